@@ -15,7 +15,7 @@ use crate::support::{
     controller::Controller,
     credentials,
     installation::{NAMESPACE, installed, link_gen},
-    links::{condition_is, links, unlink},
+    links::{condition_is, edit, links, unlink},
     objects::{export, gone, namespace, service, web},
     planes::hub,
     program::{Outcome, run},
@@ -274,11 +274,53 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     let kept = service(west, "moved", "web-moved", |_| true).await;
     assert_eq!(kept.uid(), mirror.uid());
 
+    // Also by the Secret that the Link names, and if that may not be read.
+    let kept = before[0].clone().unwrap();
+    let args = ["-n", NAMESPACE, "create", "secret", "generic", "moved-own"];
+    let literal = format!("--from-literal=kubeconfig={kept}");
+    west.kubectl(&[&args[..], &[&literal]].concat())
+        .await
+        .unwrap();
+    edit(
+        west,
+        "moved",
+        json!({ "clusterCredentialsSecret": "moved-own" }),
+    )
+    .await;
+    for namespace in [NAMESPACE, "linkerd"] {
+        let args = [
+            "-n",
+            namespace,
+            "delete",
+            "secret",
+            "cluster-credentials-moved",
+        ];
+        west.kubectl(&args).await.unwrap();
+    }
+    let said = link("north", &[]).failure();
+    assert!(said.contains("in west leads to another cluster"), "{said}");
+    let roles = RESTRICTED.replace("links-nothing", "reads-nothing");
+    let roles = [
+        (north, roles.clone()),
+        (west, roles.replace("secrets, ", "")),
+    ];
+    for (plane, roles) in &roles {
+        plane.apply(roles).await.unwrap();
+    }
+    let said = link("north", &["--as=reads-nothing"]).failure();
+    let why = "in west may lead to another cluster, and you may not read its credentials";
+    assert!(said.contains(why), "{said}");
+    assert_eq!(stored(west, "moved").await, [None, None]);
+
     linked(link("north", &["--replace"]));
     let after = credentials::kubeconfig(west, "moved").await;
     assert!(after.contains(north.url()), "not of north");
     unlink(west, "moved").await;
     gone(west, "moved", "web-moved").await;
+    for (plane, roles) in &roles {
+        let delete = ["delete", "-f", "-"];
+        plane.kubectl_stdin(&delete, roles).await.unwrap();
+    }
 }
 
 /// A user who may do all that `link` needs, except writing Links, and a policy that refuses one Link.

@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::taken::{Holder, holder, is_elsewhere};
+use super::taken::{Evidence, Holder, compare, holder, objection};
 use crate::{
     api::{labels::KUBECONFIG_KEY, link::Link},
     cli::{
@@ -115,45 +115,59 @@ impl<'d> Prepared<'d> {
                 ));
             }
             _ if replace => None,
-            Holder::Renamed(_) => Some(format!("the Link {name}")),
-            Holder::Same(_) if self.is_elsewhere().await? => Some(format!("the Link {name}")),
-            Holder::Same(_) => None,
+            Holder::Renamed(_) => Some((name.to_string(), "leads to another cluster")),
+            Holder::Same(link) => {
+                let objection = self.objection(Some(link)).await?;
+                objection.map(|objection| (name.to_string(), objection))
+            }
             Holder::Nobody => {
                 // They share Linkerd's Secret.
                 let elsewhere = elsewhere(&self.cluster, &namespace, name).await?;
-                match elsewhere.first() {
-                    Some(other) if self.is_elsewhere().await? => Some(format!("the Link {other}")),
-                    _ => None,
+                match elsewhere.into_iter().next() {
+                    Some(other) => self.objection(None).await?.map(|why| (other, why)),
+                    None => None,
                 }
             }
         };
-        let Some(another) = another else {
+        let Some((link, why)) = another else {
             return Ok(());
         };
         Err(fail(
             format!(
-                "the name {name} is taken: {another} in {context} leads to another cluster; nothing was applied"
+                "the name {name} is taken: the Link {link} in {context} {why}; nothing was applied"
             ),
             "choose another name with --cluster-name, or pass --replace to move the name to this cluster, which deletes \
              all mirrors of the other one",
         ))
     }
 
-    /// Whether the Secrets of this name lead to another cluster.
-    async fn is_elsewhere(&self) -> anyhow::Result<bool> {
+    /// What is against changing a Link, or without one Linkerd's Secret, by where its credentials lead.
+    async fn objection(&self, link: Option<&Link>) -> anyhow::Result<Option<&'static str>> {
         let Direction { objects, from, .. } = self.direction;
         let Some(new) = kubeconfig(&objects.credentials) else {
-            return Ok(false);
+            return Ok(None);
         };
-        for secret in &self.secrets {
-            if let Before::Found(old) = secret
-                && let Some(old) = kubeconfig(old)
-                && is_elsewhere(&old.0, &new.0, from).await?
-            {
-                return Ok(true);
+        // A Link may name another Secret.
+        let mut named = objects.credentials.clone();
+        named.metadata.name = link.map(|link| link.spec.cluster_credentials_secret.clone());
+        let is_other = named.metadata.name != objects.credentials.metadata.name;
+        let named = match &named.metadata.name {
+            Some(name) if is_other && !name.is_empty() => before(&self.cluster, &named).await?,
+            _ => Before::Missing,
+        };
+        let mut evidence = Vec::new();
+        for secret in self.secrets.iter().chain([&named]) {
+            match secret {
+                Before::Missing => {}
+                Before::Unknown => evidence.push(Evidence::Unreadable),
+                Before::Found(old) => {
+                    if let Some(old) = kubeconfig(old) {
+                        evidence.extend(compare(&old.0, &new.0, from).await?);
+                    }
+                }
             }
         }
-        Ok(false)
+        Ok(objection(&evidence))
     }
 
     /// Fails if the user may not write one of the objects.

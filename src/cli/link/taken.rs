@@ -43,26 +43,49 @@ impl Place {
         self.account.as_ref()?.uid.as_ref()
     }
 
-    /// Whether both lead to the same cluster; `None` if these do not tell.
-    fn is(&self, other: &Self) -> Option<bool> {
+    /// Whether both certainly lead to the same cluster.
+    fn is(&self, other: &Self) -> bool {
         let same_account = self.uid().is_some() && self.uid() == other.uid();
         let same_server = self.server == other.server && self.authority == other.authority;
-        (same_account || same_server).then_some(true)
+        same_account || same_server
     }
 }
 
-/// Whether credentials that were applied earlier lead to another cluster than `new`. `access` is that of the cluster
-/// of `new`.
-pub(super) async fn is_elsewhere(old: &[u8], new: &[u8], access: &Access) -> anyhow::Result<bool> {
+/// What credentials that were applied earlier say about the cluster that they lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    Same,
+    Elsewhere,
+    /// The user may not read them.
+    Unreadable,
+}
+
+/// What a Link with these credentials may do to another cluster's mirrors, if it is changed; `None` if nothing.
+pub(super) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
+    if evidence.contains(&Evidence::Elsewhere) {
+        return Some("leads to another cluster");
+    }
+    let is_unknown =
+        evidence.contains(&Evidence::Unreadable) && !evidence.contains(&Evidence::Same);
+    is_unknown.then_some("may lead to another cluster, and you may not read its credentials")
+}
+
+/// Compares credentials that were applied earlier with `new` ones. `access` is that of the cluster of `new`. `None` if
+/// the old ones lead nowhere.
+pub(super) async fn compare(
+    old: &[u8],
+    new: &[u8],
+    access: &Access,
+) -> anyhow::Result<Option<Evidence>> {
     let (Some(old), Some(new)) = (Place::of(old), Place::of(new)) else {
-        return Ok(false);
+        return Ok(None);
     };
-    if let Some(same) = old.is(&new) {
-        return Ok(!same);
+    if old.is(&new) {
+        return Ok(Some(Evidence::Same));
     }
     // Another address and another account may still be of the same cluster. Then it knows the account.
     let Some(account) = &old.account else {
-        return Ok(true);
+        return Ok(Some(Evidence::Elsewhere));
     };
     let target = Cluster::connect(access).await?;
     let accounts = Api::<ServiceAccount>::namespaced(target.client.clone(), &account.namespace);
@@ -70,7 +93,12 @@ pub(super) async fn is_elsewhere(old: &[u8], new: &[u8], access: &Access) -> any
     // Without an answer, nothing says that it is the same cluster.
     let known = target.request("read the ServiceAccount", read).await.ok();
     let uid = known.flatten().and_then(|known| known.uid());
-    Ok(uid.is_none() || uid.as_ref() != old.uid())
+    let is_known = uid.is_some() && uid.as_ref() == old.uid();
+    Ok(Some(if is_known {
+        Evidence::Same
+    } else {
+        Evidence::Elsewhere
+    }))
 }
 
 /// The Links that a link of this name concerns.
@@ -128,24 +156,41 @@ mod tests {
         let (here, there) = ("https://192.0.2.1:6443", "https://192.0.2.2:6443");
         let new = kubeconfig(here, "a", Some("1"));
         for (old, expected) in [
-            (kubeconfig(here, "a", Some("1")), Some(true)),
-            (kubeconfig("https://192.0.2.1:6443/", "a", None), Some(true)),
-            (kubeconfig(here, "a", Some("2")), Some(true)),
-            (kubeconfig(there, "b", Some("1")), Some(true)),
+            (kubeconfig(here, "a", Some("1")), true),
+            (kubeconfig("https://192.0.2.1:6443/", "a", None), true),
+            (kubeconfig(here, "a", Some("2")), true),
+            (kubeconfig(there, "b", Some("1")), true),
             // One server may be in front of several clusters, and an authority may have signed for several.
             (
                 kubeconfig("https://192.0.2.1:6443/c2", "a", Some("2")),
-                None,
+                false,
             ),
-            (kubeconfig(here, "b", Some("2")), None),
-            (kubeconfig(there, "a", Some("2")), None),
-            (kubeconfig(there, "a", None), None),
+            (kubeconfig(here, "b", Some("2")), false),
+            (kubeconfig(there, "a", Some("2")), false),
+            (kubeconfig(there, "a", None), false),
         ] {
             let [old, new] = [&old, &new].map(|text| Place::of(text.as_bytes()).unwrap());
             assert_eq!(old.is(&new), expected, "{old:?}");
         }
         for nowhere in ["another", "users: [", ""] {
             assert_eq!(Place::of(nowhere.as_bytes()), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_changed_only_if_it_is_known_to_lead_to_the_same_cluster() {
+        use Evidence::{Elsewhere, Same, Unreadable};
+        let another = Some("leads to another cluster");
+        let unknown = Some("may lead to another cluster, and you may not read its credentials");
+        for (evidence, expected) in [
+            (&[][..], None),
+            (&[Same], None),
+            (&[Unreadable, Same], None),
+            (&[Same, Elsewhere], another),
+            (&[Unreadable, Elsewhere], another),
+            (&[Unreadable], unknown),
+        ] {
+            assert_eq!(objection(evidence), expected, "{evidence:?}");
         }
     }
 
