@@ -202,10 +202,18 @@ fn owner_of(metadata: &Metadata) -> &str {
 /// as desired.
 pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let hash = desired.annotations.get(l::DESIRED_STATE);
-    let known = |key: &str| !actual.is_cut || l::READ.contains(&key);
+    let has_annotations = || {
+        let wanted = &desired.annotations;
+        if actual.is_cut {
+            let known = wanted.only(|key| l::READ.contains(&key));
+            known.holds(&actual.annotations)
+        } else {
+            wanted.holds(&actual.annotations)
+        }
+    };
     let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
         && desired.labels.holds(&actual.labels)
-        && desired.annotations.only(known).holds(&actual.annotations);
+        && has_annotations();
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
