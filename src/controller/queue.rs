@@ -55,11 +55,12 @@ pub(super) struct Queue {
     queued: BTreeMap<Key, Vec<(Lane, u64)>>,
     arrivals: u64,
     running: BTreeMap<Key, Lane>,
-    /// Running keys that were enqueued meanwhile.
-    again: BTreeMap<Key, Lane>,
+    /// Running keys that were enqueued meanwhile, with the lanes.
+    again: BTreeMap<Key, BTreeSet<Lane>>,
     failures: BTreeMap<Key, u32>,
     delayed: BTreeSet<(Instant, Key)>,
-    due: BTreeMap<Key, (Instant, Lane)>,
+    /// When each delayed key is due, and in which lanes.
+    due: BTreeMap<Key, (Instant, BTreeSet<Lane>)>,
 }
 
 impl Queue {
@@ -73,18 +74,26 @@ impl Queue {
     /// Enqueues a running key, to be processed again.
     pub(super) fn enqueue_again(&mut self, key: &Key) {
         if let Some(lane) = self.running.get(key) {
-            self.again.insert(key.clone(), lane.clone());
+            let again = self.again.entry(key.clone()).or_default();
+            again.insert(lane.clone());
         }
     }
 
     fn enqueue_in(&mut self, key: Key, lane: Lane) {
         if self.running.contains_key(&key) {
-            self.again.insert(key, lane);
+            self.again.entry(key).or_default().insert(lane);
             return;
         }
-        if let Some((at, _)) = self.due.remove(&key) {
+        if let Some((at, lanes)) = self.due.remove(&key) {
             self.delayed.remove(&(at, key.clone()));
+            for other in lanes {
+                self.wait_in(key.clone(), other);
+            }
         }
+        self.wait_in(key, lane);
+    }
+
+    fn wait_in(&mut self, key: Key, lane: Lane) {
         let places = self.queued.entry(key.clone()).or_default();
         if places.iter().any(|(known, _)| *known == lane) {
             return;
@@ -108,8 +117,13 @@ impl Queue {
                 break;
             }
             self.delayed.remove(&(at, key.clone()));
-            if let Some((_, lane)) = self.due.remove(&key) {
-                self.enqueue_in(key, lane);
+            for lane in self
+                .due
+                .remove(&key)
+                .into_iter()
+                .flat_map(|(_, lanes)| lanes)
+            {
+                self.wait_in(key.clone(), lane);
             }
         }
         while let Some(lane) = self.next_turn(&share) {
@@ -175,18 +189,21 @@ impl Queue {
         let lane = self.lane_of(key);
         let at = self.after_failure(key, now, wait);
         if !self.finish(key) {
-            self.delayed.insert((at, key.clone()));
-            self.due.insert(key.clone(), (at, lane));
+            self.delay_until(key, at, [lane].into());
         }
     }
 
     /// Returns a key that was not processed. It comes again at this time, or earlier if it is enqueued after this call.
     pub(super) fn postponed(&mut self, key: &Key, at: Instant) {
-        let lane = self.lane_of(key);
+        let mut lanes = self.again.remove(key).unwrap_or_default();
+        lanes.insert(self.lane_of(key));
         self.running.remove(key);
-        self.again.remove(key);
+        self.delay_until(key, at, lanes);
+    }
+
+    fn delay_until(&mut self, key: &Key, at: Instant, lanes: BTreeSet<Lane>) {
         self.delayed.insert((at, key.clone()));
-        self.due.insert(key.clone(), (at, lane));
+        self.due.insert(key.clone(), (at, lanes));
     }
 
     /// The lane that a running key came from.
@@ -206,8 +223,7 @@ impl Queue {
         }
         let lane = self.lane(key, by);
         let at = self.after_failure(key, now, None);
-        self.delayed.insert((at, key.clone()));
-        self.due.insert(key.clone(), (at, lane));
+        self.delay_until(key, at, [lane].into());
     }
 
     /// Counts a failure of a key, and returns when the key is due again.
@@ -222,20 +238,21 @@ impl Queue {
     /// Ends the processing of a key. Returns whether it was enqueued meanwhile, and so is in the queue again.
     fn finish(&mut self, key: &Key) -> bool {
         self.running.remove(key);
-        match self.again.remove(key) {
-            Some(lane) => {
-                self.enqueue_in(key.clone(), lane);
-                true
-            }
-            None => false,
+        let lanes = self.again.remove(key).unwrap_or_default();
+        let comes_again = !lanes.is_empty();
+        for lane in lanes {
+            self.enqueue_in(key.clone(), lane);
         }
+        comes_again
     }
 
     /// Makes all delayed keys due now, because the cause of their failures may be resolved.
     pub(super) fn hurry(&mut self) {
         self.delayed.clear();
-        for (key, (_, lane)) in std::mem::take(&mut self.due) {
-            self.enqueue_in(key, lane);
+        for (key, (_, lanes)) in std::mem::take(&mut self.due) {
+            for lane in lanes {
+                self.enqueue_in(key.clone(), lane);
+            }
         }
     }
 

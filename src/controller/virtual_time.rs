@@ -15,6 +15,7 @@ mod world;
 mod backoff;
 mod cluster_ips;
 mod credentials;
+mod denied;
 mod gateways;
 mod leader;
 mod names;

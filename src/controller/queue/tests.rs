@@ -215,3 +215,36 @@ async fn released_key_comes_again_when_enqueued_or_after_a_delay() {
     queue.delay(&a, "east", now);
     assert!(queue.next_due().unwrap() - now > due - now, "delays double");
 }
+
+#[tokio::test(start_paused = true)]
+async fn shared_key_keeps_the_turns_of_all_that_enqueued_it() {
+    let shared = || Key::federated("ns", "web");
+    let now = Instant::now();
+    let only_local = |queue: &mut Queue| {
+        queue.pop(now, |lane| match lane {
+            LOCAL => Share::ALL,
+            _ => Share::NONE,
+        })
+    };
+    // While it runs.
+    let mut queue = Queue::default();
+    queue.enqueue(shared(), LOCAL);
+    pop(&mut queue, now);
+    queue.enqueue(shared(), LOCAL);
+    queue.enqueue(shared(), "east");
+    queue.done(&shared());
+    assert_eq!(only_local(&mut queue), Some(shared()));
+    // After a failure.
+    queue.failed(&shared(), now, None);
+    queue.enqueue(shared(), "east");
+    assert_eq!(only_local(&mut queue), Some(shared()));
+    // While it is postponed for a cluster.
+    let mut queue = Queue::default();
+    queue.enqueue(shared(), "east");
+    pop(&mut queue, now);
+    queue.enqueue(shared(), LOCAL);
+    queue.postponed(&shared(), now);
+    assert_eq!(only_local(&mut queue), Some(shared()));
+    queue.done(&shared());
+    assert_eq!(pop(&mut queue, now), None, "it was in the queue once");
+}

@@ -178,7 +178,7 @@ impl World {
             headless: true,
             max_in_flight: self.slots,
             limits: Limits {
-                services: 100,
+                services: 2_000,
                 hosts: 100,
                 metadata: 1 << 14,
                 bytes: 1 << 24,

@@ -1,0 +1,110 @@
+//! Writes that the API server of the source cluster does not allow, and all others beside them.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    refusal::Refusal,
+    server::{ApiServer, Verdict},
+    world::{NS, World, seconds, within},
+};
+use crate::api::labels as l;
+
+/// Exported Services that the source cluster does not allow.
+const DENIED: usize = 1_500;
+
+/// Does not allow Services whose names begin so.
+fn deny(source: &ApiServer, names: &'static str) {
+    source.judge(move |asked| {
+        if asked.is("create", "services") && asked.name.starts_with(names) {
+            Verdict::Refuse(Refusal::of(403))
+        } else {
+            Verdict::Forward
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "long: just test-all"]
+async fn change_beside_denied_services_is_written_within_a_second() {
+    let mut world = World::new();
+    let east = world.target("east");
+    deny(&world.source, "bulk-");
+    east.export("web");
+    for number in 0..DENIED {
+        east.export(&format!("bulk-{number}"));
+    }
+    world.start();
+    within(seconds(60), "the mirror", || world.has("web-east")).await;
+    sleep(Duration::from_secs(600)).await;
+    let mark = world.source.mark();
+    for port in 81..86 {
+        east.set_port("web", port);
+        within(seconds(1), "the port", || {
+            let mirror = world.source.get("services", NS, "web-east");
+            mirror.is_some_and(|mirror| mirror["spec"]["ports"][0]["port"] == json!(port))
+        })
+        .await;
+        sleep(seconds(10)).await;
+    }
+    let tries = world
+        .source
+        .asked(mark, |asked| asked.is("create", "services"));
+    assert!(tries.len() <= 100, "{} tries in a minute", tries.len());
+    // They are mirrored soon after they are allowed.
+    world.source.forward();
+    within(seconds(300), "all mirrors", || {
+        world.source.names("services", NS).len() == DENIED + 1
+    })
+    .await;
+    world.stop().await;
+}
+
+/// A headless Service with these ready hosts.
+fn hosts(server: &ApiServer, hosts: [&str; 2]) {
+    let endpoints = hosts.map(|host| {
+        json!({
+            "addresses": ["10.1.0.1"], "hostname": host, "conditions": { "ready": true },
+        })
+    });
+    let id = (NS.to_owned(), "db-x".to_owned());
+    let changed = json!({ "endpoints": endpoints });
+    server.change(|objects| objects.patch("endpointslices", &id, &changed, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn host_that_is_not_allowed_delays_no_other_host() {
+    let mut world = World::new();
+    let east = world.target("east");
+    east.export_as("db", (l::EXPORTED, "true"));
+    east.edit("db", &json!({ "spec": { "clusterIP": "None" } }));
+    hosts(&east, ["old-0", "old-1"]);
+    world.start();
+    let has = |world: &World, names: &[&str]| names.iter().all(|name| world.has(name));
+    within(seconds(30), "the first hosts", || {
+        has(&world, &["db-east", "old-0-east", "old-1-east"])
+    })
+    .await;
+    deny(&world.source, "a-");
+    hosts(&east, ["a-0", "new-1"]);
+    within(seconds(5), "the new host", || world.has("new-1-east")).await;
+    within(seconds(5), "an end of the old hosts", || {
+        !world.has("old-0-east") && !world.has("old-1-east")
+    })
+    .await;
+    within(seconds(5), "its endpoint", || {
+        let slice = world.source.get("endpointslices", NS, "db-east-ipv4");
+        slice.is_some_and(|slice| slice["endpoints"][0]["hostname"] == "new-1")
+    })
+    .await;
+    within(seconds(15), "a report", || {
+        let status = world.status("east");
+        status.unhealthy == Some(1)
+    })
+    .await;
+    world.source.forward();
+    within(seconds(61), "the other host", || world.has("a-0-east")).await;
+    world.stop().await;
+}
