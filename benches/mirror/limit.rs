@@ -116,6 +116,7 @@ async fn mirror(client: Client, marks: &str, namespace: String, name: String) {
         json!({ "example.com/owner": "payments@example.com", "example.com/tier": "1" });
     for (mark, value) in [
         ("desired-state", "17f15594999516d2"),
+        ("copied-keys", "app,team;example.com/owner,example.com/tier"),
         ("managed-by", "linkerd-mc"),
         ("remote-resource-version", "1000001"),
         (

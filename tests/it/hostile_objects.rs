@@ -67,6 +67,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
         l::LOCAL_DISCOVERY,
         l::MANAGED_BY,
         l::DESIRED_STATE,
+        l::COPIED_KEYS,
         l::REMOTE_FQ_NAME,
         l::GATEWAY_IDENTITY,
         l::REMOTE_GATEWAY_IDENTITY,

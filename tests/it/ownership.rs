@@ -237,6 +237,18 @@ async fn mirrors_that_people_changed_are_repaired() {
         now.metadata.resource_version,
         fenced.metadata.resource_version
     );
+    // They also stay when the mirror is written, while those of the target leave with the target's.
+    let change = json!({ "metadata": {
+        "labels": { "app": null }, "annotations": { "team": null, "new": "x" },
+    } });
+    patch(east, "repairs", "web", change).await;
+    let now = service(west, "repairs", "web-repair", |s| {
+        annotation(s, "new") == Some("x")
+    })
+    .await;
+    assert_eq!((label(&now, "app"), annotation(&now, "team")), (None, None));
+    assert_eq!(label(&now, "theirs"), Some("x"));
+    assert_eq!(annotation(&now, "theirs"), Some("x"));
     in_step(west, "repair", &[]).await;
     unlink(west, "repair").await;
     gone(west, "repairs", "web-repair").await;

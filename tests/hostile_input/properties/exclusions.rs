@@ -13,7 +13,7 @@ use super::{
     states::{self, LINKS, NS},
 };
 
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "team",
     "a.io/x",
     "a.io/y",
@@ -33,6 +33,7 @@ const KEYS: [&str; 27] = [
     l::MANAGED_BY,
     l::INSTALLATION,
     l::DESIRED_STATE,
+    l::COPIED_KEYS,
     l::SLICE_SERVICE,
     l::SLICE_MANAGED_BY,
     "argocd.argoproj.io/instance",
@@ -150,7 +151,7 @@ pub fn exclusions(data: &[u8]) {
             let made = metadata.annotations;
             let marks = [(l::MANAGED_BY, l::MANAGER), (l::INSTALLATION, LINKS)];
             let mut wire = BTreeMap::from(marks);
-            let mut open = vec![l::DESIRED_STATE];
+            let mut open = vec![l::DESIRED_STATE, l::COPIED_KEYS];
             if federated {
                 wire.insert(l::REMOTE_DISCOVERY, "web@east");
             } else {
@@ -158,7 +159,7 @@ pub fn exclusions(data: &[u8]) {
                 wire.insert(l::REMOTE_RESOURCE_VERSION, "1");
             }
             open.retain(|key| made.contains_key(key));
-            assert_eq!(open.len(), 1, "no mark of what was desired");
+            assert_eq!(open.len(), 2, "no mark of what was desired");
             let made = made.iter().filter(|(key, _)| !open.contains(key)).collect();
             copied(&made, &annotations, &wire, |key| {
                 key != l::OPAQUE_PORTS && dropped(1, key)

@@ -98,8 +98,11 @@ pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
 pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
 /// Annotation (ours): hash of the object's desired state.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
+/// Annotation (ours) of every Service that this controller has written: the labels and, after a semicolon, the
+/// annotations that were copied to it. Only these are removed when they are not copied any more.
+pub const COPIED_KEYS: &str = "mirror.linkerd.io/copied-keys";
 /// Annotations that mark an object as ours.
-pub const SIGNATURE: [&str; 3] = [MANAGED_BY, INSTALLATION, DESIRED_STATE];
+pub const SIGNATURE: [&str; 4] = [MANAGED_BY, INSTALLATION, DESIRED_STATE, COPIED_KEYS];
 /// Value of [`MANAGED_BY`] and of [`SLICE_MANAGED_BY`].
 pub const MANAGER: &str = "linkerd-mc";
 
@@ -159,10 +162,11 @@ pub const CREDENTIALS_PREFIX: &str = "cluster-credentials-";
 pub const EVENT_SOURCE_PREFIX: &str = "linkerd-service-mirror";
 
 /// The annotations that are read of Services, slices and routes in the local cluster.
-pub const READ: [&str; 13] = [
+pub const READ: [&str; 14] = [
     MANAGED_BY,
     INSTALLATION,
     DESIRED_STATE,
+    COPIED_KEYS,
     REMOTE_RESOURCE_VERSION,
     REMOTE_FQ_NAME,
     REMOTE_GATEWAY_IDENTITY,

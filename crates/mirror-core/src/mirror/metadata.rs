@@ -1,5 +1,6 @@
 //! Labels and annotations: which ones we add, and to whom an object belongs by them.
 
+pub(crate) mod copied;
 pub(crate) mod desired;
 
 use std::hash::Hasher as _;

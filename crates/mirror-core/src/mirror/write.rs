@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::metadata::{DesiredMetadata, desired::DesiredEntries};
+use super::metadata::{DesiredMetadata, copied::Copied, desired::DesiredEntries};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
@@ -194,14 +194,14 @@ fn owner_of(metadata: &Metadata) -> &str {
     }
 }
 
-/// The patch of metadata that makes labels and annotations exactly the desired ones.
+/// The patch of metadata that sets all desired labels and annotations, and removes those that we wrote before.
 ///
 /// `None` if nothing has to be written: all desired keys have their values, and the hash says that the object was last
 /// written with this desired state. Keys that others have added are no reason to write, except those that say what an
-/// object is: Linkerd would read them. Of annotations that are too large to be known, only the hash says whether they are
-/// as desired.
+/// object is (Linkerd would read them), and except for an object of an earlier version: it gets the record of copied
+/// keys, so that the next patch can tell whose keys these are. Of annotations that are too large to be known, only the
+/// hash says whether they are as desired.
 pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
-    let hash = desired.annotations.get(l::DESIRED_STATE);
     let has_annotations = || {
         let wanted = &desired.annotations;
         if actual.is_cut {
@@ -211,25 +211,57 @@ pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -
             wanted.holds(&actual.annotations)
         }
     };
-    let unchanged = actual.annotations.get(l::DESIRED_STATE) == hash
+    let unchanged = is_last_written(desired, actual)
         && desired.labels.holds(&actual.labels)
-        && has_annotations();
+        && has_annotations()
+        && !needs_record(desired, actual);
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
 /// As [`patch_metadata`], but always a patch, for when something else has to be written anyway.
+///
+/// Of an object without a record of copied keys, keys of others cannot be told from those that we wrote, unless it was
+/// last written with this desired state. Then all keys are removed that are not desired.
 pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Value {
+    let wanted = Copied::desired(&desired.annotations);
+    let same = wanted.filter(|_| is_last_written(desired, actual));
+    let written = Copied::read(&actual.annotations).or(same);
+    let written = written.filter(|_| wanted.is_some());
+    let is_ours = l::is_of_service_mirrors;
+    let labels = actual.labels.iter().map(|(key, _)| key);
+    let labels =
+        labels.filter(|key| is_ours(key) || written.is_none_or(|written| written.has_label(key)));
+    let annotations = actual.annotations.iter().map(|(key, _)| key);
+    let annotations = annotations
+        .filter(|key| is_ours(key) || written.is_none_or(|written| written.has_annotation(key)));
+    // Annotations that are too large to be known may still be there.
+    let unknown = written.filter(|_| actual.is_cut);
+    let unknown = unknown.into_iter().flat_map(Copied::annotations);
     json!({
-        "labels": exactly(&desired.labels, &actual.labels),
-        "annotations": exactly(&desired.annotations, &actual.annotations),
+        "labels": changes(labels, &desired.labels),
+        "annotations": changes(annotations.chain(unknown), &desired.annotations),
     })
 }
 
-fn exactly<'a>(
+/// Whether the hash says that the object was last written with this desired state.
+fn is_last_written(desired: &DesiredMetadata<'_>, actual: &Metadata) -> bool {
+    actual.annotations.get(l::DESIRED_STATE) == desired.annotations.get(l::DESIRED_STATE)
+}
+
+/// Whether others have added keys to an object that has no record of copied keys, and should have one.
+fn needs_record(desired: &DesiredMetadata<'_>, actual: &Metadata) -> bool {
+    Copied::desired(&desired.annotations).is_some()
+        && !actual.annotations.contains_key(l::COPIED_KEYS)
+        && (desired.labels.lacks_any_of(&actual.labels)
+            || desired.annotations.lacks_any_of(&actual.annotations))
+}
+
+/// Removes the stale keys and sets the desired ones.
+fn changes<'a>(
+    stale: impl Iterator<Item = &'a str>,
     desired: &'a DesiredEntries<'_>,
-    actual: &'a Map,
 ) -> BTreeMap<&'a str, Option<&'a str>> {
-    let stale = actual.iter().map(|(key, _)| (key, None));
+    let stale = stale.map(|key| (key, None));
     let wanted = desired.iter().map(|(key, value)| (key, Some(value)));
     stale.chain(wanted).collect()
 }
@@ -274,9 +306,8 @@ fn concerns_traffic(metadata: &Value, actual: &Metadata) -> bool {
 }
 
 fn says_what_it_is(key: &str) -> bool {
-    let ours = [l::MIRROR_PREFIX, l::MULTICLUSTER_PREFIX];
-    let of_no_account = [l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE];
-    let ours = ours.iter().any(|prefix| key.starts_with(prefix)) && !of_no_account.contains(&key);
+    let of_no_account = [l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE, l::COPIED_KEYS];
+    let ours = l::is_of_service_mirrors(key) && !of_no_account.contains(&key);
     ours || [l::OPAQUE_PORTS, l::SLICE_SERVICE, l::SLICE_MANAGED_BY].contains(&key)
 }
 

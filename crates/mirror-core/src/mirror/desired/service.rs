@@ -10,7 +10,7 @@ use crate::{
         labels as l,
     },
     mirror::{
-        metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, sign},
+        metadata::{DesiredMetadata, copied, desired::DesiredEntries, fq_name, sign},
         outcome::{Problem, Reason},
         target::{Target, export::Mode},
         write::{ObjectKind, Write, forced_metadata, guarded, patch_metadata},
@@ -142,6 +142,9 @@ pub(crate) fn build<'a>(
             feed(target_port(port).as_bytes());
         }
     });
+    // Not part of the hash: a missing record alone is no reason to write.
+    let record = copied::record(&metadata.labels, &metadata.annotations);
+    metadata.annotations.insert(l::COPIED_KEYS, record.into());
     Desired {
         installation,
         namespace,

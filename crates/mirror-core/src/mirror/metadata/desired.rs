@@ -62,7 +62,7 @@ impl<'a> DesiredEntries<'a> {
     }
 
     /// Whether `actual` has all of these. Keys that others have added do not matter, except those that say what an
-    /// object is. The remote resource version may be older.
+    /// object is. The remote resource version may be older, and the record of copied keys may be missing.
     pub(crate) fn holds(&self, actual: &Map) -> bool {
         let mut actual = actual.iter().peekable();
         let mut wanted = self.iter().peekable();
@@ -80,7 +80,7 @@ impl<'a> DesiredEntries<'a> {
             let well = match (missing, extra) {
                 (Some((key, value)), found) => {
                     key == l::REMOTE_RESOURCE_VERSION
-                        || found.is_some_and(|(_, found)| found == value)
+                        || found.map_or(key == l::COPIED_KEYS, |(_, found)| found == value)
                 }
                 (None, Some((key, _))) => !l::is_of_service_mirrors(key),
                 (None, None) => true,
@@ -89,6 +89,12 @@ impl<'a> DesiredEntries<'a> {
                 return false;
             }
         }
+    }
+
+    /// Whether `actual` has a key that others have added.
+    pub(crate) fn lacks_any_of(&self, actual: &Map) -> bool {
+        let mut keys = actual.iter().map(|(key, _)| key);
+        keys.any(|key| !l::is_of_service_mirrors(key) && self.find(key).is_err())
     }
 
     fn find(&self, key: &str) -> Result<usize, usize> {

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// An annotation that somebody adds.
+/// A label and an annotation that somebody adds.
 pub(crate) const JUNK: &str = "example.io/junk";
 
 /// Namespace and name.

@@ -142,7 +142,10 @@ pub(crate) enum Edit {
     Unmanage,
     /// Removes the annotation that names the installation, as in objects of earlier versions.
     Disown,
+    /// Adds a label and an annotation of somebody else.
     Junk,
+    /// Removes the record of copied keys, as in objects of earlier versions.
+    Unrecord,
     Relabel,
     Ports,
     Tokens,

@@ -60,6 +60,7 @@ fn labels_and_annotations_are_those_of_linkerds_service_mirror() {
             (l::REMOTE_RESOURCE_VERSION, "7"),
             (l::MANAGED_BY, l::MANAGER),
             (l::INSTALLATION, "mc"),
+            (l::COPIED_KEYS, "team;config.linkerd.io/opaque-ports,note"),
         ]);
         assert_eq!(annotations, expected);
     }
@@ -105,6 +106,87 @@ fn labels_and_annotations_that_are_no_longer_copied_are_removed_from_mirrors() {
     }
     let after = desired(&shut).service();
     assert_eq!(super::patch(&desired(&shut), &after), None);
+}
+
+/// A mirror of `before` to which somebody adds a label and an annotation, and the labels and annotations that a patch
+/// changes once the Service is `after`.
+fn changed_by(before: &Svc, after: &Svc, edit: fn(&mut Service)) -> Option<[Value; 2]> {
+    let east = target("east");
+    let desired = |remote| mirror("mc", &east, remote, Mode::Gateway, "web-east", false);
+    let mut actual = desired(&before.0).service();
+    actual.metadata.labels.insert("theirs", "x");
+    actual.metadata.annotations.insert("theirs", "x");
+    edit(&mut actual);
+    patch(&desired(&after.0), &actual).map(|write| {
+        let Write::Patch(patch) = write else {
+            panic!("{write:?}");
+        };
+        let metadata = &patch.body["metadata"];
+        ["labels", "annotations"].map(|field| metadata[field].clone())
+    })
+}
+
+fn unrecorded(service: &mut Service) {
+    service.metadata.annotations.remove(l::COPIED_KEYS);
+}
+
+#[test]
+fn keys_that_people_add_survive_our_writes_and_keys_of_the_target_vanish_with_it() {
+    let before = svc("web").label("team", "a").annotation("note", "b");
+    let after = svc("web").version(2);
+    let [labels, annotations] = changed_by(&before, &after, |_| {}).unwrap();
+    for (changed, copied) in [(&labels, "team"), (&annotations, "note")] {
+        let changed = changed.as_object().unwrap();
+        assert_eq!(changed.get(copied), Some(&Value::Null), "{copied}");
+        assert!(!changed.contains_key("theirs"), "beside {copied}");
+    }
+    // A key that the target had too goes with the target's.
+    let before = before.label("theirs", "y");
+    let [labels, _] = changed_by(&before, &after, |_| {}).unwrap();
+    assert_eq!(labels["theirs"], Value::Null);
+    // So does one that is not known here, because people have added too much.
+    let before = svc("web").annotation("note", "b");
+    let cut = |service: &mut Service| assert!(service.metadata.cut(0));
+    let [_, annotations] = changed_by(&before, &after, cut).unwrap();
+    assert_eq!(annotations["note"], Value::Null);
+    assert_eq!(changed_by(&before, &before, cut), None);
+    // A label is not an annotation.
+    let before = svc("web").annotation("theirs", "y");
+    let [labels, annotations] = changed_by(&before, &after, |_| {}).unwrap();
+    assert_eq!(labels.get("theirs"), None);
+    assert_eq!(annotations["theirs"], Value::Null);
+}
+
+#[test]
+fn mirrors_of_earlier_versions_lose_what_the_target_lost_and_are_not_written_for_nothing() {
+    let before = svc("web").label("team", "a").annotation("note", "b");
+    // Without a record it is not known who wrote a key.
+    let after = svc("web").version(2);
+    let [labels, annotations] = changed_by(&before, &after, unrecorded).unwrap();
+    assert_eq!(labels["team"], Value::Null);
+    assert_eq!(annotations["note"], Value::Null);
+    assert_eq!(annotations[l::COPIED_KEYS], json!(";"));
+    // While nothing has changed, all other keys are other people's. From now on the mirror says so.
+    let [labels, annotations] = changed_by(&before, &before, unrecorded).unwrap();
+    assert_eq!(labels.get("theirs"), None);
+    assert_eq!(annotations.get("theirs"), None);
+    assert_eq!(annotations[l::COPIED_KEYS], json!("team;note"));
+    // Without other keys there is nothing to say.
+    let alone = changed_by(&before, &before, |service| {
+        unrecorded(service);
+        service.metadata.labels.remove("theirs");
+        service.metadata.annotations.remove("theirs");
+    });
+    assert_eq!(alone, None);
+    // Nor is there with a record.
+    assert_eq!(changed_by(&before, &before, |_| {}), None);
+    let repaired = changed_by(&before, &before, |service| {
+        service
+            .metadata
+            .annotations
+            .insert(l::COPIED_KEYS, "theirs;theirs");
+    });
+    assert_eq!(repaired.unwrap()[1][l::COPIED_KEYS], json!("team;note"));
 }
 
 #[test]

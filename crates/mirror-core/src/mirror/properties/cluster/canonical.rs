@@ -123,5 +123,8 @@ fn neutral(metadata: &mut Metadata) {
     metadata.uid = None;
     metadata.resource_version = None;
     metadata.annotations.remove(l::REMOTE_RESOURCE_VERSION);
-    metadata.annotations.remove(JUNK); // others may add keys
+    metadata.annotations.remove(l::COPIED_KEYS); // objects of earlier versions have none
+    for keys in [&mut metadata.labels, &mut metadata.annotations] {
+        keys.remove(JUNK); // others may add keys
+    }
 }

@@ -125,6 +125,7 @@ fn service_edit() -> impl Strategy<Value = Edit> {
         Just(Edit::Unmanage),
         Just(Edit::Disown),
         Just(Edit::Junk),
+        Just(Edit::Unrecord),
         Just(Edit::Relabel),
         Just(Edit::Ports),
         Just(Edit::Tokens),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::{
-        cluster::{Cluster, Id},
+        cluster::{Cluster, Id, JUNK},
         operations::{self, CLUSTERS},
     },
     LOOPBACK, Simulation, linkerd,
@@ -31,6 +31,17 @@ use crate::{
 /// Clusters with their endpoints in a federated Service, and `None` for each as a member; local Pods are of the cluster
 /// without a name.
 pub(crate) type Shares = BTreeSet<(String, Option<String>)>;
+
+/// Checks that a patch keeps what others have added to a Service, if the Service says which keys are copied.
+pub(crate) fn keys_of_others_stay(before: &Metadata, after: &Metadata) {
+    if !before.annotations.contains_key(l::COPIED_KEYS) {
+        return;
+    }
+    let of = |metadata: &Metadata| {
+        [&metadata.labels, &metadata.annotations].map(|keys| keys.contains_key(JUNK))
+    };
+    assert_eq!(of(after), of(before), "{before:?}");
+}
 
 impl Simulation {
     /// Checks that a federated Service loses no cluster that cannot be seen, and none that has a member.

@@ -265,7 +265,11 @@ fn edit_service(service: &mut Service, edit: Edit) {
         Edit::Disown => {
             metadata.annotations.remove(l::INSTALLATION);
         }
-        Edit::Junk => metadata.annotations.insert(JUNK, "1"),
+        Edit::Junk => {
+            metadata.labels.insert(JUNK, "1");
+            metadata.annotations.insert(JUNK, "1");
+        }
+        Edit::Unrecord => metadata.annotations.remove(l::COPIED_KEYS),
         // Only a label that we have set: others may add labels.
         Edit::Relabel if metadata.labels.contains_key("team") => {
             metadata.labels.insert("team", "somebody");

@@ -8,6 +8,7 @@ use std::{
 use super::{
     super::cluster::{Id, Refusal, id},
     Simulation, admission,
+    checks::keys_of_others_stay,
 };
 use crate::{
     api::{
@@ -318,6 +319,7 @@ impl Simulation {
             admission::admit_service(before.as_ref().map(|before| &before.metadata), &service);
             if let Some(before) = before {
                 self.names_stay(&before.metadata, Some(&service.metadata));
+                keys_of_others_stay(&before.metadata, &service.metadata);
             }
             self.watched(changed);
             self.absorb_service(service);
