@@ -36,7 +36,7 @@ use crate::{
         wire::Wire,
     },
     client::requests::{RequestError, request},
-    mirror::{Object, ObjectKind, Owner, Patch, Write, owner},
+    mirror::{Grouped as _, Object, ObjectKind, Owner, Patch, Write, owner},
 };
 
 /// Writes to the local cluster, as long as the lease is held.
@@ -145,12 +145,18 @@ impl Writer {
                             }
                             Err(error) => return Err(Failure::of(error, "get mirror endpoints")),
                         };
-                        if live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER) {
+                        let is_ours =
+                            live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER);
+                        if is_ours && live.group() == slice.object.group() {
                             let live = Written::Slice(Arc::new(live));
                             return Err(Failure::Outdated(Some(Box::new(live))));
                         }
+                        let whose = match live.group().filter(|_| is_ours) {
+                            Some(service) => format!("belongs to Service {service}"),
+                            None => "is not ours".to_owned(),
+                        };
                         let message = format!(
-                            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and is not ours"
+                            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and {whose}"
                         );
                         Err(Failure::Refused {
                             message,

@@ -98,7 +98,7 @@ async fn service_of_slices_is_made(source: &ControlPlane) -> Service {
     .await;
     assert_eq!(annotation(&made, l::REMOTE_DISCOVERY), None);
     let slices = leads_to(source, &[GATEWAY], &PODS).await;
-    let name = format!("{SERVICE}-{NAME}-ipv4");
+    let name = format!("{SERVICE}.{NAME}-ipv4");
     let of_gateway = slices
         .iter()
         .find(|slice| slice.metadata.name.as_deref() == Some(&name));

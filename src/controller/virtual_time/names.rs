@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use super::{
     refusal::Refusal,
     server::{ApiServer, Asked, Verdict},
-    world::{NS, World, exported, hours, seconds, within},
+    world::{LINKS, NS, World, exported, hours, seconds, within},
 };
 use crate::api::labels as l;
 
@@ -138,5 +138,52 @@ async fn namespace_that_somebody_creates_at_the_same_time_is_filled() {
         .get("namespaces", "", "later")
         .expect("a namespace");
     assert!(namespace["metadata"]["labels"].is_null());
+    world.stop().await;
+}
+
+/// The name of a slice of `web-federated` in earlier versions, and of one of the mirror `web-federated-east`.
+const SHARED: &str = "web-federated-east-ipv4";
+
+#[tokio::test(start_paused = true)]
+async fn slice_of_an_earlier_version_gives_its_name_to_a_mirror_that_needs_it() {
+    let mut world = World::new();
+    let east = world.target("east");
+    let through = json!({ "metadata": { "annotations": { l::FEDERATED_THROUGH: "gateway" } } });
+    let link = (LINKS.to_owned(), "east".to_owned());
+    world
+        .source
+        .change(|objects| objects.patch("links", &link, &through, false));
+    east.export_as("web", (l::FEDERATED, "member"));
+    world.start();
+    let slices = |world: &World| world.source.names("endpointslices", NS);
+    within(seconds(30), "the slice", || {
+        slices(&world) == ["web-federated.east-ipv4"]
+    })
+    .await;
+    world.stop().await;
+    // As an earlier version named it.
+    let mut slice = world
+        .source
+        .get("endpointslices", NS, "web-federated.east-ipv4")
+        .expect("a slice");
+    world
+        .source
+        .delete("endpointslices", NS, "web-federated.east-ipv4");
+    slice["metadata"]["name"] = json!(SHARED);
+    world
+        .source
+        .change(|objects| objects.create("endpointslices", slice));
+    world.start();
+    sleep(seconds(60)).await;
+    assert_eq!(slices(&world), [SHARED]);
+    let alike = world.target("federated-east");
+    alike.export("web");
+    within(seconds(10), "both slices", || {
+        let owner = world.source.get("endpointslices", NS, SHARED);
+        let owner = owner.map(|slice| slice["metadata"]["ownerReferences"][0]["name"].clone());
+        owner == Some(json!("web-federated-east"))
+            && slices(&world).contains(&"web-federated.east-ipv4".to_owned())
+    })
+    .await;
     world.stop().await;
 }

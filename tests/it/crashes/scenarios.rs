@@ -161,7 +161,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ],
         done: &[
             "/members\":\"member@CLUSTER\"",
-            "\"member-federated-CLUSTER-ipv4\"",
+            "\"member-federated.CLUSTER-ipv4\"",
             "\"member-federated-local-",
         ],
         gone: &["/remote-discovery\":\"member@CLUSTER\""],

@@ -392,6 +392,40 @@ fn taking_over_from_linkerds_service_mirror_leaves_linkerd_its_endpoints() {
 }
 
 #[test]
+fn a_cluster_whose_mirrors_are_named_like_slices_of_federated_services_is_mirrored() {
+    for first in [0, 1] {
+        let mut simulation = Simulation::new(7, 0);
+        let member = ServiceMade {
+            export: 0,
+            member: true,
+            ..exported()
+        };
+        let gateway = LinkMade {
+            through: FederatedThrough::Gateway,
+            ..link_of(0)
+        };
+        let mut acts = [
+            // Slices of `a-federated` through the gateway of `c`.
+            Operation::Remote(0, 0, 0, Some(member)),
+            // The mirror of `a` of `federated-c`.
+            Operation::Remote(3, 0, 0, Some(exported())),
+        ];
+        acts.rotate_left(first);
+        simulation.act(&Operation::Link(0, Some(gateway)));
+        simulation.act(&Operation::Link(1, Some(link_of(3))));
+        for cluster in [0, 3] {
+            simulation.act(&Operation::Slice(cluster, 0, 0, 0, Some(vec![(2, true)])));
+        }
+        for act in &acts {
+            simulation.act(act);
+            simulation.drain();
+        }
+        simulation.is_settled();
+        assert_eq!(simulation.cluster.slices.len(), 2);
+    }
+}
+
+#[test]
 fn a_namespace_created_for_one_cluster_serves_another_at_its_limit() {
     let (first, second) = (0, 2);
     let mut simulation = Simulation::new(7, 1);

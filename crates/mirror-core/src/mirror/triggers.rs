@@ -70,7 +70,8 @@ impl State {
 
     /// Keys that a local Service concerns because of preferences. For a federated Service, these are the keys of the
     /// mirrors of the clusters that it prefers. For a mirror, it is the key of the federated Service that may send
-    /// requests to it. They have to be enqueued after our own writes too.
+    /// requests to it, and of the one that has a slice with a name that the mirror needs. They have to be enqueued after
+    /// our own writes too.
     pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = Vec::new();
@@ -86,6 +87,14 @@ impl State {
             let key = || Key::federated(namespace, &service);
             keys.extend(federated.filter(prefers).map(|_| key()));
         }
+        // Slices of earlier versions: `web-federated-east-ipv4`.
+        let ends = name.match_indices('-').map(|(at, _)| &name[..at]);
+        let members = ends.filter_map(member_name);
+        keys.extend(
+            members
+                .filter(|member| self.federated(namespace, member).is_some())
+                .map(|member| Key::federated(namespace, member)),
+        );
         keys
     }
 

@@ -1,7 +1,8 @@
 //! Operations: the changes of clusters from which histories are made.
 //!
 //! Names are chosen to collide: `a-b` of cluster `c` and `a` of `b-c`, `a` of cluster `federated`, hosts named like
-//! Services, a Service `probe` in the namespace of probe Services.
+//! Services, a Service `probe` in the namespace of probe Services. The mirror of `a` of cluster `federated-c` is named
+//! like a slice of `a-federated`.
 
 mod generators;
 
@@ -25,7 +26,7 @@ use crate::{
 };
 
 pub(crate) const LINK_NAMES: [&str; 3] = ["c", "b-c", "z"];
-pub(crate) const CLUSTERS: [&str; 3] = ["c", "b-c", "federated"];
+pub(crate) const CLUSTERS: [&str; 4] = ["c", "b-c", "federated", "federated-c"];
 const NAMES: [&str; 4] = ["a", "a-b", "h", "probe"];
 const HOSTS: [&str; 3] = ["h", "a", "i"];
 /// A namespace that is protected.

@@ -281,7 +281,7 @@ pub(crate) fn plain_history(length: usize) -> impl Strategy<Value = History> {
 /// Clusters whose Services, hosts and federated Services all claim the same few names.
 pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
     let linked = |link: usize| {
-        let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize)];
+        let cluster = prop_oneof![2 => Just(link), 1 => Just(2usize), 1 => Just(3usize)];
         let any = (cluster, 0i64..3, any::<bool>(), through());
         any.prop_map(move |(cluster, created, headless, through)| {
             let made = LinkMade {

@@ -25,6 +25,7 @@ use crate::{
             service::Desired,
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_our_slice},
+        names::mirror_name,
         outcome::Problem,
         ownership::membership::{Linked, Part},
         state::State,
@@ -82,7 +83,11 @@ impl Owner<'_> {
             }
         }
         let slices = members.iter().flat_map(|(cluster, service, through)| {
-            endpoints::through_gateway(service, through, &format!("{cluster}-"))
+            let mut slices = endpoints::through_gateway(service, through, &format!("{cluster}-"));
+            for slice in &mut slices {
+                self.rename(slice, cluster, actual);
+            }
+            slices
         });
         let mut desired: Vec<DesiredSlice<'_>> = slices.collect();
         let local = self.with_metadata(DesiredMetadata {
@@ -104,6 +109,23 @@ impl Owner<'_> {
         let looked_at: Vec<_> = actual.iter().filter(|s| !stays(s)).cloned().collect();
         endpoints::reconcile(self.state, desired, &looked_at, writes);
         problems
+    }
+
+    /// Gives a slice of a gateway a name that no slice of another Service of ours has: `web-federated.east-ipv4`. The
+    /// name with `-` could be that of a slice of the mirror of `web` of a cluster `federated-east`. Slices that earlier
+    /// versions created keep such a name, unless that mirror exists.
+    fn rename(&self, slice: &mut DesiredSlice<'_>, cluster: &str, actual: &[Arc<EndpointSlice>]) {
+        let is_its = |actual: &Arc<EndpointSlice>| {
+            actual.metadata.name() == slice.name
+                && is_our_slice(actual)
+                && !self.state.is_theirs(&actual.metadata)
+        };
+        let other = mirror_name(self.name, cluster);
+        if !actual.iter().any(is_its) || self.state.existing(self.namespace, &other).is_some() {
+            slice
+                .name
+                .replace_range(self.name.len()..=self.name.len(), ".");
+        }
     }
 
     /// The Service from which the slices of a gateway get their metadata and ports.

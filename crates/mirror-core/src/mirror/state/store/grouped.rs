@@ -51,6 +51,10 @@ fn created_as(slice: &EndpointSlice) -> Option<&str> {
         _ => text,
     };
     let name = slice.metadata.name();
+    // The slice of a federated Service that leads to a gateway. Names of Services have no dot.
+    if let Some((service, _)) = name.split_once('.') {
+        return member_name(service).map(|_| service);
+    }
     let unhashed = unnumbered(name).rsplit_once('-').map(|(rest, _)| rest);
     if let Some(federated) = unhashed.and_then(|rest| rest.strip_suffix("-local")) {
         return member_name(federated).map(|_| federated);
@@ -59,7 +63,7 @@ fn created_as(slice: &EndpointSlice) -> Option<&str> {
     let service = ["-ipv4", "-ipv6"]
         .iter()
         .find_map(|family| of_hosts.strip_suffix(family))?;
-    // The slice of a federated Service names the cluster that it leads to.
+    // The slice of a federated Service names the cluster that it leads to. Earlier versions wrote a `-` before it.
     let cluster = slice.metadata.labels.get(l::CLUSTER_NAME);
     let ends = service.match_indices('-');
     let mut splits = ends.map(|(at, _)| (&service[..at], &service[at + 1..]));
@@ -81,7 +85,7 @@ impl Grouped for EndpointSlice {
         let mut owners = owner_references.iter().map(|owner| &*owner.name);
         let created_for = |service: &&str| {
             let suffix = self.metadata.name().strip_prefix(service);
-            is_our_slice(self) && suffix.is_some_and(|suffix| suffix.starts_with('-'))
+            is_our_slice(self) && suffix.is_some_and(|suffix| suffix.starts_with(['-', '.']))
         };
         let owner = owners.find(created_for);
         let named = || is_our_slice(self).then(|| created_as(self)).flatten();

@@ -74,8 +74,8 @@ pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
     });
     let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.8)), 0..2);
     let act = prop_oneof![
-        2 => (0..CLUSTERS.len()).prop_flat_map(federating),
-        1 => (0..CLUSTERS.len()).prop_map(|link| Operation::Link(link, None)),
+        2 => (0..LINK_NAMES.len()).prop_flat_map(federating),
+        1 => (0..LINK_NAMES.len()).prop_map(|link| Operation::Link(link, None)),
         8 => (0..CLUSTERS.len(), prop::option::weighted(0.7, service.clone()))
             .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
         3 => (0..CLUSTERS.len(), prop::option::weighted(0.8, hosts.clone()))

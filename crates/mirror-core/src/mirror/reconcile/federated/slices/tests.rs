@@ -158,7 +158,7 @@ fn each_gateway_has_a_slice_with_its_identity_and_the_members_name() {
         .zip([("east", GATEWAY), ("west", WEST)])
     {
         let metadata = &slice.metadata;
-        assert_eq!(metadata.name(), format!("web-federated-{cluster}-ipv4"));
+        assert_eq!(metadata.name(), format!("web-federated.{cluster}-ipv4"));
         let annotation = |key| metadata.annotations.get(key).unwrap();
         assert_eq!(annotation(l::REMOTE_FQ_NAME), "web.ns.svc.cluster.local");
         assert_eq!(
@@ -273,7 +273,7 @@ fn a_gateway_that_dies_and_a_member_without_endpoints_are_one_write_each() {
     let down = news(state.clone(), "east", dead());
     assert_eq!(
         said(&plan(&down, &key()).writes),
-        ["patch EndpointSlice ns/web-federated-east-ipv4"]
+        ["patch EndpointSlice ns/web-federated.east-ipv4"]
     );
     let idle = state.with_news("west", |entry| {
         let remote = entry.remote.as_mut().unwrap();
@@ -282,9 +282,9 @@ fn a_gateway_that_dies_and_a_member_without_endpoints_are_one_write_each() {
     let writes = plan(&idle, &key()).writes;
     assert_eq!(
         said(&writes),
-        ["patch EndpointSlice ns/web-federated-west-ipv4"]
+        ["patch EndpointSlice ns/web-federated.west-ipv4"]
     );
-    let patch = body(&writes, "web-federated-west-ipv4");
+    let patch = body(&writes, "web-federated.west-ipv4");
     assert_eq!(patch["endpoints"], serde_json::json!([]));
 }
 
@@ -324,7 +324,7 @@ fn unknown_parts_of_a_federated_service_are_not_changed() {
     });
     assert_eq!(
         said(&plan(&blind, &key()).writes),
-        ["patch EndpointSlice ns/web-federated-east-ipv4"]
+        ["patch EndpointSlice ns/web-federated.east-ipv4"]
     );
 }
 
@@ -337,8 +337,8 @@ fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
     let turning = turned(flat.clone(), By::Gateway, By::Discovery);
     let writes = plan(&turning, &key()).writes;
     let expected = [
-        "create EndpointSlice ns/web-federated-east-ipv4",
-        "create EndpointSlice ns/web-federated-west-ipv4",
+        "create EndpointSlice ns/web-federated.east-ipv4",
+        "create EndpointSlice ns/web-federated.west-ipv4",
     ];
     assert_eq!(said(&writes)[..2], expected);
     assert_eq!(
@@ -443,7 +443,7 @@ fn slice_of_a_drained_cluster_is_deleted_and_the_form_stays() {
     assert_eq!(
         said(&writes),
         [
-            "delete EndpointSlice ns/web-federated-east-ipv4",
+            "delete EndpointSlice ns/web-federated.east-ipv4",
             "patch Service ns/web-federated"
         ]
     );
@@ -474,8 +474,8 @@ fn slices_are_deleted_with_their_federated_service() {
     assert_eq!(
         said(&writes),
         [
-            "delete EndpointSlice ns/web-federated-east-ipv4",
-            "delete EndpointSlice ns/web-federated-west-ipv4",
+            "delete EndpointSlice ns/web-federated.east-ipv4",
+            "delete EndpointSlice ns/web-federated.west-ipv4",
             "delete Service ns/web-federated"
         ]
     );
@@ -483,6 +483,65 @@ fn slices_are_deleted_with_their_federated_service() {
         writes
             .iter()
             .all(|write| matches!(write, Write::Delete { .. }))
+    );
+}
+
+/// Names of the slices that the plan for a key creates.
+fn created(state: &State, key: &Key) -> Vec<String> {
+    let writes = said(&plan(state, key).writes);
+    let slices = writes
+        .iter()
+        .filter_map(|write| write.strip_prefix("create EndpointSlice "));
+    slices.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_federated_service_and_a_mirror_never_want_slices_of_one_name() {
+    let named_alike = target("federated-east", 3, By::Discovery);
+    let state = two(By::Gateway, By::Gateway).linked(
+        named_alike,
+        &[svc("web").exported()],
+        &[backing("web")],
+    );
+    let of_mirror = created(&state, &Key::mirror("federated-east", "ns", "web"));
+    assert_eq!(of_mirror, ["ns/web-federated-east-ipv4"]);
+    let federated = created(&state, &key());
+    assert_eq!(federated.len(), 2);
+    assert!(!federated.contains(&of_mirror[0]), "{federated:?}");
+    assert!(created(&state.worked_on(&key()), &key()).is_empty());
+}
+
+/// The state with the names that earlier versions gave to slices of gateways.
+fn named_as_before(mut state: State) -> State {
+    let slices = &mut state.here().slices;
+    let all: Vec<Arc<EndpointSlice>> = slices.iter().cloned().collect();
+    for slice in all {
+        let mut slice = slice.as_ref().clone();
+        slices.forget("ns", slice.metadata.name());
+        let name = slice.metadata.name().replace('.', "-");
+        slice.metadata.name = Some(name.into());
+        slices.put(Arc::new(slice));
+    }
+    state
+}
+
+#[test]
+fn existing_slices_keep_their_names_until_a_mirror_needs_one() {
+    let state = named_as_before(two(By::Gateway, By::Gateway).worked_on(&key()));
+    assert_eq!(said(&plan(&state, &key()).writes), [""; 0]);
+    let down = news(state.clone(), "east", dead());
+    assert_eq!(
+        said(&plan(&down, &key()).writes),
+        ["patch EndpointSlice ns/web-federated-east-ipv4"]
+    );
+    let mirror = svc("web-federated-east").mirrored_by_linkerd("federated-east", "web");
+    let writes = said(&plan(&state.local(&[mirror]), &key()).writes);
+    assert_eq!(
+        writes,
+        [
+            "create EndpointSlice ns/web-federated.east-ipv4",
+            "delete EndpointSlice ns/web-federated-east-ipv4",
+        ]
     );
 }
 

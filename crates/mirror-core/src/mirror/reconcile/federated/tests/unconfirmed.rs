@@ -210,7 +210,7 @@ fn gateways_of_all_members_are_followed_while_a_leave_is_unconfirmed() {
     };
     for cluster in ["east", "west"] {
         let plan = plan_unconfirmed(&dead(gone.clone(), cluster), &key());
-        let slice = format!("patch EndpointSlice ns/web-federated-{cluster}-ipv4");
+        let slice = format!("patch EndpointSlice ns/web-federated.{cluster}-ipv4");
         assert_eq!(said(&plan.writes), [slice]);
         assert_eq!(asked(&plan), ["east"]);
     }
