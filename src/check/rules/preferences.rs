@@ -1,4 +1,4 @@
-//! Checks of the preferences of members of federated Services, and of failover.
+//! Checks of the preferences of federated Services, and of failover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,7 +140,7 @@ fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) ->
     })
 }
 
-/// What the controller reports about the preferences of members in other clusters: federated Services and problems.
+/// What the controller reports about preferences: federated Services and problems.
 fn of_link(link: &LinkSnapshot, ignores: bool) -> impl Iterator<Item = (ResourceId, String)> {
     let services = link.status().into_iter();
     let services = services.flat_map(|status| &status.federated_services);
@@ -149,6 +149,8 @@ fn of_link(link: &LinkSnapshot, ignores: bool) -> impl Iterator<Item = (Resource
         let is = |reason: Reason| condition.reason == reason.as_str();
         let hint = if is(Reason::InvalidPreference) {
             SYNTAX.to_owned()
+        } else if is(Reason::PreferenceIgnored) {
+            format!("set {PREFER} on that Link")
         } else if is(Reason::NoRoutes) && ignores {
             INSTALL.to_owned()
         } else if is(Reason::NoRoutes) {

@@ -46,8 +46,8 @@ pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
 pub const MEMBERS: &str = "multicluster.linkerd.io/members";
 /// Annotation on a federated Service that is made of slices (ours): its member in the local cluster.
 pub const LOCAL_MEMBER: &str = "multicluster.linkerd.io/local-member";
-/// Annotation on a member of a federated Service, copied to the federated Service (ours): the clusters that receive its
-/// requests first.
+/// Annotation on the local member of a federated Service, or on the oldest Link whose cluster has a member if there is no
+/// local one; written to the federated Service (ours): the clusters that receive its requests first.
 pub const PREFER: &str = "multicluster.linkerd.io/prefer";
 /// Annotation on a federated Service (ours): the preferred clusters that receive no requests now, and since when.
 pub const FAILED_OVER: &str = "multicluster.linkerd.io/failed-over";

@@ -122,6 +122,8 @@ pub enum Reason {
     NoGateway,
     /// The preference of a federated Service is invalid, or names a cluster without a Link.
     InvalidPreference,
+    /// A member of another cluster has a preference. Only local members and Links decide.
+    PreferenceIgnored,
     /// This installation does not write routes, or the API server does not have the kind.
     NoRoutes,
     /// Somebody else's route decides where the requests to a federated Service go.
@@ -146,6 +148,7 @@ impl Reason {
             Self::NoClusterIp => "NoClusterIP",
             Self::NoGateway => "NoGateway",
             Self::InvalidPreference => "InvalidPreference",
+            Self::PreferenceIgnored => "PreferenceIgnored",
             Self::NoRoutes => "NoRoutes",
             Self::RouteConflict => "RouteConflict",
         }

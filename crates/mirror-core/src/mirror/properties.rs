@@ -359,6 +359,7 @@ fn link_of(cluster: usize) -> LinkMade {
         federation: Federation::Any,
         through: FederatedThrough::Discovery,
         drained: false,
+        prefers: 0,
     }
 }
 

@@ -31,6 +31,16 @@ pub(crate) enum Part<'a> {
     None,
 }
 
+impl<'a> Part<'a> {
+    /// Its member, which is known, even if it takes no part.
+    pub(crate) fn seen(&self) -> Option<&'a Service> {
+        match self {
+            Part::Member(seen) | Part::Drained(seen) => Some(seen),
+            Part::Unseen | Part::Refused(_) | Part::Leaving | Part::None => None,
+        }
+    }
+}
+
 /// Parts by cluster.
 pub(crate) type Parts<'a> = BTreeMap<&'a str, Linked<'a>>;
 

@@ -198,6 +198,8 @@ pub(crate) struct LinkMade {
     pub(crate) through: FederatedThrough,
     /// Whether the cluster is drained until [`DRAINED_UNTIL`].
     pub(crate) drained: bool,
+    /// Its preference, as an index of [`PREFERENCES`].
+    pub(crate) prefers: usize,
 }
 
 /// Into which namespaces a target cluster may mirror.
@@ -253,6 +255,9 @@ impl LinkMade {
         annotations.insert(l::FEDERATION.to_owned(), federation);
         let through = self.through.as_str().to_owned();
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
+        if self.prefers > 0 {
+            annotations.insert(l::PREFER.to_owned(), PREFERENCES[self.prefers].to_owned());
+        }
         if self.drained {
             let until = rfc3339(at(DRAINED_UNTIL));
             annotations.insert(l::DRAINED_UNTIL.to_owned(), until);
@@ -292,8 +297,9 @@ pub(crate) struct ServiceMade {
     pub(crate) prefers: usize,
 }
 
-/// Preferences of members; the first one means none.
-const PREFERENCES: [&str; 7] = ["", "local", "c", "local,b-c", "b-c,c", "c=3,local=1", "c,c"];
+/// Preferences of members and Links; the first one means none.
+pub(crate) const PREFERENCES: [&str; 7] =
+    ["", "local", "c", "local,b-c", "b-c,c", "c=3,local=1", "c,c"];
 
 impl ServiceMade {
     pub(crate) fn service(&self, namespace: &str, name: &str) -> Service {

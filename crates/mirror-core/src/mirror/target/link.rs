@@ -51,6 +51,8 @@ pub struct Target {
     pub federation: Federation,
     /// How it takes part in them.
     pub federated_through: FederatedThrough,
+    /// What federated Services without a local member prefer if this is the oldest of their Links. It may be invalid.
+    pub prefer: Option<String>,
     /// End of its drain, which may be in the past.
     pub drained_until: Option<Timestamp>,
 }
@@ -233,6 +235,7 @@ impl Target {
             allowed_namespaces,
             federation,
             federated_through,
+            prefer: annotation(l::PREFER).map(str::to_owned),
             drained_until,
         })
     }

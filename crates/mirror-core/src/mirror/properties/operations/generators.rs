@@ -103,6 +103,7 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
                 federation: policy.1,
                 through: policy.2,
                 drained: policy.3,
+                prefers: 0,
             },
         )
 }
@@ -295,6 +296,7 @@ pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
                 federation: Federation::Any,
                 through,
                 drained: false,
+                prefers: 0,
             };
             Operation::Link(link, Some(made))
         })

@@ -264,6 +264,7 @@ impl Simulation {
         self.gateways_are_followed();
         self.hold_downs_end();
         self.nothing_is_left_of_preferences();
+        self.only_local_members_and_links_prefer();
         let mut keys: BTreeSet<Key> = self.state.keys().into_iter().collect();
         for (cluster, far) in &self.far {
             for id in far.services.keys().chain(far.slices.keys()) {

@@ -3,7 +3,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{HOLD_DOWN, Simulation, watches::is_mirror};
+use super::{super::operations::PREFERENCES, HOLD_DOWN, Simulation, watches::is_mirror};
 use crate::{
     api::{labels as l, preference::FailedOver},
     mirror::{
@@ -11,6 +11,7 @@ use crate::{
         fixtures::ip,
         is_our_route,
         name_owner::{NameOwner, Purpose},
+        names::member_name,
     },
 };
 
@@ -83,6 +84,24 @@ impl Simulation {
         for (id, service) in &self.cluster.services {
             let prefers = service.metadata.annotations.contains_key(l::PREFER);
             assert!(!prefers, "{id:?}");
+        }
+    }
+
+    /// Checks that each preference is that of the local member, or of a Link if there is none.
+    pub(crate) fn only_local_members_and_links_prefer(&self) {
+        for (id, service) in &self.cluster.services {
+            let Some(text) = service.metadata.annotations.get(l::PREFER) else {
+                continue;
+            };
+            let member = member_name(&id.1).unwrap_or_default();
+            let member = (id.0.clone(), member.to_owned());
+            let known = if let Some(local) = self.members.get(&member) {
+                local.metadata.annotations.get(l::PREFER) == Some(text)
+            } else {
+                let mut links = self.links.values();
+                links.any(|linked| PREFERENCES[linked.made.prefers] == text)
+            };
+            assert!(known, "{id:?} prefers {text}");
         }
     }
 

@@ -28,10 +28,21 @@ use crate::{
     },
 };
 
+/// What the annotation says that decides about the preference of a federated Service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked<'a> {
+    /// This, or nothing.
+    For(Option<&'a str>),
+    /// Nothing, but the member in this cluster has such an annotation, which does not count.
+    Ignored(&'a str),
+    /// It is not known which annotation decides: the existing preference stays.
+    Unknown,
+}
+
 /// The preference of a federated Service, and its present effect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preferred {
-    /// The preference of the Service's source; `None` if there is none, or it is not applied.
+    /// The preference; `None` if there is none, or it is not applied.
     pub(crate) preference: Option<Preference>,
     /// The preferred clusters that receive no requests.
     pub(crate) failed_over: FailedOver,
@@ -84,8 +95,8 @@ pub(crate) struct Known<'a, 'p> {
 }
 
 impl Known<'_, '_> {
-    /// The preference in the annotation of `source`. `actual` is the existing federated Service.
-    pub(crate) fn preferred(&self, source: &Service, actual: Option<&Service>) -> Preferred {
+    /// The preference that is asked for. `actual` is the existing federated Service.
+    pub(crate) fn preferred(&self, asked: Asked<'_>, actual: Option<&Service>) -> Preferred {
         if let Some(left) = actual.and_then(|actual| self.left_over(actual)) {
             return left;
         }
@@ -93,12 +104,25 @@ impl Known<'_, '_> {
             // Until the routes have been listed, the existing preference stays: it says which mirrors routes may use.
             return actual.map(existing).unwrap_or_default();
         }
-        let Some(text) = source.metadata.annotations.get(l::PREFER) else {
-            return Preferred::default();
-        };
         let wrong = |problem| Preferred {
             problem: Some(problem),
             ..Preferred::default()
+        };
+        let text = match asked {
+            Asked::For(text) => text,
+            Asked::Unknown => actual.and_then(|actual| actual.metadata.annotations.get(l::PREFER)),
+            Asked::Ignored(cluster) if self.state.config.routes.is_some() => {
+                let message = format!(
+                    "the annotation {} of the member in {cluster} is ignored: only the Link of {cluster}, or a member \
+                     in this cluster, says which clusters are preferred",
+                    l::PREFER
+                );
+                return wrong(Problem::new(Reason::PreferenceIgnored, message));
+            }
+            Asked::Ignored(_) => None,
+        };
+        let Some(text) = text else {
+            return Preferred::default();
         };
         let preference: Preference = match text.parse() {
             Ok(preference) => preference,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::{
-    failover::{Known, Preferred},
+    failover::{Asked, Known, Preferred},
     removal::delete_with_slices,
     routes, slices,
 };
@@ -19,7 +19,7 @@ use crate::{
         desired::service,
         metadata::{DesiredMetadata, desired::DesiredEntries},
         outcome::Problem,
-        ownership::membership::{Form, Part, Parts},
+        ownership::membership::{Form, Linked, Part, Parts},
         state::State,
         target::exclusions::Exclusions,
         write::{Object, ObjectKind, Write, forced_metadata, guarded},
@@ -47,7 +47,7 @@ pub(crate) struct Written<'s> {
     pub(crate) preference: Option<Problem>,
 }
 
-/// What a federated Service takes over from its source: labels, ports and preference.
+/// What a federated Service takes over from its source, and its preference.
 struct Shown<'a> {
     labels: DesiredEntries<'a>,
     ports: &'a [ServicePort],
@@ -79,7 +79,7 @@ impl<'s> Members<'_, 's> {
             let Some(actual) = actual else {
                 return Written::default();
             };
-            let preferred = known.preferred(actual, Some(actual));
+            let preferred = known.preferred(self.asked(parts), Some(actual));
             let shown = Shown {
                 labels: DesiredMetadata::of(&actual.metadata).labels,
                 ports: &actual.spec.ports,
@@ -96,7 +96,7 @@ impl<'s> Members<'_, 's> {
                 preference,
             };
         };
-        let preferred = known.preferred(service, actual);
+        let preferred = known.preferred(self.asked(parts), actual);
         let mut labels = exclusions.labels_of(service);
         labels.insert(l::MIRRORED_SERVICE, "true".into());
         let mut annotations = exclusions.annotations(&service.metadata.annotations);
@@ -227,14 +227,41 @@ impl<'s> Members<'_, 's> {
         if let Some(local) = self.local {
             return Some((local, &state.config.local_exclusions));
         }
+        let oldest = self.oldest(parts)?;
+        let seen = oldest.part.seen()?;
+        Some((seen, &oldest.target.exclusions))
+    }
+
+    /// The oldest of the Links whose clusters have members.
+    fn oldest<'p>(&self, parts: &'p Parts<'s>) -> Option<&'p Linked<'s>> {
         let members = parts.iter().filter(|(cluster, linked)| {
             self.clusters.contains(*cluster) || matches!(linked.part, Part::Drained(_))
         });
         let members = members.map(|(_, linked)| linked);
-        let oldest = members.min_by_key(|linked| linked.target.age())?;
-        match oldest.part {
-            Part::Member(seen) | Part::Drained(seen) => Some((seen, &oldest.target.exclusions)),
-            _ => None,
+        members.min_by_key(|linked| linked.target.age())
+    }
+
+    /// What decides about the preference: the local member, or else the oldest Link. A member in another cluster does
+    /// not: it could take all requests.
+    fn asked<'p>(&'p self, parts: &'p Parts<'s>) -> Asked<'p> {
+        let of = |service: &'p Service| service.metadata.annotations.get(l::PREFER);
+        if let Some(local) = self.local {
+            return Asked::For(of(local));
+        }
+        // A Link that cannot be read now may be the oldest.
+        let are_known = self
+            .clusters
+            .iter()
+            .all(|cluster| parts.contains_key(cluster));
+        match self.oldest(parts).filter(|_| are_known) {
+            None => Asked::Unknown,
+            Some(linked) => match &linked.target.prefer {
+                Some(text) => Asked::For(Some(text)),
+                None if linked.part.seen().and_then(of).is_some() => {
+                    Asked::Ignored(&linked.target.cluster)
+                }
+                None => Asked::For(None),
+            },
         }
     }
 

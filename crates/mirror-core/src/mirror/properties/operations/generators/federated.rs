@@ -11,9 +11,23 @@ use super::{
 
 /// A Link to a cluster with a member of a federated Service, with a gateway or without, drained or not.
 fn federating(link: usize) -> impl Strategy<Value = Operation> {
-    let any = (0i64..3, any::<[bool; 3]>(), through(), federation());
+    federating_and_preferring(link, Just(0))
+}
+
+/// As [`federating`], with one of these preferences.
+fn federating_and_preferring(
+    link: usize,
+    prefers: impl Strategy<Value = usize>,
+) -> impl Strategy<Value = Operation> {
+    let any = (
+        0i64..3,
+        any::<[bool; 3]>(),
+        through(),
+        federation(),
+        prefers,
+    );
     any.prop_map(
-        move |(created, [gateway, drained, probe], through, federation)| {
+        move |(created, [gateway, drained, probe], through, federation, prefers)| {
             let made = LinkMade {
                 cluster: link,
                 created,
@@ -25,6 +39,7 @@ fn federating(link: usize) -> impl Strategy<Value = Operation> {
                 federation,
                 through,
                 drained,
+                prefers,
             };
             Operation::Link(link, Some(made))
         },
@@ -103,7 +118,8 @@ pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
     beginning(first, act, length)
 }
 
-/// Two clusters with members of one federated Service that have preferences, and changes of their endpoints.
+/// Two clusters with members of one federated Service that have preferences, as their Links do, and changes
+/// of their endpoints.
 pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
     let service = (
         0usize..2,
@@ -119,13 +135,14 @@ pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
         label: 0,
         prefers,
     });
+    let linked = |link| federating_and_preferring(link, 0..PREFERENCES.len());
     let joins = |cluster: usize| {
         let service = service.clone();
         service.prop_map(move |made| Operation::Remote(cluster, 0, 0, Some(made)))
     };
     let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.6)), 0..2);
     let act = prop_oneof![
-        2 => (0usize..2).prop_flat_map(federating),
+        2 => (0usize..2).prop_flat_map(linked),
         1 => (0usize..2).prop_map(|link| Operation::Link(link, None)),
         3 => (0usize..2, prop::option::weighted(0.8, service.clone()))
             .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
@@ -145,7 +162,7 @@ pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
         1 => (0usize..2, limited()).prop_map(|(link, limited)| Operation::Limit(link, limited)),
         1 => Just(Operation::Restart),
     ];
-    let first = (federating(0), federating(1), joins(0), joins(1));
+    let first = (linked(0), linked(1), joins(0), joins(1));
     let first = first.prop_map(|(one, two, here, there)| vec![one, two, here, there]);
     beginning(first, act, length)
 }

@@ -12,8 +12,8 @@ use crate::{
         routes::{Route, RouteKind},
     },
     mirror::{
-        FederatedThrough, Federation, Key, Object, State, Store, Target, Write,
-        fixtures::{Svc, at, backing, body, endpoint, link, plan, said, slice, state},
+        FederatedThrough, Federation, InvalidLink, Key, Object, State, Store, Target, Write,
+        fixtures::{Svc, as_told, at, backing, body, endpoint, link, plan, said, slice, state},
     },
 };
 
@@ -309,4 +309,73 @@ fn without_routes_the_mirrors_that_routes_lead_to_stay_until_these_are_gone() {
     never.here().routes.clear();
     let made = after(never.local_member(prefers("east")), &key());
     assert_eq!(annotation(&made, l::PREFER), None);
+}
+
+/// The Link of a cluster that Linkerd discovers, of this age, and what it prefers.
+fn preferring(cluster: &str, created: i64, place: &str) -> Target {
+    let mut made = link(cluster);
+    made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        at(created),
+    ));
+    let annotations = made.metadata.annotations.get_or_insert_default();
+    annotations.insert(l::PREFER.to_owned(), place.to_owned());
+    Target::parse(&made, false).unwrap()
+}
+
+#[test]
+fn a_member_of_another_cluster_does_not_decide_who_is_preferred() {
+    let alone = routed().linked(flat("east"), &[prefers("east")], &[]);
+    let state = after(alone, &key());
+    assert_eq!(annotation(&state, l::PREFER), None);
+    assert_eq!(
+        as_told(&plan(&state, &key())),
+        [
+            "web@east: web-federated, PreferenceIgnored: the annotation multicluster.linkerd.io/prefer of the member \
+             in east is ignored: only the Link of east, or a member in this cluster, says which clusters are preferred"
+        ]
+    );
+    // The same manifest may be in all clusters: each applies its own.
+    let beside = routed().linked(flat("east"), &[prefers("east")], &[]);
+    let state = after(beside.local_member(web()), &key());
+    assert_eq!(annotation(&state, l::PREFER), None);
+    assert_eq!(as_told(&plan(&state, &key())), ["web@east: web-federated"]);
+}
+
+#[test]
+fn without_a_local_member_the_oldest_link_says_who_is_preferred() {
+    let preference = |state: State| annotation(&after(state, &key()), l::PREFER);
+    let both = |east: Target, west: Target| {
+        routed()
+            .linked(east, &[prefers("west")], &[])
+            .linked(west, &[web()], &[])
+    };
+    let one = both(preferring("east", -1, "east,west"), flat("west"));
+    assert_eq!(preference(one.clone()).as_deref(), Some("east,west"));
+    let told = as_told(&plan(&after(one.clone(), &key()), &key()));
+    assert_eq!(told, ["web@east: web-federated", "web@west: web-federated"]);
+    let younger = both(
+        preferring("east", -1, "east"),
+        preferring("west", 2, "west"),
+    );
+    assert_eq!(preference(younger).as_deref(), Some("east"));
+    // A local member decides alone, whether it prefers a cluster or not.
+    let local = one.clone().local_member(web());
+    assert_eq!(preference(local), None);
+    let local = one.clone().local_member(prefers("local"));
+    assert_eq!(preference(local).as_deref(), Some("local"));
+    // A change of the Link counts while its cluster is away.
+    let away = after(one, &key()).with_news("east", |entry| {
+        entry.remote = None;
+        entry.target = Ok(preferring("east", -1, "west"));
+    });
+    let said = body(&plan(&away, &key()).writes, "web-federated");
+    assert_eq!(said["metadata"]["annotations"][l::PREFER], "west");
+    // While a Link cannot be read, nothing changes.
+    let unreadable = after(both(preferring("east", -1, "east"), flat("west")), &key()).with_news(
+        "east",
+        |entry| {
+            entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
+        },
+    );
+    assert_eq!(preference(unreadable).as_deref(), Some("east"));
 }
