@@ -206,16 +206,11 @@ async fn leaves_and_returns(source: &ControlPlane) {
     in_step(source, NAME, &FLAGS).await;
 }
 
-/// A route of somebody else is respected and not changed. Our own route is repaired.
-async fn others_have_routes(source: &ControlPlane) {
-    let theirs = routes(source, NAME, "GRPCRoute");
-    let spec = json!({
-        "parentRefs": [{ "group": "", "kind": "Service", "name": SERVICE }],
-        "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }],
-    });
+/// A route of somebody else, of this kind, is respected and not changed.
+async fn others_have(source: &ControlPlane, version: &str, kind: &str, name: &str, spec: &Value) {
+    let theirs = routes(source, NAME, kind);
     let route = json!({
-        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GRPCRoute",
-        "metadata": { "name": "theirs" }, "spec": spec,
+        "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec,
     });
     let route: DynamicObject = serde_json::from_value(route).unwrap();
     let made = theirs.create(&PostParams::default(), &route).await.unwrap();
@@ -223,19 +218,52 @@ async fn others_have_routes(source: &ControlPlane) {
     let said = member_is(source, NAME, NAME, "web", "RouteConflict").await;
     assert_eq!(
         said.message,
-        "no cluster is preferred: GRPCRoute theirs already routes these requests"
+        format!("no cluster is preferred: {kind} {name} already routes these requests")
     );
-    let now = theirs.get("theirs").await.unwrap();
+    let now = theirs.get(name).await.unwrap();
     assert_eq!(
         now.metadata.resource_version,
         made.metadata.resource_version
     );
-    theirs
-        .delete("theirs", &DeleteParams::default())
-        .await
-        .unwrap();
+    theirs.delete(name, &DeleteParams::default()).await.unwrap();
+    routed(source, &[("web", HEAVY), (SERVICE, 1)]).await;
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+}
+
+/// Routes of others are respected. Our own route is repaired.
+async fn others_have_routes(source: &ControlPlane) {
+    let route = json!({
+        "parentRefs": [{ "group": "", "kind": "Service", "name": SERVICE }],
+        "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }],
+    });
+    let profile = json!({ "routes": [{ "name": "all", "condition": { "pathRegex": ".*" } }] });
+    let group = "gateway.networking.k8s.io";
+    let name = format!("{SERVICE}.{NAME}.svc.cluster.local");
+    others_have(
+        source,
+        &format!("{group}/v1"),
+        "GRPCRoute",
+        "theirs",
+        &route,
+    )
+    .await;
+    others_have(
+        source,
+        &format!("{group}/v1alpha2"),
+        "TLSRoute",
+        "theirs",
+        &route,
+    )
+    .await;
+    others_have(
+        source,
+        "linkerd.io/v1alpha2",
+        "ServiceProfile",
+        &name,
+        &profile,
+    )
+    .await;
     let both = [("web", HEAVY), (SERVICE, 1)];
-    routed(source, &both).await;
 
     let ours = routes(source, NAME, "HTTPRoute");
     let rules = json!([{ "backendRefs": [{ "name": "web", "port": 80 }] }]);

@@ -18,6 +18,8 @@ pub(super) async fn create(client: Client, route: Route) -> Result<Route, Reques
         RouteKind::Tcp => create_as::<1>(client, route).await,
         RouteKind::Grpc => create_as::<2>(client, route).await,
         RouteKind::Policy => create_as::<3>(client, route).await,
+        RouteKind::Tls => create_as::<4>(client, route).await,
+        RouteKind::Profile => create_as::<5>(client, route).await,
     }
 }
 
@@ -33,6 +35,8 @@ pub(super) async fn patch(
         RouteKind::Tcp => patch_as::<1>(client, id, body).await,
         RouteKind::Grpc => patch_as::<2>(client, id, body).await,
         RouteKind::Policy => patch_as::<3>(client, id, body).await,
+        RouteKind::Tls => patch_as::<4>(client, id, body).await,
+        RouteKind::Profile => patch_as::<5>(client, id, body).await,
     }
 }
 
@@ -48,6 +52,8 @@ pub(super) async fn delete(
         RouteKind::Tcp => delete_as::<1>(client, id, parameters).await,
         RouteKind::Grpc => delete_as::<2>(client, id, parameters).await,
         RouteKind::Policy => delete_as::<3>(client, id, parameters).await,
+        RouteKind::Tls => delete_as::<4>(client, id, parameters).await,
+        RouteKind::Profile => delete_as::<5>(client, id, parameters).await,
     }
 }
 

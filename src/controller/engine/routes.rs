@@ -47,6 +47,8 @@ pub(super) fn watch_routes(
     watch_kind::<1>(client, start, when, tasks);
     watch_kind::<2>(client, start, when, tasks);
     watch_kind::<3>(client, start, when, tasks);
+    watch_kind::<4>(client, start, when, tasks);
+    watch_kind::<5>(client, start, when, tasks);
 }
 
 fn watch_kind<const KIND: usize>(

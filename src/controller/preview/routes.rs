@@ -20,6 +20,8 @@ pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
         (RouteKind::ALL[1], of_kind::<1>(client).await?),
         (RouteKind::ALL[2], of_kind::<2>(client).await?),
         (RouteKind::ALL[3], of_kind::<3>(client).await?),
+        (RouteKind::ALL[4], of_kind::<4>(client).await?),
+        (RouteKind::ALL[5], of_kind::<5>(client).await?),
     ]))
 }
 

@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 
 use crate::ControlPlane;
 
-/// Group, version and kind of routes. Linkerd has one of its own from before it followed the Gateway API.
-pub const ROUTES: [(&str, &str, &str); 4] = [
+/// Group, version and kind of routes. Linkerd has two of its own from before it followed the Gateway API.
+pub const ROUTES: [(&str, &str, &str); 6] = [
     ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
     ("gateway.networking.k8s.io", "v1", "GRPCRoute"),
     ("gateway.networking.k8s.io", "v1alpha2", "TCPRoute"),
     ("policy.linkerd.io", "v1beta3", "HTTPRoute"),
+    ("gateway.networking.k8s.io", "v1alpha2", "TLSRoute"),
+    ("linkerd.io", "v1alpha2", "ServiceProfile"),
 ];
 
 impl ControlPlane {
@@ -91,6 +93,11 @@ fn definition(names: (&str, &str, &str)) -> Value {
             "useDefaultGateways": { "type": "string" },
         },
     });
+    let spec = if kind == "ServiceProfile" {
+        any.clone()
+    } else {
+        spec
+    };
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {

@@ -25,11 +25,22 @@ pub enum RouteKind {
     Grpc,
     /// Linkerd's own `HTTPRoute`.
     Policy,
+    /// `TLSRoute` of the Gateway API.
+    Tls,
+    /// Linkerd's `ServiceProfile`. Proxies prefer it to routes.
+    Profile,
 }
 
 impl RouteKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Http, Self::Tcp, Self::Grpc, Self::Policy];
+    pub const ALL: [Self; 6] = [
+        Self::Http,
+        Self::Tcp,
+        Self::Grpc,
+        Self::Policy,
+        Self::Tls,
+        Self::Profile,
+    ];
 
     /// The `kind` in manifests.
     pub const fn kind(self) -> &'static str {
@@ -37,6 +48,8 @@ impl RouteKind {
             Self::Http | Self::Policy => "HTTPRoute",
             Self::Tcp => "TCPRoute",
             Self::Grpc => "GRPCRoute",
+            Self::Tls => "TLSRoute",
+            Self::Profile => "ServiceProfile",
         }
     }
 
@@ -48,16 +61,17 @@ impl RouteKind {
     /// The API's group.
     pub const fn group(self) -> &'static str {
         match self {
-            Self::Http | Self::Tcp | Self::Grpc => GATEWAY_API,
+            Self::Http | Self::Tcp | Self::Grpc | Self::Tls => GATEWAY_API,
             Self::Policy => "policy.linkerd.io",
+            Self::Profile => "linkerd.io",
         }
     }
 
-    /// The API's version: the oldest that is widely served.
+    /// The API's version: the oldest that is widely served, and that Linkerd reads.
     pub const fn version(self) -> &'static str {
         match self {
             Self::Http | Self::Grpc => "v1",
-            Self::Tcp => "v1alpha2",
+            Self::Tcp | Self::Tls | Self::Profile => "v1alpha2",
             Self::Policy => "v1beta3",
         }
     }
@@ -68,6 +82,8 @@ impl RouteKind {
             Self::Http | Self::Policy => "httproutes",
             Self::Tcp => "tcproutes",
             Self::Grpc => "grpcroutes",
+            Self::Tls => "tlsroutes",
+            Self::Profile => "serviceprofiles",
         }
     }
 }
@@ -181,6 +197,32 @@ impl Route {
         backends.map(|backend| &*backend.name)
     }
 
+    /// A `ServiceProfile` as a route to the Service of its own namespace that its name says:
+    /// `<service>.<namespace>.svc.<domain>`. Proxies follow it in place of routes if it has routes or overrides of the
+    /// destination; otherwise it applies to nothing.
+    fn of_profile(mut self) -> Self {
+        let has_any = |field: &&str| {
+            let list = self.spec.rest.get(*field).and_then(Value::as_array);
+            list.is_some_and(|list| !list.is_empty())
+        };
+        let is_followed = ["routes", "dstOverrides"].iter().any(has_any);
+        let mut parts = self.metadata.name().splitn(4, '.');
+        let service = parts.next().unwrap_or_default();
+        let is_here = parts.next() == Some(self.metadata.namespace());
+        let applies = is_followed && is_here && parts.next() == Some("svc");
+        let parent = ParentRef {
+            group: Some("".into()),
+            kind: Some("Service".into()),
+            name: service.into(),
+            ..ParentRef::default()
+        };
+        self.spec = RouteSpec {
+            parent_refs: applies.then_some(parent).into_iter().collect(),
+            ..RouteSpec::default()
+        };
+        self
+    }
+
     /// Drops the rules, for a route of which only the existence matters.
     #[must_use]
     pub fn without_rules(mut self) -> Self {
@@ -286,7 +328,11 @@ impl<const KIND: usize> Serialize for WireRoute<KIND> {
 
 impl<'de, const KIND: usize> Deserialize<'de> for WireRoute<KIND> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Route::deserialize(deserializer).map(Self::from)
+        let route = Route::deserialize(deserializer)?;
+        Ok(Self::from(match Self::KIND {
+            RouteKind::Profile => route.of_profile(),
+            _ => route,
+        }))
     }
 }
 
@@ -322,6 +368,46 @@ mod tests {
         );
         assert_eq!(route.backends().collect::<Vec<_>>(), ["db"]);
         assert_eq!(route.without_rules().backends().count(), 0);
+    }
+
+    #[test]
+    fn service_profile_applies_to_the_service_of_its_name_if_proxies_follow_it() {
+        let services = |name: &str, spec: Value| {
+            let metadata = json!({ "name": name, "namespace": "shop" });
+            let sent = json!({ "metadata": metadata, "spec": spec });
+            let wire: WireRoute<5> = serde_json::from_value(sent).unwrap();
+            let route = Route::from(wire);
+            assert_eq!(route.kind, RouteKind::Profile);
+            assert!(route.spec.rest.is_empty());
+            let services = route.services();
+            services
+                .map(|(name, port)| (name.to_owned(), port))
+                .collect::<Vec<_>>()
+        };
+        let name = "web-federated.shop.svc.cluster.local";
+        let routes = json!({ "routes": [{ "name": "all", "condition": { "pathRegex": ".*" } }] });
+        let overrides = json!({ "dstOverrides": [{ "authority": "a.b", "weight": "1" }] });
+        for followed in [routes.clone(), overrides] {
+            assert_eq!(
+                services(name, followed),
+                [("web-federated".to_owned(), None)]
+            );
+        }
+        for (name, spec) in [
+            // Opaque ports, or a budget for retries, say nothing about where requests go.
+            (
+                name,
+                json!({ "opaquePorts": ["80"], "routes": [], "dstOverrides": null }),
+            ),
+            (name, Value::Null),
+            // Of another namespace: only requests from here follow it.
+            ("web-federated.other.svc.cluster.local", routes.clone()),
+            ("web-federated", routes.clone()),
+            ("example.com", routes.clone()),
+        ] {
+            let spec = if spec.is_null() { json!({}) } else { spec };
+            assert_eq!(services(name, spec), [], "{name}");
+        }
     }
 
     #[test]

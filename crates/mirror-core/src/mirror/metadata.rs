@@ -139,7 +139,9 @@ pub(crate) fn is_our_slice(slice: &EndpointSlice) -> bool {
 /// Whether a route is ours to write, by its annotation, or by its label if somebody removed the annotation.
 pub fn is_our_route(route: &Route) -> bool {
     let metadata = &route.metadata;
-    is_managed(metadata) || metadata.labels.get(l::MIRRORED_SERVICE) == Some("true")
+    let is_marked =
+        is_managed(metadata) || metadata.labels.get(l::MIRRORED_SERVICE) == Some("true");
+    route.kind.is_written() && is_marked
 }
 
 /// Whether a Service was itself created by a service mirror. Such a Service is never exported again: otherwise two
