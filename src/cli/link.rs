@@ -4,6 +4,7 @@ mod apply;
 mod taken;
 
 use std::{
+    collections::BTreeSet,
     io::IsTerminal as _,
     time::{Duration, Instant},
 };
@@ -11,12 +12,12 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use kube::Api;
+use kube::{Api, api::ListParams};
 
 use self::apply::{Direction, Prepared, kubeconfig};
 use super::{
     args::{self, Global, Output},
-    cluster::block_on,
+    cluster::{Cluster, block_on},
     complete,
     link_gen::{LinkArgs, generate},
     output,
@@ -26,6 +27,7 @@ use super::{
 use crate::{
     api::link,
     client::{Access, fingerprint},
+    clusters::cluster_names,
     hint::{HintExt as _, fail, misuse},
     manifests::link::ClusterName,
 };
@@ -234,6 +236,27 @@ fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> 
     }))
 }
 
+/// Warns of clusters of other Links whose mirrors may have the same names. If these Links cannot be read, there is no
+/// warning: other requests say why.
+async fn warn_of_names(cluster: &Cluster, links: &Api<link::Link>, name: &ClusterName) {
+    let all = ListParams::default();
+    let list = links.list(&all);
+    let Ok(known) = cluster.request("list the Links", list).await else {
+        return;
+    };
+    let others = known.items.iter();
+    let others: BTreeSet<&str> = others
+        .map(|link| link.spec.target_cluster_name.as_str())
+        .collect();
+    let name = name.to_string();
+    for warning in others
+        .into_iter()
+        .filter_map(|other| cluster_names::warning(&name, other))
+    {
+        output::warning(&warning);
+    }
+}
+
 /// Applies one direction, and waits until its Link is ready.
 async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
     let Prepared {
@@ -245,6 +268,9 @@ async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
         objects,
         ..
     } = direction;
+    let namespace = objects.link.metadata.namespace.clone().unwrap_or_default();
+    let links = Api::<link::Link>::namespaced(cluster.client.clone(), &namespace);
+    warn_of_names(cluster, &links, name).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
     progress.during(Box::pin(prepared.apply())).await?;
     if prepared.replaces_linkerds() {
@@ -263,10 +289,8 @@ async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
     if args.wait.is_zero() {
         return Ok(());
     }
-    let namespace = objects.link.metadata.namespace.clone().unwrap_or_default();
     let credentials = kubeconfig(&objects.credentials).map(|kubeconfig| fingerprint(&kubeconfig.0));
     let credentials = credentials.unwrap_or_default();
-    let links = Api::<link::Link>::namespaced(cluster.client.clone(), &namespace);
     let generation = async {
         let started = Instant::now();
         loop {

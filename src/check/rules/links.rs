@@ -1,11 +1,14 @@
 //! Checks of the extension, its CRD, and the Links themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::Verdict;
 use crate::{
     api::{labels, link::LinkObject},
-    clusters::snapshot::{FullSnapshot, LinkSnapshot, annotation},
+    clusters::{
+        cluster_names,
+        snapshot::{FullSnapshot, LinkSnapshot, annotation},
+    },
     mirror::Target,
 };
 
@@ -123,6 +126,22 @@ fn invalid(link: &LinkSnapshot) -> Vec<String> {
         .into_iter()
         .map(|problem| format!("Link {}: {problem}", link.id()))
         .collect()
+}
+
+pub(super) fn names(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let clusters: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
+    let clusters: Vec<_> = clusters.into_iter().collect();
+    let pairs = clusters.iter().enumerate();
+    let pairs =
+        pairs.flat_map(|(at, one)| clusters[at + 1..].iter().map(move |other| (one, other)));
+    Verdict::of(
+        pairs
+            .filter_map(|(one, other)| cluster_names::warning(one, other))
+            .collect(),
+    )
 }
 
 pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {

@@ -29,6 +29,7 @@ const RULES: &[Rule] = &[
     rule("Link CRD exists", "l5d-multicluster-link-crd-exists", Error, links::crd_exists),
     rule("Link CRD is up to date", "", Warning, links::crd_up_to_date),
     rule("Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
+    rule("cluster names keep mirrors apart", "", Warning, links::names),
     rule("Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions),
     rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access),
     rule("remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
