@@ -226,7 +226,6 @@ pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) 
     let wanted = Copied::desired(&desired.annotations);
     let same = wanted.filter(|_| is_last_written(desired, actual));
     let written = Copied::read(&actual.annotations).or(same);
-    let written = written.filter(|_| wanted.is_some());
     let is_ours = l::is_of_service_mirrors;
     let labels = actual.labels.iter().map(|(key, _)| key);
     let labels =

@@ -190,6 +190,20 @@ fn mirrors_of_earlier_versions_lose_what_the_target_lost_and_are_not_written_for
 }
 
 #[test]
+fn keys_that_people_add_survive_on_a_mirror_that_lost_our_marks() {
+    let (east, remote) = (target("east"), svc("web").label("team", "a").0);
+    let mut desired = mirror("mc", &east, &remote, Mode::Gateway, "web-east", false);
+    let mut actual = desired.service();
+    actual.metadata.labels.insert("theirs", "x");
+    actual.metadata.annotations.remove(l::MANAGED_BY);
+    desired.metadata.unsign();
+    let Some(Write::Patch(patch)) = patch(&desired, &actual) else {
+        panic!("no patch");
+    };
+    assert_eq!(patch.body["metadata"]["labels"].get("theirs"), None);
+}
+
+#[test]
 fn only_ports_of_a_services_specification_are_copied() {
     let remote: Service = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "ns" },
