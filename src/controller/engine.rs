@@ -67,6 +67,7 @@ use super::{
     metrics::{Cache, LOCAL},
     pace::{Allowed, Pace},
     queue::{self, Queue, Share},
+    repeats::Repeats,
     session,
 };
 use crate::mirror::{Budget, Local, State};
@@ -177,6 +178,7 @@ impl Engine {
             },
             first_lists: FirstLists::default(),
             pace: Pace::new(settings.writes_each_second, services),
+            repeats: Repeats::new(),
             settings,
             metrics: writer.metrics.clone(),
             gateways,

@@ -15,6 +15,7 @@ mod pace;
 pub(crate) mod preview;
 pub(crate) mod probe;
 mod queue;
+mod repeats;
 mod run;
 mod session;
 mod transport;

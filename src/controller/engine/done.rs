@@ -18,6 +18,8 @@ pub(super) enum Done {
         creates: bool,
         /// What it counts towards the allowance of its cluster.
         cost: usize,
+        /// What it writes, to be compared with the next one.
+        content: u64,
         report: Vec<ServiceOutcome>,
         /// The removals that it left out, because they are not confirmed.
         lacking: Vec<RemoteRef>,
@@ -45,11 +47,12 @@ pub(super) enum Done {
     },
 }
 
-/// Executes a plan. `lacking`: the removals that it left out, because they are not confirmed.
+/// Executes a plan that writes `content`. `lacking`: the removals that it left out, because they are not confirmed.
 pub(super) async fn execute(
     writer: &Writer,
     key: Key,
     plan: Plan,
+    content: u64,
     lacking: Vec<RemoteRef>,
 ) -> Done {
     let (creates, cost) = (plan.needs_cluster_ip(), plan.cost());
@@ -58,6 +61,7 @@ pub(super) async fn execute(
         key,
         creates,
         cost,
+        content,
         report: plan.report,
         lacking,
         written,

@@ -31,15 +31,20 @@ impl Engine {
                 key,
                 creates,
                 cost,
+                content,
                 report,
                 lacking,
                 written,
                 ended,
             } => {
                 let unwritten = cost.saturating_sub(cost_of(&written));
+                let is_reverted =
+                    ended.is_ok() && self.repeats.wrote(&key, content, Instant::now());
                 if creates && ended.is_ok() {
                     self.pace.created(&key, Instant::now());
                 }
+                // What does not last has been reported. Only a plan without writes says that it is good.
+                let report = if is_reverted { Vec::new() } else { report };
                 return self.on_plan_done(&key, (&report, &lacking), written, unwritten, ended);
             }
             Done::Status {
@@ -75,9 +80,6 @@ impl Engine {
         self.follow_probes(std::slice::from_ref(key));
         match ended {
             Ok(()) => {
-                if lacking.is_empty() {
-                    self.problems.recovered(key);
-                }
                 let next = self.addresses.created(key, now);
                 self.try_for_address(next);
                 self.allowed(key);
@@ -303,7 +305,11 @@ fn cost_of(written: &[Written]) -> usize {
 }
 
 /// The report of a plan that could not be executed.
-fn failed(report: &[ServiceOutcome], reason: Reason, message: &str) -> Vec<ServiceOutcome> {
+pub(super) fn failed(
+    report: &[ServiceOutcome],
+    reason: Reason,
+    message: &str,
+) -> Vec<ServiceOutcome> {
     let mut report = report.to_vec();
     for said in &mut report {
         if let Outcome::Mirrored { .. } | Outcome::Absent = said.report {

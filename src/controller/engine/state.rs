@@ -16,7 +16,9 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    controller::{apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue},
+    controller::{
+        apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue, repeats::Repeats,
+    },
     mirror::{Key, State},
 };
 
@@ -32,6 +34,7 @@ pub(super) struct Engine {
     pub(super) first_lists: FirstLists,
     pub(super) queue: Queue,
     pub(super) pace: Pace,
+    pub(super) repeats: Repeats,
     pub(super) confirmations: Confirmations,
     pub(super) creating: Creating,
     pub(super) links: BTreeMap<String, LinkState>,

@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::{done, link_state::LinkState, state::Engine};
+use super::{done, finish::failed, link_state::LinkState, state::Engine};
 use crate::{
-    controller::{pace::Change, queue},
-    mirror::{self, Confirmed, Key, RemoteRef},
+    controller::{pace::Change, queue, repeats},
+    mirror::{self, Confirmed, Key, Plan, Reason, RemoteRef},
 };
 
 impl Engine {
@@ -37,6 +37,10 @@ impl Engine {
             self.queue.done(&key);
             return;
         }
+        let content = repeats::content(&plan);
+        if !is_done && self.is_reverted(&key, &plan, content, started) {
+            return;
+        }
         let change = if is_done {
             Change::Traffic
         } else {
@@ -64,10 +68,27 @@ impl Engine {
         self.pace.wrote(&key, change, plan.cost(), &by, started);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            let done = done::execute(&writer, key, plan, lacking).await;
+            let done = done::execute(&writer, key, plan, content, lacking).await;
             metrics.applied(started.elapsed());
             done
         });
+    }
+
+    /// Whether a plan waits because the same writes did not last the last times. Then it is reported.
+    fn is_reverted(&mut self, key: &Key, plan: &Plan, content: u64, now: Instant) -> bool {
+        let Some(until) = self.repeats.not_before(key, content) else {
+            return false;
+        };
+        let message = repeats::message(plan);
+        self.problems.failed(key, &message);
+        self.record_outcomes(&failed(&plan.report, Reason::Error, &message));
+        self.settle(key);
+        if until <= now {
+            return false;
+        }
+        self.metrics.postponed();
+        self.queue.postponed(key, until);
+        true
     }
 
     /// Records that nothing of a key is denied. If something was, the cause may be gone for others too.

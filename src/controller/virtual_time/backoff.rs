@@ -93,6 +93,72 @@ async fn refused_write_is_retried_for_hours_at_least_once_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn write_that_a_webhook_changes_back_is_reported_and_repeated_seldom() {
+    let mut world = World::new();
+    let east = world.target("east");
+    east.export("web");
+    east.export("other");
+    world.start();
+    world.in_sync(&["east"], &["web-east", "other-east"]).await;
+    let set_webhook = |webhook| {
+        world.source.change(|objects| {
+            objects.webhook = webhook;
+            Ok(())
+        });
+    };
+    set_webhook(|_, object| {
+        if object["metadata"]["name"] == "web-east" {
+            object["spec"]["ports"][0]["port"] = json!(80);
+        }
+    });
+    let mark = world.source.mark();
+    let patched = |name: &'static str| {
+        let is_it = move |asked: &Asked| asked.is("patch", "services") && asked.name == name;
+        world.source.asked(mark, is_it)
+    };
+    east.set_port("web", 81);
+    sleep(hours(1)).await;
+    let tries = patched("web-east").len();
+    assert!((60..=75).contains(&tries), "{tries} tries");
+    let status = world.status("east");
+    assert_eq!((status.mirrored, status.unhealthy), (Some(1), Some(1)));
+    let failed = status
+        .mirror_services
+        .iter()
+        .find(|it| it.remote_ref.name == "web");
+    let condition = &failed.unwrap().conditions[0];
+    assert_eq!(condition.reason, "Error");
+    assert!(
+        condition
+            .message
+            .contains("Service ns/web-east is changed back"),
+        "{condition:?}"
+    );
+    // The status and an Event say so, once.
+    let mut written = world.source.writes(mark);
+    written.retain(|write| write != "patch services web-east");
+    assert_eq!(written, ["create events ", "patch links/status east"]);
+
+    // A change that the webhook does not undo is written at once, and so are other Services.
+    east.set_port("other", 82);
+    within(seconds(1), "the other port", || {
+        patched("other-east").len() == 1
+    })
+    .await;
+    set_webhook(|_, _| ());
+    within(LONGEST + SENT, "the port", || {
+        let web = world.source.get("services", NS, "web-east");
+        web.is_some_and(|web| web["spec"]["ports"][0]["port"] == 81)
+    })
+    .await;
+    within(seconds(5), "the status", || {
+        world.status("east").unhealthy == Some(0)
+    })
+    .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn conflicting_write_is_retried_for_hours_and_overwrites_nothing() {
     let (mut world, east) = refusing(Refusal::conflict("web-east"), |asked| {
         asked.is("patch", "services") && asked.namespace == NS

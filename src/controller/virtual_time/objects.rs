@@ -22,6 +22,8 @@ pub(super) struct Objects {
     uids: u64,
     /// Number of `ClusterIP`s that Services may have.
     pub(super) cluster_ips: usize,
+    /// What a mutating admission webhook does with objects of a resource before they are stored.
+    pub(super) webhook: fn(&str, &mut Value),
 }
 
 /// A change of one object, with its states before and after.
@@ -76,6 +78,7 @@ impl Objects {
             oldest: 0,
             uids: 0,
             cluster_ips: usize::MAX,
+            webhook: |_, _| (),
         }
     }
 
@@ -160,6 +163,7 @@ impl Objects {
                 &message,
             ));
         }
+        (self.webhook)(resource, &mut object);
         if resource == "services" {
             self.complete_service(&mut object)?;
         }
@@ -199,6 +203,7 @@ impl Objects {
                 after["status"] = before["status"].clone();
             }
         }
+        (self.webhook)(resource, &mut after);
         if after == *before {
             return Ok(after);
         }
