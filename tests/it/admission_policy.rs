@@ -131,7 +131,9 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         why.contains(&refusal(l::CONTROLLER_NAME, NAMESPACES)),
         "{why}"
     );
-    reinstall(&plane, &["--set", "enableNamespaceCreation=true"]).await;
+    // `install` warns of routes that exist while their value is off.
+    let creates = "enableNamespaceCreation=true,federation.routes=true";
+    reinstall(&plane, &["--set", creates]).await;
     eventually("the policy to change", SOON, async || {
         Ok(refused(&client, &namespace).await.is_none().then_some(()))
     })
@@ -254,6 +256,7 @@ async fn check_tells_what_is_missing(plane: &ControlPlane) {
     ];
     assert_eq!(error.lines().collect::<Vec<_>>(), expected);
 
-    reinstall(plane, &["--set", "protectedNamespaces={kube-system}"]).await;
+    let protects = "protectedNamespaces={kube-system},federation.routes=true";
+    reinstall(plane, &["--set", protects]).await;
     assert_eq!(check(), ("success".into(), String::new()));
 }

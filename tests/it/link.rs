@@ -241,50 +241,57 @@ fn link_west(kubeconfig: &std::path::Path, from: &str, name: &str, more: &[&str]
 async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     let hub = hub().await;
     let (east, north, west) = (&*hub.east, &*hub.north, &*hub.west);
-    namespace("moved", &[east, north, west]).await;
+    namespace("reclaimed", &[east, north, west]).await;
     for plane in [east, north] {
-        export(plane, "moved", &web("web", "moved")).await;
+        export(plane, "reclaimed", &web("web", "reclaimed")).await;
     }
-    let kubeconfig = west.folder().join("moved.kubeconfig");
+    let kubeconfig = west.folder().join("reclaimed.kubeconfig");
     ControlPlane::merged_kubeconfig(&[west, east, north], &kubeconfig).unwrap();
-    let link = |from: &str, more: &[&str]| link_west(&kubeconfig, from, "moved", more);
+    let link = |from: &str, more: &[&str]| link_west(&kubeconfig, from, "reclaimed", more);
     let linked = |outcome: Outcome| assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     linked(link("east", &[]));
-    let mirror = service(west, "moved", "web-moved", |_| true).await;
+    let mirror = service(west, "reclaimed", "web-reclaimed", |_| true).await;
 
     // Another account of the same cluster, and then another address and account.
-    let allow = ["allow", "--service-account-name=moved"];
+    let allow = ["allow", "--service-account-name=reclaimed"];
     east.apply(&run(east.kubeconfig(), &allow).data())
         .await
         .unwrap();
-    linked(link("east", &["--service-account-name=moved"]));
+    linked(link("east", &["--service-account-name=reclaimed"]));
     let nobody = "--api-server-address=https://127.0.0.1:1";
     linked(link("east", &[nobody, "--wait=0s"]));
     linked(link("east", &[]));
 
-    let before = stored(west, "moved").await;
+    let before = stored(west, "reclaimed").await;
     let said = link("north", &[]).failure();
     for part in [
-        "error: the name moved is taken: the Link moved in west leads to another cluster; nothing was applied",
+        "error: the name reclaimed is taken: the Link reclaimed in west leads to another cluster; nothing was applied",
         "or pass --replace to move the name to this cluster",
     ] {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(stored(west, "moved").await, before);
-    let kept = service(west, "moved", "web-moved", |_| true).await;
+    assert_eq!(stored(west, "reclaimed").await, before);
+    let kept = service(west, "reclaimed", "web-reclaimed", |_| true).await;
     assert_eq!(kept.uid(), mirror.uid());
 
     // Also by the Secret that the Link names, and if that may not be read.
     let kept = before[0].clone().unwrap();
-    let args = ["-n", NAMESPACE, "create", "secret", "generic", "moved-own"];
+    let args = [
+        "-n",
+        NAMESPACE,
+        "create",
+        "secret",
+        "generic",
+        "reclaimed-own",
+    ];
     let literal = format!("--from-literal=kubeconfig={kept}");
     west.kubectl(&[&args[..], &[&literal]].concat())
         .await
         .unwrap();
     edit(
         west,
-        "moved",
-        json!({ "clusterCredentialsSecret": "moved-own" }),
+        "reclaimed",
+        json!({ "clusterCredentialsSecret": "reclaimed-own" }),
     )
     .await;
     for namespace in [NAMESPACE, "linkerd"] {
@@ -293,7 +300,7 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
             namespace,
             "delete",
             "secret",
-            "cluster-credentials-moved",
+            "cluster-credentials-reclaimed",
         ];
         west.kubectl(&args).await.unwrap();
     }
@@ -310,13 +317,13 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     let said = link("north", &["--as=reads-nothing"]).failure();
     let why = "in west may lead to another cluster, and you may not read its credentials";
     assert!(said.contains(why), "{said}");
-    assert_eq!(stored(west, "moved").await, [None, None]);
+    assert_eq!(stored(west, "reclaimed").await, [None, None]);
 
     linked(link("north", &["--replace"]));
-    let after = credentials::kubeconfig(west, "moved").await;
+    let after = credentials::kubeconfig(west, "reclaimed").await;
     assert!(after.contains(north.url()), "not of north");
-    unlink(west, "moved").await;
-    gone(west, "moved", "web-moved").await;
+    unlink(west, "reclaimed").await;
+    gone(west, "reclaimed", "web-reclaimed").await;
     for (plane, roles) in &roles {
         let delete = ["delete", "-f", "-"];
         plane.kubectl_stdin(&delete, roles).await.unwrap();
