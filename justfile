@@ -23,9 +23,9 @@ test *args:
 test-all: test
     cargo test -- --ignored --skip minutes
 
-# Run the tests that need no control plane, and so no Go: units, properties, hostile input, documents, structure
+# Run the tests that need no control plane, and so no Go: units, properties (256 cases each), hostile input, documents, structure
 quick:
-    cargo test --package mirror-core --package linkerd-mc --lib --test hostile_input --test docs --test layering -- --skip gitops_tools
+    PROPTEST_CASES=256 cargo test --package mirror-core --package linkerd-mc --lib --test hostile_input --test docs --test layering -- --skip gitops_tools
 
 # Run the tests of tests/it against the oldest Kubernetes that is tested: 10 minutes, and 7 to build it once; arguments choose tests
 compat *args:
