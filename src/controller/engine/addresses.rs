@@ -1,7 +1,7 @@
 //! Services that need a `ClusterIP` while the API server has no free one, or less than a quarter of the Service range is
 //! free. The rest is for the cluster's own Services: a target cluster must not be able to take all.
 //!
-//! They wait together. The first is tried after 30 s, and further ones after pauses that double, up to 5 minutes. When
+//! They wait together. The first is tried after 2 s, and further ones after pauses that double, up to 5 minutes. When
 //! a Service of ours is deleted, one is tried immediately. Whenever a try succeeds, two more follow. So few tries fail,
 //! even if many Services wait. Writes that need no `ClusterIP` are not delayed. While less than a quarter is free, none is
 //! tried. How many may be created is read once a minute, where the API server says how many are taken.

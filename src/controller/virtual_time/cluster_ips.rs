@@ -79,6 +79,27 @@ async fn services_that_wait_for_a_cluster_ip_are_tried_seldom_for_hours() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn range_that_is_full_only_for_a_moment_delays_mirrors_by_seconds() {
+    let mut world = World::new();
+    let east = world.target("east");
+    world.start();
+    world.in_sync(&["east"], &[]).await;
+    // So says an API server that starts and has not listed its ServiceCIDRs yet.
+    world.source.limit_cluster_ips(0);
+    for number in 0..SERVICES {
+        east.export(&name(number));
+    }
+    sleep(seconds(1)).await;
+    assert!(mirrors(&world).is_empty());
+    world.source.limit_cluster_ips(usize::MAX);
+    within(seconds(4), "all mirrors", || {
+        mirrors(&world).len() == SERVICES
+    })
+    .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn cluster_ip_that_a_mirror_gives_back_is_used_at_once() {
     let (mut world, east) = exhausted().await;
     sleep(hours(1)).await;
