@@ -1,6 +1,6 @@
 //! A canonical form of the cluster, so that two runs can be compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -97,6 +97,13 @@ impl Cluster {
                     .iter()
                     .any(|key| annotations.contains_key(key))
         })
+    }
+
+    /// The UIDs of all Services.
+    pub(crate) fn uids(&self) -> BTreeSet<String> {
+        let uids = self.services.values();
+        uids.filter_map(|service| service.metadata.uid.as_deref().map(str::to_owned))
+            .collect()
     }
 
     /// UIDs of Services, by what they are: a mirror, an endpoint mirror, a federated Service, headless or not.

@@ -240,11 +240,15 @@ impl Simulation {
             Err(Refusal::NotFound) => {}
             other => self.watched(other?),
         }
+        self.forget_route(kind, id);
+        Ok(())
+    }
+
+    fn forget_route(&mut self, kind: RouteKind, id: &Id) {
         let store = self.state.here().routes.entry(kind).or_default().as_mut();
         let gone = store.and_then(|store| store.forget(&id.0, &id.1));
         let keys = gone.map(|gone| self.state.keys_of_route(&gone));
         self.mark(keys.into_iter().flatten());
-        Ok(())
     }
 
     fn absorb_route(&mut self, route: Route) {
@@ -343,8 +347,7 @@ impl Simulation {
             if let Some(live) = self.cluster.routes.get(&(kind, id.clone())).cloned() {
                 self.absorb_route(live);
             } else {
-                let store = self.state.here().routes.entry(kind).or_default().as_mut();
-                store.and_then(|s| s.forget(&id.0, &id.1));
+                self.forget_route(kind, &id);
             }
         } else if kind == "EndpointSlice" {
             match self.cluster.slices.get(&id).cloned() {
