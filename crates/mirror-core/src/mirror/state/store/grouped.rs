@@ -65,6 +65,11 @@ fn created_as(slice: &EndpointSlice) -> Option<&str> {
         .find_map(|family| of_hosts.strip_suffix(family))?;
     // The slice of a federated Service names the cluster that it leads to. Earlier versions wrote a `-` before it.
     let cluster = slice.metadata.labels.get(l::CLUSTER_NAME);
+    // `web-federated-east` may also be the mirror of `web` of a cluster `federated-east`. Without the cluster, the label
+    // of the slice's Service tells.
+    if cluster.is_none() && slice.metadata.labels.get(l::SLICE_SERVICE) == Some(service) {
+        return Some(service);
+    }
     let ends = service.match_indices('-');
     let mut splits = ends.map(|(at, _)| (&service[..at], &service[at + 1..]));
     let federated = splits.find(|(federated, of)| {
