@@ -1,6 +1,6 @@
 //! `check`: finds problems of linked clusters. `linkerd check` runs it too.
 
-use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
+use std::{convert::Infallible, ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 use futures::future::join_all;
@@ -10,8 +10,8 @@ use super::{
     cluster::block_on,
     contexts::Contexts,
     output,
+    poll::poll,
     progress::Progress,
-    retry::retried,
 };
 use crate::{
     check::{
@@ -114,15 +114,17 @@ struct Checked {
 /// Checks all clusters concurrently. Repeats the checks of a cluster while they may still pass.
 async fn check_all(contexts: &[KubeContext], wait: Duration) -> Vec<Checked> {
     let progress = Progress::new("checking");
-    let is_pending = |checked: &Checked| {
-        let awaited = awaited(&checked.results);
-        awaited
-            .inspect(|awaited| progress.say(&format!("waiting: {awaited}")))
-            .is_some()
-    };
-    let all = join_all(contexts.iter().map(|context| {
-        let attempt = async || Box::pin(check(context)).await;
-        retried(wait, RETRY, attempt, is_pending)
+    let all = join_all(contexts.iter().map(async |context| {
+        let attempt = async || {
+            let checked = Box::pin(check(context)).await;
+            let Some(awaited) = awaited(&checked.results) else {
+                return Ok::<_, Infallible>(Ok(checked));
+            };
+            progress.say(&format!("waiting: {awaited}"));
+            Ok(Err(checked))
+        };
+        let Ok(Ok(checked) | Err(checked)) = poll(RETRY, wait, attempt).await;
+        checked
     }));
     progress.during(all).await
 }

@@ -3,10 +3,7 @@
 //! The commands write an annotation of the Link, and wait until the Link's status shows that the controller acted on
 //! it.
 
-use std::{
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -23,6 +20,7 @@ use super::{
     complete,
     linked::{Mirrors, known_clusters, links},
     output,
+    poll::{LOOK, poll},
     progress::Progress,
     unlink::SEEN,
 };
@@ -63,8 +61,6 @@ const BOUNDS: (Duration, Duration) = (
     Duration::from_secs(60),
     Duration::from_secs(7 * 24 * 60 * 60),
 );
-/// Poll interval for a Link.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// Take a cluster out of federated Services for maintenance
 ///
@@ -230,19 +226,12 @@ impl Which {
         told: impl Fn(&[Link]) -> Result<T, String>,
     ) -> anyhow::Result<Result<T, String>> {
         let progress = Progress::new(waiting);
-        let started = Instant::now();
-        let looking = async {
-            loop {
-                match told(&self.links(cluster).await?) {
-                    Err(why) if started.elapsed() < wait => {
-                        progress.say(&format!("{waiting} ({why})"));
-                    }
-                    told => return anyhow::Ok(told),
-                }
-                tokio::time::sleep(LOOK).await;
-            }
+        let attempt = async || {
+            let said = told(&self.links(cluster).await?);
+            anyhow::Ok(said.inspect_err(|why| progress.say(&format!("{waiting} ({why})"))))
         };
-        progress.during(Box::pin(looking)).await
+        let answer = progress.during(Box::pin(poll(LOOK, wait, attempt))).await;
+        answer
     }
 
     /// Lists the federated Services that have no other member.

@@ -10,7 +10,7 @@ mod endpoints;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clap::Args;
@@ -32,6 +32,7 @@ use super::{
     args::{self, Global},
     cluster::{Cluster, block_on},
     complete, output,
+    poll::poll,
     progress::spin,
 };
 use crate::{
@@ -282,23 +283,17 @@ impl Mirror {
         wait: Duration,
     ) -> anyhow::Result<()> {
         let wanted: BTreeSet<&str> = endpoints::addresses(&self.ours).collect();
-        let started = Instant::now();
-        loop {
+        let attempt = async || {
             let theirs = self.theirs(cluster, slices).await?;
             let there: BTreeSet<&str> = endpoints::addresses(&theirs).collect();
-            if wanted.is_subset(&there) {
-                return Ok(());
-            }
-            if started.elapsed() >= wait {
-                return Err(fail(
-                    format!(
-                        "Kubernetes created no EndpointSlices for the Endpoints {self} within {wait:?}"
-                    ),
-                    "check that kube-controller-manager runs endpointslice-mirroring-controller; nothing of this mirror was deleted",
-                ));
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+            anyhow::Ok(wanted.is_subset(&there).then_some(()).ok_or(()))
+        };
+        poll(LOOK, wait, attempt).await?.map_err(|()| {
+            fail(
+                format!("Kubernetes created no EndpointSlices for the Endpoints {self} within {wait:?}"),
+                "check that kube-controller-manager runs endpointslice-mirroring-controller; nothing of this mirror was deleted",
+            )
+        })
     }
 
     /// The slices that Kubernetes created for its Endpoints.

@@ -11,7 +11,7 @@ use super::{
     complete,
     inventory::ADMISSION_POLICY,
     output,
-    retry::retried,
+    poll::poll,
     values::ValueArgs,
 };
 use crate::{
@@ -238,14 +238,13 @@ async fn linkerd_config(
     global: &Global,
     wait: Duration,
 ) -> anyhow::Result<LinkerdConfig> {
-    let attempt = async || cluster.linkerd_config(&global.linkerd_namespace).await;
-    let is_pending = |config: &anyhow::Result<LinkerdConfig>| {
-        let error = config.as_ref().err();
-        error
-            .inspect(|error| output::note(&format!("waiting for Linkerd: {error}")))
-            .is_some()
+    let attempt = async || {
+        let config = cluster.linkerd_config(&global.linkerd_namespace).await;
+        anyhow::Ok(
+            config.inspect_err(|error| output::note(&format!("waiting for Linkerd: {error}"))),
+        )
     };
-    retried(wait, RETRY, attempt, is_pending).await
+    poll(RETRY, wait, attempt).await?
 }
 
 #[cfg(test)]

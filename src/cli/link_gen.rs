@@ -2,7 +2,7 @@
 
 mod flags;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -20,6 +20,7 @@ use super::{
     args::{Global, Output},
     cluster::{Cluster, block_on},
     output,
+    poll::{LOOK, poll},
     progress::spin,
 };
 use crate::{
@@ -51,8 +52,6 @@ Examples:
 
 /// How long to wait for the token of a new Secret.
 const TOKEN_WAIT: Duration = Duration::from_secs(5);
-/// Poll interval for it.
-const TOKEN_LOOK: Duration = Duration::from_millis(250);
 
 /// Print the objects that link another cluster to this one
 ///
@@ -200,41 +199,33 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
     let secrets = Api::<KubernetesSecret>::namespaced(cluster.client.clone(), namespace);
     let tokens =
         ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
-    let started = Instant::now();
-    let looking = async {
-        loop {
-            let found = cluster
-                .request("list the token Secrets", secrets.list(&tokens))
-                .await?
-                .items
-                .into_iter()
-                .find(|secret| is_of(secret, name));
-            let Some(secret) = found else {
-                return Err(fail(
-                    format!(
-                        "no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"
-                    ),
-                    "create one with `linkerd-mc install` or `linkerd-mc allow`, or request a token with --token-duration",
-                ));
-            };
-            let token = secret.data.as_ref().and_then(|data| data.get("token"));
-            if let Some(token) = token.filter(|token| !token.0.is_empty()) {
-                let text = std::str::from_utf8(&token.0).context("the token is not valid UTF-8")?;
-                return Ok(Secret::new(text));
-            }
-            if started.elapsed() > TOKEN_WAIT {
-                return Err(fail(
-                    format!(
-                        "the Secret {namespace}/{} has no token yet",
-                        secret.metadata.name.as_deref().unwrap_or_default()
-                    ),
-                    "check that kube-controller-manager, which adds the token, is running, or request a token with --token-duration",
-                ));
-            }
-            tokio::time::sleep(TOKEN_LOOK).await;
-        }
+    let attempt = async || {
+        let found = cluster
+            .request("list the token Secrets", secrets.list(&tokens))
+            .await?
+            .items
+            .into_iter()
+            .find(|secret| is_of(secret, name));
+        let secret = found.ok_or_else(|| {
+            fail(
+                format!("no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"),
+                "create one with `linkerd-mc install` or `linkerd-mc allow`, or request a token with --token-duration",
+            )
+        })?;
+        let token = secret.data.as_ref().and_then(|data| data.get("token"));
+        let Some(token) = token.filter(|token| !token.0.is_empty()) else {
+            return anyhow::Ok(Err(secret.name_any()));
+        };
+        let text = std::str::from_utf8(&token.0).context("the token is not valid UTF-8")?;
+        Ok(Ok(Secret::new(text)))
     };
-    spin("waiting for the token", looking).await
+    let token = spin("waiting for the token", poll(LOOK, TOKEN_WAIT, attempt)).await?;
+    token.map_err(|secret| {
+        fail(
+            format!("the Secret {namespace}/{secret} has no token yet"),
+            "check that kube-controller-manager, which adds the token, is running, or request a token with --token-duration",
+        )
+    })
 }
 
 /// Whether a token belongs to the ServiceAccount `name`, and was not created by `rotate` for one link, which revokes it

@@ -4,7 +4,7 @@ mod words;
 
 use std::{
     io::{BufRead, IsTerminal as _},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use clap::Args;
@@ -21,6 +21,7 @@ use super::{
     inventory::delete,
     linked::{Linked, Mirrors, known_clusters, links},
     output,
+    poll::poll,
     progress::spin,
     rotate::link_id,
 };
@@ -273,14 +274,12 @@ async fn mirrors_left(
     namespace: &str,
     wait: Duration,
 ) -> anyhow::Result<Mirrors> {
-    let started = Instant::now();
-    loop {
+    let attempt = async || {
         let left = Box::pin(Mirrors::gather(cluster, name, namespace)).await?;
-        if left.len() == 0 || started.elapsed() >= wait {
-            return Ok(left);
-        }
-        tokio::time::sleep(RETRY).await;
-    }
+        anyhow::Ok(if left.len() == 0 { Ok(left) } else { Err(left) })
+    };
+    let (Ok(left) | Err(left)) = poll(RETRY, wait, attempt).await?;
+    Ok(left)
 }
 
 async fn nothing_there(cluster: &Cluster, args: &Unlink, name: &ClusterName) -> anyhow::Error {

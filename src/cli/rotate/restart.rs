@@ -3,10 +3,7 @@
 //! A cluster whose API server does not answer at that moment is left out until the next restart: its Pods stay in
 //! running streams, but new streams do not find them (`addCluster` in Linkerd's `cluster_store.go`).
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{
@@ -18,14 +15,13 @@ use serde_json::json;
 use super::gather::{DESTINATION, Source, has_destination};
 use crate::{
     api::{labels, link::Link},
+    cli::poll::{LOOK, poll},
     controller::clock,
     hint::fail,
 };
 
 /// Annotation that `kubectl rollout restart` writes.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
-/// Poll interval for it.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Fails if Linkerd has no destination controller, or if it would lose a cluster now. Changes nothing. `links` are those
 /// of the source cluster; clusters in `proven` are known to answer.
@@ -92,25 +88,21 @@ pub(super) async fn restart(source: &Source, wait: Duration) -> anyhow::Result<(
     if cluster.request_opt(&what, patched).await?.is_none() {
         return Err(not_found(namespace));
     }
-    let started = Instant::now();
-    loop {
+    let attempt = async || {
         let live = cluster
             .request("read the Deployment", api.get(DESTINATION))
             .await?;
-        if is_rolled_out(&live) {
-            return Ok(());
-        }
-        if started.elapsed() >= wait {
-            return Err(fail(
-                format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
-                format!(
-                    "see `kubectl -n {namespace} rollout status deployment/{DESTINATION}`, then run this again; \
-                     the old token still works"
-                ),
-            ));
-        }
-        tokio::time::sleep(LOOK).await;
-    }
+        anyhow::Ok(is_rolled_out(&live).then_some(()).ok_or(()))
+    };
+    poll(LOOK, wait, attempt).await?.map_err(|()| {
+        fail(
+            format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
+            format!(
+                "see `kubectl -n {namespace} rollout status deployment/{DESTINATION}`, then run this again; \
+                 the old token still works"
+            ),
+        )
+    })
 }
 
 /// As `kubectl rollout status` decides.

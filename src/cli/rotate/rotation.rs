@@ -1,6 +1,6 @@
 //! Rotates the credentials of one link.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::{Api, ResourceExt as _};
 
@@ -16,15 +16,16 @@ use super::{
 };
 use crate::{
     api::link::Link,
-    cli::{output, progress::Progress},
+    cli::{
+        output,
+        poll::{LOOK, poll},
+        progress::spin,
+    },
     clusters::snapshot::{Destination, Known},
     controller::clock,
     hint::fail,
     manifests::kubeconfig::Secret,
 };
-
-/// Poll interval for a Link.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// One link, and its credentials.
 pub(super) struct Rotation<'a> {
@@ -252,39 +253,27 @@ impl<'a> Rotation<'a> {
         let links =
             Api::<Link>::namespaced(self.source.cluster.client.clone(), &self.source.namespace);
         let name = self.link.name_any();
-        let progress = Progress::new(&format!(
-            "waiting for the Link {name} to use the new credentials"
-        ));
-        let waiting = async {
-            let started = Instant::now();
-            loop {
-                let live = self
-                    .source
-                    .cluster
-                    .request("read the Link", links.get(&name))
-                    .await?;
-                let status = live.status.unwrap_or_default();
-                if status.credentials_fingerprint.as_deref() == Some(fingerprint) {
-                    return anyhow::Ok(());
-                }
-                if started.elapsed() >= wait {
-                    let why = status
-                        .condition("CredentialsValid")
-                        .map(|condition| condition.message.clone())
-                        .filter(|message| !message.is_empty())
-                        .unwrap_or_else(|| "no reason reported".to_owned());
-                    return Err(fail(
-                        format!(
-                            "the Link {name} does not use the new credentials after {wait:?}: {why}"
-                        ),
-                        "check that the controller is running and the CRD is up to date \
-                         (`linkerd-mc install | kubectl apply -f -`), then run this again; the old token still works",
-                    ));
-                }
-                tokio::time::sleep(LOOK).await;
-            }
+        let attempt = async || {
+            let read = links.get(&name);
+            let live = self.source.cluster.request("read the Link", read).await?;
+            let status = live.status.unwrap_or_default();
+            let in_use = status.credentials_fingerprint.as_deref() == Some(fingerprint);
+            anyhow::Ok(in_use.then_some(()).ok_or(status))
         };
-        progress.during(waiting).await
+        let waiting = format!("waiting for the Link {name} to use the new credentials");
+        let ended = spin(&waiting, poll(LOOK, wait, attempt)).await?;
+        ended.map_err(|status| {
+            let why = status
+                .condition("CredentialsValid")
+                .map(|condition| condition.message.as_str())
+                .filter(|message| !message.is_empty())
+                .unwrap_or("no reason reported");
+            fail(
+                format!("the Link {name} does not use the new credentials after {wait:?}: {why}"),
+                "check that the controller is running and the CRD is up to date \
+                 (`linkerd-mc install | kubectl apply -f -`), then run this again; the old token still works",
+            )
+        })
     }
 
     /// Deletes the tokens that were in use before, except those that a Secret still has. Fails if a Secret of the link

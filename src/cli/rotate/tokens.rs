@@ -1,9 +1,6 @@
 //! Token Secrets in the target cluster: one for each link, so that each can be revoked separately.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -14,12 +11,18 @@ use kube::{
 };
 
 use super::credentials::Account;
-use crate::{api::labels, cli::cluster::Cluster, hint::fail, manifests::kubeconfig::Secret};
+use crate::{
+    api::labels,
+    cli::{
+        cluster::Cluster,
+        poll::{LOOK, poll},
+    },
+    hint::fail,
+    manifests::kubeconfig::Secret,
+};
 
 /// How long to wait until kube-controller-manager adds the token.
 const FILLED: Duration = Duration::from_secs(30);
-/// Poll interval for it.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
 pub(super) struct Tokens<'a> {
@@ -108,26 +111,18 @@ impl<'a> Tokens<'a> {
                 self.api.create(&PostParams::default(), &secret),
             )
             .await?;
-        let (name, started) = (made.name_any(), Instant::now());
-        loop {
-            let live = self
-                .target
-                .request("read the token Secret", self.api.get(&name))
-                .await?;
-            if let Some(token) = self.token(&live) {
-                return Ok(token);
-            }
-            if started.elapsed() > FILLED {
-                return Err(fail(
-                    format!(
-                        "the Secret {}/{name} has no token yet",
-                        self.account.namespace
-                    ),
-                    "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",
-                ));
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        let name = made.name_any();
+        let attempt = async || {
+            let read = self.api.get(&name);
+            let live = self.target.request("read the token Secret", read).await?;
+            anyhow::Ok(self.token(&live).ok_or(()))
+        };
+        poll(LOOK, FILLED, attempt).await?.map_err(|()| {
+            fail(
+                format!("the Secret {}/{name} has no token yet", self.account.namespace),
+                "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",
+            )
+        })
     }
 
     /// Revokes a token: deletes its Secret.

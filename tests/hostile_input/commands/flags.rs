@@ -175,8 +175,9 @@ const LEFT_OUT: [&str; 2] = ["man", "run-controller"];
 /// refusals end before the command begins. Which one of them differs from flag to flag.
 fn tried(command: &str, arg: &Arg, flag: usize) -> Vec<Vec<String>> {
     let lines = values().map(|value| line(command, arg, &value));
-    let (mut tried, refused): (Vec<_>, Vec<_>) =
-        lines.into_iter().partition(|line| is_taken(line) == Ok(true));
+    let (mut tried, refused): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| is_taken(line) == Ok(true));
     tried.extend(refused.into_iter().cycle().nth(flag));
     tried
 }
