@@ -3,16 +3,12 @@
 mod apply;
 mod taken;
 
-use std::{
-    collections::BTreeSet,
-    io::IsTerminal as _,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, io::IsTerminal as _, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use kube::{Api, api::ListParams};
+use kube::{Api, ResourceExt as _, api::ListParams};
 
 use self::apply::{Direction, Prepared, kubeconfig};
 use super::{
@@ -21,6 +17,7 @@ use super::{
     complete,
     link_gen::{LinkArgs, generate},
     output,
+    poll::{LOOK, poll},
     progress::Progress,
     status::{self, StatusArgs},
 };
@@ -43,9 +40,6 @@ Examples:
 
   # Print what would be applied to west, including credentials
   linkerd-mc link --from east --to west --dry-run";
-
-/// Poll interval for a Link.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// Link two clusters
 ///
@@ -94,37 +88,37 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
     args.generated.agree(true)?;
     let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let (from, to) = contexts(&access, args, can_ask)?;
-    let directions = block_on(async {
+    block_on(async {
         let mut directions =
             vec![direction(global, args, &from, &to, args.cluster_name.clone()).await?];
         if args.mutual {
             directions.push(direction(global, args, &to, &from, None).await?);
         }
-        if !args.dry_run {
-            let mut prepared = Vec::new();
-            for direction in &directions {
-                prepared.push(Prepared::read(direction, args.replace).await?);
-            }
-            for prepared in &prepared {
-                Box::pin(establish(prepared, args)).await?;
-            }
-        }
-        Ok(directions)
-    })?;
-    for direction in &directions {
         if args.dry_run {
-            output::data(&args.output.format(&direction.objects.manifest()?))?;
-        } else if !args.wait.is_zero() {
-            let name = direction.name.to_string();
-            let global = Global {
-                context: Some(direction.context.clone()),
-                ..global.clone()
-            };
-            let shown = StatusArgs::parsed(&["--services", "--cluster-name", &name])?;
-            status::run(&global, &shown)?;
+            for direction in &directions {
+                output::data(&args.output.format(&direction.objects.manifest()?))?;
+            }
+            return Ok(());
         }
-    }
-    Ok(())
+        let mut prepared = Vec::new();
+        for direction in &directions {
+            prepared.push(Prepared::read(direction, args.replace).await?);
+        }
+        for prepared in &prepared {
+            Box::pin(establish(prepared, args)).await?;
+        }
+        if !args.wait.is_zero() {
+            for direction in directions {
+                let global = Global {
+                    context: Some(direction.context),
+                    ..global.clone()
+                };
+                let shown = StatusArgs::services_of(direction.name.to_string());
+                Box::pin(status::show(&global, &shown)).await?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// The two contexts. Prompts for missing ones if it `can_ask`.
@@ -259,18 +253,15 @@ async fn warn_of_names(cluster: &Cluster, links: &Api<link::Link>, name: &Cluste
 
 /// Applies one direction, and waits until its Link is ready.
 async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
-    let Prepared {
-        direction, cluster, ..
-    } = prepared;
     let Direction {
         context,
         name,
         objects,
         ..
-    } = direction;
-    let namespace = objects.link.metadata.namespace.clone().unwrap_or_default();
-    let links = Api::<link::Link>::namespaced(cluster.client.clone(), &namespace);
-    warn_of_names(cluster, &links, name).await;
+    } = prepared.direction;
+    let namespace = objects.link.namespace().unwrap_or_default();
+    let links = Api::<link::Link>::namespaced(prepared.cluster.client.clone(), &namespace);
+    warn_of_names(&prepared.cluster, &links, name).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
     progress.during(Box::pin(prepared.apply())).await?;
     if prepared.replaces_linkerds() {
@@ -289,41 +280,52 @@ async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
     if args.wait.is_zero() {
         return Ok(());
     }
-    let credentials = kubeconfig(&objects.credentials).map(|kubeconfig| fingerprint(&kubeconfig.0));
-    let credentials = credentials.unwrap_or_default();
-    let generation = async {
-        let started = Instant::now();
-        loop {
-            let live = cluster
-                .request("read the Link", links.get(&name.to_string()))
-                .await?;
-            let Err(why) = is_ready(&live, &credentials) else {
-                return anyhow::Ok(());
-            };
-            progress.say(&format!(
-                "waiting for the Link {name} to become ready{}",
-                why.as_ref()
-                    .map(|why| format!(" ({why})"))
-                    .unwrap_or_default()
-            ));
-            if started.elapsed() >= args.wait {
-                return Err(fail(
-                    format!(
-                        "the Link {name} in {context} is not ready after {:?}: {}",
-                        args.wait,
-                        why.unwrap_or_else(|| "no status reported yet".to_owned())
-                    ),
-                    format!(
-                        "run `linkerd-mc --context {context} check` for details, or pass a longer --wait"
-                    ),
-                ));
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    progress.during(generation).await?;
+    let ready = wait_until_ready(prepared, &links, args.wait, &progress);
+    progress.during(ready).await?;
     output::note(&format!("{context} is linked to {name}"));
     Ok(())
+}
+
+/// Fails if the Link is not ready within this time.
+async fn wait_until_ready(
+    prepared: &Prepared<'_>,
+    links: &Api<link::Link>,
+    wait: Duration,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let Direction {
+        context,
+        name,
+        objects,
+        ..
+    } = prepared.direction;
+    let credentials = kubeconfig(&objects.credentials).map(|kubeconfig| fingerprint(&kubeconfig.0));
+    let credentials = credentials.unwrap_or_default();
+    let link = name.to_string();
+    let attempt = async || {
+        let read = links.get(&link);
+        let live = prepared.cluster.request("read the Link", read).await?;
+        let ready = is_ready(&live, &credentials);
+        if let Err(why) = &ready {
+            let why = why.as_ref().map(|why| format!(" ({why})"));
+            progress.say(&format!(
+                "waiting for the Link {name} to become ready{}",
+                why.unwrap_or_default()
+            ));
+        }
+        anyhow::Ok(ready)
+    };
+    poll(LOOK, wait, attempt).await?.map_err(|why| {
+        fail(
+            format!(
+                "the Link {name} in {context} is not ready after {wait:?}: {}",
+                why.as_deref().unwrap_or("no status reported yet")
+            ),
+            format!(
+                "run `linkerd-mc --context {context} check` for details, or pass a longer --wait"
+            ),
+        )
+    })
 }
 
 #[cfg(test)]

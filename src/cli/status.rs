@@ -32,43 +32,41 @@ use crate::{
 
 /// Runs the command. Exit code 1 if a cluster did not respond, or `--wait` timed out.
 pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    block_on(async {
-        let contexts = args.contexts.select(global, args.request_timeout).await?;
-        if args.watch {
-            watch::show(args, &contexts).await?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let status = if args.wait {
-            wait(args, &contexts).await?
-        } else {
-            spin("reading the status", ask(args, &contexts)).await?
-        };
-        output::data(&render(
-            args,
-            &contexts,
-            &status,
-            clock::now(),
-            terminal_width(),
-        )?)?;
+    block_on(show(global, args))
+}
 
-        if args.is_table() {
-            for error in status.topology.errors() {
-                output::error(&anyhow::Error::msg(error));
-            }
+/// Reads and prints the status.
+pub(crate) async fn show(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let contexts = args.contexts.select(global, args.request_timeout).await?;
+    if args.watch {
+        watch::show(args, &contexts).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = if args.wait {
+        wait(args, &contexts).await?
+    } else {
+        spin("reading the status", ask(args, &contexts)).await?
+    };
+    let (now, width) = (clock::now(), terminal_width());
+    output::data(&render(args, &contexts, &status, now, width)?)?;
+
+    if args.is_table() {
+        for error in status.topology.errors() {
+            output::error(&anyhow::Error::msg(error));
         }
-        let silent = status
-            .topology
-            .clusters
-            .iter()
-            .any(|c| c.reachable == Some(false));
-        if let Some(note) = absent(args, &status).filter(|_| !silent) {
-            output::note(note);
-        }
-        Ok(if silent {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        })
+    }
+    let silent = status
+        .topology
+        .clusters
+        .iter()
+        .any(|c| c.reachable == Some(false));
+    if let Some(note) = absent(args, &status).filter(|_| !silent) {
+        output::note(note);
+    }
+    Ok(if silent {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 

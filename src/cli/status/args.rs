@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use clap::{Args, FromArgMatches as _, ValueEnum};
+use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use super::view::Shape;
 use crate::{
     cli::{
-        args::{Global, cluster_name, duration, timeout},
+        args::{cluster_name, duration, timeout},
         complete,
         contexts::Contexts,
     },
@@ -75,11 +75,21 @@ pub(crate) struct StatusArgs {
 }
 
 impl StatusArgs {
-    /// The arguments of a command line, without the names of the program and the command.
-    pub(crate) fn parsed(args: &[&str]) -> Result<Self, clap::Error> {
-        let command = clap::Command::new("status").no_binary_name(true);
-        let command = Global::augment_args(Self::augment_args(command));
-        Self::from_arg_matches(&command.try_get_matches_from(args)?)
+    /// Those of `--services --cluster-name <cluster>`.
+    pub(crate) fn services_of(cluster: String) -> Self {
+        Self {
+            contexts: Contexts {
+                all_contexts: false,
+            },
+            cluster_name: Some(cluster),
+            services: true,
+            output: Format::Table,
+            watch: false,
+            wait: false,
+            goal: Goal::Ready,
+            timeout: Duration::from_secs(5 * 60),
+            request_timeout: Duration::from_secs(10),
+        }
     }
 
     pub(super) fn is_table(&self) -> bool {
@@ -138,13 +148,20 @@ impl Goal {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
+    use crate::cli::args::Global;
 
     #[test]
-    fn arguments_are_parsed_without_the_names_of_program_and_command() {
-        let args = StatusArgs::parsed(&["--services", "--cluster-name", "east"]).unwrap();
+    fn link_shows_what_the_command_shows() {
+        let args = StatusArgs::services_of("east".into());
         assert_eq!(args.cluster_name.as_deref(), Some("east"));
         assert!(args.services && args.is_table() && !args.wait);
-        assert!(StatusArgs::parsed(&["status"]).is_err());
+        let command = clap::Command::new("status").no_binary_name(true);
+        let command = Global::augment_args(StatusArgs::augment_args(command));
+        let typed = command.try_get_matches_from(["--services", "--cluster-name", "east"]);
+        let typed = StatusArgs::from_arg_matches(&typed.unwrap()).unwrap();
+        assert_eq!(format!("{args:?}"), format!("{typed:?}"));
     }
 }
