@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::{Api, Resource, ResourceExt as _, api::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 
-use super::{
+use super::common::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
     complete, output,

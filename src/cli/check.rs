@@ -5,13 +5,12 @@ use std::{convert::Infallible, ffi::OsString, path::Path, process::ExitCode, tim
 use clap::{ArgAction, Args, ValueEnum};
 use futures::future::join_all;
 
-use super::{
+use super::common::{
     args::{Global, duration, timeout},
     cluster::block_on,
     contexts::Contexts,
     output,
-    poll::poll,
-    progress::Progress,
+    wait::{Progress, poll},
 };
 use crate::{
     check::{

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::{Args, Command, ValueEnum};
 use clap_complete::env::{self, EnvCompleter};
 
-use super::{complete, output};
+use super::common::{complete, output};
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

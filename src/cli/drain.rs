@@ -14,15 +14,13 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{
+use super::common::{
     args::{self, Global},
     cluster::{Cluster, block_on},
     complete,
-    linked::{Mirrors, known_clusters, links},
+    linked::{Mirrors, SEEN, known_clusters, links},
     output,
-    poll::{LOOK, poll},
-    progress::Progress,
-    unlink::SEEN,
+    wait::{LOOK, Progress, poll},
 };
 use crate::{
     api::{

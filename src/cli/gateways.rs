@@ -6,13 +6,13 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde::Serialize;
 
-use super::{
+use super::common::{
     args::{Global, cluster_name, timeout},
     cluster::block_on,
     complete,
     contexts::Contexts,
     output,
-    progress::spin,
+    wait::spin,
 };
 use crate::{
     api::{k8s::Service, labels, text::one_line},

@@ -28,12 +28,11 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
+use super::common::{
     args::{self, Global},
     cluster::{Cluster, block_on},
     complete, output,
-    poll::poll,
-    progress::spin,
+    wait::{poll, spin},
 };
 use crate::{
     api::{labels as l, link::Link, resource_id::ResourceId},

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 
-use super::{
+use super::common::{
     args::{self, Global, Output},
     cluster::{Cluster, block_on},
     complete,
     inventory::ADMISSION_POLICY,
     output,
-    poll::poll,
-    values::ValueArgs,
+    wait::poll,
 };
 use crate::{
     api::{
@@ -20,10 +20,10 @@ use crate::{
         link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     },
     clusters::{collect_full::own_routes, own_routes::OwnRoute},
-    hint::misuse,
+    hint::{HintExt as _, misuse},
     manifests::{
         install::{install, install_without_policies},
-        values::Values,
+        values::{Typing, UserValues, Values},
     },
 };
 
@@ -110,6 +110,24 @@ pub(crate) struct Install {
     output: Output,
     #[command(flatten)]
     values: ValueArgs,
+}
+
+/// Values from files and flags, as in Helm.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Values")]
+struct ValueArgs {
+    /// Set values from a YAML file; - is stdin (repeatable)
+    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',', value_hint = ValueHint::FilePath)]
+    values: Vec<String>,
+    /// Set values, such as gateway.replicas=2,podLabels.team=mesh (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Like --set, but all values are text (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set_string: Vec<String>,
+    /// Like --set, but read each value from a file (repeatable)
+    #[arg(long, value_name = "KEY=FILE")]
+    set_file: Vec<String>,
 }
 
 /// Runs the command.
@@ -245,6 +263,41 @@ async fn linkerd_config(
         )
     };
     poll(RETRY, wait, attempt).await?
+}
+
+impl ValueArgs {
+    /// Merges these values over `base`, and warns of obsolete ones.
+    fn over(&self, base: &Values) -> anyhow::Result<Values> {
+        let mut given = UserValues::default();
+        for name in &self.values {
+            let shown = if name == "-" { "stdin" } else { name };
+            given.add_file(shown, &read_values(name)?)?;
+        }
+        for text in &self.set {
+            given.add_set("--set", text, Typing::Infer)?;
+        }
+        for text in &self.set_string {
+            given.add_set("--set-string", text, Typing::Text)?;
+        }
+        for text in &self.set_file {
+            given.add_set_file(text, read_values)?;
+        }
+        let (values, warnings) = given.over(base)?;
+        for warning in warnings {
+            output::warning(&warning);
+        }
+        Ok(values)
+    }
+}
+
+fn read_values(name: &str) -> anyhow::Result<String> {
+    if name == "-" {
+        return std::io::read_to_string(std::io::stdin()).context("cannot read values from stdin");
+    }
+    std::fs::read_to_string(name).hint(
+        || format!("cannot read the file {name}"),
+        || "check the path".into(),
+    )
 }
 
 #[cfg(test)]

@@ -12,13 +12,13 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 
 use self::apply::{Direction, Prepared, kubeconfig};
 use super::{
-    args::{self, Global, Output},
-    cluster::{Cluster, block_on},
-    complete,
+    common::{
+        args::{self, Global, Output},
+        cluster::{Cluster, block_on},
+        complete, output,
+        wait::{LOOK, Progress, poll},
+    },
     link_gen::{LinkArgs, generate},
-    output,
-    poll::{LOOK, poll},
-    progress::Progress,
     status::{self, StatusArgs},
 };
 use crate::{

@@ -16,12 +16,11 @@ use kube::{
 };
 
 pub(super) use self::flags::LinkArgs;
-use super::{
+use super::common::{
     args::{Global, Output},
     cluster::{Cluster, block_on},
     output,
-    poll::{LOOK, poll},
-    progress::spin,
+    wait::{LOOK, poll, spin},
 };
 use crate::{
     api::{duration::format_go_duration, labels, link::Link},

@@ -1,13 +1,9 @@
 //! The command line: parses it and calls the layers below. The only module that prints.
 
-mod age;
 mod allow;
-mod args;
 mod check;
-mod cluster;
-mod complete;
+mod common;
 mod completions;
-mod contexts;
 #[cfg(test)]
 mod documents;
 mod drain;
@@ -15,30 +11,20 @@ mod gateways;
 mod graph;
 mod hand_back;
 mod install;
-mod inventory;
 mod link;
 mod link_gen;
-mod linked;
-mod log_format;
-mod mirroring;
-mod output;
 mod plan;
-mod plugin;
-mod poll;
-mod progress;
 mod rotate;
 mod run_controller;
-mod service_mirror;
 mod status;
-mod table;
 mod uninstall;
 mod unlink;
-mod values;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use self::common::{args, complete, mirroring, output, plugin, service_mirror};
 use crate::hint::is_misuse;
 
 /// Exit code for wrong usage, as clap has it.

@@ -10,13 +10,13 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{
+use super::common::{
     args::{self, Global},
     cluster::{block_on, connecting},
     complete,
     mirroring::{Mirroring, Parse},
     output,
-    progress::spin,
+    wait::spin,
 };
 use crate::{
     api::{labels as l, link::Link},

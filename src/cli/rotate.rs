@@ -6,12 +6,10 @@
 mod args;
 mod credentials;
 mod decision;
-mod dry_run;
 mod gather;
 mod outcome;
 mod restart;
 mod rotation;
-mod secrets;
 mod tokens;
 
 use std::{collections::BTreeSet, process::ExitCode};
@@ -28,12 +26,12 @@ use self::{
     rotation::Rotation,
 };
 pub(super) use self::{credentials::Account, tokens::link_id};
-use super::{
+use super::common::{
     args::Global,
     cluster::{Cluster, block_on},
     linked::{known_clusters, links},
     output,
-    progress::spin,
+    wait::spin,
 };
 use crate::{
     api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
-use super::{
+use super::common::{
     args::{self, Global},
     log_format,
     mirroring::{MIB, Mirroring},

@@ -2,8 +2,6 @@
 
 mod args;
 mod ask;
-mod credentials;
-mod render;
 mod services;
 mod view;
 mod watch;
@@ -14,15 +12,14 @@ pub(crate) use self::args::StatusArgs;
 use self::{
     args::Goal,
     ask::ask,
-    render::{absent, render},
-    view::Status,
+    view::{Status, absent, render},
 };
-use super::{
+use super::common::{
     args::Global,
     cluster::block_on,
     output,
-    progress::{Progress, spin},
     table::terminal_width,
+    wait::{Progress, spin},
 };
 use crate::{
     clusters::{cluster_client::KubeContext, topology::Topology},

@@ -4,7 +4,7 @@ use clap::Args;
 use futures::future::try_join_all;
 use kube::{Api, ResourceExt as _, api::ListParams};
 
-use super::{
+use super::common::{
     args::{Global, Output},
     cluster::{Cluster, block_on},
     inventory::{self as objects, ObjectKind},

@@ -15,14 +15,15 @@ use kube::{Api, ResourceExt};
 
 use self::words::{kept_secret, left_over, memberships, others, question};
 use super::{
-    args::{self, Global, Output},
-    cluster::{Cluster, block_on},
-    complete,
-    inventory::delete,
-    linked::{Linked, Mirrors, known_clusters, links},
-    output,
-    poll::poll,
-    progress::spin,
+    common::{
+        args::{self, Global, Output},
+        cluster::{Cluster, block_on},
+        complete,
+        inventory::delete,
+        linked::{Linked, Mirrors, SEEN, known_clusters, links},
+        output,
+        wait::{poll, spin},
+    },
     rotate::link_id,
 };
 use crate::{
@@ -51,8 +52,6 @@ Examples:
 
 /// Poll interval while mirrors are removed.
 const RETRY: Duration = Duration::from_millis(500);
-/// Time in which Linkerd sees that no Service names the cluster any more, before its credentials are deleted.
-pub(super) const SEEN: Duration = Duration::from_secs(2);
 
 /// Print the objects that link a cluster to this one, or delete them with --apply
 ///

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::taken::{Evidence, Holder, compare, holder, objection};
 use crate::{
     api::{labels::KUBECONFIG_KEY, link::Link},
-    cli::{
+    cli::common::{
         cluster::Cluster,
         inventory::{self, LINK, SECRET},
         linked::{elsewhere, links},

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     api::link::Link,
-    cli::{cluster::Cluster, rotate::Account},
+    cli::{common::cluster::Cluster, rotate::Account},
     client::Access,
     manifests::{kubeconfig::Secret, yaml},
 };

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::{
     api::{labels, selector_text::parse_selector},
-    cli::{args, complete, output},
+    cli::common::{args, complete, output},
     hint::misuse,
     manifests::link::Options,
     mirror::{

@@ -7,7 +7,7 @@ use clap_complete::ArgValueCompleter;
 
 use crate::{
     api::labels,
-    cli::{args, complete},
+    cli::common::{args, complete},
     manifests::link::ClusterName,
 };
 

@@ -1,11 +1,19 @@
-//! The kubeconfig of a link: reads the ServiceAccount of its token, and replaces the token.
+//! The credentials of a link: its Secrets in the source cluster, the kubeconfig in each, and the ServiceAccount of its token.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use serde_json::Value;
+use k8s_openapi::{ByteString, api::core::v1::Secret as KubernetesSecret};
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
 
 use crate::{
-    client::{service_account, token_claims},
+    api::labels,
+    cli::common::cluster::Cluster,
+    client::{fingerprint, service_account, token_claims},
+    hint::HintExt as _,
     manifests::{kubeconfig::Secret, yaml},
 };
 
@@ -92,6 +100,116 @@ impl Credentials {
             *place = Value::String(token.expose().to_owned());
         }
         Ok(Secret::new(yaml::to_yaml(&document)?))
+    }
+}
+
+/// A credentials Secret. No `Debug`: it holds credentials.
+pub(super) struct Stored {
+    namespace: String,
+    name: String,
+    /// Its resourceVersion: a write fails if somebody else has changed it.
+    version: Option<String>,
+    /// The kubeconfig as it was read.
+    original: ByteString,
+    pub(super) credentials: Credentials,
+    /// Whether the kubeconfig was replaced.
+    is_written: bool,
+}
+
+impl Stored {
+    /// Reads a Secret. Fails if it has no kubeconfig with a token.
+    pub(super) fn read(secret: &KubernetesSecret) -> anyhow::Result<Self> {
+        let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
+        let data = secret.data.as_ref();
+        let (original, credentials) = data
+            .and_then(|data| data.get(labels::KUBECONFIG_KEY))
+            .context("it contains no kubeconfig")
+            .and_then(|data| Ok((data.clone(), Credentials::read(&data.0)?)))
+            .hint(
+                || format!("cannot use the Secret {namespace}/{name}"),
+                || {
+                    "create one that can be rotated with `linkerd-mc link` or `linkerd-mc link-gen`"
+                        .to_owned()
+                },
+            )?;
+        Ok(Self {
+            namespace,
+            name,
+            version: secret.resource_version(),
+            original,
+            credentials,
+            is_written: false,
+        })
+    }
+
+    /// Namespace and name.
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether the Secret has this token, as it was read.
+    pub(super) fn has(&self, token: &Secret) -> bool {
+        self.credentials.token() == token
+    }
+
+    /// Replaces the token, unless the Secret has it already. Returns the fingerprint of the kubeconfig, and whether the
+    /// Secret was written.
+    pub(super) async fn put(
+        &mut self,
+        cluster: &Cluster,
+        token: &Secret,
+    ) -> anyhow::Result<(String, bool)> {
+        if self.has(token) {
+            return Ok((fingerprint(&self.original.0), false));
+        }
+        let kubeconfig = self.credentials.with_token(token)?;
+        let data = ByteString(kubeconfig.expose().as_bytes().to_vec());
+        self.write(cluster, &data).await?;
+        self.is_written = true;
+        Ok((fingerprint(&data.0), true))
+    }
+
+    /// Writes back the kubeconfig that was read, if it was replaced and nobody else has changed it since. Returns
+    /// whether it was written.
+    pub(super) async fn restore(&mut self, cluster: &Cluster) -> anyhow::Result<bool> {
+        if !self.is_written {
+            return Ok(false);
+        }
+        let original = self.original.clone();
+        self.write(cluster, &original).await?;
+        self.is_written = false;
+        Ok(true)
+    }
+
+    /// Whether the Secret in the cluster has this token now.
+    pub(super) async fn holds(&self, cluster: &Cluster, token: &Secret) -> anyhow::Result<bool> {
+        let what = format!("read the Secret {}", self.path());
+        let live = cluster
+            .request(&what, self.api(cluster).get_opt(&self.name))
+            .await?;
+        Ok(live.is_some_and(|live| Self::read(&live).is_ok_and(|live| live.has(token))))
+    }
+
+    async fn write(&mut self, cluster: &Cluster, data: &ByteString) -> anyhow::Result<()> {
+        let patch = json!({
+            "metadata": { "resourceVersion": self.version },
+            "data": { labels::KUBECONFIG_KEY: data },
+        });
+        let (api, params, patch) = (
+            self.api(cluster),
+            PatchParams::default(),
+            Patch::Merge(&patch),
+        );
+        let what = format!("write the Secret {}", self.path());
+        let patched = cluster
+            .request(&what, api.patch(&self.name, &params, &patch))
+            .await?;
+        self.version = patched.resource_version();
+        Ok(())
+    }
+
+    fn api(&self, cluster: &Cluster) -> Api<KubernetesSecret> {
+        Api::namespaced(cluster.client.clone(), &self.namespace)
     }
 }
 

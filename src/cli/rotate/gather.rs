@@ -6,14 +6,13 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret as KubernetesSecre
 use kube::{Api, api::ListParams};
 
 use super::{
-    credentials::Account,
+    credentials::{Account, Stored},
     decision::Holder,
-    secrets::Stored,
     tokens::{Owner, Token},
 };
 use crate::{
     api::labels,
-    cli::{cluster::Cluster, linked::links, output},
+    cli::common::{cluster::Cluster, linked::links, output},
     client::Access,
     hint::fail,
 };

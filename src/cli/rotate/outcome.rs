@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::output;
+use crate::cli::common::output;
 
 /// The result of one link.
 #[derive(Debug, Serialize)]

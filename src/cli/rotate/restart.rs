@@ -15,7 +15,7 @@ use serde_json::json;
 use super::gather::{DESTINATION, Source, has_destination};
 use crate::{
     api::{labels, link::Link},
-    cli::poll::{LOOK, poll},
+    cli::common::wait::{LOOK, poll},
     controller::clock,
     hint::fail,
 };

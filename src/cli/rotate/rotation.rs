@@ -6,20 +6,17 @@ use kube::{Api, ResourceExt as _};
 
 use super::{
     args::Rotate,
-    credentials::Account,
-    decision::{Decision, Facts, Holder, Old},
-    dry_run::Steps,
+    credentials::{Account, Stored},
+    decision::{Decision, Facts, Holder, Old, Steps},
     gather::{DESTINATION, Linkerds, Source, Target, is_of_target, linkerds, own},
     outcome::{Done, Ending},
-    secrets::Stored,
     tokens::{Token, Tokens, link_id},
 };
 use crate::{
     api::link::Link,
-    cli::{
+    cli::common::{
         output,
-        poll::{LOOK, poll},
-        progress::spin,
+        wait::{LOOK, poll, spin},
     },
     clusters::snapshot::{Destination, Known},
     controller::clock,

@@ -13,9 +13,9 @@ use kube::{
 use super::credentials::Account;
 use crate::{
     api::labels,
-    cli::{
+    cli::common::{
         cluster::Cluster,
-        poll::{LOOK, poll},
+        wait::{LOOK, poll},
     },
     hint::fail,
     manifests::kubeconfig::Secret,

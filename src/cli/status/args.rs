@@ -5,17 +5,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
-use super::view::Shape;
 use crate::{
-    cli::{
+    cli::common::{
         args::{cluster_name, duration, timeout},
         complete,
         contexts::Contexts,
     },
-    clusters::{
-        cluster_client::KubeContext,
-        link_summary::{LinkCondition, LinkSummary},
-    },
+    clusters::link_summary::{LinkCondition, LinkSummary},
 };
 
 const EXAMPLES: &str = "\
@@ -95,13 +91,6 @@ impl StatusArgs {
     pub(super) fn is_table(&self) -> bool {
         matches!(self.output, Format::Table | Format::Wide)
     }
-
-    pub(super) fn shape(&self, contexts: &[KubeContext]) -> Shape {
-        Shape {
-            several: contexts.len() > 1,
-            wide: self.output == Format::Wide,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -151,7 +140,7 @@ mod tests {
     use clap::FromArgMatches as _;
 
     use super::*;
-    use crate::cli::args::Global;
+    use crate::cli::common::args::Global;
 
     #[test]
     fn link_shows_what_the_command_shows() {

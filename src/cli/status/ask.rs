@@ -1,10 +1,10 @@
-//! Reads from all clusters what `status` shows.
+//! Reads from all clusters what `status` shows, with the problems of the credentials of each Link, as `check` finds them.
 
 use futures::future::join_all;
+use jiff::Timestamp;
 
 use super::{
     args::StatusArgs,
-    credentials,
     services::{ServiceRow, rows},
     view::Status,
 };
@@ -13,7 +13,8 @@ use crate::{
         cluster_client::KubeContext,
         collect::{Depth, snapshots_of},
         collect_full,
-        snapshot::{ClusterSnapshot, LinkSnapshot},
+        credentials::problems,
+        snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
         topology::Topology,
     },
     controller::clock,
@@ -24,7 +25,7 @@ use crate::{
 pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Status> {
     let (snapshots, destinations) = futures::join!(
         snapshots_of(contexts, Depth::Credentials),
-        credentials::ask(contexts)
+        destinations_of(contexts)
     );
     if let (
         [
@@ -46,7 +47,7 @@ pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::
         None
     };
     let mut topology = Topology::of(&snapshots);
-    credentials::note(&mut topology, &snapshots, &destinations, clock::now());
+    note_credentials(&mut topology, &snapshots, &destinations, clock::now());
     // Filters last: all Links are needed to find one-way Links.
     let topology = match &args.cluster_name {
         Some(cluster) => only(topology, cluster),
@@ -99,4 +100,68 @@ async fn services_of(
     let mirrors = mirrors.map_err(|why| failed("the Services", why))?;
     let endpoints = endpoints.map_err(|why| failed("the EndpointSlices", why))?;
     Ok(rows(name, links, &mirrors, &endpoints, cluster))
+}
+
+/// Reads the credentials that Linkerd has in each cluster, concurrently.
+async fn destinations_of(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
+    join_all(contexts.iter().map(async |context| match &context.client {
+        Ok(cluster) => collect_full::destination(cluster).await,
+        Err(why) => Err(why.clone()),
+    }))
+    .await
+}
+
+/// Adds to each Link of a topology the problem of its credentials. The topology must be made of these snapshots, so
+/// that its Links are in their order.
+fn note_credentials(
+    topology: &mut Topology,
+    snapshots: &[ClusterSnapshot],
+    destinations: &[Known<Destination>],
+    now: Timestamp,
+) {
+    let links = snapshots
+        .iter()
+        .zip(destinations)
+        .flat_map(|(snapshot, theirs)| {
+            let links = snapshot.links.as_deref().unwrap_or_default();
+            links.iter().map(move |link| (link, links, theirs))
+        });
+    for (edge, (link, links, theirs)) in topology.links.iter_mut().zip(links) {
+        edge.link.credentials_problems = problems(link, links, theirs, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clusters::topology::tests::snapshots;
+
+    #[test]
+    fn each_link_has_the_problems_of_its_own_credentials() {
+        let mut snapshots = snapshots();
+        let now = Timestamp::UNIX_EPOCH;
+        let north = &mut snapshots[1].links.as_mut().unwrap()[1];
+        let credentials = north.credentials.as_mut().unwrap();
+        credentials.as_mut().unwrap().expiry = Some(now);
+        let mut destinations: Vec<Known<Destination>> = snapshots
+            .iter()
+            .map(|_| Ok(Destination::default()))
+            .collect();
+        destinations[0] = Err("forbidden".into());
+        let mut topology = Topology::of(&snapshots);
+        note_credentials(&mut topology, &snapshots, &destinations, now);
+        let noted = topology.links.iter().map(|edge| {
+            let problems = edge.link.credentials_problems.as_ref();
+            (edge.target.as_str(), problems.map(Vec::len))
+        });
+        assert_eq!(
+            noted.collect::<Vec<_>>(),
+            [
+                ("west", None),
+                ("east", Some(0)),
+                ("north", Some(1)),
+                ("moon", Some(0))
+            ]
+        );
+    }
 }

@@ -1,27 +1,23 @@
-//! What `status` shows: snapshots → rows. Pure.
-
-mod services;
-mod shape;
+//! What `status` shows: tables with notes below them, JSON, YAML. Pure.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::{
+    args::{Format, StatusArgs},
+    services::{Mode, ServiceRow},
+};
 use crate::{
-    cli::{
-        age::age,
-        table::{Cell, Column, Table, Tone},
-    },
+    api::text::one_line,
+    cli::common::table::{Cell, Column, Table, Tone, age},
     clusters::{
+        cluster_client::KubeContext,
         link_summary::GatewaySummary,
+        preference_status::PreferenceStatus,
         topology::{Edge, Topology},
     },
+    manifests::yaml,
 };
-
-pub(super) use self::{
-    services::{absences, services},
-    shape::Shape,
-};
-use super::services::ServiceRow;
 
 /// All that `status` shows; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -138,6 +134,162 @@ pub(super) fn notes(topology: &Topology, shape: Shape) -> Vec<String> {
     notes
 }
 
+/// The notes below the table of Services: preferred clusters that receive no requests, one line per Service.
+fn absences(rows: &[ServiceRow], shape: Shape, now: Timestamp) -> Vec<String> {
+    let ago = |time| format!("{} ago", age(now, Some(time)));
+    let ahead = |time| format!("in {}", age(time, Some(now)));
+    let absences = rows.iter().filter_map(|row| {
+        let said = row.preferred.absence(ago, ahead)?;
+        let service = row.service.as_deref().unwrap_or_default();
+        let said = format!("{}/{service}: {said}", row.namespace);
+        Some(if shape.several {
+            format!("{}: {said}", row.context)
+        } else {
+            said
+        })
+    });
+    absences.collect()
+}
+
+/// One row per Service.
+fn services(rows: &[ServiceRow], shape: Shape) -> Table {
+    let mut columns = vec![
+        Column::elastic("NAMESPACE"),
+        Column::elastic("SERVICE"),
+        Column::new("MODE"),
+        Column::elastic("FROM"),
+        Column::number("ENDPOINTS"),
+    ];
+    // Few clusters use preferences.
+    let prefers = |row: &ServiceRow| row.preferred.preference.is_some();
+    let has_preferences = rows.iter().any(prefers);
+    if has_preferences {
+        columns.extend([Column::elastic("PREFERS"), Column::elastic("ACTIVE")]);
+    }
+    columns.push(Column::elastic("REASON"));
+    if shape.several {
+        columns.insert(0, Column::elastic("CONTEXT"));
+    }
+    if shape.wide {
+        columns.push(Column::elastic("MESSAGE"));
+    }
+    let mut table = Table::new(columns);
+    for row in rows {
+        let endpoints = row
+            .endpoints
+            .map_or_else(String::new, |e| format!("{}/{}", e.ready, e.total));
+        let tone = match row.healthy {
+            Some(true) => Tone::Good,
+            Some(false) => Tone::Bad,
+            None => Tone::Plain,
+        };
+        let mut cells: Vec<Cell> = vec![
+            (&row.namespace).into(),
+            row.service.as_deref().unwrap_or_default().into(),
+            row.mode.map(Mode::as_str).unwrap_or_default().into(),
+            row.from.join(",").into(),
+            endpoints.into(),
+        ];
+        if has_preferences {
+            cells.extend(preferred(&row.preferred));
+        }
+        cells.push(Cell::toned(row.reason.as_deref().unwrap_or_default(), tone));
+        if shape.several {
+            cells.insert(0, (&row.context).into());
+        }
+        if shape.wide {
+            cells.push(row.message.as_deref().unwrap_or_default().into());
+        }
+        table.push(cells);
+    }
+    table
+}
+
+/// Which clusters are preferred, and which receive the requests.
+fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
+    let Some(preference) = &preferred.preference else {
+        return ["-".into(), "-".into()];
+    };
+    let tone = if preferred.has_failed_over() {
+        Tone::Doubtful
+    } else {
+        Tone::Good
+    };
+    let active = match preferred.active.as_slice() {
+        [] => "all".to_owned(),
+        active => active.join(","),
+    };
+    [preference.into(), Cell::toned(active, tone)]
+}
+
+/// What is printed in place of an empty table.
+pub(super) fn absent(args: &StatusArgs, status: &Status) -> Option<&'static str> {
+    if !args.is_table() {
+        None
+    } else if status.topology.links.is_empty() {
+        Some("no Links found")
+    } else if status.services.as_ref().is_some_and(Vec::is_empty) {
+        Some("no Services are mirrored or federated")
+    } else {
+        None
+    }
+}
+
+/// The output for a status.
+pub(super) fn render(
+    args: &StatusArgs,
+    contexts: &[KubeContext],
+    status: &Status,
+    now: Timestamp,
+    width: Option<usize>,
+) -> anyhow::Result<String> {
+    Ok(match args.output {
+        Format::Json => serde_json::to_string_pretty(status)? + "\n",
+        Format::Yaml => yaml::to_yaml(status)?,
+        Format::Table | Format::Wide => {
+            let shape = Shape::of(args, contexts);
+            let table = match &status.services {
+                Some(rows) => services(rows, shape),
+                None => links(&status.topology, shape, now),
+            };
+            let mut text = if table.is_empty() {
+                String::new()
+            } else {
+                table.render(width)
+            };
+            let services = status.services.as_deref().unwrap_or_default();
+            let mut below = absences(services, shape, now);
+            below.extend(notes(&status.topology, shape));
+            if !below.is_empty() && !text.is_empty() {
+                text.push('\n');
+            }
+            for note in below {
+                text.push_str(&one_line(&note));
+                text.push('\n');
+            }
+            text
+        }
+    })
+}
+
+/// How much of a table is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Whether several clusters are asked.
+    pub(super) several: bool,
+    /// Whether all columns are shown.
+    pub(super) wide: bool,
+}
+
+impl Shape {
+    pub(super) fn of(args: &StatusArgs, contexts: &[KubeContext]) -> Self {
+        Self {
+            several: contexts.len() > 1,
+            wide: args.output == Format::Wide,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,13 +297,14 @@ mod tests {
         client::Identity,
         clusters::{
             link_summary::tests::{condition, link},
+            preference_status::tests::federated,
             snapshot::ClusterSnapshot,
-            topology::{Topology, tests::snapshots},
+            topology::tests::snapshots,
         },
     };
     use serde_json::json;
 
-    pub(super) const NOW: &str = "2026-01-01T00:05:00Z";
+    const NOW: &str = "2026-01-01T00:05:00Z";
 
     fn one() -> Topology {
         let links = vec![
@@ -181,11 +334,11 @@ mod tests {
         }])
     }
 
-    pub(super) fn plain(table: &Table, width: Option<usize>) -> String {
+    fn plain(table: &Table, width: Option<usize>) -> String {
         anstream::adapter::strip_str(&table.render(width)).to_string()
     }
 
-    pub(super) fn shape(several: bool, wide: bool) -> Shape {
+    fn shape(several: bool, wide: bool) -> Shape {
         Shape { several, wide }
     }
 
@@ -250,5 +403,55 @@ mod tests {
         west → north is one-way: north has no Link to west
         north and west have different trust anchors
         ");
+    }
+
+    #[test]
+    fn services_that_prefer_fit_a_hundred_columns() {
+        let of = |service: &str, prefer: &str, away: &str| ServiceRow {
+            context: "here".into(),
+            namespace: "shop".into(),
+            service: Some(service.into()),
+            mode: Some(Mode::Federated),
+            from: ["web@(local)", "web@east", "web@west"]
+                .map(Into::into)
+                .into(),
+            preferred: PreferenceStatus::of(&federated(prefer, away)),
+            healthy: Some(true),
+            reason: Some("Mirrored".into()),
+            ..ServiceRow::default()
+        };
+        let back = "local=2026-01-01T00:00:00Z/2026-01-01T00:05:20Z";
+        let gone = "east=2026-01-01T00:03:00Z/..";
+        let rows = [
+            of("api-federated", "", ""),
+            of("auth-federated", "local,east", ""),
+            of("web-federated", "local,east", back),
+            of("pay-federated", "east=80,local=20", gone),
+        ];
+        let (now, shape) = (NOW.parse().unwrap(), shape(false, false));
+        let text = plain(&services(&rows, shape), Some(100));
+        insta::assert_snapshot!(text, @r"
+        NAMESPACE  SERVICE         MODE       FROM              ENDPOINTS  PREFERS          ACTIVE  REASON
+        shop       api-federated   federated  web@(local),web…          -  -                -       Mirrored
+        shop       auth-federated  federated  web@(local),web…          -  local,east       local   Mirrored
+        shop       web-federated   federated  web@(local),web…          -  local,east       east    Mirrored
+        shop       pay-federated   federated  web@(local),web…          -  east=80,local=…  local   Mirrored
+        ");
+        assert!(text.lines().all(|line| line.chars().count() <= 100));
+        insta::assert_snapshot!(absences(&rows, shape, now).join("\n"), @r"
+        shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
+        shop/pay-federated: prefers east=80,local=20; failed over to local: east became unavailable 2m ago
+        ");
+        let several = Shape {
+            several: true,
+            ..shape
+        };
+        let said = absences(&rows, several, now);
+        assert!(
+            said[1].starts_with("here: shop/pay-federated: "),
+            "{said:?}"
+        );
+        let without = plain(&services(&rows[..1], shape), None);
+        assert!(!without.contains("PREFERS"), "{without}");
     }
 }

@@ -12,12 +12,11 @@ use kube::{
 use super::{
     args::{Format, StatusArgs},
     ask::ask,
-    render::{absent, render},
-    view,
+    view::{self, Shape, absent, render},
 };
 use crate::{
     api::{link::LinkObject, text::one_line},
-    cli::{output, table::terminal_width},
+    cli::common::{output, table::terminal_width},
     clusters::{
         cluster_client::{KubeContext, WATCH},
         topology::Edge,
@@ -158,7 +157,8 @@ impl Log {
             edge
         };
         let edges: Vec<Edge> = status.topology.links.iter().map(without_notes).collect();
-        let table = view::links(&status.topology, args.shape(contexts), clock::now()).lines(None);
+        let table =
+            view::links(&status.topology, Shape::of(args, contexts), clock::now()).lines(None);
         let header = table.first().filter(|_| first).cloned();
         let rows = table.iter().skip(1).zip(&edges);
         let news = rows

@@ -1,7 +1,7 @@
 //! What `unlink` says about the objects that it prints or deletes. Pure.
 
 use crate::{
-    cli::linked::{Linked, Mirrors},
+    cli::common::linked::{Linked, Mirrors},
     hint::fail,
     manifests::{identity::Identity, link::ClusterName},
 };
@@ -125,7 +125,7 @@ fn counted(count: usize, what: &str) -> String {
 mod tests {
     use super::*;
     use crate::{
-        cli::inventory::{LINK, SERVICE},
+        cli::common::inventory::{LINK, SERVICE},
         hint::hint_of,
     };
 

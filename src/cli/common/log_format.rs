@@ -23,7 +23,7 @@ use crate::api::text::one_line_of;
 const LONGEST: usize = 2_000;
 
 /// Writes a field of a line of text.
-pub(super) fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+pub(crate) fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = one_line_of(&format!("{value:?}"), LONGEST);
     match field.name() {
         "message" => to.write_str(&text),
@@ -32,7 +32,7 @@ pub(super) fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) 
 }
 
 /// Writes each event as a JSON object: timestamp, level, the event's fields, target.
-pub(super) struct Json;
+pub(crate) struct Json;
 
 impl<S, N> FormatEvent<S, N> for Json
 where

@@ -1,6 +1,6 @@
 //! Finds the objects that link a cluster to this one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{
@@ -19,37 +19,40 @@ use crate::{
     manifests::{identity::Identity, link::ClusterName},
 };
 
+/// Time in which Linkerd sees that no Service names a cluster any more, before its credentials are deleted.
+pub(crate) const SEEN: Duration = Duration::from_secs(2);
+
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
-pub(super) struct Linked {
-    pub(super) links: Vec<Identity>,
-    pub(super) secrets: Vec<Identity>,
+pub(crate) struct Linked {
+    pub(crate) links: Vec<Identity>,
+    pub(crate) secrets: Vec<Identity>,
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
     /// not have it.
-    pub(super) elsewhere: Vec<String>,
+    pub(crate) elsewhere: Vec<String>,
     /// Names of other Links of the namespace to the same cluster, if only one was asked for. They need Linkerd's Secret
     /// and the mirrors, so nothing else here has these.
-    pub(super) remaining: Vec<String>,
+    pub(crate) remaining: Vec<String>,
     /// Objects of Linkerd's service mirror for this link.
-    pub(super) leftovers: Vec<Identity>,
-    pub(super) mirrors: Mirrors,
+    pub(crate) leftovers: Vec<Identity>,
+    pub(crate) mirrors: Mirrors,
 }
 
 /// Services that exist because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Mirrors {
-    pub(super) own: Vec<Identity>,
+pub(crate) struct Mirrors {
+    pub(crate) own: Vec<Identity>,
     /// Its probe Service.
-    pub(super) probes: Vec<Identity>,
+    pub(crate) probes: Vec<Identity>,
     /// Federated Services that have no other member.
-    pub(super) federated: Vec<Identity>,
+    pub(crate) federated: Vec<Identity>,
     /// Federated Services that have other members too.
-    pub(super) shared: Vec<Identity>,
+    pub(crate) shared: Vec<Identity>,
 }
 
 impl Linked {
     /// All objects for a cluster; if other Links remain, only those of the Link `only`.
-    pub(super) async fn gather(
+    pub(crate) async fn gather(
         cluster: &Cluster,
         name: &ClusterName,
         only: Option<&str>,
@@ -102,7 +105,7 @@ impl Linked {
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
             && self.secrets.is_empty()
             && self.leftovers.is_empty()
@@ -110,7 +113,7 @@ impl Linked {
     }
 
     /// All, in the order in which they are to be deleted.
-    pub(super) fn all(self) -> impl Iterator<Item = Identity> {
+    pub(crate) fn all(self) -> impl Iterator<Item = Identity> {
         [self.links, self.leftovers]
             .into_iter()
             .flatten()
@@ -141,7 +144,7 @@ fn unused(links: &[Link], others: &[Link]) -> Vec<String> {
 
 impl Mirrors {
     /// Services of the installation whose Links are in `namespace`, and Services that name no installation.
-    pub(super) async fn gather(
+    pub(crate) async fn gather(
         cluster: &Cluster,
         name: &ClusterName,
         namespace: &str,
@@ -214,12 +217,12 @@ impl Mirrors {
         mirrors
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.own.len() + self.probes.len() + self.federated.len() + self.shared.len()
     }
 
     /// Services that are deleted with the link.
-    pub(super) fn into_own(self) -> impl Iterator<Item = Identity> {
+    pub(crate) fn into_own(self) -> impl Iterator<Item = Identity> {
         [self.probes, self.own, self.federated]
             .into_iter()
             .flatten()
@@ -229,7 +232,7 @@ impl Mirrors {
 /// Links of a namespace; none if the CRD is missing.
 ///
 /// A Link that cannot be decoded has at least its name, and usually that of the target cluster.
-pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
+pub(crate) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
     let api = Api::<LinkObject>::namespaced(cluster.client.clone(), namespace);
     let found = cluster
         .request_opt("list Links", api.list(&ListParams::default()))
@@ -239,7 +242,7 @@ pub(super) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<
 }
 
 /// Links of other namespaces to a cluster, as `namespace/name`; none if the user may not list Links of all namespaces.
-pub(super) async fn elsewhere(
+pub(crate) async fn elsewhere(
     cluster: &Cluster,
     namespace: &str,
     name: &ClusterName,
@@ -269,7 +272,7 @@ pub(super) async fn elsewhere(
 }
 
 /// A hint for an unknown cluster: the linked clusters, or `where_else` if there are none.
-pub(super) fn known_clusters(links: &[Link], where_else: &str) -> String {
+pub(crate) fn known_clusters(links: &[Link], where_else: &str) -> String {
     let mut names: Vec<&str> = links
         .iter()
         .map(|link| link.spec.target_cluster_name.as_str())

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_usage_line_and_example_has_the_name_of_the_plugin() {
-        let mut root = named(super::super::Cli::command(), &[EXECUTABLE.into()]);
+        let mut root = named(crate::cli::Cli::command(), &[EXECUTABLE.into()]);
         root.build();
         let mut waiting: Vec<&mut Command> = root.get_subcommands_mut().collect();
         let mut seen = 0;

@@ -1,0 +1,15 @@
+//! What several commands need.
+
+pub(super) mod args;
+pub(super) mod cluster;
+pub(super) mod complete;
+pub(super) mod contexts;
+pub(super) mod inventory;
+pub(super) mod linked;
+pub(super) mod log_format;
+pub(super) mod mirroring;
+pub(super) mod output;
+pub(super) mod plugin;
+pub(super) mod service_mirror;
+pub(super) mod table;
+pub(super) mod wait;
