@@ -7,7 +7,6 @@ use futures::future::join_all;
 
 use super::common::{
     args::{Global, duration, timeout},
-    cluster::block_on,
     contexts::Contexts,
     output,
     wait::{Progress, poll},
@@ -19,6 +18,7 @@ use crate::{
     },
     clusters::{
         cluster_client::KubeContext, collect_full, snapshot::ClusterSnapshot, topology::Topology,
+        workloads::ParseArgs,
     },
     controller::clock,
 };
@@ -80,28 +80,28 @@ enum Format {
 }
 
 /// Runs the command. Exit code 1 if there are errors.
-pub(crate) fn run(global: &Global, args: &Check) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    global: &Global,
+    args: &Check,
+    parse: ParseArgs,
+) -> anyhow::Result<ExitCode> {
     // These flags mean nothing to this extension.
     let Check {
         proxy: _,
         namespace: _,
         ..
     } = args;
-    block_on(async {
-        let contexts = args.contexts.select(global, args.timeout).await?;
-        let checked = check_all(&contexts, args.wait).await;
-        let categories = categories(checked);
-        output::data(&match args.output {
-            Format::Table | Format::Basic => report::table(&categories),
-            Format::Short => report::short(&categories),
-            Format::Json => report::json(&categories)?,
-            Format::Junit => report::junit(&categories),
-        })?;
-        Ok(match report::worst(&categories) {
-            Level::Error => ExitCode::FAILURE,
-            Level::Success | Level::Warning => ExitCode::SUCCESS,
-        })
-    })
+    let contexts = args.contexts.select(global, args.timeout).await?;
+    let checked = check_all(&contexts, args.wait, parse).await;
+    let categories = categories(checked);
+    output::data(&match args.output {
+        Format::Table | Format::Basic => report::table(&categories),
+        Format::Short => report::short(&categories),
+        Format::Json => report::json(&categories)?,
+        Format::Junit => report::junit(&categories),
+    })?;
+    let worst = report::worst(&categories);
+    Ok(output::exit_code(worst == Level::Error))
 }
 
 /// A cluster, and the results of its checks.
@@ -111,11 +111,11 @@ struct Checked {
 }
 
 /// Checks all clusters concurrently. Repeats the checks of a cluster while they may still pass.
-async fn check_all(contexts: &[KubeContext], wait: Duration) -> Vec<Checked> {
+async fn check_all(contexts: &[KubeContext], wait: Duration, parse: ParseArgs) -> Vec<Checked> {
     let progress = Progress::new("checking");
     let all = join_all(contexts.iter().map(async |context| {
         let attempt = async || {
-            let checked = Box::pin(check(context)).await;
+            let checked = Box::pin(check(context, parse)).await;
             let Some(awaited) = awaited(&checked.results) else {
                 return Ok::<_, Infallible>(Ok(checked));
             };
@@ -143,15 +143,15 @@ fn awaited(results: &[CheckResult]) -> Option<&str> {
     Some(first.error.lines().next().unwrap_or_default())
 }
 
-async fn check(context: &KubeContext) -> Checked {
+async fn check(context: &KubeContext, parse: ParseArgs) -> Checked {
     match &context.client {
         Err(why) => Checked {
             snapshot: ClusterSnapshot::unreachable(&context.name, why),
             results: vec![rules::unreachable(why)],
         },
         Ok(cluster) => {
-            let snapshot =
-                collect_full::full_snapshot_of(cluster, clock::now(), env!("CARGO_PKG_VERSION"));
+            let version = env!("CARGO_PKG_VERSION");
+            let snapshot = collect_full::full_snapshot_of(cluster, clock::now(), version, parse);
             let snapshot = Box::pin(snapshot).await;
             let results = evaluate(&snapshot);
             Checked {

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::common::{
     args::{self, Global},
-    cluster::{Cluster, block_on},
+    cluster::Cluster,
     complete,
     linked::{Mirrors, SEEN, known_clusters, links},
     output,
@@ -107,74 +107,70 @@ struct Which {
 }
 
 /// Runs `drain`. Exit code 1 if the cluster stays in a federated Service.
-pub(crate) fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
-    block_on(async {
-        let cluster = Cluster::connect(&global.access()).await?;
-        let name = &args.which.cluster_name;
-        let links = args.which.links(&cluster).await?;
-        let end = clock::now() + args.span;
-        if args.which.dry_run {
-            return args.which.print(&links, Some(end));
-        }
-        annotate(&cluster, &links, Some(end)).await?;
-        if args.wait.is_zero() {
-            output::note(&format!("{name} is drained {}", until(end)));
-            return Ok(ExitCode::SUCCESS);
-        }
-        let waiting = format!("waiting for {name} to leave federated Services");
-        let left = args
-            .which
-            .wait(&cluster, &waiting, args.wait, |links| has_left(links, end));
-        let all = Box::pin(left).await?.map_err(|why| {
-            fail(
-                format!(
-                    "{name} has not left federated Services after {:?}: {why}",
-                    args.wait
-                ),
-                format!(
-                    "the Link is drained {}; check that the controller is running, or pass a longer --wait",
-                    until(end)
-                ),
-            )
-        })?;
-        tokio::time::sleep(SEEN).await;
-        if all {
-            output::note(&format!(
-                "{name} is drained {}: it has left all federated Services",
+pub(crate) async fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
+    let cluster = Cluster::connect(&global.access()).await?;
+    let name = &args.which.cluster_name;
+    let links = args.which.links(&cluster).await?;
+    let end = clock::now() + args.span;
+    if args.which.dry_run {
+        return args.which.print(&links, Some(end));
+    }
+    annotate(&cluster, &links, Some(end)).await?;
+    if args.wait.is_zero() {
+        output::note(&format!("{name} is drained {}", until(end)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let waiting = format!("waiting for {name} to leave federated Services");
+    let left = args
+        .which
+        .wait(&cluster, &waiting, args.wait, |links| has_left(links, end));
+    let all = Box::pin(left).await?.map_err(|why| {
+        fail(
+            format!(
+                "{name} has not left federated Services after {:?}: {why}",
+                args.wait
+            ),
+            format!(
+                "the Link is drained {}; check that the controller is running, or pass a longer --wait",
                 until(end)
-            ));
-            return Ok(ExitCode::SUCCESS);
-        }
-        args.which.list_those_it_stays_in(&cluster, end).await
-    })
+            ),
+        )
+    })?;
+    tokio::time::sleep(SEEN).await;
+    if all {
+        output::note(&format!(
+            "{name} is drained {}: it has left all federated Services",
+            until(end)
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    args.which.list_those_it_stays_in(&cluster, end).await
 }
 
 /// Runs `undrain`.
-pub(crate) fn undrain(global: &Global, args: &Undrain) -> anyhow::Result<ExitCode> {
-    block_on(async {
-        let cluster = Cluster::connect(&global.access()).await?;
-        let name = &args.which.cluster_name;
-        let Some(links) = to_undrain(args.which.links(&cluster).await?) else {
-            output::note(&format!("{name} is not drained"));
-            return Ok(ExitCode::SUCCESS);
-        };
-        if args.which.dry_run {
-            return args.which.print(&links, None);
-        }
-        annotate(&cluster, &links, None).await?;
-        if !args.wait.is_zero() {
-            let waiting = format!("waiting for {name} to rejoin federated Services");
-            let back = args.which.wait(&cluster, &waiting, args.wait, is_back);
-            Box::pin(back).await?.map_err(|why| {
-                fail(
-                    format!("{name} has not rejoined federated Services after {:?}: {why}", args.wait),
-                    "check that the controller is running and the cluster is connected with `linkerd-mc check`, or pass a longer --wait",
-                )
-            })?;
-        }
-        output::note(&format!("{name} is no longer drained"));
-        Ok(ExitCode::SUCCESS)
-    })
+pub(crate) async fn undrain(global: &Global, args: &Undrain) -> anyhow::Result<ExitCode> {
+    let cluster = Cluster::connect(&global.access()).await?;
+    let name = &args.which.cluster_name;
+    let Some(links) = to_undrain(args.which.links(&cluster).await?) else {
+        output::note(&format!("{name} is not drained"));
+        return Ok(ExitCode::SUCCESS);
+    };
+    if args.which.dry_run {
+        return args.which.print(&links, None);
+    }
+    annotate(&cluster, &links, None).await?;
+    if !args.wait.is_zero() {
+        let waiting = format!("waiting for {name} to rejoin federated Services");
+        let back = args.which.wait(&cluster, &waiting, args.wait, is_back);
+        Box::pin(back).await?.map_err(|why| {
+            fail(
+                format!("{name} has not rejoined federated Services after {:?}: {why}", args.wait),
+                "check that the controller is running and the cluster is connected with `linkerd-mc check`, or pass a longer --wait",
+            )
+        })?;
+    }
+    output::note(&format!("{name} is no longer drained"));
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Which {
@@ -228,8 +224,7 @@ impl Which {
             let said = told(&self.links(cluster).await?);
             anyhow::Ok(said.inspect_err(|why| progress.say(&format!("{waiting} ({why})"))))
         };
-        let answer = progress.during(Box::pin(poll(LOOK, wait, attempt))).await;
-        answer
+        progress.during(Box::pin(poll(LOOK, wait, attempt))).await
     }
 
     /// Lists the federated Services that have no other member.

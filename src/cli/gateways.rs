@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::common::{
     args::{Global, cluster_name, timeout},
-    cluster::block_on,
     complete,
     contexts::Contexts,
     output,
@@ -69,26 +68,24 @@ struct Gateway {
 }
 
 /// Shows the gateways.
-pub(crate) fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
-    block_on(async {
-        let contexts = Contexts {
-            all_contexts: false,
-        };
-        let contexts = contexts.select(global, args.wait).await?;
-        for context in &contexts {
-            let cluster = context
-                .client
-                .as_ref()
-                .map_err(|why| anyhow::anyhow!("{why}"))?;
-            let gateways = spin("reading gateways", Box::pin(ask(cluster, args))).await?;
-            output::data(&if args.output == "json" {
-                serde_json::to_string_pretty(&gateways)? + "\n"
-            } else {
-                table(&gateways)
-            })?;
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+pub(crate) async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
+    let contexts = Contexts {
+        all_contexts: false,
+    };
+    let contexts = contexts.select(global, args.wait).await?;
+    for context in &contexts {
+        let cluster = context
+            .client
+            .as_ref()
+            .map_err(|why| anyhow::anyhow!("{why}"))?;
+        let gateways = spin("reading gateways", Box::pin(ask(cluster, args))).await?;
+        output::data(&if args.output == "json" {
+            serde_json::to_string_pretty(&gateways)? + "\n"
+        } else {
+            table(&gateways)
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn ask(cluster: &ClusterClient, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {

@@ -8,8 +8,7 @@ use dialoguer::console::{measure_text_width, truncate_str};
 
 use super::common::{
     args::{Global, timeout},
-    cluster::block_on,
-    contexts::Contexts,
+    contexts::{Contexts, refuse_silence},
     output,
     table::terminal_width,
     wait::spin,
@@ -21,7 +20,6 @@ use crate::{
         link_summary::LinkSummary,
         topology::{ClusterNode, Edge, Topology},
     },
-    hint::fail,
     mirror::FederatedThrough,
 };
 
@@ -63,37 +61,24 @@ enum Format {
 }
 
 /// Runs the command. Exit code 1 if one of several clusters did not respond.
-pub(crate) fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
-    block_on(async {
-        let contexts = args.contexts.select(global, args.timeout).await?;
-        // With several clusters, the credentials of a Link tell which of them it leads to.
-        let depth = match contexts.as_slice() {
-            [_] => Depth::Links,
-            _ => Depth::Credentials,
-        };
-        let snapshots = spin("reading Links", snapshots_of(&contexts, depth)).await;
-        if let [snapshot] = snapshots.as_slice()
-            && let Err(why) = &snapshot.links
-        {
-            return Err(fail(
-                format!("cannot list the Links of {}: {why}", snapshot.name),
-                "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
-            ));
-        }
-        let topology = Topology::of(&snapshots);
-        output::data(&match args.output {
-            Format::Text => text(&topology, terminal_width()),
-            Format::Mermaid => mermaid(&topology),
-            Format::Dot => dot(&topology),
-            Format::Json => serde_json::to_string_pretty(&topology)? + "\n",
-        })?;
-        let silent = topology.clusters.iter().any(|c| c.reachable == Some(false));
-        Ok(if silent {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        })
-    })
+pub(crate) async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
+    let contexts = args.contexts.select(global, args.timeout).await?;
+    // With several clusters, the credentials of a Link tell which of them it leads to.
+    let depth = match contexts.as_slice() {
+        [_] => Depth::Links,
+        _ => Depth::Credentials,
+    };
+    let snapshots = spin("reading Links", snapshots_of(&contexts, depth)).await;
+    refuse_silence(&snapshots)?;
+    let topology = Topology::of(&snapshots);
+    output::data(&match args.output {
+        Format::Text => text(&topology, terminal_width()),
+        Format::Mermaid => mermaid(&topology),
+        Format::Dot => dot(&topology),
+        Format::Json => serde_json::to_string_pretty(&topology)? + "\n",
+    })?;
+    let silent = topology.has_silent_cluster();
+    Ok(output::exit_code(silent))
 }
 
 /// The health of a Link, for its color.

@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 
 use super::common::{
     args::{self, Global},
-    cluster::{Cluster, block_on},
+    cluster::Cluster,
     complete, output,
     wait::{poll, spin},
 };
@@ -77,11 +77,7 @@ pub(crate) struct HandBack {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
-    block_on(hand_back(global, args))
-}
-
-async fn hand_back(global: &Global, args: &HandBack) -> anyhow::Result<()> {
+pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     if !args.dry_run {
         require_stopped(&cluster, &args.namespace).await?;

@@ -14,7 +14,7 @@ use self::apply::{Direction, Prepared, kubeconfig};
 use super::{
     common::{
         args::{self, Global, Output},
-        cluster::{Cluster, block_on},
+        cluster::Cluster,
         complete, output,
         wait::{LOOK, Progress, poll},
     },
@@ -76,7 +76,7 @@ pub(crate) struct Link {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
+pub(crate) async fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
     let access = global.access();
     if access.context.is_some() {
         return Err(misuse(
@@ -88,37 +88,35 @@ pub(crate) fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
     args.generated.agree(true)?;
     let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let (from, to) = contexts(&access, args, can_ask)?;
-    block_on(async {
-        let mut directions =
-            vec![direction(global, args, &from, &to, args.cluster_name.clone()).await?];
-        if args.mutual {
-            directions.push(direction(global, args, &to, &from, None).await?);
-        }
-        if args.dry_run {
-            for direction in &directions {
-                output::data(&args.output.format(&direction.objects.manifest()?))?;
-            }
-            return Ok(());
-        }
-        let mut prepared = Vec::new();
+    let mut directions =
+        vec![direction(global, args, &from, &to, args.cluster_name.clone()).await?];
+    if args.mutual {
+        directions.push(direction(global, args, &to, &from, None).await?);
+    }
+    if args.dry_run {
         for direction in &directions {
-            prepared.push(Prepared::read(direction, args.replace).await?);
+            output::data(&args.output.format(&direction.objects.manifest()?))?;
         }
-        for prepared in &prepared {
-            Box::pin(establish(prepared, args)).await?;
+        return Ok(());
+    }
+    let mut prepared = Vec::new();
+    for direction in &directions {
+        prepared.push(Prepared::read(direction, args.replace).await?);
+    }
+    for prepared in &prepared {
+        Box::pin(establish(prepared, args)).await?;
+    }
+    if !args.wait.is_zero() {
+        for direction in directions {
+            let global = Global {
+                context: Some(direction.context),
+                ..global.clone()
+            };
+            let shown = StatusArgs::services_of(direction.name.to_string());
+            Box::pin(status::run(&global, &shown)).await?;
         }
-        if !args.wait.is_zero() {
-            for direction in directions {
-                let global = Global {
-                    context: Some(direction.context),
-                    ..global.clone()
-                };
-                let shown = StatusArgs::services_of(direction.name.to_string());
-                Box::pin(status::show(&global, &shown)).await?;
-            }
-        }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// The two contexts. Prompts for missing ones if it `can_ask`.

@@ -18,7 +18,7 @@ use kube::{
 pub(super) use self::flags::LinkArgs;
 use super::common::{
     args::{Global, Output},
-    cluster::{Cluster, block_on},
+    cluster::Cluster,
     output,
     wait::{LOOK, poll, spin},
 };
@@ -69,15 +69,11 @@ pub(crate) struct LinkGen {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &LinkGen) -> anyhow::Result<()> {
+pub(crate) async fn run(global: &Global, args: &LinkGen) -> anyhow::Result<()> {
     args.link.agree(false)?;
     let access = global.access();
-    let objects = block_on(generate(
-        &access,
-        &global.linkerd_namespace,
-        &args.cluster_name,
-        &args.link,
-    ))?;
+    let linkerd = &global.linkerd_namespace;
+    let objects = generate(&access, linkerd, &args.cluster_name, &args.link).await?;
     output::data(&args.output.format(&objects.manifest()?))
 }
 
@@ -112,7 +108,7 @@ pub(crate) async fn generate(
             context.cluster.server
         ));
     }
-    let made = link(&target, &args.options());
+    let made = link(&target, &args.namespace, &args.options);
     warn_of_refused(&made.link)?;
     Ok(made)
 }

@@ -22,10 +22,10 @@ mod unlink;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::common::{args, complete, mirroring, output, plugin, service_mirror};
-use crate::hint::is_misuse;
+use self::common::{args, cluster::block_on, complete, mirroring, output, plugin, service_mirror};
+use crate::{clusters::workloads::ControllerSettings, hint::is_misuse};
 
 /// Exit code for wrong usage, as clap has it.
 const USAGE: u8 = 2;
@@ -78,7 +78,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ) {
         (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
         (None, Ok(true)) => Ok(ExitCode::SUCCESS),
-        (None, Ok(false)) => run(&parse(args)),
+        (None, Ok(false)) => {
+            let (cli, matches) = parse(args);
+            run(&cli, &matches)
+        }
         (None, Err(error)) => Err(error),
     };
     match result {
@@ -101,12 +104,12 @@ pub fn command() -> clap::Command {
 }
 
 /// Ends the process on wrong usage, `--help` and `--version`.
-fn parse(args: Vec<OsString>) -> Cli {
+fn parse(args: Vec<OsString>) -> (Cli, ArgMatches) {
     let mut named = plugin::named(command(), &args);
     let args = service_mirror::with_two_dashes(args, command);
     named
         .try_get_matches_from_mut(args)
-        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)))
         .unwrap_or_else(|error| error.format(&mut named).exit())
 }
 
@@ -128,31 +131,40 @@ fn mirroring_of(args: Vec<String>) -> Option<mirroring::Mirroring> {
     Some(controller(args).ok()?.mirroring)
 }
 
-fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+/// The same for `check`.
+fn settings_of(args: Vec<String>) -> Option<ControllerSettings> {
+    mirroring_of(args).map(mirroring::Mirroring::settings)
+}
+
+/// Runs a command; `matches` is what `cli` was made of.
+fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     // The controller has log flags of its own.
     if cli.global.verbose && !matches!(cli.command, Command::RunController(_)) {
         output::log_requests();
     }
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
-        Command::Link(args) => link::run(&cli.global, args)?,
-        Command::LinkGen(args) => link_gen::run(&cli.global, args)?,
-        Command::Plan(args) => return plan::run(&cli.global, args, mirroring_of),
+        Command::Link(args) => block_on(link::run(&cli.global, args))?,
+        Command::LinkGen(args) => block_on(link_gen::run(&cli.global, args))?,
+        Command::Plan(args) => {
+            let given = matches.subcommand().map_or(matches, |(_, given)| given);
+            return block_on(plan::run(&cli.global, args, given, mirroring_of));
+        }
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::allow(&cli.global, args)?,
         Command::Revoke(args) => allow::revoke(&cli.global, args)?,
-        Command::Rotate(args) => return rotate::run(&cli.global, args),
-        Command::Drain(args) => return drain::drain(&cli.global, args),
-        Command::Undrain(args) => return drain::undrain(&cli.global, args),
-        Command::Unlink(args) => unlink::run(&cli.global, args)?,
-        Command::Uninstall(args) => uninstall::run(&cli.global, args)?,
-        Command::HandBack(args) => hand_back::run(&cli.global, args)?,
+        Command::Rotate(args) => return block_on(rotate::run(&cli.global, args)),
+        Command::Drain(args) => return block_on(drain::drain(&cli.global, args)),
+        Command::Undrain(args) => return block_on(drain::undrain(&cli.global, args)),
+        Command::Unlink(args) => block_on(unlink::run(&cli.global, args))?,
+        Command::Uninstall(args) => block_on(uninstall::run(&cli.global, args))?,
+        Command::HandBack(args) => block_on(hand_back::run(&cli.global, args))?,
         Command::Completions(args) => completions::completions(&command(), args)?,
         Command::Man(args) => completions::man(command(), args)?,
-        Command::Check(args) => return check::run(&cli.global, args),
-        Command::Gateways(args) => return gateways::run(&cli.global, args),
-        Command::Status(args) => return status::run(&cli.global, args),
-        Command::Graph(args) => return graph::run(&cli.global, args),
+        Command::Check(args) => return block_on(check::run(&cli.global, args, settings_of)),
+        Command::Gateways(args) => return block_on(gateways::run(&cli.global, args)),
+        Command::Status(args) => return block_on(status::run(&cli.global, args)),
+        Command::Graph(args) => return block_on(graph::run(&cli.global, args)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -294,7 +306,10 @@ mod tests {
         ] {
             let args = std::iter::once("linkerd-mc").chain(line.split(' '));
             let cli = Cli::try_parse_from(args).unwrap();
-            assert!(run(&cli).is_err(), "accepted: {line}");
+            assert!(
+                run(&cli, &ArgMatches::default()).is_err(),
+                "accepted: {line}"
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::common::{
     args::{self, Global},
-    cluster::{block_on, connecting},
+    cluster::connecting,
     complete,
     mirroring::{Mirroring, Parse},
     output,
@@ -96,26 +96,32 @@ struct Problem {
     message: String,
 }
 
-/// Runs the command; `parse` reads the settings of the running controller.
-pub(crate) fn run(global: &Global, args: &Plan, parse: Parse) -> anyhow::Result<ExitCode> {
+/// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
+pub(crate) async fn run(
+    global: &Global,
+    args: &Plan,
+    given: &ArgMatches,
+    parse: Parse,
+) -> anyhow::Result<ExitCode> {
     let proposed = args.link_file.as_ref().map(read).transpose()?;
     let name = match (&args.link, &proposed) {
         (Some(name), _) => name.clone(),
         (None, Some(proposed)) => proposed.link.name_any(),
         (None, None) => return Err(fail("missing --link", "pass --link or --link-file")),
     };
-    let mut state = block_on(async {
-        let access = global.access();
-        let client = connecting(access.client(args.request_timeout)).await?;
-        let mirroring = args.mirroring.or_of_deployment(&client, parse).await?;
-        let settings = Settings {
-            config: mirroring.config()?,
-            headless: mirroring.headless(),
-            limits: mirroring.limits(),
-        };
-        let state = preview::state(&client, settings, &name, proposed, args.request_timeout);
-        spin("reading both clusters", Box::pin(state)).await
-    })?;
+    let access = global.access();
+    let client = connecting(access.client(args.request_timeout)).await?;
+    let mirroring = args
+        .mirroring
+        .over_deployment(given, &client, parse)
+        .await?;
+    let settings = Settings {
+        config: mirroring.config()?,
+        headless: mirroring.headless(),
+        limits: mirroring.limits(),
+    };
+    let state = preview::state(&client, settings, &name, proposed, args.request_timeout);
+    let mut state = spin("reading both clusters", Box::pin(state)).await?;
     let preview = if let Some(holder) = duplicate_of(&state, &name) {
         output::note(&format!(
             "the Link {name} does nothing while there is the older Link {holder}, which is for the same cluster"

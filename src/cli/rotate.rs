@@ -20,15 +20,15 @@ use serde_json::json;
 pub(crate) use self::args::Rotate;
 use self::{
     args::Format,
-    decision::Holder,
-    gather::{DESTINATION, Source, Target},
+    decision::{DESTINATION, Holder},
+    gather::{Source, Target},
     outcome::{Done, Ending, Outcome},
     rotation::Rotation,
 };
 pub(super) use self::{credentials::Account, tokens::link_id};
 use super::common::{
     args::Global,
-    cluster::{Cluster, block_on},
+    cluster::Cluster,
     linked::{known_clusters, links},
     output,
     wait::spin,
@@ -45,7 +45,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
     if global.context.is_some() && args.to.is_some() {
         return Err(misuse(
             "--context cannot be used with --to",
@@ -53,17 +53,13 @@ pub(crate) fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
         ));
     }
     global.refuse_address()?;
-    let outcomes = block_on(rotate(global, args))?;
+    let outcomes = Box::pin(rotate(global, args)).await?;
     if args.output == Format::Json {
         let document = serde_json::to_string_pretty(&json!({ "links": outcomes }))?;
         output::data(&format!("{document}\n"))?;
     }
     let failed = |outcome: &Outcome| outcome.result == Ending::Failed;
-    Ok(if outcomes.iter().any(failed) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(output::exit_code(outcomes.iter().any(failed)))
 }
 
 async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> {
@@ -155,7 +151,7 @@ async fn written<'a>(
 ) -> Vec<Rotation<'a>> {
     let mut written = Vec::new();
     for mut rotation in due {
-        let ended = rotation.write(args.wait).await;
+        let ended = Box::pin(rotation.write(args.wait)).await;
         let cluster = rotation.cluster().to_owned();
         match ended.with_context(|| format!("cannot rotate the credentials for {cluster}")) {
             Ok(()) => written.push(rotation),

@@ -16,7 +16,6 @@ use self::{
 };
 use super::common::{
     args::Global,
-    cluster::block_on,
     output,
     table::terminal_width,
     wait::{Progress, spin},
@@ -28,12 +27,7 @@ use crate::{
 };
 
 /// Runs the command. Exit code 1 if a cluster did not respond, or `--wait` timed out.
-pub(crate) fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    block_on(show(global, args))
-}
-
-/// Reads and prints the status.
-pub(crate) async fn show(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let contexts = args.contexts.select(global, args.request_timeout).await?;
     if args.watch {
         watch::show(args, &contexts).await?;
@@ -52,19 +46,11 @@ pub(crate) async fn show(global: &Global, args: &StatusArgs) -> anyhow::Result<E
             output::error(&anyhow::Error::msg(error));
         }
     }
-    let silent = status
-        .topology
-        .clusters
-        .iter()
-        .any(|c| c.reachable == Some(false));
+    let silent = status.topology.has_silent_cluster();
     if let Some(note) = absent(args, &status).filter(|_| !silent) {
         output::note(note);
     }
-    Ok(if silent {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(output::exit_code(silent))
 }
 
 /// Waits until all Links meet the goal. Asks again whenever a Link changes.

@@ -6,8 +6,8 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 
 use super::common::{
     args::{Global, Output},
-    cluster::{Cluster, block_on},
-    inventory::{self as objects, ObjectKind},
+    cluster::Cluster,
+    inventory::{self as objects, ResourceKind},
     output,
 };
 use crate::{
@@ -22,21 +22,21 @@ Examples:
   linkerd-mc uninstall | kubectl delete -f -";
 
 /// Kinds of installed objects, except those that are deleted with their Namespace, and Namespaces.
-const KINDS: [ObjectKind; 10] = [
+const KINDS: [ResourceKind; 10] = [
     objects::CLUSTER_ROLE,
     objects::CLUSTER_ROLE_BINDING,
     objects::ROLE,
     objects::ROLE_BINDING,
-    objects::CUSTOM_RESOURCE_DEFINITION,
+    objects::CUSTOM_RESOURCE,
     objects::API_SERVICE,
     objects::MUTATING_WEBHOOK,
     objects::VALIDATING_WEBHOOK,
-    objects::ADMISSION_POLICY_BINDING,
+    objects::ADMISSION_BINDING,
     objects::ADMISSION_POLICY,
 ];
 
 /// Kinds of installed objects that are deleted with their Namespace, and by name if it stays.
-const IN_NAMESPACE: [ObjectKind; 10] = [
+const IN_NAMESPACE: [ResourceKind; 10] = [
     objects::DEPLOYMENT,
     objects::DISRUPTION_BUDGET,
     objects::SERVICE,
@@ -50,7 +50,7 @@ const IN_NAMESPACE: [ObjectKind; 10] = [
 ];
 
 /// Kinds of objects that keep a Namespace if they are not the extension's. Not those that every Namespace has.
-const KEEPING: [ObjectKind; 5] = [
+const KEEPING: [ResourceKind; 5] = [
     objects::DEPLOYMENT,
     objects::STATEFUL_SET,
     objects::DAEMON_SET,
@@ -70,11 +70,7 @@ pub(crate) struct Uninstall {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
-    block_on(uninstall(global, args))
-}
-
-async fn uninstall(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
+pub(crate) async fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     refuse_links(&cluster).await?;
     let (found, kept) = installed(&cluster, &global.linkerd_namespace).await?;

@@ -17,7 +17,7 @@ use self::words::{kept_secret, left_over, memberships, others, question};
 use super::{
     common::{
         args::{self, Global, Output},
-        cluster::{Cluster, block_on},
+        cluster::Cluster,
         complete,
         inventory::delete,
         linked::{Linked, Mirrors, SEEN, known_clusters, links},
@@ -92,11 +92,7 @@ pub(crate) struct Unlink {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
-    block_on(unlink(global, args))
-}
-
-async fn unlink(global: &Global, args: &Unlink) -> anyhow::Result<()> {
+pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &name(&cluster, args).await?;
     let mut linked = Box::pin(Linked::gather(

@@ -26,7 +26,7 @@ use super::{
         Crd, Destination, Endpoints, FullSnapshot, Known, LinkSnapshot, MeshedPod, ServiceRange,
         Workload,
     },
-    workloads::{is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
+    workloads::{ParseArgs, is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };
 use crate::{
     api::{
@@ -60,6 +60,7 @@ pub(crate) async fn full_snapshot_of(
     cluster: &ClusterClient,
     now: Timestamp,
     version: &str,
+    parse: ParseArgs,
 ) -> FullSnapshot {
     let client = &cluster.client;
     let mirrored = format!("{}=true", labels::MIRRORED_SERVICE);
@@ -82,7 +83,7 @@ pub(crate) async fn full_snapshot_of(
         serves_links(client),
         is_permitted(client, "multicluster.linkerd.io", "links", "list"),
         crd(client),
-        deployments(client),
+        deployments(client, parse),
         services(client, &mirrored),
         services(client, &gateways),
         slices(client),
@@ -331,7 +332,7 @@ fn crd_of(crd: &Value) -> Crd {
     }
 }
 
-async fn deployments(client: &Client) -> Known<Vec<Workload>> {
+async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<Workload>> {
     let selector = format!(
         "{} in (controller,service-mirror,local-service-mirror)",
         labels::COMPONENT
@@ -340,7 +341,7 @@ async fn deployments(client: &Client) -> Known<Vec<Workload>> {
     let deployments = deployments.map_err(|error| explain(&error))?;
     Ok(deployments
         .iter()
-        .map(workload)
+        .map(|deployment| workload(deployment, parse))
         .filter(is_service_mirror)
         .collect())
 }

@@ -20,4 +20,4 @@ pub(crate) mod snapshot;
 mod target;
 pub(crate) mod topology;
 pub(crate) mod trust_anchors;
-mod workloads;
+pub(crate) mod workloads;

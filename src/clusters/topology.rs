@@ -54,6 +54,12 @@ pub(crate) struct Edge {
 }
 
 impl Topology {
+    /// Whether a cluster did not respond.
+    pub(crate) fn has_silent_cluster(&self) -> bool {
+        let mut clusters = self.clusters.iter();
+        clusters.any(|cluster| cluster.reachable == Some(false))
+    }
+
     /// Combines the snapshots of several clusters.
     pub(crate) fn of(snapshots: &[ClusterSnapshot]) -> Self {
         let trusted: Vec<_> = snapshots.iter().map(trust_anchors).collect();

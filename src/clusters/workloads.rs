@@ -27,20 +27,35 @@ pub(super) fn is_service_mirror(workload: &Workload) -> bool {
     workload.is_ours() || workload.cluster.is_some() || workload.component == "local-service-mirror"
 }
 
-pub(super) fn workload(deployment: &Deployment) -> Workload {
+/// What the flags of a controller say. The default is that of a controller without flags.
+pub(crate) struct ControllerSettings {
+    /// Selector of the local members of federated Services; `None` if there are none.
+    pub(crate) local_members: Option<String>,
+    /// Whether it writes routes for preferences.
+    pub(crate) heeds_preferences: bool,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            local_members: Some(labels::FEDERATED_MEMBERS.to_owned()),
+            heeds_preferences: false,
+        }
+    }
+}
+
+/// Parses the arguments of a container, as the controller does; `None` if it runs something else.
+pub(crate) type ParseArgs = fn(Vec<String>) -> Option<ControllerSettings>;
+
+pub(super) fn workload(deployment: &Deployment, parse: ParseArgs) -> Workload {
     let metadata = &deployment.metadata;
     let spec = deployment.spec.as_ref();
     let status = deployment.status.as_ref();
     let pod = spec.and_then(|spec| spec.template.spec.as_ref());
     let cluster = label(metadata, labels::CLUSTER_NAME);
-    let args: Vec<&str> = pod
-        .into_iter()
-        .flat_map(|pod| &pod.containers)
-        .flat_map(|container| container.args.iter().flatten())
-        .map(String::as_str)
-        .collect();
-    let selector = flag(&args, "--federated-service-selector");
-    let selector = selector.unwrap_or(labels::FEDERATED_MEMBERS);
+    let mut containers = pod.into_iter().flat_map(|pod| &pod.containers);
+    let settings = containers.find_map(|container| parse(container.args.clone()?));
+    let settings = settings.unwrap_or_default();
     Workload {
         id: ResourceId::of(deployment),
         component: label(metadata, labels::COMPONENT).to_owned(),
@@ -55,27 +70,9 @@ pub(super) fn workload(deployment: &Deployment) -> Workload {
             .filter_map(|container| container.image.clone())
             .collect(),
         is_unconfined: annotation(metadata, labels::ADMISSION_POLICY) == "disabled",
-        local_members: (!is_on(&args, "--no-local-federation")).then(|| selector.to_owned()),
-        heeds_preferences: is_on(&args, "--enable-routes"),
+        local_members: settings.local_members,
+        heeds_preferences: settings.heeds_preferences,
     }
-}
-
-/// The value of a flag of the controller, after `=` or as the next argument; empty if it has none.
-fn flag<'a>(args: &[&'a str], name: &str) -> Option<&'a str> {
-    let mut found = args.iter().enumerate();
-    found.find_map(|(at, arg)| match arg.strip_prefix(name)? {
-        "" => {
-            let next = args.get(at + 1).filter(|next| !next.starts_with("--"));
-            Some(next.copied().unwrap_or_default())
-        }
-        rest => rest.strip_prefix('='),
-    })
-}
-
-/// Whether a boolean flag is on.
-fn is_on(args: &[&str], name: &str) -> bool {
-    let off = ["false", "f", "no", "n", "off", "0"];
-    flag(args, name).is_some_and(|value| !off.contains(&value.to_ascii_lowercase().as_str()))
 }
 
 pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
@@ -196,7 +193,7 @@ mod tests {
                     && object["metadata"]["name"] == labels::CONTROLLER_NAME
             });
             let deployment = serde_json::from_value(deployment.unwrap()).unwrap();
-            assert_eq!(workload(&deployment).is_unconfined, !enabled);
+            assert_eq!(workload(&deployment, |_| None).is_unconfined, !enabled);
         }
     }
 
@@ -243,43 +240,6 @@ mod tests {
                 meshed_pod(&serde_json::from_value(pod).unwrap()).proxy,
                 expected
             );
-        }
-    }
-
-    #[test]
-    fn arguments_set_local_members_and_preferences() {
-        for (args, local_members, heeds_preferences) in [
-            (&[][..], Some("mirror.linkerd.io/federated=member"), false),
-            (&["--federated-service-selector=a=b"], Some("a=b"), false),
-            (
-                &["--federated-service-selector", "a=b", "--enable-routes"],
-                Some("a=b"),
-                true,
-            ),
-            (
-                &["--no-local-federation", "--enable-routes=true"],
-                None,
-                true,
-            ),
-            (
-                &["--no-local-federation=false", "--enable-routes=False"],
-                Some("mirror.linkerd.io/federated=member"),
-                false,
-            ),
-            (
-                &["--enable-routes-not=true"],
-                Some("mirror.linkerd.io/federated=member"),
-                false,
-            ),
-        ] {
-            let containers = [json!({"name": "controller", "args": args})];
-            let deployment = json!({
-                "metadata": {"name": labels::CONTROLLER_NAME},
-                "spec": {"selector": {}, "template": {"spec": {"containers": containers}}},
-            });
-            let workload = workload(&serde_json::from_value(deployment).unwrap());
-            assert_eq!(workload.local_members.as_deref(), local_members, "{args:?}");
-            assert_eq!(workload.heeds_preferences, heeds_preferences, "{args:?}");
         }
     }
 
@@ -378,7 +338,7 @@ mod tests {
                 labels.insert(labels::CLUSTER_NAME, cluster);
             }
             let deployment = json!({"metadata": {"name": name, "labels": labels}});
-            let workload = workload(&serde_json::from_value(deployment).unwrap());
+            let workload = workload(&serde_json::from_value(deployment).unwrap(), |_| None);
             assert_eq!(is_service_mirror(&workload), expected, "{name}");
         }
     }

@@ -5,6 +5,10 @@
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use anyhow::Context as _;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use k8s_openapi::{
     ByteString, api::core::v1::Secret as KubernetesSecret,
     apimachinery::pkg::apis::meta::v1::LabelSelector,
@@ -17,9 +21,13 @@ use crate::{
     api::{
         labels,
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
-        names::is_dns_label,
+        names::{is_dns_label, is_label_key},
+        selector_text::parse_selector,
     },
-    mirror::{Copied, FederatedThrough, Federation},
+    mirror::{
+        Copied, CopiedError, FederatedThrough, Federation, PolicyError, allowed_namespaces,
+        copied_rules, target::networks,
+    },
 };
 
 /// Name of a target cluster: a DNS label, because Services have it as a suffix.
@@ -73,37 +81,149 @@ pub struct Target {
     pub gateway: Option<Gateway>,
 }
 
-/// What is mirrored from the target cluster, and where the link's objects go.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Namespace of the multicluster extension in the source cluster.
-    pub namespace: String,
-    /// Services to mirror through the gateway.
+/// Services that are mirrored through the gateway by default.
+pub const EXPORTED: &str = "mirror.linkerd.io/exported=true";
+
+/// What is mirrored from the target cluster: the flags of `link` and `link-gen` that become settings of the Link.
+#[derive(Clone, Debug, Args)]
+pub struct LinkOptions {
+    /// Services to mirror through the gateway
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = EXPORTED, value_parser = parse_selector)]
     pub selector: LabelSelector,
-    /// Services to mirror with remote discovery.
+    /// Services to mirror with remote discovery (pod to pod)
+    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=remote-discovery", value_parser = parse_selector)]
     pub remote_discovery_selector: LabelSelector,
-    /// Members of federated Services.
+    /// Services that join federated Services
+    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/federated=member", value_parser = parse_selector)]
     pub federated_service_selector: LabelSelector,
-    /// Annotations that are not copied to mirrors.
+    /// Annotations that are not copied to mirrors: keys, or prefixes such as example.com/*
+    #[arg(
+        long,
+        alias = "excluded-annotations",
+        value_name = "KEYS",
+        value_delimiter = ',',
+        value_parser = keys
+    )]
     pub exclude_annotations: Vec<String>,
-    /// Labels that are not copied to mirrors.
+    /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
+    #[arg(
+        long,
+        alias = "excluded-labels",
+        value_name = "KEYS",
+        value_delimiter = ',',
+        value_parser = keys
+    )]
     pub exclude_labels: Vec<String>,
-    /// Annotations that are copied to mirrors although they control other tools.
+    /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or
+    /// prefixes such as example.com/*
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     pub copied_annotations: Vec<String>,
-    /// Labels that are copied to mirrors although they control other tools.
+    /// Labels that are copied to mirrors although they control other tools, such as Argo CD: keys, or prefixes such as
+    /// example.com/*
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     pub copied_labels: Vec<String>,
-    /// Whether only these are copied.
+    /// Labels and annotations that are copied to mirrors
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = one_of(COPIES))]
     pub copy: Copied,
-    /// Networks that gateway addresses must be in; empty for the default rules.
+    /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
+    /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
+    /// server and Service range]
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
     pub gateway_networks: Vec<String>,
-    /// Whether headless Services are mirrored as headless; if false, the controller's default applies.
-    pub headless_services: bool,
-    /// Label selector of the source cluster's namespaces that it may mirror into; `None` for all that are not protected.
+    /// Mirror headless Services as headless Services
+    #[arg(long)]
+    pub enable_headless_services: bool,
+    /// Namespaces of the source cluster that may be mirrored into, as a label selector such as
+    /// 'kubernetes.io/metadata.name in (shop,web)' [default: all that are not protected]
+    #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
     pub allowed_namespaces: Option<String>,
-    /// Which federated Services it may join.
+    /// Which federated Services of the source cluster the target cluster may join
+    #[arg(long, value_name = "WHICH", default_value = "any", value_parser = one_of(FEDERATION))]
     pub federation: Federation,
-    /// How it takes part in them.
+    /// How the target cluster joins federated Services
+    #[arg(long, value_name = "HOW", default_value = "discovery", value_parser = one_of(THROUGH))]
     pub federated_through: FederatedThrough,
+}
+
+/// The values of a flag: name and help text.
+type Choices<T> = &'static [(T, &'static str, &'static str)];
+
+const COPIES: Choices<Copied> = &[
+    (
+        Copied::All,
+        "all",
+        "All that are not excluded, except those that control other tools",
+    ),
+    (
+        Copied::Listed,
+        "listed",
+        "Only those of --copied-labels and --copied-annotations, and which ports are opaque",
+    ),
+];
+const FEDERATION: Choices<Federation> = &[
+    (Federation::Any, "any", "All that it has members of"),
+    (
+        Federation::LocalMembers,
+        "local-members",
+        "Only those that have a member in the source cluster",
+    ),
+    (Federation::None, "none", "None"),
+];
+const THROUGH: Choices<FederatedThrough> = &[
+    (
+        FederatedThrough::Discovery,
+        "discovery",
+        "Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster",
+    ),
+    (
+        FederatedThrough::Gateway,
+        "gateway",
+        "Through its gateway, on any network",
+    ),
+];
+
+/// Parses one of these values.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    choices: Choices<T>,
+) -> impl TypedValueParser<Value = T> {
+    let names = choices
+        .iter()
+        .map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names).try_map(|given| {
+        let mut choices = choices.iter();
+        let found = choices.find(|(_, name, _)| *name == given);
+        found.map(|(value, ..)| *value).ok_or("unknown value")
+    })
+}
+
+/// Parses a key of labels or annotations, or a prefix of keys; empty for none.
+fn keys(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let key = text.strip_suffix("/*").map(|prefix| format!("{prefix}/x"));
+    if text.is_empty() || is_label_key(key.as_deref().unwrap_or(text)) {
+        return Ok(text.to_owned());
+    }
+    Err("must be a key, or a prefix such as example.com/*".to_owned())
+}
+
+/// A key or a prefix of labels or annotations to copy.
+fn copied(text: &str) -> Result<String, CopiedError> {
+    match copied_rules(text)?.first() {
+        Some(rule) => Ok((*rule).to_owned()),
+        None => Err(CopiedError::NoRule(text.to_owned())),
+    }
+}
+
+/// A selector of namespaces, as it was typed.
+fn allowed(text: &str) -> Result<String, PolicyError> {
+    allowed_namespaces(text).map(|_| text.to_owned())
+}
+
+/// A network of gateways.
+fn gateway_network(text: &str) -> Result<String, String> {
+    let read = networks(text).map_err(|error| error.to_string())?;
+    let first = read.first().ok_or("must not be empty")?;
+    Ok(first.to_string())
 }
 
 /// The objects of a link. No `Debug`: they hold credentials.
@@ -135,7 +255,7 @@ impl LinkObjects {
 ///
 /// Argo CD applies the Secrets first and prunes them last, because Linkerd needs the Secret of a cluster when a Service
 /// starts or stops naming it (`federated_service_watcher.go` in its destination controller).
-pub fn link(target: &Target, options: &Options) -> LinkObjects {
+pub fn link(target: &Target, namespace: &str, options: &LinkOptions) -> LinkObjects {
     let secret = |namespace: &str| KubernetesSecret {
         metadata: ObjectMeta {
             name: Some(target.name.credentials_secret()),
@@ -161,13 +281,13 @@ pub fn link(target: &Target, options: &Options) -> LinkObjects {
         (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
     ]));
     LinkObjects {
-        credentials: secret(&options.namespace),
+        credentials: secret(namespace),
         control_plane_credentials,
-        link: link_resource(target, options),
+        link: link_resource(target, namespace, options),
     }
 }
 
-fn link_resource(target: &Target, options: &Options) -> Link {
+fn link_resource(target: &Target, namespace: &str, options: &LinkOptions) -> Link {
     let mut spec = LinkSpec {
         target_cluster_name: target.name.to_string(),
         target_cluster_domain: target.config.cluster_domain.clone(),
@@ -194,9 +314,9 @@ fn link_resource(target: &Target, options: &Options) -> Link {
         };
     }
     let mut link = Link::new(&target.name.to_string(), spec);
-    link.metadata.namespace = Some(options.namespace.clone());
+    link.metadata.namespace = Some(namespace.to_owned());
     let mut annotations = map([(labels::CREATED_BY, &created_by())]);
-    if options.headless_services {
+    if options.enable_headless_services {
         annotations.insert(labels::HEADLESS_SERVICES.to_owned(), "enabled".to_owned());
     }
     for (key, rules) in [
@@ -236,7 +356,6 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::selector_text::parse_selector;
 
     fn target() -> Target {
         Target {
@@ -259,10 +378,9 @@ mod tests {
         }
     }
 
-    fn options() -> Options {
+    fn options() -> LinkOptions {
         let selector = |text| parse_selector(text).unwrap();
-        Options {
-            namespace: "linkerd-multicluster".into(),
+        LinkOptions {
             selector: selector("mirror.linkerd.io/exported=true"),
             remote_discovery_selector: selector("mirror.linkerd.io/exported=remote-discovery"),
             federated_service_selector: selector("mirror.linkerd.io/federated=member"),
@@ -272,7 +390,7 @@ mod tests {
             copied_labels: Vec::new(),
             copy: Copied::All,
             gateway_networks: Vec::new(),
-            headless_services: false,
+            enable_headless_services: false,
             allowed_namespaces: None,
             federation: Federation::Any,
             federated_through: FederatedThrough::Discovery,
@@ -281,7 +399,9 @@ mod tests {
 
     #[test]
     fn a_link_with_a_gateway() {
-        let manifest = link(&target(), &options()).manifest().unwrap();
+        let manifest = link(&target(), "linkerd-multicluster", &options())
+            .manifest()
+            .unwrap();
         insta::assert_snapshot!(manifest.to_yaml().replace(crate::manifests::values::VERSION, "VERSION"), @r#"
         ---
         apiVersion: v1
@@ -348,14 +468,15 @@ mod tests {
                 gateway: None,
                 ..target()
             },
-            &Options {
+            "linkerd-multicluster",
+            &LinkOptions {
                 exclude_annotations: vec!["a.io/*".into()],
                 exclude_labels: vec!["b".into(), "c".into()],
                 copied_annotations: vec!["d.io/e".into(), "f.io/*".into()],
                 copied_labels: vec!["g".into()],
                 copy: Copied::Listed,
                 gateway_networks: vec!["192.0.2.0/24".into(), "::1".into()],
-                headless_services: true,
+                enable_headless_services: true,
                 allowed_namespaces: Some("team in (a,b)".into()),
                 federation: Federation::LocalMembers,
                 federated_through: FederatedThrough::Gateway,

@@ -22,7 +22,7 @@ use linkerd_mc::{
     manifests::{
         gateway::Gateway,
         kubeconfig,
-        link::{LinkObjects, Options, Target, link},
+        link::{LinkObjects, LinkOptions, Target, link},
     },
     mirror::{
         Copied, FederatedThrough, Federation, GatewayState, Liveness, Outcome, Problem, Reason,
@@ -326,8 +326,7 @@ fn printed() -> LinkObjects {
             probe_period: "3s".to_owned(),
         }),
     };
-    let options = Options {
-        namespace: labels::MULTICLUSTER_NAMESPACE.to_owned(),
+    let options = LinkOptions {
         selector: selector("mirror.linkerd.io/exported=true"),
         remote_discovery_selector: selector("mirror.linkerd.io/exported=remote-discovery"),
         federated_service_selector: selector(labels::FEDERATED_MEMBERS),
@@ -337,12 +336,12 @@ fn printed() -> LinkObjects {
         copied_labels: Vec::new(),
         copy: Copied::All,
         gateway_networks: Vec::new(),
-        headless_services: false,
+        enable_headless_services: false,
         allowed_namespaces: None,
         federation: Federation::default(),
         federated_through: FederatedThrough::default(),
     };
-    link(&target, &options)
+    link(&target, "linkerd-multicluster", &options)
 }
 
 /// The objects of an example.

@@ -11,7 +11,7 @@ use crate::{
     api::{
         duration::{DurationError, parse_go_duration},
         labels,
-        names::{is_dns_label, is_label_key},
+        names::is_dns_label,
         selector::SelectorError,
         selector_text::parse_selector,
     },
@@ -240,16 +240,6 @@ pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
 /// Parses the name of a target cluster, and returns it as it was typed.
 pub(crate) fn cluster_name(text: &str) -> Result<String, ClusterNameError> {
     text.parse().map(|_: ClusterName| text.to_owned())
-}
-
-/// Parses a key of labels or annotations, or a prefix of keys; empty for none.
-pub(crate) fn keys(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let key = text.strip_suffix("/*").map(|prefix| format!("{prefix}/x"));
-    if text.is_empty() || is_label_key(key.as_deref().unwrap_or(text)) {
-        return Ok(text.to_owned());
-    }
-    Err("must be a key, or a prefix such as example.com/*".to_owned())
 }
 
 /// Parses days, such as `30d`, or any other duration.

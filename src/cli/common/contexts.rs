@@ -8,7 +8,10 @@ use futures::future::join_all;
 use super::{args::Global, cluster::connecting};
 use crate::{
     client::{Access, Identity},
-    clusters::cluster_client::{ClusterClient, KubeContext},
+    clusters::{
+        cluster_client::{ClusterClient, KubeContext},
+        snapshot::ClusterSnapshot,
+    },
     hint::fail,
 };
 
@@ -97,6 +100,19 @@ impl Contexts {
         }
         Ok(names)
     }
+}
+
+/// Fails if there is only one cluster, and its Links cannot be listed.
+pub(crate) fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()> {
+    let [snapshot] = snapshots else {
+        return Ok(());
+    };
+    snapshot.links.as_ref().map(|_| ()).map_err(|why| {
+        fail(
+            format!("cannot list the Links of {}: {why}", snapshot.name),
+            "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
+        )
+    })
 }
 
 /// The names in `a,b,c`, each once.

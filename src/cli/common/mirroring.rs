@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use clap::{ArgAction, Args, builder::BoolishValueParser};
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches as _, builder::BoolishValueParser};
 use clap_complete::ArgValueCompleter;
 
 use kube::Client;
@@ -10,6 +10,7 @@ use kube::Client;
 use super::{args, complete, output};
 use crate::{
     api::{labels, selector_text},
+    clusters::workloads::ControllerSettings,
     controller::preview,
     hint::HintExt as _,
     mirror::{Config, Exclusions, Limits},
@@ -107,49 +108,20 @@ const MAX_NAMESPACES: u32 = 100;
 const HOLD_DOWN: Duration = Duration::from_secs(30);
 
 impl Mirroring {
-    /// These settings, with missing ones from `others`.
-    pub(crate) fn or(self, others: Self) -> Self {
-        Self {
-            namespace: self.namespace,
-            take_over_from: self.take_over_from.or(others.take_over_from),
-            enable_namespace_creation: self
-                .enable_namespace_creation
-                .or(others.enable_namespace_creation),
-            enable_headless_services: self
-                .enable_headless_services
-                .or(others.enable_headless_services),
-            max_services_per_link: self.max_services_per_link.or(others.max_services_per_link),
-            max_metadata_kib_per_service: self
-                .max_metadata_kib_per_service
-                .or(others.max_metadata_kib_per_service),
-            max_mib_per_link: self.max_mib_per_link.or(others.max_mib_per_link),
-            max_namespaces_per_link: self
-                .max_namespaces_per_link
-                .or(others.max_namespaces_per_link),
-            protected_namespaces: self.protected_namespaces.or(others.protected_namespaces),
-            federated_service_selector: self
-                .federated_service_selector
-                .or(others.federated_service_selector),
-            no_local_federation: self.no_local_federation.or(others.no_local_federation),
-            enable_routes: self.enable_routes.or(others.enable_routes),
-            hold_down: self.hold_down.or(others.hold_down),
-            excluded_labels: self.excluded_labels.or(others.excluded_labels),
-            excluded_annotations: self.excluded_annotations.or(others.excluded_annotations),
-        }
-    }
-
-    /// These settings, with missing ones from the running controller. Prints a note if those cannot be read; fails if
-    /// the API server does not respond.
-    pub(crate) async fn or_of_deployment(
+    /// Those of the running controller, with the flags that are `given` instead of its own. Prints a note and returns
+    /// `self`, which has only those, if they cannot be read. Fails if the API server does not respond.
+    pub(crate) async fn over_deployment(
         &self,
+        given: &ArgMatches,
         client: &Client,
         parse: Parse,
     ) -> anyhow::Result<Self> {
         let (namespace, name) = (&self.namespace, labels::CONTROLLER_NAME);
         let why = match preview::controller_args(client, namespace).await {
             Ok(Some(containers)) => {
-                if let Some(settings) = containers.into_iter().find_map(parse) {
-                    return Ok(self.clone().or(settings));
+                if let Some(mut settings) = containers.into_iter().find_map(parse) {
+                    settings.update_from_arg_matches(given)?;
+                    return Ok(settings);
                 }
                 format!("failed to read the arguments of Deployment {namespace}/{name}")
             }
@@ -163,6 +135,16 @@ impl Mirroring {
             "{why}; planning with the given flags and the defaults of run-controller"
         ));
         Ok(self.clone())
+    }
+
+    /// What `check` needs to know of them.
+    pub(crate) fn settings(self) -> ControllerSettings {
+        let usual = ControllerSettings::default();
+        let members = self.federated_service_selector.or(usual.local_members);
+        ControllerSettings {
+            local_members: members.filter(|_| self.no_local_federation != Some(true)),
+            heeds_preferences: self.enable_routes.unwrap_or_default(),
+        }
     }
 
     /// The configuration of the core. Fails on an invalid selector.
@@ -249,6 +231,7 @@ fn namespace_or_blank(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::cli::controller;
 
     #[test]
@@ -267,7 +250,14 @@ mod tests {
             "--protected-namespaces=a,, b",
             "--federated-service-selector=a=b",
         ]);
-        let same = parse(&[]).or(runs.clone());
+        let over = |flags: &[&str]| {
+            let command = clap::Command::new("plan").no_binary_name(true);
+            let given = Mirroring::augment_args(command).get_matches_from(flags);
+            let mut settings = runs.clone();
+            settings.update_from_arg_matches(&given).unwrap();
+            settings
+        };
+        let same = over(&[]);
         assert!(same.headless());
         assert_eq!(same.limits().services, 7);
         let config = same.config().unwrap();
@@ -275,14 +265,13 @@ mod tests {
         let protected: Vec<_> = config.protected_namespaces.into_iter().collect();
         assert_eq!(protected, ["a", "b"]);
         assert_eq!(config.local_members.unwrap().query(), "a in (b)");
-        let other = parse(&[
+        let other = over(&[
             "--enable-headless-services=false",
             "--max-services-per-link=8",
             "--no-local-federation",
             "--max-namespaces-per-link=3",
             "--protected-namespaces=",
-        ])
-        .or(runs);
+        ]);
         assert!(!other.headless());
         assert_eq!(other.limits().services, 8);
         let config = other.config().unwrap();
@@ -303,5 +292,39 @@ mod tests {
             config.local_members.unwrap().query(),
             "mirror.linkerd.io/federated in (member)"
         );
+    }
+
+    #[test]
+    fn arguments_set_local_members_and_preferences() {
+        for (args, local_members, heeds_preferences) in [
+            (&[][..], Some("mirror.linkerd.io/federated=member"), false),
+            (&["--federated-service-selector=a=b"], Some("a=b"), false),
+            (
+                &["--federated-service-selector", "a=b", "--enable-routes"],
+                Some("a=b"),
+                true,
+            ),
+            (
+                &["--no-local-federation", "--enable-routes=true"],
+                None,
+                true,
+            ),
+            (
+                &["--no-local-federation=false", "--enable-routes=False"],
+                Some("mirror.linkerd.io/federated=member"),
+                false,
+            ),
+            (
+                &["--enable-routes-not=true"],
+                Some("mirror.linkerd.io/federated=member"),
+                false,
+            ),
+        ] {
+            let line = ["run-controller"].iter().chain(args);
+            let settings = crate::cli::settings_of(line.map(ToString::to_string).collect());
+            let settings = settings.unwrap_or_default();
+            assert_eq!(settings.local_members.as_deref(), local_members, "{args:?}");
+            assert_eq!(settings.heeds_preferences, heeds_preferences, "{args:?}");
+        }
     }
 }

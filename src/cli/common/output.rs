@@ -1,12 +1,20 @@
 //! Prints data to stdout, and everything else to stderr. Nothing else in the crate prints.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    process::ExitCode,
+};
 
 use anstyle::{AnsiColor, Style};
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{log_format, plugin};
 use crate::{api::text::one_line, client::requests::explain, hint::hint_of};
+
+/// The exit code of a command that printed what it found.
+pub(crate) fn exit_code(has_failed: bool) -> ExitCode {
+    ExitCode::from(u8::from(has_failed))
+}
 
 /// Writes a text to stdout completely, or fails.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {

@@ -91,7 +91,7 @@ fn command_lines_without_both_contexts_are_misuse() {
     ] {
         let args = std::iter::once("linkerd-mc").chain(line.split(' '));
         let cli = Cli::try_parse_from(args).unwrap();
-        let error = crate::cli::run(&cli).unwrap_err();
+        let error = crate::cli::run(&cli, &clap::ArgMatches::default()).unwrap_err();
         assert!(is_misuse(&error), "{line}: {error:#}");
     }
 }

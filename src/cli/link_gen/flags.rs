@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -10,15 +10,9 @@ use crate::{
     api::{labels, selector_text::parse_selector},
     cli::common::{args, complete, output},
     hint::misuse,
-    manifests::link::Options,
-    mirror::{
-        Copied, CopiedError, FederatedThrough, Federation, PolicyError, allowed_namespaces,
-        copied_rules, target::networks,
-    },
+    manifests::link::{EXPORTED, LinkOptions},
+    mirror::FederatedThrough,
 };
-
-/// Services that are mirrored through the gateway by default.
-const EXPORTED: &str = "mirror.linkerd.io/exported=true";
 
 /// Flags of all commands that generate a link.
 #[derive(Clone, Debug, Args)]
@@ -60,62 +54,8 @@ pub(crate) struct LinkArgs {
     /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(super) gateway_port: u16,
-    /// Services to mirror through the gateway
-    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = EXPORTED, value_parser = parse_selector)]
-    selector: LabelSelector,
-    /// Services to mirror with remote discovery (pod to pod)
-    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=remote-discovery", value_parser = parse_selector)]
-    remote_discovery_selector: LabelSelector,
-    /// Services that join federated Services
-    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/federated=member", value_parser = parse_selector)]
-    federated_service_selector: LabelSelector,
-    /// Annotations that are not copied to mirrors: keys, or prefixes such as example.com/*
-    #[arg(
-        long,
-        alias = "excluded-annotations",
-        value_name = "KEYS",
-        value_delimiter = ',',
-        value_parser = args::keys
-    )]
-    exclude_annotations: Vec<String>,
-    /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
-    #[arg(
-        long,
-        alias = "excluded-labels",
-        value_name = "KEYS",
-        value_delimiter = ',',
-        value_parser = args::keys
-    )]
-    exclude_labels: Vec<String>,
-    /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or
-    /// prefixes such as example.com/*
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
-    copied_annotations: Vec<String>,
-    /// Labels that are copied to mirrors although they control other tools, such as Argo CD: keys, or prefixes such as
-    /// example.com/*
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
-    copied_labels: Vec<String>,
-    /// Labels and annotations that are copied to mirrors
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Copies::All)]
-    copy: Copies,
-    /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
-    /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
-    /// server and Service range]
-    #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
-    gateway_networks: Vec<String>,
-    /// Mirror headless Services as headless Services
-    #[arg(long)]
-    enable_headless_services: bool,
-    /// Namespaces of the source cluster that may be mirrored into, as a label selector such as
-    /// 'kubernetes.io/metadata.name in (shop,web)' [default: all that are not protected]
-    #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
-    allowed_namespaces: Option<String>,
-    /// Which federated Services of the source cluster the target cluster may join
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Federated::Any)]
-    federation: Federated,
-    /// How the target cluster joins federated Services
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Through::Discovery)]
-    federated_through: Through,
+    #[command(flatten)]
+    pub(super) options: LinkOptions,
 }
 
 /// What a flag about the gateway does together with `--gateway=false`.
@@ -147,36 +87,24 @@ impl LinkArgs {
 
     /// The flags that were given, and have no effect.
     fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
-        let through_gateway = self.federated_through == Through::Gateway;
-        let selects = self.selector != LabelSelector::default()
-            && parse_selector(EXPORTED).is_ok_and(|default| self.selector != default);
+        use Useless::{Refused, RefusedByLink, Warned};
+        let options = &self.options;
+        let through_gateway = options.federated_through == FederatedThrough::Gateway;
+        let networks = !options.gateway_networks.is_empty();
+        let addresses = !self.gateway_addresses.is_empty();
+        let port = self.gateway_port != 0;
+        let selects = options.selector != LabelSelector::default()
+            && parse_selector(EXPORTED).is_ok_and(|default| options.selector != default);
         let other_name = self.gateway_name != labels::GATEWAY_NAME;
         let other_namespace = self.gateway_namespace != labels::MULTICLUSTER_NAMESPACE;
-        let has = |list: &[String]| !list.is_empty();
         let given = [
-            (
-                through_gateway,
-                "--federated-through=gateway",
-                Useless::Refused,
-            ),
-            (
-                has(&self.gateway_networks),
-                "--gateway-networks",
-                Useless::Refused,
-            ),
-            (
-                has(&self.gateway_addresses),
-                "--gateway-addresses",
-                Useless::RefusedByLink,
-            ),
-            (
-                self.gateway_port != 0,
-                "--gateway-port",
-                Useless::RefusedByLink,
-            ),
-            (selects, "--selector", Useless::RefusedByLink),
-            (other_name, "--gateway-name", Useless::Warned),
-            (other_namespace, "--gateway-namespace", Useless::Warned),
+            (through_gateway, "--federated-through=gateway", Refused),
+            (networks, "--gateway-networks", Refused),
+            (addresses, "--gateway-addresses", RefusedByLink),
+            (port, "--gateway-port", RefusedByLink),
+            (selects, "--selector", RefusedByLink),
+            (other_name, "--gateway-name", Warned),
+            (other_namespace, "--gateway-namespace", Warned),
         ];
         let is_off = !self.gateway;
         given
@@ -184,103 +112,6 @@ impl LinkArgs {
             .filter(move |(is_given, ..)| is_off && *is_given)
             .map(|(_, flag, useless)| (flag, useless))
     }
-
-    /// What is mirrored, and where the link's objects go.
-    pub(super) fn options(&self) -> Options {
-        Options {
-            namespace: self.namespace.clone(),
-            selector: self.selector.clone(),
-            remote_discovery_selector: self.remote_discovery_selector.clone(),
-            federated_service_selector: self.federated_service_selector.clone(),
-            exclude_annotations: self.exclude_annotations.clone(),
-            exclude_labels: self.exclude_labels.clone(),
-            copied_annotations: self.copied_annotations.clone(),
-            copied_labels: self.copied_labels.clone(),
-            copy: self.copy.into(),
-            gateway_networks: self.gateway_networks.clone(),
-            headless_services: self.enable_headless_services,
-            allowed_namespaces: self.allowed_namespaces.clone(),
-            federation: self.federation.into(),
-            federated_through: self.federated_through.into(),
-        }
-    }
-}
-
-/// How a target cluster joins federated Services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Through {
-    /// Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster
-    Discovery,
-    /// Through its gateway, on any network
-    Gateway,
-}
-
-impl From<Through> for FederatedThrough {
-    fn from(how: Through) -> Self {
-        match how {
-            Through::Discovery => Self::Discovery,
-            Through::Gateway => Self::Gateway,
-        }
-    }
-}
-
-/// Which labels and annotations are copied to mirrors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Copies {
-    /// All that are not excluded, except those that control other tools
-    All,
-    /// Only those of --copied-labels and --copied-annotations, and which ports are opaque
-    Listed,
-}
-
-impl From<Copies> for Copied {
-    fn from(which: Copies) -> Self {
-        match which {
-            Copies::All => Self::All,
-            Copies::Listed => Self::Listed,
-        }
-    }
-}
-
-/// Which federated Services a target cluster may join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Federated {
-    /// All that it has members of
-    Any,
-    /// Only those that have a member in the source cluster
-    LocalMembers,
-    /// None
-    None,
-}
-
-impl From<Federated> for Federation {
-    fn from(which: Federated) -> Self {
-        match which {
-            Federated::Any => Self::Any,
-            Federated::LocalMembers => Self::LocalMembers,
-            Federated::None => Self::None,
-        }
-    }
-}
-
-/// A key or a prefix of labels or annotations to copy.
-fn copied(text: &str) -> Result<String, CopiedError> {
-    match copied_rules(text)?.first() {
-        Some(rule) => Ok((*rule).to_owned()),
-        None => Err(CopiedError::NoRule(text.to_owned())),
-    }
-}
-
-/// A selector of namespaces, as it was typed.
-fn allowed(text: &str) -> Result<String, PolicyError> {
-    allowed_namespaces(text).map(|_| text.to_owned())
-}
-
-/// A network of gateways.
-fn gateway_network(text: &str) -> Result<String, String> {
-    let read = networks(text).map_err(|error| error.to_string())?;
-    let first = read.first().ok_or("must not be empty")?;
-    Ok(first.to_string())
 }
 
 /// Kubernetes rejects durations of less than ten minutes.

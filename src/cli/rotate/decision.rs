@@ -6,10 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     credentials::Account,
-    gather::DESTINATION,
     tokens::{Owner, Token},
 };
 use crate::manifests::kubeconfig::Secret;
+
+/// The Deployment of Linkerd's destination controller.
+pub(super) const DESTINATION: &str = "linkerd-destination";
 
 /// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
 const RECENT: SignedDuration = SignedDuration::from_hours(1);

@@ -7,7 +7,7 @@ use kube::{Api, api::ListParams};
 
 use super::{
     credentials::{Account, Stored},
-    decision::Holder,
+    decision::{DESTINATION, Holder},
     tokens::{Owner, Token},
 };
 use crate::{
@@ -16,9 +16,6 @@ use crate::{
     client::Access,
     hint::fail,
 };
-
-/// The Deployment of Linkerd's destination controller.
-pub(super) const DESTINATION: &str = "linkerd-destination";
 
 /// The source cluster.
 pub(super) struct Source {

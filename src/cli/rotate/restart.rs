@@ -12,7 +12,10 @@ use kube::{
 };
 use serde_json::json;
 
-use super::gather::{DESTINATION, Source, has_destination};
+use super::{
+    decision::DESTINATION,
+    gather::{Source, has_destination},
+};
 use crate::{
     api::{labels, link::Link},
     cli::common::wait::{LOOK, poll},

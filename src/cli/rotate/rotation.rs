@@ -7,8 +7,8 @@ use kube::{Api, ResourceExt as _};
 use super::{
     args::Rotate,
     credentials::{Account, Stored},
-    decision::{Decision, Facts, Holder, Old, Steps},
-    gather::{DESTINATION, Linkerds, Source, Target, is_of_target, linkerds, own},
+    decision::{DESTINATION, Decision, Facts, Holder, Old, Steps},
+    gather::{Linkerds, Source, Target, is_of_target, linkerds, own},
     outcome::{Done, Ending},
     tokens::{Token, Tokens, link_id},
 };

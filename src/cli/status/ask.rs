@@ -9,6 +9,7 @@ use super::{
     view::Status,
 };
 use crate::{
+    cli::common::contexts::refuse_silence,
     clusters::{
         cluster_client::KubeContext,
         collect::{Depth, snapshots_of},
@@ -27,20 +28,7 @@ pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::
         snapshots_of(contexts, Depth::Credentials),
         destinations_of(contexts)
     );
-    if let (
-        [
-            ClusterSnapshot {
-                links: Err(why), ..
-            },
-        ],
-        [context],
-    ) = (snapshots.as_slice(), contexts)
-    {
-        return Err(fail(
-            format!("cannot list the Links of {}: {why}", context.name),
-            "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
-        ));
-    }
+    refuse_silence(&snapshots)?;
     let services = if args.services {
         Some(ask_services(args, contexts, &snapshots).await?)
     } else {
