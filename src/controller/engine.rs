@@ -9,7 +9,6 @@ mod absorb;
 mod addresses;
 mod confirm;
 mod creating;
-mod custom;
 mod denied;
 mod done;
 mod drains;

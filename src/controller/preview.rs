@@ -42,7 +42,7 @@ use crate::{
     mirror::{
         self, Budget, Config, Confirmed, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry,
         Links, Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, Room, State,
-        Store, Target, Weight, Write, slices_of,
+        Store, Target, Weight, Write,
     },
 };
 
@@ -320,28 +320,11 @@ async fn remote(
         known_slices.push(taken);
         cut.push(left);
     }
-    let services = known.iter().flat_map(Store::iter);
-    let services = services.map(AsRef::as_ref);
-    let unselected: Names = target.unselected(by_slices, services).collect();
-    let mut custom = Vec::new();
-    for query in slices_of(&unselected) {
-        let found: Vec<Wire<EndpointSlice>> = list(&Api::all(client.clone()), Some(&query)).await?;
-        let found = found.into_iter().map(|found| found.object);
-        custom.extend(found.filter(|slice| unselected.contains(&service_of(slice))));
-    }
-    let (custom, cut_custom) = within(
-        Limit::default().within(room),
-        custom.into_iter(),
-        service_of,
-    );
-    known_slices.push(custom);
-    cut.push(cut_custom);
     Ok(RemoteState {
         services: known,
         slices: known_slices,
         left_out,
         cut,
-        ..RemoteState::default()
     })
 }
 

@@ -2,9 +2,7 @@
 //!
 //! A session only sends events to the engine. A cluster that is dead, slow or hostile delays only its own session.
 
-mod custom;
 mod event;
-mod followed;
 mod slices;
 
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -16,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::{
     event::{HEARTBEAT_SOURCE, Outbox, SessionEvent},
-    followed::{Chunk, Followed},
     slices::service_of,
 };
 use self::{
@@ -82,7 +79,6 @@ pub(super) struct Session {
     /// Why the connection is not secure; `None` if unknown, or if it is secure.
     pub(super) insecure: Option<InsecureTls>,
     stop: CancellationToken,
-    custom: latest::Sender<Followed>,
 }
 
 /// Time between two heartbeats. With [`HEARTBEAT_LIMIT`] and the pings of the client, it limits how long a cluster that
@@ -115,18 +111,11 @@ impl Session {
         };
         let (bytes, shared) = (own.bytes.clone(), shared.clone());
         let runtime = shared.runtime.clone();
-        let (custom, followed) = latest::channel(Followed::default());
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         runtime.spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(
-                    work,
-                    first,
-                    followed,
-                    (shared, own),
-                    reporter,
-                )))
+                .run_until_cancelled(Box::pin(run(work, first, (shared, own), reporter)))
                 .await;
         });
         Self {
@@ -137,24 +126,7 @@ impl Session {
             bytes,
             insecure: None,
             stop,
-            custom,
         }
-    }
-
-    /// Changes the set of Services whose slices are followed although no selector finds them.
-    pub(super) fn follow(&self, change: impl FnOnce(&mut Followed)) {
-        self.custom
-            .send_if_modified(|followed| followed.changes(change));
-    }
-
-    /// The Services whose slices are followed although no selector finds them.
-    pub(super) fn followed(&self) -> Names {
-        self.custom.borrow().services.keys().cloned().collect()
-    }
-
-    /// The Services of a watch that have been followed without interruption since the watch was started.
-    pub(super) fn followed_of(&self, chunk: &Chunk) -> Names {
-        self.custom.borrow().still(chunk)
     }
 }
 
@@ -164,13 +136,7 @@ impl Drop for Session {
     }
 }
 
-async fn run(
-    spec: Spec,
-    first: Names,
-    followed: latest::Receiver<Followed>,
-    (shared, own): (Shared, Room),
-    reporter: Reporter,
-) {
+async fn run(spec: Spec, first: Names, (shared, own): (Shared, Room), reporter: Reporter) {
     let pages = shared.pages.of_link();
     let client = match shared.transport.client(&spec.kubeconfig, pages).await {
         Ok(client) => client,
@@ -215,8 +181,7 @@ async fn run(
     });
     let slices = pin!(futures::future::join_all(slices));
     let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
-    let custom = pin!(custom::run(client.clone(), followed, own, seen, &reporter));
-    tokio::join!(services, slices, beat, custom);
+    tokio::join!(services, slices, beat);
 }
 
 /// Sends the changes of a watch as events of the session.

@@ -1,4 +1,4 @@
-//! Watches that are refused, watches that deliver nothing, and watches of slices without labels.
+//! Watches that are refused, watches that deliver nothing, and slices of Services without a selector.
 
 use std::{
     sync::{
@@ -11,6 +11,7 @@ use std::{
 use control_plane::{Asked, Interceptor, Passing, Verdict, eventually};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, PostParams};
+use linkerd_mc::api::labels as l;
 use serde_json::json;
 
 use crate::support::{
@@ -178,56 +179,58 @@ async fn endpoints_of_services_without_selector_follow_within_seconds() {
     namespace("custom", &[east, west]).await;
     let mut custom = web("custom", "true");
     custom.spec.as_mut().unwrap().selector = None;
-    create(east, "custom", &custom).await;
-    service(west, "custom", "custom-east", |_| true).await;
-    let slice = |name: &str, service: &str| -> EndpointSlice {
+    let slice = |labels: serde_json::Value, ready: bool| -> EndpointSlice {
         serde_json::from_value(json!({
-            "metadata": { "name": name, "labels": { "kubernetes.io/service-name": service } },
+            "metadata": { "name": "by-hand", "labels": labels },
             "addressType": "IPv4",
-            "endpoints": [{ "addresses": ["192.0.2.99"], "conditions": { "ready": true } }],
+            "endpoints": [{ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } }],
             "ports": [{ "name": "http", "port": 8080 }],
         }))
         .unwrap()
     };
-    // A slice of a Service with the same name in another namespace has no effect.
-    namespace("elsewhere", &[east]).await;
-    let parameters = PostParams::default();
-    slices(east, "elsewhere")
-        .create(&parameters, &slice("custom-other", "custom"))
-        .await
-        .unwrap();
-    let add = async || {
+    let unlabelled = json!({ l::SLICE_SERVICE: "custom" });
+    let labelled = json!({ l::SLICE_SERVICE: "custom", l::EXPORTED: "true" });
+    let apply = async |labels: &serde_json::Value, ready: bool| {
+        let slice = slice(labels.clone(), ready);
+        let parameters = PostParams::default();
         slices(east, "custom")
-            .create(&parameters, &slice("by-hand", "custom"))
+            .delete("by-hand", &DeleteParams::default())
+            .await
+            .ok();
+        slices(east, "custom")
+            .create(&parameters, &slice)
             .await
             .unwrap();
     };
     let has_endpoints = async |expected: &[&str]| {
-        slices_that(west, "custom", "custom-east", |s| addresses(s) == expected).await;
+        slices_that(west, "custom", "custom-east", |s| {
+            !s.is_empty() && addresses(s) == expected
+        })
+        .await;
     };
-    let remove = async || {
-        slices(east, "custom")
-            .delete("by-hand", &DeleteParams::default())
-            .await
-            .unwrap();
-    };
+    // Its slices are not seen without the label, so the mirror leads to the gateway, also if none is ready.
+    apply(&unlabelled, false).await;
+    create(east, "custom", &custom).await;
+    has_endpoints(&["192.0.2.10"]).await;
     for round in 0..3 {
         let began = Instant::now();
-        add().await;
-        has_endpoints(&["192.0.2.10"]).await;
-        let came = began.elapsed();
-        let began = Instant::now();
-        remove().await;
+        apply(&labelled, false).await;
         has_endpoints(&[]).await;
         let went = began.elapsed();
+        let began = Instant::now();
+        apply(&labelled, true).await;
+        has_endpoints(&["192.0.2.10"]).await;
+        let came = began.elapsed();
         eprintln!("round {round}: endpoints came after {came:?}, and went after {went:?}");
         assert!(came < FOLLOWED && went < FOLLOWED, "{came:?} {went:?}");
     }
+    apply(&labelled, false).await;
+    has_endpoints(&[]).await;
+    apply(&unlabelled, false).await;
+    has_endpoints(&["192.0.2.10"]).await;
     // Changes while the Service was not exported for a moment are applied.
     relabel(east, "custom", "custom", None).await;
-    add().await;
+    apply(&labelled, false).await;
     relabel(east, "custom", "custom", Some("true")).await;
-    has_endpoints(&["192.0.2.10"]).await;
-    remove().await;
     has_endpoints(&[]).await;
 }

@@ -21,7 +21,7 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, Known, LeftOut, Names, RemoteState, State, Store,
+        Key, Known, LeftOut, RemoteState, State, Store,
         status::{Expiry, Outcomes, StatusInputs},
     },
 };
@@ -68,10 +68,6 @@ pub(super) struct Pending {
     pub(super) session: Session,
     pub(super) services: Vec<Option<Store<Service>>>,
     pub(super) slices: Vec<Option<Store<EndpointSlice>>>,
-    /// Whether it follows slices that no selector finds. True once all Services are listed.
-    pub(super) follows_custom: bool,
-    /// Services whose slices it follows but has not listed yet.
-    pub(super) unlisted: Names,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) cut: Vec<LeftOut>,
     /// Its failures, by source. They become the Link's when the session is complete.
@@ -85,17 +81,13 @@ impl Pending {
             services, slices, ..
         } = &session.spec;
         let services: Vec<_> = services.iter().map(|_| None).collect();
-        // The last store is for slices that no selector finds.
-        let watched = slices.iter().map(|_| None);
-        let slices: Vec<_> = watched.chain([Some(Store::default())]).collect();
+        let slices: Vec<_> = slices.iter().map(|_| None).collect();
         Self {
             session,
             left_out: vec![LeftOut::default(); services.len()],
             cut: vec![LeftOut::default(); slices.len()],
             services,
             slices,
-            follows_custom: false,
-            unlisted: Names::new(),
             troubles: BTreeMap::new(),
         }
     }
@@ -299,9 +291,8 @@ pub(super) fn note(
 
 /// The objects of a session, if all its lists are complete.
 pub(super) fn complete(pending: &mut Pending) -> Option<RemoteState> {
-    let complete = pending.follows_custom
-        && pending.services.iter().all(Option::is_some)
-        && pending.slices.iter().all(Option::is_some);
+    let complete =
+        pending.services.iter().all(Option::is_some) && pending.slices.iter().all(Option::is_some);
     complete.then(|| RemoteState {
         services: pending
             .services
@@ -311,6 +302,5 @@ pub(super) fn complete(pending: &mut Pending) -> Option<RemoteState> {
         slices: pending.slices.iter_mut().filter_map(Option::take).collect(),
         left_out: std::mem::take(&mut pending.left_out),
         cut: std::mem::take(&mut pending.cut),
-        unlisted: std::mem::take(&mut pending.unlisted),
     })
 }

@@ -70,9 +70,6 @@ impl Engine {
                 news
             });
             let all: Vec<String> = self.links.keys().cloned().collect();
-            for name in &all {
-                self.check_followed(name, None);
-            }
             self.check_sessions(&all);
         }
     }
@@ -144,7 +141,6 @@ impl Engine {
             self.metrics.remove_link(&name);
         }
         self.note_cluster(&name);
-        self.check_followed(&name, None);
         self.tell_invalid(&name);
         self.watch_gateway(&name);
         self.enqueue_gradually(&cluster, keys);
@@ -274,7 +270,7 @@ impl Engine {
             let is = |session: &Session| session.spec == spec;
             let tried = state.pending.as_ref().map(|pending| &pending.session);
             if tried.is_some_and(is) {
-                self.check_pending(name);
+                self.complete_pending(name); // it may have listed everything while the Link was invalid
                 continue;
             }
             if state.rejected.as_ref() == Some(&spec) {

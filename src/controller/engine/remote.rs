@@ -1,13 +1,10 @@
 //! Events of sessions: updates the state, and enqueues the keys that they concern.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 use super::{
     absorb::{absorb, absorb_listed},
-    custom::{Following, absorb_followed},
-    link_state::{LinkState, Pending, complete, note},
+    link_state::{LinkState, complete, note},
     state::Engine,
 };
 use crate::{
@@ -19,7 +16,7 @@ use crate::{
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
         watch::{ConnectionStatus, Event},
     },
-    mirror::{self, Key, LeftOut, LinkEntry, Names, RemoteState, Store, Target, status::Exceeded},
+    mirror::{self, Key, LeftOut, LinkEntry, RemoteState, Store, status::Exceeded},
 };
 
 impl Engine {
@@ -84,17 +81,10 @@ impl Engine {
                     state.judge_pending();
                 }
             }
-            SessionEvent::Services(..)
-            | SessionEvent::Slices(..)
-            | SessionEvent::CustomSlices(..)
-                if pending =>
-            {
+            SessionEvent::Services(..) | SessionEvent::Slices(..) if pending => {
                 self.on_pending_event(link, report);
             }
             SessionEvent::Services(index, change) => self.on_services_event(link, index, change),
-            SessionEvent::CustomSlices(chunk, change) => {
-                self.on_custom_slices_event(link, &chunk, change);
-            }
             SessionEvent::Slices(index, change) => {
                 let Some(remote) = self.remote(link) else {
                     return;
@@ -133,20 +123,7 @@ impl Engine {
                 let Some(store) = pending.services.get_mut(index) else {
                     return;
                 };
-                let touched = absorb(store, change, false);
-                let target = self.state.links.get(link).map(|entry| &entry.target);
-                if let Some(Ok(target)) = target {
-                    pending.follow(target, self.state.by_slices(), Some(ids(&touched)));
-                }
-            }
-            SessionEvent::CustomSlices(chunk, change) => {
-                let (Some(Some(store)), Some(cut)) =
-                    (pending.slices.last_mut(), pending.cut.last_mut())
-                else {
-                    return;
-                };
-                let followed = pending.session.followed_of(&chunk);
-                absorb_followed(store, &mut pending.unlisted, cut, &followed, change);
+                absorb(store, change, false);
             }
             SessionEvent::Slices(index, change) => {
                 take_left_out(&mut pending.cut, index, &change);
@@ -158,22 +135,16 @@ impl Engine {
             | SessionEvent::Unusable(_)
             | SessionEvent::ConnectionStatus(..) => return,
         }
-        if let Some(remote) = complete(pending) {
-            self.on_synced(link, remote);
-        }
+        self.complete_pending(link);
     }
 
-    /// Updates which Services a pending session follows, after a change of its Link. If all else is listed, the session is
-    /// complete.
-    pub(super) fn check_pending(&mut self, link: &str) {
-        let target = self.state.links.get(link).map(|entry| &entry.target);
+    /// Replaces the current session by the pending one if that has listed everything, and its Link is valid.
+    pub(super) fn complete_pending(&mut self, link: &str) {
+        let entry = self.state.links.get(link);
         let state = self.links.get_mut(link);
         let pending = state.and_then(|state| state.pending.as_mut());
-        let (Some(Ok(target)), Some(pending)) = (target, pending) else {
-            return;
-        };
-        pending.follow(target, self.state.by_slices(), None);
-        if let Some(remote) = complete(pending) {
+        let is_valid = entry.is_some_and(|entry| entry.target.is_ok());
+        if let Some(remote) = pending.filter(|_| is_valid).and_then(complete) {
             self.on_synced(link, remote);
         }
     }
@@ -242,7 +213,6 @@ impl Engine {
             keys.extend(self.state.keys_of_limit(&cluster, &before, &now));
             self.note_limit(link);
         }
-        self.check_followed(link, Some(ids(&touched)));
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
             keys.extend(self.state.keys_of_remote(&cluster, service));
@@ -322,31 +292,5 @@ fn watched(state: &LinkState, source: usize) -> Option<ResourceKind> {
         HEARTBEAT_SOURCE => None,
         services if services < selectors => Some(ResourceKind::Service),
         _ => Some(ResourceKind::EndpointSlice),
-    }
-}
-
-fn ids(services: &[Arc<Service>]) -> Names {
-    services.iter().map(|s| s.metadata.id()).collect()
-}
-
-impl Pending {
-    /// Follows slices that no selector finds: those of all such Services once all Services are listed, later those of
-    /// changed Services. `None`: the Link has changed.
-    fn follow(&mut self, target: &Target, by_slices: bool, changed: Option<Names>) {
-        let services: Option<Vec<_>> = self.services.iter().map(Option::as_ref).collect();
-        let stores = (self.slices.last_mut(), self.cut.last_mut());
-        let (Some(services), (Some(Some(slices)), Some(cut))) = (services, stores) else {
-            return;
-        };
-        let following = Following {
-            session: &self.session,
-            services,
-            slices,
-            cut,
-            unlisted: &mut self.unlisted,
-        };
-        let changed = changed.filter(|_| self.follows_custom);
-        following.update(target, by_slices, changed);
-        self.follows_custom = true;
     }
 }

@@ -1,7 +1,6 @@
 //! The engine, with events as its only input. No test waits, so no task that the engine starts runs: nothing is written,
 //! and no cluster is asked.
 
-mod custom;
 mod leaving;
 mod series;
 mod starting;

@@ -1,12 +1,9 @@
 //! The events of a session, and the channel for them.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::mpsc;
 
-use super::followed::Chunk;
 use crate::{
     api::k8s::{EndpointSlice, Service},
     controller::watch::{ConnectionStatus, Event},
@@ -26,9 +23,6 @@ pub(in crate::controller) enum SessionEvent {
     Services(usize, Event<Service>),
     /// A change of EndpointSlices, from the watch of this number.
     Slices(usize, Event<EndpointSlice>),
-    /// A change of slices of Services without a selector, from the watch of these Services. A list has all slices of
-    /// these Services, and none of others.
-    CustomSlices(Arc<Chunk>, Event<EndpointSlice>),
 }
 
 /// The channel for events, with the Link and session that they come from.

@@ -160,6 +160,12 @@ impl Svc {
         self
     }
 
+    /// With a selector of Pods.
+    pub(crate) fn selecting(mut self) -> Self {
+        self.0.spec.selector = map(&[("app", "web")]);
+        self
+    }
+
     pub(crate) fn ports(mut self, ports: Vec<ServicePort>) -> Self {
         self.0.spec.ports = ports.into();
         self

@@ -59,8 +59,8 @@ pub use target::{
     networks, refused_message,
 };
 pub use target::{
-    Copied, CopiedError, Exclusions, Gateway, NAMES, PolicyError, Probe, Queries, copied_rules,
-    member, mode, refusal, slices_of, slices_of_probes,
+    Copied, CopiedError, Exclusions, Gateway, PolicyError, Probe, Queries, copied_rules, member,
+    mode, refusal, slices_of, slices_of_probes,
 };
 #[cfg(test)]
 pub(crate) use target::{InvalidLink, networks::Refusal};

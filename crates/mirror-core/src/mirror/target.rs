@@ -15,7 +15,7 @@ pub use self::{
     link::{Gateway, InvalidLink, Probe},
     networks::refusal,
     policy::{Copied, PolicyError},
-    queries::{NAMES, Queries, slices_of, slices_of_probes},
+    queries::{Queries, slices_of, slices_of_probes},
 };
 pub use self::{
     link::{Host, Target},

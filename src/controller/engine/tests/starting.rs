@@ -44,3 +44,20 @@ async fn missing_credentials_are_reported_before_the_mirrors_are_known() {
     engine.on_local_event(LocalEvent::Secrets(list(Vec::new())));
     assert_eq!(engine.ready("east"), "CredentialsInvalid");
 }
+
+#[tokio::test]
+async fn session_that_listed_everything_while_its_link_was_invalid_is_used_once_it_is_valid() {
+    let mut engine = engine();
+    engine.apply(&link_to("east", "east"));
+    let id = engine.pending("east").unwrap().id;
+    let mut mistyped = link_to("east", "east");
+    let annotations = mistyped.metadata.annotations.get_or_insert_default();
+    annotations.insert(l::GATEWAY_NETWORKS.to_owned(), "all".to_owned());
+    engine.apply(&mistyped);
+    assert_eq!(engine.ready("east"), "InvalidLink");
+    engine.listed("east", &[svc("web").exported().0]);
+    assert!(engine.known("east").current.is_none());
+    engine.apply(&link_to("east", "east"));
+    let current = engine.known("east").current.as_ref();
+    assert_eq!(current.map(|session| session.id), Some(id));
+}

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use super::{limit::LeftOut, store::Store};
 use crate::{
     api::k8s::{EndpointSlice, Service},
-    mirror::{key::Names, target::Gateway},
+    mirror::target::Gateway,
 };
 
 /// What is known of a target cluster. It exists only once all watches of the cluster have listed.
@@ -19,8 +19,6 @@ pub struct RemoteState {
     pub left_out: Vec<LeftOut>,
     /// Services with slices that are left out because of the limit, by watch of slices.
     pub cut: Vec<LeftOut>,
-    /// Services whose slices have not been listed yet, or not all of them, by namespace and name.
-    pub unlisted: Names,
 }
 
 impl RemoteState {
@@ -47,14 +45,7 @@ impl RemoteState {
         is_named(&self.left_out, namespace, name)
     }
 
-    /// Whether a Service may have slices that are not known. Then the absence of endpoints means nothing.
-    pub fn lacks_slices_of(&self, namespace: &str, service: &str) -> bool {
-        let id = || (namespace.to_owned(), service.to_owned());
-        !self.unlisted.is_empty() && self.unlisted.contains(&id())
-            || self.cuts_slices_of(namespace, service)
-    }
-
-    /// Whether a Service may have slices that were left out.
+    /// Whether a Service may have slices that were left out. Then the absence of endpoints means nothing.
     pub fn cuts_slices_of(&self, namespace: &str, service: &str) -> bool {
         self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
     }
@@ -76,18 +67,24 @@ impl RemoteState {
         })
     }
 
-    /// Whether a Service has endpoints that take traffic; `None` if that is not known. Kubernetes keeps at least one
-    /// slice for each Service with a selector, so nothing is known until one is seen.
+    /// Whether a Service has endpoints that take traffic; `None` if that is not known.
+    ///
+    /// Kubernetes keeps at least one slice for each Service with a selector, so nothing is known until one is seen. The
+    /// slices of a Service without a selector are created by people, and are seen only if they have the label that the
+    /// Link selects. As long as none is seen, the Service counts as having endpoints.
     pub(crate) fn is_backed(&self, service: &Service) -> Option<bool> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut slices = self.slices_of(namespace, name).peekable();
         let none = slices.peek().is_none();
         if any_ready(slices) {
-            return Some(true);
+            Some(true)
+        } else if self.cuts_slices_of(namespace, name) {
+            None
+        } else if none {
+            service.spec.selector.is_empty().then_some(true)
+        } else {
+            Some(false)
         }
-        let unknown =
-            none && !service.spec.selector.is_empty() || self.lacks_slices_of(namespace, name);
-        (!unknown).then_some(false)
     }
 }
 

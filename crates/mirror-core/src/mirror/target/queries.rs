@@ -3,18 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Target,
-    export::{Mode, member, mode},
-};
+use super::Target;
 use crate::{
-    api::{k8s::Service, labels as l, selector::Selector},
+    api::{labels as l, selector::Selector},
     mirror::key::Names,
 };
 
 /// Maximum number of names in one selector of [`slices_of`]: a name has up to 63 characters, and the length of a URL is
 /// limited to a few thousand.
-pub const NAMES: usize = 50;
+const NAMES: usize = 50;
 
 /// The label selectors for requests to a target cluster. The target cluster sends only objects that match one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +20,8 @@ pub struct Queries {
     pub services: Vec<String>,
     /// Selectors of the EndpointSlices of Services behind the gateway; none if the Link has no gateway mode.
     ///
-    /// Kubernetes copies a Service's labels to its slices. Slices that Kubernetes does not create itself are found with
-    /// [`Target::unselected`] and [`slices_of`].
+    /// Kubernetes copies a Service's labels to the slices that it creates. Whoever creates slices for a Service without
+    /// a selector has to label them, as Linkerd requires it of Endpoints.
     pub slices: Vec<String>,
 }
 
@@ -36,27 +33,6 @@ impl Target {
             services: texts(&self.service_selectors()),
             slices: texts(&self.slice_selectors(by_slices)),
         }
-    }
-
-    /// Services behind the gateway that have no selector. Kubernetes creates no slices for them. Slices that people
-    /// create need not have the Service's labels, so they are requested by the Service's name.
-    pub fn unselected<'a>(
-        &self,
-        by_slices: bool,
-        services: impl Iterator<Item = &'a Service>,
-    ) -> impl Iterator<Item = (String, String)> {
-        services
-            .filter(move |service| self.is_unselected(by_slices, service))
-            .map(|service| service.metadata.id())
-    }
-
-    /// Whether it is one of the Services that [`Target::unselected`] finds.
-    pub fn is_unselected(&self, by_slices: bool, service: &Service) -> bool {
-        let is_behind_gateway = || {
-            mode(self, service) == Some(Mode::Gateway)
-                || by_slices && self.gateway.is_some() && member(self, service)
-        };
-        service.spec.selector.is_empty() && is_behind_gateway()
     }
 }
 
@@ -80,7 +56,7 @@ pub fn slices_of_probes() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror::fixtures::{Svc, link, map, svc, target};
+    use crate::mirror::fixtures::{link, target};
 
     #[test]
     fn slices_are_requested_if_the_link_has_gateway_mode() {
@@ -109,37 +85,6 @@ mod tests {
         without.spec.gateway_address.clear();
         let without = Target::parse(&without, false).unwrap();
         assert_eq!(without.queries(true).slices, [exported]);
-    }
-
-    #[test]
-    fn unselected_services_are_those_in_gateway_mode_without_a_selector() {
-        let selecting = |mut service: Svc| {
-            service.0.spec.selector = map(&[("app", "web")]);
-            service
-        };
-        for (what, by_slices, service, unselected) in [
-            ("exported", false, svc("web").exported(), true),
-            (
-                "with a selector",
-                false,
-                selecting(svc("web").exported()),
-                false,
-            ),
-            ("for remote discovery", true, svc("web").discovered(), false),
-            ("a member", false, svc("web").member(), false),
-            (
-                "a member behind the gateway",
-                true,
-                svc("web").member(),
-                true,
-            ),
-        ] {
-            let found: Vec<_> = target("east")
-                .unselected(by_slices, [&service.0].into_iter())
-                .collect();
-            let expected = unselected.then(|| ("ns".to_owned(), "web".to_owned()));
-            assert_eq!(found, Vec::from_iter(expected), "{what}");
-        }
     }
 
     #[test]

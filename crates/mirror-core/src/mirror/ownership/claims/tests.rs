@@ -24,8 +24,8 @@ fn mirror<'a>(cluster: &'a str, service: &'a str) -> Purpose<'a> {
 /// `a` of `b-c` and `a-b` of `c`: both are mirrored as `a-b-c`. Their Links were created at these times.
 fn two(first: i64, second: i64) -> State {
     state()
-        .linked(aged("b-c", first), &[svc("a").exported()], &[])
-        .linked(aged("c", second), &[svc("a-b").exported()], &[])
+        .linked(aged("b-c", first), &[svc("a").exported().selecting()], &[])
+        .linked(aged("c", second), &[svc("a-b").exported().selecting()], &[])
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
         outcome::{Problem, Reason, RemoteRef},
         state::{
             State,
-            remote::{GatewayState, RemoteState, any_ready},
+            remote::{GatewayState, RemoteState},
         },
         target::{Target, export::Mode},
         write::Write,
@@ -57,10 +57,9 @@ impl<'a> Context<'a> {
         self.service.metadata.name()
     }
 
-    /// How the gateway is reached, and whether the remote Service has ready endpoints.
+    /// How the gateway is reached, and whether the remote Service has endpoints that take traffic.
     pub(crate) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
-        let slices = self.remote.slices_of(self.namespace, self.remote_name());
-        let backed = any_ready(slices);
+        let backed = self.remote.is_backed(self.service) == Some(true);
         let present = actual.iter().flat_map(|slice| &slice.endpoints);
         Through::of(self.state, self.target, self.gateway, present, backed)
     }
@@ -83,18 +82,11 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether the remote Service may have slices that are not known.
-    pub(crate) fn lacks_slices(&self) -> bool {
-        self.remote
-            .lacks_slices_of(self.namespace, self.remote_name())
-    }
-
-    /// Whether the mirror is still in remote-discovery mode, and the slices of the remote Service have not been seen
-    /// yet. Kubernetes keeps at least one slice for each Service with a selector, so one is expected.
+    /// Whether the mirror is still in remote-discovery mode, and no slice of the remote Service was seen yet.
     pub(crate) fn turns_to_gateway(&self) -> bool {
         let labels = self.local.map(|local| &local.metadata.labels);
         let is_flat = labels.is_some_and(|labels| labels.contains_key(l::REMOTE_DISCOVERY));
-        is_flat && !self.service.spec.selector.is_empty() && self.has_no_slices()
+        is_flat && self.has_no_slices()
     }
 
     /// Whether no slice of the remote Service was seen yet.

@@ -39,15 +39,14 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
         .remote
         .slices_of(context.namespace, remote)
         .collect();
-    if context.lacks_slices() {
+    if let Some(cut) = context.cut() {
         // There may be hosts that are not known, so the hosts stay as they are.
         context.behind().follow(&context.this(), writes);
-        return match (context.cut(), context.local) {
-            (None, _) => Ok(Outcome::Unknown),
-            (Some(cut), None) => Err(cut),
-            (note, Some(_)) => Ok(Outcome::Mirrored {
+        return match context.local {
+            None => Err(cut),
+            Some(_) => Ok(Outcome::Mirrored {
                 local: context.name.clone(),
-                note,
+                note: Some(cut),
             }),
         };
     }

@@ -63,7 +63,7 @@ pub(crate) fn plain(
                 return Ok(mirrored(None));
             }
             // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
-            Ok(through) if !through.backed && context.lacks_slices() => {
+            Ok(through) if !through.backed && context.cut().is_some() => {
                 note = context.cut();
                 let known = actual.iter().filter(|slice| state.writes_slice(slice));
                 let mut known = known.peekable();

@@ -167,7 +167,7 @@ fn gateway_mode_is_as_in_linkerds_service_mirror() {
         ),
         (
             "no slice was seen yet: the Service alone",
-            state().linked(target("east"), &[web()], &[]),
+            state().linked(target("east"), &[web().selecting()], &[]),
             &["create Service ns/web-east"],
             MIRRORED,
         ),

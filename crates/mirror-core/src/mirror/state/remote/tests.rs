@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::k8s::Endpoint,
-    mirror::fixtures::{endpoint as seen, left_out, slice},
+    mirror::fixtures::{backing, endpoint as seen, left_out, slice, svc},
 };
 
 #[test]
@@ -41,10 +41,6 @@ fn a_service_has_ready_endpoints_if_one_takes_traffic() {
 
 #[test]
 fn what_is_left_out_by_name_concerns_no_other_service() {
-    let unlisted = |service: &str| RemoteState {
-        unlisted: [("ns".to_owned(), service.to_owned())].into(),
-        ..RemoteState::default()
-    };
     let cut = |left: LeftOut| RemoteState {
         cut: vec![LeftOut::default(), left],
         ..RemoteState::default()
@@ -53,48 +49,83 @@ fn what_is_left_out_by_name_concerns_no_other_service() {
         left_out: vec![LeftOut::default(), left],
         ..RemoteState::default()
     };
-    for (what, remote, [lacks, cuts, may_leave_out, leaves_out]) in [
-        ("nothing is", RemoteState::default(), [false; 4]),
-        (
-            "its slices are not listed",
-            unlisted("web"),
-            [true, false, false, false],
-        ),
-        ("another one's are not", unlisted("api"), [false; 4]),
+    for (what, remote, [cuts, may_leave_out, leaves_out]) in [
+        ("nothing is", RemoteState::default(), [false; 3]),
         (
             "some of its slices are",
             cut(left_out("web", true)),
-            [true, true, false, false],
+            [true, false, false],
         ),
         (
             "some of another one's are",
             cut(left_out("api", true)),
-            [false; 4],
+            [false; 3],
         ),
         (
             "some slices are, nobody knows whose",
             cut(left_out("api", false)),
-            [true, true, false, false],
+            [true, false, false],
         ),
         (
             "the Service is",
             services(left_out("web", true)),
-            [false, false, true, true],
+            [false, true, true],
         ),
         (
             "another Service is",
             services(left_out("api", true)),
-            [false; 4],
+            [false; 3],
         ),
         (
             "some Service is, nobody knows which",
             services(left_out("api", false)),
-            [false, false, true, false],
+            [false, true, false],
         ),
     ] {
-        assert_eq!(remote.lacks_slices_of("ns", "web"), lacks, "{what}");
         assert_eq!(remote.cuts_slices_of("ns", "web"), cuts, "{what}");
         assert_eq!(remote.may_leave_out("ns", "web"), may_leave_out, "{what}");
         assert_eq!(remote.leaves_out("ns", "web"), leaves_out, "{what}");
+    }
+}
+
+#[test]
+fn a_service_without_a_selector_counts_as_having_endpoints_until_a_slice_of_it_is_seen() {
+    let (without, with) = (svc("web").0, svc("web").selecting().0);
+    let has = |slices: &[EndpointSlice], left: Option<LeftOut>| {
+        let mut store = Store::default();
+        for slice in slices {
+            store.put(Arc::new(slice.clone()));
+        }
+        RemoteState {
+            slices: vec![store],
+            cut: Vec::from_iter(left),
+            ..RemoteState::default()
+        }
+    };
+    let idle = || slice("web", "y");
+    for (what, remote, expected_without, expected_with) in [
+        ("none", has(&[], None), Some(true), None),
+        (
+            "another one's",
+            has(&[backing("api")], None),
+            Some(true),
+            None,
+        ),
+        ("not ready", has(&[idle()], None), Some(false), Some(false)),
+        (
+            "one of two is ready",
+            has(&[idle(), backing("web")], None),
+            Some(true),
+            Some(true),
+        ),
+        (
+            "some are left out",
+            has(&[], Some(left_out("web", true))),
+            None,
+            None,
+        ),
+    ] {
+        assert_eq!(remote.is_backed(&without), expected_without, "{what}");
+        assert_eq!(remote.is_backed(&with), expected_with, "{what}");
     }
 }

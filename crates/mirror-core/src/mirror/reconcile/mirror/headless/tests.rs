@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     api::{k8s::EndpointSlice, labels as l},
     mirror::{
-        Key, Liveness, State, Target,
+        Key, Liveness, State, Store, Target,
         fixtures::{
             Svc, as_told, backing, body, endpoint, hosts, link, plan, port, said, slice, state, svc,
         },
@@ -285,12 +285,18 @@ fn without_endpoints_a_mirror_keeps_its_form() {
 }
 
 #[test]
-fn hosts_stay_while_the_slices_of_the_service_are_not_listed() {
-    let emptied = then(db(), slice("db", "x")).with_news("east", |entry| {
-        let remote = entry.remote.as_mut().unwrap();
-        remote.unlisted.insert(("ns".to_owned(), "db".to_owned()));
-    });
-    assert_eq!(said(&plan(&emptied, &key()).writes), [""; 0]);
+fn hosts_of_a_service_without_a_selector_are_those_of_labelled_slices() {
+    let without_slices = |state: State| {
+        state.with_news("east", |entry| {
+            entry.remote.as_mut().unwrap().slices = vec![Store::default()];
+        })
+    };
+    let none = without_slices(has(db(), hosts("db", &["h-0"])));
+    assert_eq!(said(&plan(&none, &key()).writes), [""; 0]);
+    assert_eq!(
+        said(&plan(&without_slices(stands()), &key()).writes),
+        said(&plan(&then(db(), slice("db", "x")), &key()).writes)
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
     api::{k8s::EndpointSlice, labels as l},
     mirror::{
         LeftOut, RemoteState, State, Store,
-        fixtures::{left_out, map, slice, state, svc, target},
+        fixtures::{left_out, slice, state, svc, target},
     },
 };
 
@@ -29,22 +29,25 @@ fn without_remote_slices(state: State) -> State {
 }
 
 #[test]
-fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
-    let unlisted = |state: State| {
-        with_remote(state, |remote| {
-            remote.unlisted.insert(("ns".to_owned(), "web".to_owned()));
-        })
-    };
+fn endpoints_stay_while_slices_of_the_service_are_left_out() {
     let cut = |state: State, left: LeftOut| with_remote(state, |remote| remote.cut = vec![left]);
     let beyond = "web@east: web-east, LimitExceeded: \
                   endpoints are not updated: the cluster has more EndpointSlices than the limit";
-    let created = &CREATE[..1];
     let emptied = || then(web(), &[web()], false);
     hold(vec![
         ("listed", emptied(), &PATCHED, MIRRORED),
-        ("not listed", unlisted(emptied()), &[], MIRRORED),
-        ("new", unlisted(has_idle(web())), created, MIRRORED),
-        ("one is known", unlisted(has(web())), &CREATE, MIRRORED),
+        (
+            "new",
+            cut(has_idle(web()), left_out("web", true)),
+            &CREATE[..1],
+            beyond,
+        ),
+        (
+            "a ready one is known",
+            cut(has(web()), left_out("web", true)),
+            &CREATE,
+            MIRRORED,
+        ),
         (
             "left out",
             cut(emptied(), left_out("web", true)),
@@ -63,11 +66,7 @@ fn endpoints_stay_while_the_slices_of_the_service_are_not_listed() {
 #[test]
 fn slices_are_awaited_once_and_only_if_kubernetes_creates_them() {
     let flat = || svc("web").discovered();
-    let selecting = || {
-        let mut made = web();
-        made.0.spec.selector = map(&[("app", "web")]);
-        made
-    };
+    let selecting = || web().selecting();
     let switches = [
         "create EndpointSlice ns/web-east-ipv4",
         "patch Service ns/web-east",
@@ -87,7 +86,7 @@ fn slices_are_awaited_once_and_only_if_kubernetes_creates_them() {
         ),
         (
             "it has a slice here, and none is known any more",
-            without_remote_slices(then(web(), &[web()], true)),
+            without_remote_slices(then(selecting(), &[selecting()], true)),
             &PATCHED,
             MIRRORED,
         ),
@@ -106,13 +105,39 @@ fn slices_are_awaited_once_and_only_if_kubernetes_creates_them() {
         (
             "from remote discovery, without a selector: there may never be one",
             without_remote_slices(then(flat(), &[web()], true)),
-            &switches[1..],
+            &switches,
             MIRRORED,
         ),
         (
             "of Linkerd's, and none is known",
             without_remote_slices(has(web()).local(&[linkerds()])),
             &takes_over,
+            MIRRORED,
+        ),
+    ]);
+}
+
+#[test]
+fn without_a_selector_a_mirror_has_its_endpoint_until_labelled_slices_are_seen() {
+    let unlabelled = || without_remote_slices(has(web()));
+    hold(vec![
+        ("new", unlabelled(), &CREATE, MIRRORED),
+        (
+            "labelled slices are not ready",
+            then(web(), &[web()], false),
+            &PATCHED,
+            MIRRORED,
+        ),
+        (
+            "they are not labelled any more",
+            without_remote_slices(has_idle(web()).worked_on(&key())),
+            &PATCHED,
+            MIRRORED,
+        ),
+        (
+            "it was mirrored before its slices had to be labelled",
+            without_remote_slices(then(web(), &[web()], true)),
+            &[],
             MIRRORED,
         ),
     ]);
