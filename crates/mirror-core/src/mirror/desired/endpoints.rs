@@ -16,10 +16,13 @@ pub(crate) use self::{
     slice::{DesiredSlice, SlicePort, slice_metadata},
 };
 use crate::{
-    api::{k8s::EndpointSlice, labels as l},
+    api::{
+        k8s::{Endpoint, EndpointSlice},
+        labels as l,
+    },
     mirror::{
         metadata::DesiredMetadata,
-        state::State,
+        state::{State, store::Grouped as _},
         write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
 };
@@ -42,16 +45,16 @@ fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     holders
 }
 
-impl DesiredSlice<'_> {
-    /// Whether another slice of its Service has any of its addresses.
-    fn shares(&self, holders: &Holders<'_>) -> bool {
-        let addresses = self.endpoints.iter().flat_map(|e| &e.addresses);
-        addresses.into_iter().any(|address| {
-            let of = holders.get(&**address);
-            of.is_some_and(|of| of.iter().any(|slice| *slice != self.name))
-        })
-    }
+/// Whether another slice than the one of this name has any of the addresses of these endpoints.
+fn shares(name: &str, endpoints: &[Endpoint], holders: &Holders<'_>) -> bool {
+    let addresses = endpoints.iter().flat_map(|e| &e.addresses);
+    addresses.into_iter().any(|address| {
+        let of = holders.get(&**address);
+        of.is_some_and(|of| of.iter().any(|slice| *slice != name))
+    })
+}
 
+impl DesiredSlice<'_> {
     /// Whether a patch can turn `actual` into this slice. The address type is immutable, and the admission policy does
     /// not let the controller move a slice to another Service.
     fn can_patch(&self, actual: &EndpointSlice) -> bool {
@@ -84,24 +87,36 @@ pub(crate) fn reconcile(
     actual: &[Arc<EndpointSlice>],
     writes: &mut Vec<Write>,
 ) {
-    let mut ours: Vec<&EndpointSlice> = actual
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|slice| state.writes_slice(slice))
-        .collect();
+    reconcile_except(state, desired, actual, |_| false, writes);
+}
+
+/// As [`reconcile`], except that slices that stay keep their endpoints, and are not deleted. They are written once more
+/// too when they no longer share an address.
+pub(crate) fn reconcile_except(
+    state: &State,
+    desired: Vec<DesiredSlice<'_>>,
+    actual: &[Arc<EndpointSlice>],
+    stays: impl Fn(&EndpointSlice) -> bool,
+    writes: &mut Vec<Write>,
+) {
+    let ours = actual.iter().map(AsRef::as_ref);
+    let ours = ours.filter(|slice| state.writes_slice(slice));
+    let (kept, mut ours): (Vec<&EndpointSlice>, Vec<&EndpointSlice>) =
+        ours.partition(|slice| stays(slice));
     let alone = |slice: &DesiredSlice<'_>| {
         let mut others = actual
             .iter()
             .filter(|other| other.metadata.name() != slice.name);
         others.next().is_none()
     };
-    let holders = if desired.iter().all(alone) {
+    let holders = if kept.is_empty() && desired.iter().all(alone) {
         Holders::new()
     } else {
         holders(actual)
     };
+    writes.extend(kept.into_iter().filter_map(|slice| mark(slice, &holders)));
     for mut slice in desired {
-        if slice.shares(&holders) {
+        if shares(&slice.name, &slice.endpoints, &holders) {
             slice.mark_shared();
         }
         let found = ours
@@ -120,6 +135,26 @@ pub(crate) fn reconcile(
     }
     ours.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     writes.extend(ours.into_iter().map(Write::delete_slice));
+}
+
+/// The write that marks a slice that stays as it is, or unmarks it, if its addresses are shared, or are not any more.
+fn mark(slice: &EndpointSlice, holders: &Holders<'_>) -> Option<Write> {
+    let marked = slice.metadata.annotation(l::DESIRED_STATE);
+    let plain = marked.strip_suffix(SHARED).unwrap_or(marked);
+    let state = if shares(slice.metadata.name(), &slice.endpoints, holders) {
+        format!("{plain}{SHARED}")
+    } else {
+        plain.to_owned()
+    };
+    (state != marked).then(|| {
+        guarded(
+            ObjectKind::EndpointSlice,
+            slice.group().unwrap_or_default(),
+            &slice.metadata,
+            json!({ "annotations": { l::DESIRED_STATE: state } }),
+            json!({}),
+        )
+    })
 }
 
 fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {

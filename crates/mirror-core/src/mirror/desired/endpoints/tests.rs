@@ -401,3 +401,37 @@ fn slice_is_written_again_when_it_no_longer_shares_addresses() {
     assert_eq!(pass(&[alone.clone(), elsewhere]).1, 0);
     assert_eq!(pass(&[alone, other]).1, 1);
 }
+
+#[test]
+fn slice_that_stays_is_marked_while_it_shares_addresses_and_written_again_after_that() {
+    let mut kept = made(&["192.0.2.1"], &[port("http", 80)], true, true).remove(0);
+    let mut other = slice("web-east", "of-endpoints");
+    other.endpoints = [seen("192.0.2.1", None, true)].into();
+    // The states that are written. Nothing else is written.
+    let pass = |kept: &EndpointSlice, others: &[EndpointSlice]| -> Vec<String> {
+        let actual: Vec<_> = others.iter().chain([kept]).cloned().map(Arc::new).collect();
+        let mut writes = Vec::new();
+        reconcile_except(&state(), Vec::new(), &actual, |_| true, &mut writes);
+        let written = writes.into_iter().map(|write| match write {
+            Write::Patch(patch) => {
+                assert!(patch.urgent);
+                assert!(patch.body.get("endpoints").is_none());
+                let annotations = patch.body["metadata"]["annotations"].as_object().unwrap();
+                assert_eq!(annotations.len(), 1);
+                annotations[l::DESIRED_STATE].as_str().unwrap().to_owned()
+            }
+            other => panic!("{other:?}"),
+        });
+        written.collect()
+    };
+    let plain = kept.metadata.annotation(l::DESIRED_STATE).to_owned();
+    let shared = format!("{plain}{SHARED}");
+    assert_eq!(pass(&kept, &[]), [""; 0]);
+    assert_eq!(
+        pass(&kept, std::slice::from_ref(&other)),
+        std::slice::from_ref(&shared)
+    );
+    kept.metadata.annotations.insert(l::DESIRED_STATE, shared);
+    assert_eq!(pass(&kept, &[other]), [""; 0]);
+    assert_eq!(pass(&kept, &[]), [plain]);
+}

@@ -162,7 +162,6 @@ impl Linked {
             slices: vec![slices],
             left_out: vec![left_out],
             cut: vec![cut],
-            ..RemoteState::default()
         }
     }
 }

@@ -105,9 +105,8 @@ impl Owner<'_> {
             }
             _ => {}
         }
-        let stays = |slice: &Arc<EndpointSlice>| kept.contains(&cluster_of(slice));
-        let looked_at: Vec<_> = actual.iter().filter(|s| !stays(s)).cloned().collect();
-        endpoints::reconcile(self.state, desired, &looked_at, writes);
+        let stays = |slice: &EndpointSlice| kept.contains(&cluster_of(slice));
+        endpoints::reconcile_except(self.state, desired, actual, stays, writes);
         problems
     }
 
