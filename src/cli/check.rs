@@ -116,13 +116,13 @@ async fn check_all(contexts: &[KubeContext], wait: Duration, parse: ParseArgs) -
     let all = join_all(contexts.iter().map(async |context| {
         let attempt = async || {
             let checked = Box::pin(check(context, parse)).await;
-            let Some(awaited) = awaited(&checked.results) else {
-                return Ok::<_, Infallible>(Ok(checked));
-            };
-            progress.say(&format!("waiting: {awaited}"));
-            Ok(Err(checked))
+            Ok::<_, Infallible>(match awaited(&checked.results).map(str::to_owned) {
+                Some(awaited) => Err((checked, awaited)),
+                None => Ok(checked),
+            })
         };
-        let Ok(Ok(checked) | Err(checked)) = poll(RETRY, wait, attempt).await;
+        let waits = |(_, awaited): &(_, String)| progress.say(&format!("waiting: {awaited}"));
+        let Ok(Ok(checked) | Err((checked, _))) = poll(RETRY, wait, attempt, waits).await;
         checked
     }));
     progress.during(all).await

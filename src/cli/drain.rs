@@ -220,11 +220,10 @@ impl Which {
         told: impl Fn(&[Link]) -> Result<T, String>,
     ) -> anyhow::Result<Result<T, String>> {
         let progress = Progress::new(waiting);
-        let attempt = async || {
-            let said = told(&self.links(cluster).await?);
-            anyhow::Ok(said.inspect_err(|why| progress.say(&format!("{waiting} ({why})"))))
-        };
-        progress.during(Box::pin(poll(LOOK, wait, attempt))).await
+        let attempt = async || anyhow::Ok(told(&self.links(cluster).await?));
+        let waits = |why: &String| progress.say(&format!("{waiting} ({why})"));
+        let polling = poll(LOOK, wait, attempt, waits);
+        progress.during(Box::pin(polling)).await
     }
 
     /// Lists the federated Services that have no other member.

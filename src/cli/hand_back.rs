@@ -283,7 +283,7 @@ impl Mirror {
             let there: BTreeSet<&str> = endpoints::addresses(&theirs).collect();
             anyhow::Ok(wanted.is_subset(&there).then_some(()).ok_or(()))
         };
-        poll(LOOK, wait, attempt).await?.map_err(|()| {
+        poll(LOOK, wait, attempt, |()| ()).await?.map_err(|()| {
             fail(
                 format!("Kubernetes created no EndpointSlices for the Endpoints {self} within {wait:?}"),
                 "check that kube-controller-manager runs endpointslice-mirroring-controller; nothing of this mirror was deleted",

@@ -256,13 +256,9 @@ async fn linkerd_config(
     global: &Global,
     wait: Duration,
 ) -> anyhow::Result<LinkerdConfig> {
-    let attempt = async || {
-        let config = cluster.linkerd_config(&global.linkerd_namespace).await;
-        anyhow::Ok(
-            config.inspect_err(|error| output::note(&format!("waiting for Linkerd: {error}"))),
-        )
-    };
-    poll(RETRY, wait, attempt).await?
+    let attempt = async || anyhow::Ok(cluster.linkerd_config(&global.linkerd_namespace).await);
+    let waits = |error: &anyhow::Error| output::note(&format!("waiting for Linkerd: {error}"));
+    poll(RETRY, wait, attempt, waits).await?
 }
 
 impl ValueArgs {

@@ -303,17 +303,16 @@ async fn wait_until_ready(
     let attempt = async || {
         let read = links.get(&link);
         let live = prepared.cluster.request("read the Link", read).await?;
-        let ready = is_ready(&live, &credentials);
-        if let Err(why) = &ready {
-            let why = why.as_ref().map(|why| format!(" ({why})"));
-            progress.say(&format!(
-                "waiting for the Link {name} to become ready{}",
-                why.unwrap_or_default()
-            ));
-        }
-        anyhow::Ok(ready)
+        anyhow::Ok(is_ready(&live, &credentials))
     };
-    poll(LOOK, wait, attempt).await?.map_err(|why| {
+    let waits = |why: &Option<String>| {
+        let why = why.as_ref().map(|why| format!(" ({why})"));
+        progress.say(&format!(
+            "waiting for the Link {name} to become ready{}",
+            why.unwrap_or_default()
+        ));
+    };
+    poll(LOOK, wait, attempt, waits).await?.map_err(|why| {
         fail(
             format!(
                 "the Link {name} in {context} is not ready after {wait:?}: {}",

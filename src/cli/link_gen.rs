@@ -214,7 +214,11 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
         let text = std::str::from_utf8(&token.0).context("the token is not valid UTF-8")?;
         Ok(Ok(Secret::new(text)))
     };
-    let token = spin("waiting for the token", poll(LOOK, TOKEN_WAIT, attempt)).await?;
+    let token = spin(
+        "waiting for the token",
+        poll(LOOK, TOKEN_WAIT, attempt, |_| ()),
+    )
+    .await?;
     token.map_err(|secret| {
         fail(
             format!("the Secret {namespace}/{secret} has no token yet"),

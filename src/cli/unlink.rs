@@ -273,7 +273,7 @@ async fn mirrors_left(
         let left = Box::pin(Mirrors::gather(cluster, name, namespace)).await?;
         anyhow::Ok(if left.len() == 0 { Ok(left) } else { Err(left) })
     };
-    let (Ok(left) | Err(left)) = poll(RETRY, wait, attempt).await?;
+    let (Ok(left) | Err(left)) = poll(RETRY, wait, attempt, |_| ()).await?;
     Ok(left)
 }
 

@@ -59,19 +59,20 @@ pub(crate) async fn spin<T>(message: &str, work: impl Future<Output = T>) -> T {
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
 /// Calls `attempt` at this interval until it returns `Ok(Ok(_))`, at most for `wait`. Returns its last result, in which
-/// `Ok(Err(_))` says what is still pending. The last attempt begins when the time is over. An error of an attempt ends it
-/// at once.
+/// `Ok(Err(_))` says what is still pending; `waits` gets it before each pause. The last attempt begins when the time is
+/// over. An error of an attempt ends it at once.
 pub(crate) async fn poll<T, P, E>(
     every: Duration,
     wait: Duration,
     attempt: impl AsyncFn() -> Result<Result<T, P>, E>,
+    waits: impl Fn(&P),
 ) -> Result<Result<T, P>, E> {
     let end = Instant::now() + wait;
     loop {
         let is_last = Instant::now() >= end;
-        let result = attempt().await?;
-        if is_last || result.is_ok() {
-            return Ok(result);
+        match attempt().await? {
+            Err(pending) if !is_last => waits(&pending),
+            result => return Ok(result),
         }
         sleep_until(end.min(Instant::now() + every)).await;
     }
@@ -92,7 +93,7 @@ mod tests {
             Ok::<_, Infallible>(if at > failing { Ok(()) } else { Err(()) })
         };
         let (every, wait) = (Duration::from_secs(5), Duration::from_secs(wait));
-        let _ = poll(every, wait, attempt).await;
+        let _ = poll(every, wait, attempt, |()| ()).await;
         made.into_inner()
     }
 

@@ -97,7 +97,7 @@ pub(super) async fn restart(source: &Source, wait: Duration) -> anyhow::Result<(
             .await?;
         anyhow::Ok(is_rolled_out(&live).then_some(()).ok_or(()))
     };
-    poll(LOOK, wait, attempt).await?.map_err(|()| {
+    poll(LOOK, wait, attempt, |()| ()).await?.map_err(|()| {
         fail(
             format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
             format!(

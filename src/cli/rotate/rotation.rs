@@ -258,7 +258,7 @@ impl<'a> Rotation<'a> {
             anyhow::Ok(in_use.then_some(()).ok_or(status))
         };
         let waiting = format!("waiting for the Link {name} to use the new credentials");
-        let ended = spin(&waiting, poll(LOOK, wait, attempt)).await?;
+        let ended = spin(&waiting, poll(LOOK, wait, attempt, |_| ())).await?;
         ended.map_err(|status| {
             let why = status
                 .condition("CredentialsValid")
