@@ -155,6 +155,17 @@ impl Reason {
     }
 }
 
+impl RemoteRef {
+    /// The Service of this name.
+    pub fn new(cluster: &str, namespace: &str, service: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            namespace: namespace.to_owned(),
+            service: service.to_owned(),
+        }
+    }
+}
+
 impl Problem {
     /// Creates a problem.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
@@ -212,32 +223,18 @@ impl Plan {
         self
     }
 
-    /// A plan without writes and with one report.
-    pub(crate) fn only(remote: RemoteRef, federated: bool, report: Outcome) -> Self {
+    /// The plan for the mirror of a Service.
+    pub(crate) fn mirror(remote: RemoteRef, writes: Vec<Write>, report: Outcome) -> Self {
+        let report = ServiceOutcome {
+            remote,
+            federated: false,
+            report,
+        };
         Self {
-            report: vec![ServiceOutcome {
-                remote,
-                federated,
-                report,
-            }],
+            writes,
+            report: vec![report],
             ..Self::default()
         }
-    }
-
-    /// Adds one report.
-    #[must_use]
-    pub(crate) fn with_outcome(
-        mut self,
-        remote: RemoteRef,
-        federated: bool,
-        report: Outcome,
-    ) -> Self {
-        self.report.push(ServiceOutcome {
-            remote,
-            federated,
-            report,
-        });
-        self
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         metadata::{DesiredMetadata, copied, desired::DesiredEntries, fq_name, sign},
         outcome::{Problem, Reason},
         target::{Target, export::Mode},
-        write::{ObjectKind, Write, forced_metadata, guarded, patch_metadata},
+        write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
 };
 
@@ -61,6 +61,10 @@ impl<'a> Desired<'a> {
             annotations.insert(l::REMOTE_RESOURCE_VERSION, version.into());
         }
         self
+    }
+
+    pub(crate) fn create(&self) -> Write {
+        Write::Create(Object::Service(Box::new(self.service())))
     }
 
     /// The object to create.

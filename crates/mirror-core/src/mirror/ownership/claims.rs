@@ -6,6 +6,8 @@
 //! planned first: federated Services, probe Services, mirrors (the oldest Link first), hosts (the oldest Link first,
 //! then by name of the headless Service).
 
+use std::fmt;
+
 use super::membership::has_member;
 use crate::{
     api::k8s::{EndpointSlice, Service},
@@ -51,28 +53,31 @@ impl State {
             || clusters.any(|cluster| self.link(cluster).is_some() || self.may_keep(cluster))
     }
 
-    /// Whether `own` may have this name. `actual` is the Service that has it. `Err` says to whom the name belongs, or
-    /// who has precedence.
+    /// Whether `own` may have this name. If not, the problem says to whom the name belongs, or who has precedence.
     pub(crate) fn grants(
         &self,
         own: Purpose<'_>,
         namespace: &str,
         name: &str,
-        actual: Option<&Service>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Problem> {
+        let taken_by = |who: &dyn fmt::Display| {
+            let message = format!("the name {namespace}/{name} is taken by {who}");
+            Err(Problem::new(Reason::NameConflict, message))
+        };
+        let actual = self.existing(namespace, name);
         match actual.map(|actual| self.name_owner(actual)) {
             Some(NameOwner::Purpose(claim)) if claim == own => return Ok(()),
             Some(NameOwner::Stray) => {}
-            Some(other) => return Err(other.to_string()),
+            Some(other) => return taken_by(&other),
             None => {
                 let slot = (namespace.to_owned(), name.to_owned());
                 if let Some(who) = self.foreign.get(&slot) {
-                    return Err(who.clone());
+                    return taken_by(who);
                 }
             }
         }
         match self.first_claim(namespace, name) {
-            Some(first) if first != own => Err(first.to_string()),
+            Some(first) if first != own => taken_by(&first),
             _ => Ok(()),
         }
     }
@@ -170,14 +175,6 @@ impl State {
         }
         keys
     }
-}
-
-/// The problem of a name that belongs to another object.
-pub(crate) fn name_conflict(namespace: &str, name: &str, who: &str) -> Problem {
-    Problem::new(
-        Reason::NameConflict,
-        format!("the name {namespace}/{name} is taken by {who}"),
-    )
 }
 
 /// Name of the Service that a slice belongs to.

@@ -5,8 +5,6 @@
 
 mod drained;
 mod failover;
-mod form;
-mod leaving;
 mod members;
 mod parts;
 mod removal;
@@ -15,22 +13,20 @@ mod slices;
 
 use std::collections::BTreeSet;
 
-use self::{
-    members::{Members, Written},
-    parts::{Existing, is_ours, parts, tokens},
-    removal::remove,
-};
+use self::members::{Members, Written};
 use super::service::ensure_namespace;
-use crate::mirror::{
-    desired::service,
-    name_owner::Purpose,
-    names::{federated_name, fits},
-    outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef},
-    ownership::{
-        claims::name_conflict,
-        membership::{Part, Parts, local_member},
+use crate::{
+    api::k8s::Service,
+    mirror::{
+        desired::service,
+        metadata::{is_federated, remote_members},
+        name_owner::{NameOwner, Purpose},
+        names::{federated_name, fits},
+        outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome},
+        ownership::membership::{Form, Linked, Part, Parts, local_member},
+        state::State,
+        target::Target,
     },
-    state::State,
 };
 
 /// The plan for one federated Service. Each cluster whose member seems to be gone leaves when it has confirmed this. A
@@ -41,152 +37,185 @@ pub(crate) fn plan(
     service: &str,
     confirmed: Confirmed<'_>,
 ) -> Plan {
+    let federated = FederatedService::of(state, namespace, service);
     // What is asked for is what the plan needs that is executed in the end.
-    let last = plan_with(state, namespace, service, Confirmed::All);
+    let last = federated.plan(Confirmed::All);
     let is_confirmed = |remote: &RemoteRef| confirmed.covers(&remote.cluster);
     if last.confirm.iter().all(is_confirmed) {
         return last;
     }
     Plan {
         confirm: last.confirm,
-        ..plan_with(state, namespace, service, confirmed)
+        ..federated.plan(confirmed)
     }
 }
 
-/// The plan if just these clusters have confirmed that they have no member any more.
-fn plan_with(state: &State, namespace: &str, service: &str, confirmed: Confirmed<'_>) -> Plan {
-    let name = federated_name(service);
-    let actual = state.existing(namespace, &name);
-    let own = Purpose::Federated(service);
-    let ours = actual.filter(|actual| is_ours(state, namespace, service, actual));
-    let tokens = tokens(ours, service);
-    let local = local_member(state, namespace, service);
-    let existing = Existing {
-        actual: ours,
-        tokens: &tokens,
-        confirmed,
-    };
-    let (form, parts) = parts(state, (namespace, service), existing, local.is_some());
+/// A federated Service, which may not exist yet.
+struct FederatedService<'a> {
+    state: &'a State,
+    namespace: &'a str,
+    /// Name of its members.
+    service: &'a str,
+    name: String,
+    /// The existing Service, if it is ours.
+    actual: Option<&'a Service>,
+    /// The clusters that the existing Service names as having a member.
+    named: BTreeSet<&'a str>,
+    /// Its member in the local cluster.
+    local: Option<&'a Service>,
+}
 
-    let mut plan = Plan::default();
-    let outcome = (|| {
-        let stays = |cluster: &str, part: &Part<'_>| match part {
-            Part::Member(_) | Part::Leaving => true,
-            Part::Unseen => tokens.contains(cluster),
-            Part::None | Part::Refused(_) | Part::Drained(_) => false,
-        };
-        let mut clusters: BTreeSet<&str> = parts
-            .iter()
-            .filter(|(cluster, linked)| stays(cluster, &linked.part))
-            .map(|(cluster, _)| *cluster)
-            .collect();
-        // Clusters stay if their Link cannot be read now, or if it names a new cluster that is not listed yet.
-        clusters.extend(
-            tokens
-                .iter()
-                .map(String::as_str)
-                .filter(|cluster| !parts.contains_key(cluster) && state.may_keep(cluster))
-                .filter(|_| !state.protects(namespace)),
-        );
-        if clusters.is_empty() && local.is_none() {
-            remove(state, (namespace, &name), ours, &parts, &tokens, &mut plan);
-            confirm_leaving(namespace, service, &parts, &tokens, &mut plan);
-            return Ok(None);
-        }
-        let name = fits(name.clone())?;
-        state
-            .grants(own, namespace, &name, actual)
-            .map_err(|who| name_conflict(namespace, &name, &who))?;
-        ensure_namespace(state, namespace, clusters.iter().copied(), &mut plan.writes)?;
-        let members = Members {
+impl<'a> FederatedService<'a> {
+    fn of(state: &'a State, namespace: &'a str, service: &'a str) -> Self {
+        let name = federated_name(service);
+        let actual = state.existing(namespace, &name);
+        let actual = actual.filter(|actual| is_ours(state, namespace, service, actual));
+        let members = actual.into_iter();
+        let members = members.flat_map(|actual| remote_members(&actual.metadata));
+        let members = members.filter(|(name, _)| *name == service);
+        Self {
+            state,
             namespace,
             service,
-            name: &name,
-            local,
-            clusters: &clusters,
+            name,
+            actual,
+            named: members.map(|(_, cluster)| cluster).collect(),
+            local: local_member(state, namespace, service),
+        }
+    }
+
+    /// UID; empty if it does not exist yet.
+    fn uid(&self) -> Option<&'a str> {
+        self.actual
+            .and_then(|actual| actual.metadata.uid.as_deref())
+    }
+
+    /// The plan if just these clusters have confirmed that they have no member any more.
+    fn plan(&self, confirmed: Confirmed<'_>) -> Plan {
+        let (form, parts) = self.parts(confirmed);
+        let mut plan = Plan::default();
+        let planned = self.write(form, &parts, &mut plan);
+        let reports = parts.iter().map(|(cluster, linked)| ServiceOutcome {
+            remote: RemoteRef::new(cluster, self.namespace, self.service),
+            federated: true,
+            report: self.report(linked, &planned),
+        });
+        plan.report = reports.collect();
+        plan
+    }
+
+    /// Plans the writes. Returns what is known then; `None` if there are no members.
+    fn write<'s>(
+        &'s self,
+        form: Form,
+        parts: &'s Parts<'s>,
+        plan: &mut Plan,
+    ) -> Result<Option<Written<'s>>, Problem> {
+        let stays = |cluster: &str, part: &Part<'_>| match part {
+            Part::Member(_) | Part::Leaving => true,
+            Part::Unseen => self.named.contains(cluster),
+            Part::None | Part::Refused(_) | Part::Drained(_) => false,
+        };
+        let present = parts.iter();
+        let present = present.filter(|(cluster, linked)| stays(cluster, &linked.part));
+        let present = present.map(|(cluster, _)| *cluster);
+        let kept = self.named.iter().copied();
+        let kept = kept.filter(|cluster| self.may_keep(cluster, parts));
+        let clusters: BTreeSet<&str> = present.chain(kept).collect();
+        if clusters.is_empty() && self.local.is_none() {
+            self.remove(parts, &mut plan.writes);
+            self.confirm_leaving(parts, plan);
+            return Ok(None);
+        }
+        let (state, namespace) = (self.state, self.namespace);
+        let name = fits(self.name.clone())?;
+        state.grants(Purpose::Federated(self.service), namespace, &name)?;
+        ensure_namespace(state, namespace, clusters.iter().copied(), &mut plan.writes)?;
+        let members = Members {
+            of: self,
+            parts,
+            clusters,
             form,
         };
-        let written = members.write(state, &parts, ours, &mut plan.writes);
-        confirm_leaving(namespace, service, &parts, &tokens, &mut plan);
-        Ok(Some((name, written)))
-    })();
-    report(state, (namespace, service), &parts, &outcome, &mut plan);
-    plan
-}
-
-/// Adds the clusters that must confirm that they have no member any more, before they are removed.
-fn confirm_leaving(
-    namespace: &str,
-    service: &str,
-    parts: &Parts<'_>,
-    tokens: &BTreeSet<String>,
-    plan: &mut Plan,
-) {
-    if plan.writes.is_empty() {
-        return;
+        let written = members.write(&mut plan.writes);
+        self.confirm_leaving(parts, plan);
+        Ok(Some(written))
     }
-    let leaving = tokens.iter().filter(|cluster| {
-        let linked = parts.get(cluster.as_str());
-        linked.is_some_and(|linked| matches!(linked.part, Part::None))
-    });
-    plan.confirm.extend(leaving.map(|cluster| RemoteRef {
-        cluster: cluster.clone(),
-        namespace: namespace.to_owned(),
-        service: service.to_owned(),
-    }));
-}
 
-/// Reports the outcome for each cluster's Service.
-fn report(
-    state: &State,
-    (namespace, service): (&str, &str),
-    parts: &Parts<'_>,
-    outcome: &Result<Option<(String, Written<'_>)>, Problem>,
-    plan: &mut Plan,
-) {
-    let mut said = Vec::new();
-    for (cluster, linked) in parts {
+    /// Whether a cluster stays although it has no Link in charge: its Link cannot be read now, or names a new cluster that
+    /// is not listed yet.
+    fn may_keep(&self, cluster: &str, parts: &Parts<'_>) -> bool {
+        !parts.contains_key(cluster)
+            && self.state.may_keep(cluster)
+            && !self.state.protects(self.namespace)
+    }
+
+    /// Adds the clusters that must confirm that they have no member any more, before they are removed.
+    fn confirm_leaving(&self, parts: &Parts<'_>, plan: &mut Plan) {
+        if plan.writes.is_empty() {
+            return;
+        }
+        let leaving = self.named.iter().filter(|cluster| {
+            let linked = parts.get(*cluster);
+            linked.is_some_and(|linked| matches!(linked.part, Part::None))
+        });
+        let remote = |cluster: &&str| RemoteRef::new(cluster, self.namespace, self.service);
+        plan.confirm.extend(leaving.map(remote));
+    }
+
+    /// The outcome for a cluster's Service.
+    fn report(
+        &self,
+        linked: &Linked<'_>,
+        planned: &Result<Option<Written<'_>>, Problem>,
+    ) -> Outcome {
         let target = linked.target;
-        let report = match (&linked.part, outcome) {
+        match (&linked.part, planned) {
             (Part::Drained(_), _) => Outcome::Failed(drained::left(target)),
             (Part::Unseen | Part::Leaving, _) => Outcome::Unknown,
             (Part::None, _) | (Part::Member(_), Ok(None)) => Outcome::Absent,
             (Part::Refused(report), _) => report.clone(),
             (Part::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
-            (Part::Member(_), Ok(Some((_, written))))
-                if written.problems.contains_key(*cluster) =>
-            {
-                Outcome::Failed(written.problems[*cluster].clone())
-            }
-            (Part::Member(seen), Ok(Some((local, written)))) => {
-                let source = written.source;
-                let differ = source
-                    .as_ref()
-                    .filter(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports));
-                let note = differ.map(|_| {
-                    let message = format!("ports differ from those of {namespace}/{local}");
-                    Problem::new(Reason::PortConflict, message)
-                });
-                let stays = state
-                    .is_drained(target)
-                    .then(|| drained::stays_as_the_last(target));
-                let note = stays.or(note).or_else(|| written.preference.clone());
-                let note = note.or_else(|| service::not_copied(seen));
-                Outcome::Mirrored {
-                    local: local.clone(),
-                    note,
+            (Part::Member(seen), Ok(Some(written))) => {
+                match written.problems.get(&target.cluster) {
+                    Some(problem) => Outcome::Failed(problem.clone()),
+                    None => Outcome::Mirrored {
+                        local: self.name.clone(),
+                        note: self.note(target, seen, written),
+                    },
                 }
             }
-        };
-        let remote = RemoteRef {
-            cluster: (*cluster).to_owned(),
-            namespace: namespace.to_owned(),
-            service: service.to_owned(),
-        };
-        said.push((remote, report));
+        }
     }
-    for (remote, report) in said {
-        *plan = std::mem::take(plan).with_outcome(remote, true, report);
+
+    /// What is wrong with a member that takes part.
+    fn note(&self, target: &Target, seen: &Service, written: &Written<'_>) -> Option<Problem> {
+        if self.state.is_drained(target) {
+            return Some(drained::stays_as_the_last(target));
+        }
+        let source = written.source;
+        if source.is_some_and(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports)) {
+            let message = format!(
+                "ports differ from those of {}/{}",
+                self.namespace, self.name
+            );
+            return Some(Problem::new(Reason::PortConflict, message));
+        }
+        let preference = written.preference.clone();
+        preference.or_else(|| service::not_copied(seen))
+    }
+}
+
+/// Whether the existing Service with the name of the federated Service is ours.
+fn is_ours(state: &State, namespace: &str, service: &str, actual: &Service) -> bool {
+    let own = Purpose::Federated(service);
+    match state.name_owner(actual) {
+        NameOwner::Purpose(claim) => claim == own,
+        NameOwner::Stray => {
+            let name = actual.metadata.name();
+            is_federated(&actual.metadata) || state.first_claim(namespace, name) == Some(own)
+        }
+        NameOwner::Theirs(_) | NameOwner::Unnamed | NameOwner::Foreign => false,
     }
 }
 

@@ -20,7 +20,6 @@ use crate::{
         name_owner::Purpose,
         names::{fits, mirror_name},
         outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef},
-        ownership::claims::name_conflict,
         state::{State, links::LinkEntry, remote::RemoteState},
         target::{Target, export::Mode},
         write::Write,
@@ -33,104 +32,100 @@ pub(crate) fn plan(
     (cluster, namespace, service): (&str, &str, &str),
     confirmed: Confirmed<'_>,
 ) -> Plan {
-    let this = RemoteRef {
-        cluster: cluster.to_owned(),
-        namespace: namespace.to_owned(),
-        service: service.to_owned(),
-    };
-    let Some((target, entry)) = state.link(cluster) else {
+    let this = RemoteRef::new(cluster, namespace, service);
+    let Some(link) = state.link(cluster) else {
         // Mirrors of a Link that cannot be read now stay. Mirrors of a deleted Link are removed, if we created them.
-        return if state.may_keep(cluster) && !state.protects(namespace) {
-            Plan::default()
-        } else {
-            Plan {
-                writes: removal(state, &this, Scope::Managed),
-                ..Plan::default()
-            }
+        let stays = state.may_keep(cluster) && !state.protects(namespace);
+        return Plan {
+            writes: if stays {
+                Vec::new()
+            } else {
+                removal(state, &this, Scope::Managed)
+            },
+            ..Plan::default()
         };
     };
-    let exported = exported(state, (target, entry), namespace, service);
-    if let Some(forbidden) = state.forbids(target, namespace) {
+    let exported = exported(state, link, namespace, service);
+    if let Some(forbidden) = state.forbids(link.0, namespace) {
         // This cluster decides this alone, so the target cluster is not asked.
         let problem = forbidden.problem(namespace, service);
         let report = exported.map_or_else(|report| report, |_| Outcome::Failed(problem));
-        return Plan {
-            writes: removal(state, &this, Scope::All),
-            ..Plan::default()
-        }
-        .with_outcome(this, false, report);
-    }
-    let (remote, seen, mode) = match exported {
-        Ok(exported) => exported,
-        Err(Outcome::Absent) => {
-            let writes = removal(state, &this, Scope::All);
-            if writes.is_empty() {
-                return Plan::only(this, false, Outcome::Absent);
-            }
-            let (writes, report) = if confirmed.covers(cluster) {
-                (writes, Outcome::Absent)
-            } else {
-                (follow(state, (target, entry), &this), Outcome::Unknown)
-            };
-            return Plan {
-                writes,
-                confirm: vec![this.clone()],
-                ..Plan::default()
-            }
-            .with_outcome(this, false, report);
-        }
-        Err(report) => {
-            let plan = Plan {
-                writes: follow(state, (target, entry), &this),
-                ..Plan::default()
-            };
-            return plan.with_outcome(this, false, report);
-        }
-    };
-    if let Err(problem) = service::mirrorable(seen) {
         let writes = removal(state, &this, Scope::All);
-        return Plan {
-            writes,
-            ..Plan::default()
-        }
-        .with_outcome(this, false, Outcome::Failed(problem));
+        return Plan::mirror(this, writes, report);
     }
-    let mut writes = Vec::new();
-    let planned = slot(state, &this)
-        .and_then(|found| {
-            ensure_namespace(state, namespace, [cluster], &mut writes).map(|()| found)
-        })
-        .and_then(|(name, local)| {
-            let gateway = &entry.gateway;
-            let context = Context {
-                state,
-                target,
-                gateway,
-                remote,
-                service: seen,
-                namespace,
-                name,
-                local,
-            };
-            let as_headless = mode == Mode::Gateway && target.headless && seen.is_headless();
-            if as_headless {
-                headless::plan(&context, &mut writes)
-            } else {
-                plain(&context, mode, &mut writes)
+    match exported {
+        Ok((remote, seen, mode)) => match service::mirrorable(seen) {
+            Ok(()) => mirrored(state, link, (remote, seen, mode), this),
+            Err(problem) => {
+                let writes = removal(state, &this, Scope::All);
+                Plan::mirror(this, writes, Outcome::Failed(problem))
             }
-        });
-    let mut report = planned.unwrap_or_else(Outcome::Failed);
-    if let Outcome::Mirrored {
-        note: none @ None, ..
-    } = &mut report
-    {
-        *none = service::not_copied(seen);
+        },
+        Err(Outcome::Absent) => gone(state, link, this, confirmed),
+        Err(report) => {
+            let writes = follow(state, link, &this);
+            Plan::mirror(this, writes, report)
+        }
     }
+}
+
+/// The plan for a Service that is not exported, or not any more. Its mirror is removed once the target cluster has
+/// confirmed this.
+fn gone(
+    state: &State,
+    link: (&Target, &LinkEntry),
+    this: RemoteRef,
+    confirmed: Confirmed<'_>,
+) -> Plan {
+    let writes = removal(state, &this, Scope::All);
+    if writes.is_empty() {
+        return Plan::mirror(this, writes, Outcome::Absent);
+    }
+    let (writes, report) = if confirmed.covers(&this.cluster) {
+        (writes, Outcome::Absent)
+    } else {
+        (follow(state, link, &this), Outcome::Unknown)
+    };
     Plan {
-        writes,
-        ..Plan::default()
+        confirm: vec![this.clone()],
+        ..Plan::mirror(this, writes, report)
     }
-    .with_outcome(this, false, report)
+}
+
+/// The plan for a Service that should have a mirror.
+fn mirrored(
+    state: &State,
+    (target, entry): (&Target, &LinkEntry),
+    (remote, seen, mode): (&RemoteState, &Service, Mode),
+    this: RemoteRef,
+) -> Plan {
+    let mut writes = Vec::new();
+    let planned = slot(state, &this).and_then(|(name, local)| {
+        ensure_namespace(state, &this.namespace, [&*this.cluster], &mut writes)?;
+        let context = Context {
+            state,
+            target,
+            gateway: &entry.gateway,
+            remote,
+            service: seen,
+            namespace: &this.namespace,
+            name,
+            local,
+        };
+        let as_headless = mode == Mode::Gateway && target.headless && seen.is_headless();
+        if as_headless {
+            headless::plan(&context, &mut writes)
+        } else {
+            plain(&context, mode, &mut writes)
+        }
+    });
+    let mut report = planned.unwrap_or_else(Outcome::Failed);
+    if let Outcome::Mirrored { note, .. } = &mut report
+        && note.is_none()
+    {
+        *note = service::not_copied(seen);
+    }
+    Plan::mirror(this, writes, report)
 }
 
 /// The writes with which the existing mirror of a Service follows the gateway, whatever the Service is now.
@@ -176,10 +171,8 @@ fn slot<'a>(state: &'a State, this: &RemoteRef) -> Result<(String, Option<&'a Se
         cluster: &this.cluster,
         service: &this.service,
     };
-    match state.grants(own, &this.namespace, &name, local) {
-        Ok(()) => Ok((name, local)),
-        Err(who) => Err(name_conflict(&this.namespace, &name, &who)),
-    }
+    state.grants(own, &this.namespace, &name)?;
+    Ok((name, local))
 }
 
 #[cfg(test)]

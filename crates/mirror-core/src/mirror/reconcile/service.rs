@@ -75,8 +75,7 @@ pub(crate) fn reconcile_service(
     };
     match actual {
         None => {
-            let created = Box::new(desired.service());
-            writes.push(Write::Create(Object::Service(created)));
+            writes.push(desired.create());
             reconcile(writes);
         }
         Some(actual) if is_managed(&actual.metadata) => {

@@ -5,7 +5,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::facts::{Exceeded, Expiry, StatusInputs};
+use super::facts::{Exceeded, Expiry, GatewayInputs, StatusInputs};
 use crate::{
     api::{conditions as c, text::in_brief},
     mirror::{
@@ -15,120 +15,39 @@ use crate::{
     },
 };
 
+/// A condition to report: type, status, reason, message.
+type Reported = (&'static str, &'static str, &'static str, String);
+
 pub(crate) fn conditions(
     previous: &[Condition],
     facts: &StatusInputs,
     without_cluster_ip: usize,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let mut said: Vec<(&str, &str, &str, String)> = vec![ready(facts)];
-    // For GitOps tools: nothing but a change of the Links ends this (kstatus, `Stalled`).
-    if facts.invalid.is_some() || facts.duplicate_of.is_some() {
-        let (_, _, reason, message) = ready(facts);
-        said.push((c::STALLED, "True", reason, message));
-    }
-    match &facts.credentials {
-        None => {}
-        Some(Ok(())) => said.push((
-            c::CREDENTIALS_VALID,
-            "True",
-            c::credentials_valid::VALID,
-            String::new(),
-        )),
-        Some(Err((reason, message))) => {
-            said.push((c::CREDENTIALS_VALID, "False", reason, message.clone()));
-        }
-    }
-    if let Some(Expiry { at, cluster }) = &facts.expiry
-        && let Some(problem) = expiry::problem(*at, now, cluster)
-    {
-        let expired = Stage::of(*at, now) == Stage::Expired;
-        let reason = if expired {
-            c::credentials_expiring::EXPIRED
-        } else {
-            c::credentials_expiring::EXPIRES_SOON
-        };
-        said.push((c::CREDENTIALS_EXPIRING, "True", reason, problem));
-    }
-    if let Some(insecure) = facts.insecure {
-        said.push((
-            c::INSECURE_TLS,
-            "True",
-            insecure.reason(),
-            insecure.problem(),
-        ));
-    }
-    match &facts.connected {
-        None => said.push((
-            c::CONNECTED,
-            "Unknown",
-            c::connected::NOT_TRIED,
-            String::new(),
-        )),
-        Some(Ok(())) => said.push((c::CONNECTED, "True", c::connected::CONNECTED, String::new())),
-        Some(Err(message)) => said.push((
-            c::CONNECTED,
-            "False",
-            c::connected::UNREACHABLE,
-            message.clone(),
-        )),
-    }
-    if let Some(gateway) = &facts.gateway {
-        let unknown = gateway
-            .unresolved
-            .clone()
-            .or_else(|| gateway.unprobed.clone());
-        said.push(match gateway.state.liveness {
-            Liveness::Alive => (
-                c::GATEWAY_ALIVE,
-                "True",
-                c::gateway_alive::PROBE_SUCCEEDED,
-                gateway.unresolved.clone().unwrap_or_default(),
-            ),
-            Liveness::Dead => (
-                c::GATEWAY_ALIVE,
-                "False",
-                c::gateway_alive::PROBE_FAILED,
-                unknown.unwrap_or_default(),
-            ),
-            Liveness::Unknown => (
-                c::GATEWAY_ALIVE,
-                "Unknown",
-                c::gateway_alive::NOT_PROBED,
-                unknown.unwrap_or_default(),
-            ),
-        });
-    }
-    if let Some(gateway) = facts.gateway.as_ref().filter(|g| !g.refused.is_empty()) {
-        let known = gateway.state.addresses.iter().flatten().count();
-        let reason = if gateway.refused.len() < known {
-            c::gateway_address_refused::SOME_REFUSED
-        } else {
-            c::gateway_address_refused::ALL_REFUSED
-        };
-        let message = refused_message(&gateway.refused);
-        said.push((c::GATEWAY_ADDRESS_REFUSED, "True", reason, message));
-    }
-    if let Some(exceeded) = facts.exceeded {
-        let message = exceeded_message(exceeded);
-        said.push((
-            c::LIMIT_EXCEEDED,
-            "True",
-            c::limit_exceeded::LIMIT_EXCEEDED,
-            message,
-        ));
-    }
-    if let Some(drain) = facts.drain {
-        said.push((c::DRAINED, "True", drain.reason(), drain.to_string()));
-    }
-    if without_cluster_ip > 0 {
-        let message = format!(
-            "Services waiting for a ClusterIP: {without_cluster_ip}; the Service range of this cluster is full, or less than a quarter of it would be free: delete unused Services, or add a ServiceCIDR (Kubernetes 1.33 or later)"
-        );
-        let reason = c::cluster_ips_exhausted::NO_CLUSTER_IP;
-        said.push((c::CLUSTER_IPS_EXHAUSTED, "True", reason, message));
-    }
-    said.into_iter()
+    let reported = [
+        Some(ready(facts)),
+        stalled(facts),
+        credentials_valid(facts),
+        credentials_expiring(facts, now),
+        facts.insecure.map(|insecure| {
+            let reason = insecure.reason();
+            (c::INSECURE_TLS, "True", reason, insecure.problem())
+        }),
+        Some(connected(facts)),
+        facts.gateway.as_ref().map(gateway_alive),
+        facts.gateway.as_ref().and_then(gateway_address_refused),
+        facts.exceeded.map(|exceeded| {
+            let reason = c::limit_exceeded::LIMIT_EXCEEDED;
+            let message = exceeded_message(exceeded);
+            (c::LIMIT_EXCEEDED, "True", reason, message)
+        }),
+        facts
+            .drain
+            .map(|drain| (c::DRAINED, "True", drain.reason(), drain.to_string())),
+        cluster_ips_exhausted(without_cluster_ip),
+    ];
+    let reported = reported.into_iter().flatten();
+    reported
         .map(|(type_, status, reason, message)| Condition {
             last_transition_time: previous
                 .iter()
@@ -141,6 +60,75 @@ pub(crate) fn conditions(
             type_: type_.to_owned(),
         })
         .collect()
+}
+
+/// For GitOps tools: nothing but a change of the Links ends this (kstatus, `Stalled`).
+fn stalled(facts: &StatusInputs) -> Option<Reported> {
+    let is_stalled = facts.invalid.is_some() || facts.duplicate_of.is_some();
+    let (_, _, reason, message) = ready(facts);
+    is_stalled.then_some((c::STALLED, "True", reason, message))
+}
+
+fn credentials_valid(facts: &StatusInputs) -> Option<Reported> {
+    Some(match facts.credentials.as_ref()? {
+        Ok(()) => {
+            let reason = c::credentials_valid::VALID;
+            (c::CREDENTIALS_VALID, "True", reason, String::new())
+        }
+        Err((reason, message)) => (c::CREDENTIALS_VALID, "False", reason, message.clone()),
+    })
+}
+
+fn credentials_expiring(facts: &StatusInputs, now: Timestamp) -> Option<Reported> {
+    let Expiry { at, cluster } = facts.expiry.as_ref()?;
+    let problem = expiry::problem(*at, now, cluster)?;
+    let reason = match Stage::of(*at, now) {
+        Stage::Expired => c::credentials_expiring::EXPIRED,
+        Stage::Valid | Stage::ExpiresSoon => c::credentials_expiring::EXPIRES_SOON,
+    };
+    Some((c::CREDENTIALS_EXPIRING, "True", reason, problem))
+}
+
+fn connected(facts: &StatusInputs) -> Reported {
+    let (status, reason, message) = match &facts.connected {
+        None => ("Unknown", c::connected::NOT_TRIED, ""),
+        Some(Ok(())) => ("True", c::connected::CONNECTED, ""),
+        Some(Err(message)) => ("False", c::connected::UNREACHABLE, message.as_str()),
+    };
+    (c::CONNECTED, status, reason, message.to_owned())
+}
+
+fn gateway_alive(gateway: &GatewayInputs) -> Reported {
+    let unresolved = gateway.unresolved.as_ref();
+    let unknown = unresolved.or(gateway.unprobed.as_ref());
+    let (status, reason, message) = match gateway.state.liveness {
+        Liveness::Alive => ("True", c::gateway_alive::PROBE_SUCCEEDED, unresolved),
+        Liveness::Dead => ("False", c::gateway_alive::PROBE_FAILED, unknown),
+        Liveness::Unknown => ("Unknown", c::gateway_alive::NOT_PROBED, unknown),
+    };
+    let message = message.cloned().unwrap_or_default();
+    (c::GATEWAY_ALIVE, status, reason, message)
+}
+
+fn gateway_address_refused(gateway: &GatewayInputs) -> Option<Reported> {
+    let known = gateway.state.addresses.iter().flatten().count();
+    let reason = match gateway.refused.len() {
+        0 => return None,
+        refused if refused < known => c::gateway_address_refused::SOME_REFUSED,
+        _ => c::gateway_address_refused::ALL_REFUSED,
+    };
+    let message = refused_message(&gateway.refused);
+    Some((c::GATEWAY_ADDRESS_REFUSED, "True", reason, message))
+}
+
+fn cluster_ips_exhausted(waiting: usize) -> Option<Reported> {
+    let message = || {
+        format!(
+            "Services waiting for a ClusterIP: {waiting}; the Service range of this cluster is full, or less than a quarter of it would be free: delete unused Services, or add a ServiceCIDR (Kubernetes 1.33 or later)"
+        )
+    };
+    let reason = c::cluster_ips_exhausted::NO_CLUSTER_IP;
+    (waiting > 0).then(|| (c::CLUSTER_IPS_EXHAUSTED, "True", reason, message()))
 }
 
 fn exceeded_message(exceeded: Exceeded) -> String {
@@ -174,7 +162,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
         .join("; ")
 }
 
-pub(crate) fn ready(facts: &StatusInputs) -> (&'static str, &'static str, &'static str, String) {
+pub(crate) fn ready(facts: &StatusInputs) -> Reported {
     let not = |reason, message: &str| (c::READY, "False", reason, message.to_owned());
     if let Some(message) = &facts.invalid {
         return not(c::ready::INVALID_LINK, message);

@@ -182,61 +182,32 @@ impl Target {
         let selector = |name, selector: Option<&_>| {
             Selector::parse(selector).map_err(|error| InvalidLink::Selector(name, error))
         };
-        let annotation = |key| link.annotations().get(key).map(String::as_str);
-        let headless = match annotation(l::HEADLESS_SERVICES) {
-            Some("enabled" | "true") => true,
-            Some("disabled" | "false") => false,
-            _ => headless_default,
-        };
-        let copied = |name| {
-            let text = annotation(name).unwrap_or_default();
-            copied_rules(text).map_err(|error| InvalidLink::Copied(name, error))
-        };
-        let allowed_namespaces = annotation(l::ALLOWED_NAMESPACES)
-            .map(allowed_namespaces)
-            .transpose()
-            .map_err(|error| InvalidLink::Policy(l::ALLOWED_NAMESPACES, error))?;
-        let federation = annotation(l::FEDERATION)
-            .map(Federation::parse)
-            .transpose()
-            .map_err(|error| InvalidLink::Policy(l::FEDERATION, error))?
-            .unwrap_or_default();
-        let federated_through = FederatedThrough::of(&link.metadata)
-            .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?;
-        let drained_until = annotation(l::DRAINED_UNTIL)
-            .map(drained_until)
-            .transpose()
-            .map_err(InvalidLink::Drain)?;
-        let which = annotation(l::COPY)
-            .map(Copied::parse)
-            .transpose()
-            .map_err(|error| InvalidLink::Policy(l::COPY, error))?
-            .unwrap_or_default();
-        let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations)
-            .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?)
-            .only_copied(which);
+        let discovery_selector = spec.remote_discovery_selector.as_ref();
+        let federated_selector = spec.federated_service_selector.as_ref();
         Ok(Self {
             link: link.name_any(),
             created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
             cluster: spec.target_cluster_name.clone(),
             domain: spec.target_cluster_domain.clone(),
+            headless: match annotation(link, l::HEADLESS_SERVICES) {
+                Some("enabled" | "true") => true,
+                Some("disabled" | "false") => false,
+                _ => headless_default,
+            },
+            allowed_namespaces: policy(link, l::ALLOWED_NAMESPACES, allowed_namespaces)?,
+            federation: policy(link, l::FEDERATION, Federation::parse)?.unwrap_or_default(),
+            federated_through: FederatedThrough::of(&link.metadata)
+                .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?,
+            prefer: annotation(link, l::PREFER).map(str::to_owned),
+            drained_until: annotation(link, l::DRAINED_UNTIL)
+                .map(drained_until)
+                .transpose()
+                .map_err(InvalidLink::Drain)?,
+            exclusions: exclusions(link)?,
             gateway: gateway(link)?,
             gateway_selector: selector("selector", spec.selector.as_ref())?,
-            discovery_selector: selector(
-                "remoteDiscoverySelector",
-                spec.remote_discovery_selector.as_ref(),
-            )?,
-            federated_selector: selector(
-                "federatedServiceSelector",
-                spec.federated_service_selector.as_ref(),
-            )?,
-            exclusions,
-            headless,
-            allowed_namespaces,
-            federation,
-            federated_through,
-            prefer: annotation(l::PREFER).map(str::to_owned),
-            drained_until,
+            discovery_selector: selector("remoteDiscoverySelector", discovery_selector)?,
+            federated_selector: selector("federatedServiceSelector", federated_selector)?,
         })
     }
 
@@ -290,10 +261,37 @@ fn united<'a>(selectors: impl IntoIterator<Item = &'a Option<Selector>>) -> Vec<
     united
 }
 
+fn annotation<'a>(link: &'a Link, key: &str) -> Option<&'a str> {
+    link.annotations().get(key).map(String::as_str)
+}
+
+/// Parses an annotation that restricts the cluster; `None` if the Link does not have it.
+fn policy<T>(
+    link: &Link,
+    key: &'static str,
+    parse: fn(&str) -> Result<T, PolicyError>,
+) -> Result<Option<T>, InvalidLink> {
+    let parsed = annotation(link, key).map(parse).transpose();
+    parsed.map_err(|error| InvalidLink::Policy(key, error))
+}
+
+fn exclusions(link: &Link) -> Result<Exclusions, InvalidLink> {
+    let copied = |key| {
+        let text = annotation(link, key).unwrap_or_default();
+        copied_rules(text).map_err(|error| InvalidLink::Copied(key, error))
+    };
+    let which = policy(link, l::COPY, Copied::parse)?.unwrap_or_default();
+    let spec = &link.spec;
+    let exclusions = Exclusions::new(&spec.excluded_labels, &spec.excluded_annotations);
+    Ok(exclusions
+        .copying(&copied(l::COPIED_LABELS)?, &copied(l::COPIED_ANNOTATIONS)?)
+        .only_copied(which))
+}
+
 fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
     let spec = &link.spec;
     let hosts = Host::parse_list(&spec.gateway_address);
-    let networks = match link.annotations().get(l::GATEWAY_NETWORKS) {
+    let networks = match annotation(link, l::GATEWAY_NETWORKS) {
         Some(text) => networks(text).map_err(InvalidLink::Networks)?,
         None => Vec::new(),
     };

@@ -78,12 +78,6 @@ pub(crate) fn as_it_is<'a>(
     for endpoint in &mut endpoints {
         endpoint.conditions.ready = Some(through.ready);
     }
-    let ports = actual.ports.iter().map(|port| SlicePort {
-        name: port.name.as_deref().unwrap_or_default(),
-        protocol: port.protocol.as_deref().unwrap_or("TCP"),
-        port: port.port.unwrap_or_default(),
-        app_protocol: port.app_protocol.as_deref(),
-    });
     DesiredSlice::new(
         service,
         &metadata,
@@ -93,7 +87,7 @@ pub(crate) fn as_it_is<'a>(
             _ => "IPv4",
         },
         endpoints,
-        ports.collect(),
+        actual.ports.iter().map(SlicePort::of).collect(),
     )
 }
 

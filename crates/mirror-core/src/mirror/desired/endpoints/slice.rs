@@ -27,7 +27,7 @@ pub(crate) struct DesiredSlice<'a> {
 }
 
 /// A port of such a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlicePort<'a> {
     pub(crate) name: &'a str,
     pub(crate) protocol: &'a str,
@@ -35,7 +35,17 @@ pub(crate) struct SlicePort<'a> {
     pub(crate) app_protocol: Option<&'a str>,
 }
 
-impl SlicePort<'_> {
+impl<'a> SlicePort<'a> {
+    /// The port of an existing slice.
+    pub(crate) fn of(port: &'a EndpointPort) -> Self {
+        Self {
+            name: port.name.as_deref().unwrap_or_default(),
+            protocol: port.protocol.as_deref().unwrap_or("TCP"),
+            port: port.port.unwrap_or_default(),
+            app_protocol: port.app_protocol.as_deref(),
+        }
+    }
+
     pub(crate) fn is(&self, actual: &EndpointPort) -> bool {
         actual.name.as_deref() == Some(self.name)
             && actual.protocol.as_deref() == Some(self.protocol)

@@ -3,55 +3,58 @@
 //! A drain moves requests to other members. If there is no other member, the drained one stays, and with it the Service
 //! and its ClusterIP. If all clusters are drained, those that are members stay. If none is a member, all join.
 
-use std::collections::BTreeSet;
-
-use crate::mirror::{
-    outcome::{Outcome, Problem, Reason},
-    ownership::membership::{Part, Parts},
-    state::State,
-    target::{Target, drain},
+use super::FederatedService;
+use crate::{
+    api::k8s::Service,
+    mirror::{
+        names::member_name,
+        outcome::{Confirmed, Outcome, Problem, Reason},
+        ownership::membership::{Part, Parts},
+        state::State,
+        target::{
+            Target,
+            drain::{self, Drain},
+        },
+    },
 };
 
-/// Removes the parts of drained clusters that are not needed. They leave without confirmation: the Link says that they
-/// are drained, and a cluster under maintenance may not answer.
-pub(crate) fn take_out(
-    state: &State,
-    namespace: &str,
-    has_local_member: bool,
-    tokens: &BTreeSet<String>,
-    parts: &mut Parts<'_>,
-) {
-    if !parts.values().any(|linked| state.is_drained(linked.target)) {
-        return;
-    }
-    let others_take_part = has_local_member
-        || parts.values().any(|linked| {
-            matches!(linked.part, Part::Member(_))
-                && !state.is_drained(linked.target)
-                && !linked.target.lacks_gateway()
-        });
-    let keeps_a_place = |cluster: &String| match parts.get(cluster.as_str()) {
-        Some(linked) => matches!(linked.part, Part::Member(_) | Part::Unseen),
-        None => state.may_keep(cluster) && !state.protects(namespace),
-    };
-    let any_has_a_place = tokens.iter().any(keeps_a_place);
-    for (cluster, linked) in parts {
-        let (target, part) = (linked.target, &mut linked.part);
-        if !state.is_drained(target) {
-            continue;
+impl FederatedService<'_> {
+    /// Removes the parts of drained clusters that are not needed. They leave without confirmation: the Link says that
+    /// they are drained, and a cluster under maintenance may not answer.
+    pub(super) fn take_out_drained(&self, parts: &mut Parts<'_>) {
+        let is_drained = |target: &Target| self.state.is_drained(target);
+        if !parts.values().any(|linked| is_drained(linked.target)) {
+            return;
         }
-        let has_place = tokens.contains(*cluster);
-        match part {
-            Part::Member(seen) if others_take_part || (any_has_a_place && !has_place) => {
-                *part = Part::Drained(seen);
+        let others_take_part = self.local.is_some()
+            || parts.values().any(|linked| {
+                matches!(linked.part, Part::Member(_))
+                    && !is_drained(linked.target)
+                    && !linked.target.lacks_gateway()
+            });
+        let keeps_a_place = |cluster: &&str| match parts.get(cluster) {
+            Some(linked) => matches!(linked.part, Part::Member(_) | Part::Unseen),
+            None => self.may_keep(cluster, parts),
+        };
+        let any_has_a_place = self.named.iter().any(keeps_a_place);
+        for (cluster, linked) in parts {
+            let (target, part) = (linked.target, &mut linked.part);
+            if !is_drained(target) {
+                continue;
             }
-            Part::Unseen if others_take_part && has_place => {
-                *part = Part::Refused(Outcome::Failed(left(target)));
+            let has_place = self.named.contains(cluster);
+            match part {
+                Part::Member(seen) if others_take_part || (any_has_a_place && !has_place) => {
+                    *part = Part::Drained(seen);
+                }
+                Part::Unseen if others_take_part && has_place => {
+                    *part = Part::Refused(Outcome::Failed(left(target)));
+                }
+                Part::Leaving | Part::None if others_take_part => {
+                    *part = Part::Refused(Outcome::Absent);
+                }
+                _ => {}
             }
-            Part::Leaving | Part::None if others_take_part => {
-                *part = Part::Refused(Outcome::Absent);
-            }
-            _ => {}
         }
     }
 }
@@ -73,4 +76,37 @@ pub(crate) fn stays_as_the_last(target: &Target) -> Problem {
 fn until(target: &Target) -> String {
     let until = target.drained_until.map(drain::until).unwrap_or_default();
     format!("the cluster is drained {until}")
+}
+
+impl State {
+    /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
+    pub fn drain_of(&self, link: &str) -> Option<Drain> {
+        let (target, _) = self.probe_link(link)?;
+        let until = target.drained_until.filter(|until| *until > self.now)?;
+        let mut drain = Drain {
+            until,
+            ..Drain::default()
+        };
+        let local = self.local.iter();
+        for service in local.flat_map(|local| local.mirrors.of_cluster(&target.cluster)) {
+            match stays(self, service, &target.cluster) {
+                None => {}
+                Some(true) => drain.last += 1,
+                Some(false) => drain.leaving += 1,
+            }
+        }
+        Some(drain)
+    }
+}
+
+/// Whether a drained cluster stays in a federated Service; `None` if the Service does not name it as a member.
+fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
+    let service = member_name(actual.metadata.name())?;
+    let federated = FederatedService::of(state, actual.metadata.namespace(), service);
+    if !federated.named.contains(cluster) {
+        return None;
+    }
+    let (_, parts) = federated.parts(Confirmed::All);
+    let linked = parts.get(cluster)?;
+    Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
 }

@@ -5,13 +5,11 @@
 //! other backends. This file decides when a cluster that was unavailable receives requests again. It has to be
 //! available for a while first (hold-down), so that requests do not follow a cluster that is unstable.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::{members::Members, routes};
 use crate::{
     api::{
         k8s::Service,
@@ -20,11 +18,8 @@ use crate::{
     },
     mirror::{
         outcome::{Problem, Reason},
-        ownership::membership::{Form, Linked, Part, Parts},
-        state::{
-            State,
-            remote::{Liveness, any_ready},
-        },
+        ownership::membership::{Form, Linked, Part},
+        state::remote::{Liveness, any_ready},
     },
 };
 
@@ -80,79 +75,78 @@ impl From<Option<bool>> for Able {
     }
 }
 
-/// What is known of the members of a federated Service.
-pub(crate) struct Known<'a, 'p> {
-    pub(crate) state: &'a State,
-    pub(crate) namespace: &'a str,
-    pub(crate) service: &'a str,
-    pub(crate) local: Option<&'a Service>,
-    pub(crate) form: Form,
-    pub(crate) parts: &'a Parts<'p>,
-    /// The clusters that have a member.
-    pub(crate) clusters: &'a BTreeSet<&'a str>,
-    /// Whether it has routes of ours.
-    pub(crate) has_routes: bool,
-}
-
-impl Known<'_, '_> {
-    /// The preference that is asked for. `actual` is the existing federated Service.
-    pub(crate) fn preferred(&self, asked: Asked<'_>, actual: Option<&Service>) -> Preferred {
+impl Members<'_> {
+    /// The preference that is asked for, and its present effect.
+    pub(super) fn preferred(&self) -> Preferred {
+        let (state, actual) = (self.of.state, self.of.actual);
         if let Some(left) = actual.and_then(|actual| self.left_over(actual)) {
             return left;
         }
-        if self.state.config.routes.is_some() && !self.state.knows_routes() {
+        if state.config.routes.is_some() && !state.knows_routes() {
             // Until the routes have been listed, the existing preference stays: it says which mirrors routes may use.
             return actual.map(existing).unwrap_or_default();
         }
-        let wrong = |problem| Preferred {
-            problem: Some(problem),
-            ..Preferred::default()
-        };
-        let text = match asked {
+        match self.preference() {
+            Ok(Some((preference, hold_down))) => self.in_effect(preference, hold_down),
+            Ok(None) => Preferred::default(),
+            Err(problem) => Preferred {
+                problem: Some(problem),
+                ..Preferred::default()
+            },
+        }
+    }
+
+    /// The preference that is asked for, if any, and the hold-down.
+    fn preference(&self) -> Result<Option<(Preference, Duration)>, Problem> {
+        let hold_down = self.of.state.config.routes;
+        let text = match self.asked() {
             Asked::For(text) => text,
-            Asked::Unknown => actual.and_then(|actual| actual.metadata.annotations.get(l::PREFER)),
-            Asked::Ignored(cluster) if self.state.config.routes.is_some() => {
+            Asked::Unknown => {
+                let actual = self.of.actual;
+                actual.and_then(|actual| actual.metadata.annotations.get(l::PREFER))
+            }
+            Asked::Ignored(cluster) if hold_down.is_some() => {
                 let message = format!(
                     "the annotation {} of the member in {cluster} is ignored: only the Link of {cluster}, or a member \
                      in this cluster, says which clusters are preferred",
                     l::PREFER
                 );
-                return wrong(Problem::new(Reason::PreferenceIgnored, message));
+                return Err(Problem::new(Reason::PreferenceIgnored, message));
             }
             Asked::Ignored(_) => None,
         };
         let Some(text) = text else {
-            return Preferred::default();
+            return Ok(None);
         };
-        let preference: Preference = match text.parse() {
-            Ok(preference) => preference,
-            Err(error) => {
-                let message = format!(
-                    "no cluster is preferred: invalid annotation {}: {error}",
-                    l::PREFER
-                );
-                return wrong(Problem::new(Reason::InvalidPreference, message));
-            }
-        };
-        let Some(hold_down) = self.state.config.routes else {
+        let preference: Preference = text.parse().map_err(|error| {
+            let key = l::PREFER;
+            let message = format!("no cluster is preferred: invalid annotation {key}: {error}");
+            Problem::new(Reason::InvalidPreference, message)
+        })?;
+        let hold_down = hold_down.ok_or_else(|| {
             let message = "no cluster is preferred: routes are not enabled in this installation";
-            return wrong(Problem::new(Reason::NoRoutes, message));
-        };
+            Problem::new(Reason::NoRoutes, message)
+        })?;
+        Ok(Some((preference, hold_down)))
+    }
+
+    /// The present effect of a preference.
+    fn in_effect(&self, preference: Preference, hold_down: Duration) -> Preferred {
+        let state = self.of.state;
         let unknown = preference.places().filter_map(Place::cluster);
-        let unknown = unknown
-            .filter(|cluster| self.state.link(cluster).is_none() && !self.state.may_keep(cluster));
+        let unknown =
+            unknown.filter(|cluster| state.link(cluster).is_none() && !state.may_keep(cluster));
         let unknown: Vec<&str> = unknown.collect();
         let problem = (!unknown.is_empty()).then(|| {
             let message = format!("preferred clusters without a Link: {}", unknown.join(", "));
             Problem::new(Reason::InvalidPreference, message)
         });
-        let before = actual.and_then(|actual| actual.metadata.annotations.get(l::FAILED_OVER));
-        let before = before.map(FailedOver::read).unwrap_or_default();
+        let before = self.of.actual.map(existing).unwrap_or_default();
         let able = preference.places();
         let able = able.filter_map(|place| Some((place.clone(), self.is_able(place)?)));
         let able: BTreeMap<Place, Able> = able.collect();
         let others = self.others_can(&preference);
-        let failed_over = next(&before, &able, others, self.state.now, hold_down);
+        let failed_over = next(&before.failed_over, &able, others, state.now, hold_down);
         let members = preference.places().filter(|place| able.contains_key(place));
         Preferred {
             members: members.cloned().collect(),
@@ -166,13 +160,13 @@ impl Known<'_, '_> {
     /// more. It stays until the routes are gone: it says which mirrors they lead to.
     fn left_over(&self, actual: &Service) -> Option<Preferred> {
         let left = existing(actual);
-        if self.state.config.routes.is_some() || left.preference.is_none() {
+        if self.of.state.config.routes.is_some() || left.preference.is_none() {
             return None;
         }
-        let message = if !self.state.knows_routes() {
+        let message = if !self.of.state.knows_routes() {
             "requests may still go to the preferred clusters first: routes are not enabled in this installation any \
              more, and cannot be read"
-        } else if self.has_routes {
+        } else if routes::exist(self.of.state, self.of.namespace, &self.of.name) {
             "routes are not enabled in this installation any more, and are being deleted"
         } else {
             return None;
@@ -187,10 +181,10 @@ impl Known<'_, '_> {
     fn is_able(&self, place: &Place) -> Option<Able> {
         match place {
             Place::Local => {
-                self.local?;
-                let slices = self.state.member_slices();
+                self.of.local?;
+                let slices = self.of.state.member_slices();
                 let any_ready = slices.map(|slices| {
-                    let own = slices.in_group(self.namespace, self.service);
+                    let own = slices.in_group(self.of.namespace, self.of.service);
                     any_ready(own.iter().map(AsRef::as_ref))
                 });
                 Some(any_ready.into())

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::{
-    failover::{Asked, Known, Preferred},
+    FederatedService,
+    failover::{Asked, Preferred},
     removal::delete_with_slices,
-    routes, slices,
+    slices,
 };
 use crate::{
     api::{
@@ -20,221 +21,160 @@ use crate::{
         metadata::{DesiredMetadata, desired::DesiredEntries},
         outcome::Problem,
         ownership::membership::{Form, Linked, Part, Parts},
-        state::State,
         target::exclusions::Exclusions,
-        write::{Object, ObjectKind, Write, forced_metadata, guarded},
+        write::{ObjectKind, Write, forced_metadata, guarded},
     },
 };
 
 /// The members that a federated Service should have.
-pub(crate) struct Members<'a, 's> {
-    pub(crate) namespace: &'a str,
-    pub(crate) service: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) local: Option<&'s Service>,
-    pub(crate) clusters: &'a BTreeSet<&'a str>,
-    pub(crate) form: Form,
+pub(super) struct Members<'a> {
+    pub(super) of: &'a FederatedService<'a>,
+    /// What is known of all clusters.
+    pub(super) parts: &'a Parts<'a>,
+    /// The clusters that have a member.
+    pub(super) clusters: BTreeSet<&'a str>,
+    pub(super) form: Form,
 }
 
 /// What is known once the writes of a federated Service are planned.
 #[derive(Default)]
-pub(crate) struct Written<'s> {
+pub(super) struct Written<'a> {
     /// The Service from which the federated Service gets its ports, if it can be seen.
-    pub(crate) source: Option<&'s Service>,
+    pub(super) source: Option<&'a Service>,
     /// What is wrong with gateways, by cluster.
-    pub(crate) problems: BTreeMap<String, Problem>,
+    pub(super) problems: BTreeMap<String, Problem>,
     /// What is wrong with the preference.
-    pub(crate) preference: Option<Problem>,
+    pub(super) preference: Option<Problem>,
 }
 
 /// What a federated Service takes over from its source, and its preference.
-struct Shown<'a> {
-    labels: DesiredEntries<'a>,
-    ports: &'a [ServicePort],
-    opaque: Option<&'a str>,
-    preferred: Preferred,
+pub(super) struct SourceFields<'a> {
+    pub(super) labels: DesiredEntries<'a>,
+    pub(super) ports: &'a [ServicePort],
+    /// The annotation that names opaque ports.
+    pub(super) opaque: Option<&'a str>,
+    pub(super) preferred: Preferred,
 }
 
-impl<'s> Members<'_, 's> {
+impl<'a> Members<'a> {
     /// Plans the writes, if any are needed.
-    pub(crate) fn write(
+    pub(super) fn write(&self, writes: &mut Vec<Write>) -> Written<'a> {
+        match (self.source(), self.of.actual) {
+            (Some((service, exclusions)), _) => self.write_from(service, exclusions, writes),
+            (None, Some(actual)) => self.keep(actual, writes),
+            (None, None) => Written::default(),
+        }
+    }
+
+    /// Plans the writes while the source cannot be seen. What came from it stays until it can be seen again.
+    fn keep(&self, actual: &Service, writes: &mut Vec<Write>) -> Written<'a> {
+        let fields = SourceFields {
+            labels: DesiredMetadata::of(&actual.metadata).labels,
+            ports: &actual.spec.ports,
+            opaque: actual.metadata.annotations.get(l::OPAQUE_PORTS),
+            preferred: self.preferred(),
+        };
+        self.in_order(&fields, writes, |writes| {
+            self.rename_members(actual, &fields.preferred, writes);
+        })
+    }
+
+    fn write_from(
         &self,
-        state: &'s State,
-        parts: &Parts<'s>,
-        actual: Option<&Service>,
+        source: &'a Service,
+        exclusions: &Exclusions,
         writes: &mut Vec<Write>,
-    ) -> Written<'s> {
-        let known = Known {
-            state,
-            namespace: self.namespace,
-            service: self.service,
-            local: self.local,
-            form: self.form,
-            parts,
-            clusters: self.clusters,
-            has_routes: routes::exist(state, self.namespace, self.name),
-        };
-        let Some((service, exclusions)) = self.source(state, parts) else {
-            // The oldest member cannot be seen. What came from it stays until it can be seen again.
-            let Some(actual) = actual else {
-                return Written::default();
-            };
-            let preferred = known.preferred(self.asked(parts), Some(actual));
-            let shown = Shown {
-                labels: DesiredMetadata::of(&actual.metadata).labels,
-                ports: &actual.spec.ports,
-                opaque: actual.metadata.annotations.get(l::OPAQUE_PORTS),
-                preferred,
-            };
-            let rename =
-                |writes: &mut Vec<Write>| self.rename_members(state, actual, &shown, writes);
-            let problems = self.in_order(state, parts, &shown, Some(actual), writes, rename);
-            let preference = self.route(state, &shown, Some(actual), writes);
-            return Written {
-                source: None,
-                problems,
-                preference,
-            };
-        };
-        let preferred = known.preferred(self.asked(parts), actual);
-        let mut labels = exclusions.labels_of(service);
+    ) -> Written<'a> {
+        let state = self.of.state;
+        let preferred = self.preferred();
+        let mut labels = exclusions.labels_of(source);
         labels.insert(l::MIRRORED_SERVICE, "true".into());
-        let mut annotations = exclusions.annotations(&service.metadata.annotations);
+        let mut annotations = exclusions.annotations(&source.metadata.annotations);
         annotations.extend(self.annotations(&preferred));
-        let opaque = service.metadata.annotations.get(l::OPAQUE_PORTS);
-        let shown = Shown {
+        let ports = &source.spec.ports;
+        let fields = SourceFields {
             labels: labels.clone(),
-            ports: &service.spec.ports,
-            opaque,
+            ports,
+            opaque: source.metadata.annotations.get(l::OPAQUE_PORTS),
             preferred,
         };
         let metadata = DesiredMetadata {
             labels,
             annotations,
         };
-        let ports = &service.spec.ports;
-        let installation = &state.config.namespace;
+        let (installation, namespace) = (&state.config.namespace, self.of.namespace);
         let desired = service::build(
             installation,
-            self.namespace,
-            self.name,
+            namespace,
+            &self.of.name,
             metadata,
             ports,
             false,
         );
-        let problems = match actual {
-            Some(actual) if service::must_be_replaced(&desired, actual) && self.all_seen(parts) => {
+        let written = match self.of.actual {
+            None => {
+                writes.push(desired.create());
+                self.in_order(&fields, writes, |_| ())
+            }
+            Some(actual) if !service::must_be_replaced(&desired, actual) => {
+                self.in_order(&fields, writes, |writes| {
+                    writes.extend(service::patch(&desired, actual));
+                })
+            }
+            Some(actual) if self.all_seen() => {
                 delete_with_slices(state, actual, writes);
-                return Written {
-                    source: Some(service),
-                    ..Written::default()
-                };
+                Written::default()
             }
             // It is not replaced yet: its list of members is the only record of those that cannot be seen.
-            Some(actual) if service::must_be_replaced(&desired, actual) => {
-                let rename =
-                    |writes: &mut Vec<Write>| self.rename_members(state, actual, &shown, writes);
-                self.in_order(state, parts, &shown, Some(actual), writes, rename)
-            }
-            Some(actual) => {
-                let patch =
-                    |writes: &mut Vec<Write>| writes.extend(service::patch(&desired, actual));
-                self.in_order(state, parts, &shown, Some(actual), writes, patch)
-            }
-            None => {
-                let created = Object::Service(Box::new(desired.service()));
-                writes.push(Write::Create(created));
-                self.in_order(state, parts, &shown, None, writes, |_| ())
-            }
+            Some(actual) => self.in_order(&fields, writes, |writes| {
+                self.rename_members(actual, &fields.preferred, writes);
+            }),
         };
-        // Routes come last, when their backends have endpoints.
-        let preference = self.route(state, &shown, actual, writes);
         Written {
-            source: Some(service),
-            problems,
-            preference,
+            source: Some(source),
+            ..written
         }
     }
 
-    /// Changes the Service, and its slices if it has or needs any. If its form is slices, these are written before the
-    /// Service, otherwise after it. A Service that turned to discovery keeps its slices: discovery streams that began
-    /// with them continue to use them, and new streams ignore them. Returns what is wrong with gateways.
+    /// Changes the Service, its slices if it has or needs any, and its routes. If its form is slices, these are written
+    /// before the Service, otherwise after it. A Service that turned to discovery keeps its slices: discovery streams that
+    /// began with them continue to use them, and new streams ignore them. Routes come last, when their backends have
+    /// endpoints.
     fn in_order(
         &self,
-        state: &State,
-        parts: &Parts<'_>,
-        shown: &Shown<'_>,
-        actual: Option<&Service>,
+        fields: &SourceFields<'_>,
         writes: &mut Vec<Write>,
         change: impl FnOnce(&mut Vec<Write>),
-    ) -> BTreeMap<String, Problem> {
-        if self.form == Form::Discovery && !slices::exist(state, self.namespace, self.name) {
-            change(writes);
-            return BTreeMap::new();
-        }
-        let owner = slices::Owner {
-            state,
-            namespace: self.namespace,
-            service: self.service,
-            name: self.name,
-            uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
-            labels: &shown.labels,
-            ports: shown.ports,
-            preferred: &shown.preferred,
-        };
-        let remote = self
-            .clusters
-            .iter()
-            .filter_map(|cluster| parts.get(cluster));
-        let reconcile =
-            |writes: &mut Vec<Write>| owner.reconcile(remote, self.local.is_some(), writes);
+    ) -> Written<'a> {
+        let mut written = Written::default();
         if self.form == Form::Slices {
-            let problems = reconcile(writes);
+            written.problems = self.reconcile_slices(fields, writes);
             change(writes);
-            problems
         } else {
             change(writes);
-            reconcile(writes);
-            BTreeMap::new()
+            if slices::exist(self.of.state, self.of.namespace, &self.of.name) {
+                self.reconcile_slices(fields, writes);
+            }
         }
-    }
-
-    /// Plans the writes for its routes. Returns what is wrong with its preference.
-    fn route(
-        &self,
-        state: &State,
-        shown: &Shown<'_>,
-        actual: Option<&Service>,
-        writes: &mut Vec<Write>,
-    ) -> Option<Problem> {
-        let routes = routes::Owned {
-            state,
-            namespace: self.namespace,
-            service: self.service,
-            name: self.name,
-            uid: actual.and_then(|actual| actual.metadata.uid.as_deref()),
-            ports: shown.ports,
-            local: self.local,
-            opaque: shown.opaque,
-        };
-        let problem = routes.reconcile(&shown.preferred, writes);
-        problem.or_else(|| shown.preferred.problem.clone())
+        let problem = self.reconcile_routes(fields, writes);
+        written.preference = problem.or_else(|| fields.preferred.problem.clone());
+        written
     }
 
     /// The source of labels, annotations and ports: the local member, or else the member of the oldest Link. Drained
     /// clusters count too, so that a drain changes only the list of members. `None` if the source cannot be seen.
-    fn source(&self, state: &'s State, parts: &Parts<'s>) -> Option<(&'s Service, &'s Exclusions)> {
-        if let Some(local) = self.local {
-            return Some((local, &state.config.local_exclusions));
+    fn source(&self) -> Option<(&'a Service, &'a Exclusions)> {
+        if let Some(local) = self.of.local {
+            return Some((local, &self.of.state.config.local_exclusions));
         }
-        let oldest = self.oldest(parts)?;
+        let oldest = self.oldest()?;
         let seen = oldest.part.seen()?;
         Some((seen, &oldest.target.exclusions))
     }
 
     /// The oldest of the Links whose clusters have members.
-    fn oldest<'p>(&self, parts: &'p Parts<'s>) -> Option<&'p Linked<'s>> {
-        let members = parts.iter().filter(|(cluster, linked)| {
+    fn oldest(&self) -> Option<&'a Linked<'a>> {
+        let members = self.parts.iter().filter(|(cluster, linked)| {
             self.clusters.contains(*cluster) || matches!(linked.part, Part::Drained(_))
         });
         let members = members.map(|(_, linked)| linked);
@@ -243,17 +183,15 @@ impl<'s> Members<'_, 's> {
 
     /// What decides about the preference: the local member, or else the oldest Link. A member in another cluster does
     /// not: it could take all requests.
-    fn asked<'p>(&'p self, parts: &'p Parts<'s>) -> Asked<'p> {
-        let of = |service: &'p Service| service.metadata.annotations.get(l::PREFER);
-        if let Some(local) = self.local {
+    pub(super) fn asked(&self) -> Asked<'a> {
+        let of = |service: &'a Service| service.metadata.annotations.get(l::PREFER);
+        if let Some(local) = self.of.local {
             return Asked::For(of(local));
         }
         // A Link that cannot be read now may be the oldest.
-        let are_known = self
-            .clusters
-            .iter()
-            .all(|cluster| parts.contains_key(cluster));
-        match self.oldest(parts).filter(|_| are_known) {
+        let mut clusters = self.clusters.iter();
+        let are_known = clusters.all(|cluster| self.parts.contains_key(cluster));
+        match self.oldest().filter(|_| are_known) {
             None => Asked::Unknown,
             Some(linked) => match &linked.target.prefer {
                 Some(text) => Asked::For(Some(text)),
@@ -265,9 +203,9 @@ impl<'s> Members<'_, 's> {
         }
     }
 
-    fn all_seen(&self, parts: &Parts<'_>) -> bool {
+    fn all_seen(&self) -> bool {
         self.clusters.iter().all(|cluster| {
-            let linked = parts.get(cluster);
+            let linked = self.parts.get(cluster);
             linked.is_some_and(|linked| matches!(linked.part, Part::Member(_)))
         })
     }
@@ -275,11 +213,10 @@ impl<'s> Members<'_, 's> {
     /// The annotations that name the members and the preference. Remote members are sorted by cluster, so that the text
     /// does not depend on the order of events.
     fn annotations(&self, preferred: &Preferred) -> DesiredEntries<'_> {
-        let remote: Vec<String> = self
-            .clusters
-            .iter()
-            .map(|cluster| format!("{}@{cluster}", self.service))
-            .collect();
+        let service = self.of.service;
+        let remote = self.clusters.iter();
+        let remote = remote.map(|cluster| format!("{service}@{cluster}"));
+        let remote: Vec<String> = remote.collect();
         let [others, own] = self.form.keys();
         let mut annotations = DesiredEntries::default();
         if !remote.is_empty() {
@@ -287,8 +224,8 @@ impl<'s> Members<'_, 's> {
         }
         // A local member in its hold-down is named too. The route does not send all requests to it, but whether another
         // member could take them is not known here.
-        if self.local.is_some() {
-            annotations.insert(own, self.service.into());
+        if self.of.local.is_some() {
+            annotations.insert(own, service.into());
         }
         if let Some(preference) = &preferred.preference {
             annotations.insert(l::PREFER, preference.to_string().into());
@@ -300,14 +237,8 @@ impl<'s> Members<'_, 's> {
     }
 
     /// Changes only the list of members, and restores a label that somebody may have removed.
-    fn rename_members(
-        &self,
-        state: &State,
-        actual: &Service,
-        shown: &Shown<'_>,
-        writes: &mut Vec<Write>,
-    ) {
-        let wanted = self.annotations(&shown.preferred);
+    fn rename_members(&self, actual: &Service, preferred: &Preferred, writes: &mut Vec<Write>) {
+        let wanted = self.annotations(preferred);
         let keys = || {
             MEMBERS
                 .into_iter()
@@ -327,16 +258,12 @@ impl<'s> Members<'_, 's> {
         }
         annotations.extend(wanted);
         annotations.insert(l::MANAGED_BY, l::MANAGER.into());
-        annotations.insert(l::INSTALLATION, state.config.namespace.as_str().into());
+        let installation = &self.of.state.config.namespace;
+        annotations.insert(l::INSTALLATION, installation.as_str().into());
         // Without the hash, everything is compared again once the oldest member is seen.
         annotations.remove(l::DESIRED_STATE);
         let patch = forced_metadata(&metadata, &actual.metadata);
-        writes.push(guarded(
-            ObjectKind::Service,
-            self.name,
-            &actual.metadata,
-            patch,
-            json!({}),
-        ));
+        let (kind, name) = (ObjectKind::Service, &self.of.name);
+        writes.push(guarded(kind, name, &actual.metadata, patch, json!({})));
     }
 }

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::failover::Preferred;
+use super::{
+    failover::Preferred,
+    members::{Members, SourceFields},
+};
 use crate::{
     api::{
         k8s::{Service, ServicePort},
@@ -33,22 +36,6 @@ const HEAVY: u32 = 1_000_000;
 /// Ports that Linkerd treats as opaque by default: the default of its `proxy.opaquePorts`.
 const OPAQUE: [i32; 8] = [25, 587, 3306, 4444, 5432, 6379, 9300, 11211];
 
-/// The federated Service that owns the routes.
-pub(crate) struct Owned<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) namespace: &'a str,
-    /// Name of its members.
-    pub(crate) service: &'a str,
-    pub(crate) name: &'a str,
-    /// UID, if it exists.
-    pub(crate) uid: Option<&'a str>,
-    pub(crate) ports: &'a [ServicePort],
-    /// Its member in the local cluster.
-    pub(crate) local: Option<&'a Service>,
-    /// Its annotation that names opaque ports.
-    pub(crate) opaque: Option<&'a str>,
-}
-
 /// A Service that a route may send requests to.
 struct Backend<'a> {
     name: String,
@@ -56,20 +43,20 @@ struct Backend<'a> {
     weight: u32,
 }
 
-impl<'a> Owned<'a> {
+impl<'a> Members<'a> {
     /// Plans the writes for its routes. Returns what is wrong with them.
-    pub(crate) fn reconcile(
+    pub(super) fn reconcile_routes(
         &self,
-        preferred: &Preferred,
+        fields: &SourceFields<'_>,
         writes: &mut Vec<Write>,
     ) -> Option<Problem> {
-        let state = self.state;
+        let state = self.of.state;
         if !state.knows_routes() {
             return None; // the existing routes are not known yet
         }
         let mut problem = None;
         let mut desired = BTreeMap::new();
-        for route in self.desired(preferred) {
+        for route in self.desired_routes(fields) {
             let kind = route.kind;
             if !state.has_kind(kind) {
                 let message = format!("no cluster is preferred: {} is not installed", kind.kind());
@@ -86,7 +73,7 @@ impl<'a> Owned<'a> {
             }
         }
         let mut stale = Vec::new();
-        for actual in existing(state, self.namespace, self.name) {
+        for actual in existing(state, self.of.namespace, &self.of.name) {
             match desired.remove(&(actual.kind, actual.metadata.name().to_owned())) {
                 Some(wanted) => writes.extend(wanted.patch(actual)),
                 None => stale.push(Write::delete_route(actual)),
@@ -100,26 +87,26 @@ impl<'a> Owned<'a> {
 
     /// A route of somebody else that applies to a port.
     fn conflict(&self, port: i32) -> Option<&'a Route> {
-        let kinds = self.state.routes();
-        let mut routes = kinds.flat_map(|routes| routes.in_namespace(self.namespace));
+        let kinds = self.of.state.routes();
+        let mut routes = kinds.flat_map(|routes| routes.in_namespace(self.of.namespace));
         routes.find_map(|route| {
             let mut services = route.services();
-            let applies =
-                services.any(|(name, own)| name == self.name && own.is_none_or(|own| own == port));
-            (applies && !is_ours(self.state, route)).then_some(&**route)
+            let applies = services
+                .any(|(name, own)| name == self.of.name && own.is_none_or(|own| own == port));
+            (applies && !is_ours(self.of.state, route)).then_some(&**route)
         })
     }
 
-    fn desired(&self, preferred: &Preferred) -> Vec<DesiredRoute<'a>> {
-        let Some(preference) = &preferred.preference else {
+    fn desired_routes(&self, fields: &SourceFields<'_>) -> Vec<DesiredRoute<'a>> {
+        let Some(preference) = &fields.preferred.preference else {
             return Vec::new();
         };
-        if self.state.config.routes.is_none() {
+        if self.of.state.config.routes.is_none() {
             return Vec::new(); // not any more
         }
-        let backends = self.backends(preference, preferred);
-        let ports = self.ports.iter().filter(|port| port.protocol() == "TCP");
-        let routes = ports.map(|port| self.route(kind(port, self.opaque), port.port, &backends));
+        let backends = self.backends(preference, &fields.preferred);
+        let ports = fields.ports.iter().filter(|port| port.protocol() == "TCP");
+        let routes = ports.map(|port| self.route(kind(port, fields.opaque), port.port, &backends));
         routes.collect()
     }
 
@@ -138,10 +125,10 @@ impl<'a> Owned<'a> {
     /// The Service of the member of one cluster: its mirror, or the local member itself.
     fn backend(&self, place: &Place, weight: u32) -> Option<Backend<'a>> {
         let (name, service) = match place {
-            Place::Local => (self.service.to_owned(), self.local?),
+            Place::Local => (self.of.service.to_owned(), self.of.local?),
             Place::Cluster(cluster) => {
-                let name = mirror_name(self.service, cluster);
-                let mirror = self.state.existing(self.namespace, &name)?;
+                let name = mirror_name(self.of.service, cluster);
+                let mirror = self.of.state.existing(self.of.namespace, &name)?;
                 let is_its = owner(&mirror.metadata) == Owner::Mirror(cluster);
                 (
                     name,
@@ -168,7 +155,7 @@ impl<'a> Owned<'a> {
         let has_port = |backend: &&Backend<'_>| backend.ports.iter().any(|own| own.port == port);
         let preferred = backends.iter().filter(has_port);
         let preferred = preferred.map(|backend| to(&backend.name, backend.weight));
-        let backend_refs = preferred.chain([to(self.name, 1)]).collect();
+        let backend_refs = preferred.chain([to(&self.of.name, 1)]).collect();
         let rest = match kind {
             RouteKind::Http => [("matches".into(), every_path())].into(),
             _ => BTreeMap::new(),
@@ -178,7 +165,7 @@ impl<'a> Owned<'a> {
                 group: Some("".into()),
                 kind: Some("Service".into()),
                 namespace: None,
-                name: self.name.into(),
+                name: self.of.name.as_str().into(),
                 port: Some(port),
                 rest: BTreeMap::new(),
             }]
@@ -188,15 +175,15 @@ impl<'a> Owned<'a> {
         };
         let mut metadata = DesiredMetadata::default();
         metadata.labels.insert(l::MIRRORED_SERVICE, "true".into());
-        sign(&mut metadata, &self.state.config.namespace, |feed| {
+        sign(&mut metadata, &self.of.state.config.namespace, |feed| {
             feed(json!(spec).to_string().as_bytes());
         });
         DesiredRoute {
             kind,
-            namespace: self.namespace,
-            name: format!("{}-{port}", self.name),
+            namespace: self.of.namespace,
+            name: format!("{}-{port}", self.of.name),
             port,
-            owner: (self.name, self.uid.unwrap_or_default()),
+            owner: (&self.of.name, self.of.uid().unwrap_or_default()),
             metadata,
             spec,
         }

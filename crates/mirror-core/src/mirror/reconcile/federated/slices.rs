@@ -12,19 +12,18 @@ use std::{
 
 use siphasher::sip::SipHasher13;
 
-use super::failover::Preferred;
+use super::{
+    FederatedService,
+    members::{Members, SourceFields},
+};
 use crate::{
-    api::{
-        k8s::{EndpointSlice, ServicePort},
-        labels as l,
-        preference::Place,
-    },
+    api::{k8s::EndpointSlice, labels as l, preference::Place},
     mirror::{
         desired::{
             endpoints::{self, DesiredSlice, SlicePort, Through, slice_metadata},
             service::Desired,
         },
-        metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_our_slice},
+        metadata::{DesiredMetadata, fq_name, is_our_slice},
         names::mirror_name,
         outcome::Problem,
         ownership::membership::{Linked, Part},
@@ -37,44 +36,37 @@ use crate::{
 /// Maximum number of endpoints in a slice of local Pods, the same as in slices of Kubernetes' own controller.
 const ENDPOINTS: usize = 100;
 
-/// The federated Service that owns the slices.
-pub(crate) struct Owner<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) namespace: &'a str,
-    /// Name of its members.
-    pub(crate) service: &'a str,
-    pub(crate) name: &'a str,
-    /// UID, if it exists.
-    pub(crate) uid: Option<&'a str>,
-    pub(crate) labels: &'a DesiredEntries<'a>,
-    pub(crate) ports: &'a [ServicePort],
-    pub(crate) preferred: &'a Preferred,
-}
-
-impl Owner<'_> {
+impl Members<'_> {
     /// Plans the writes for its slices. Returns what is wrong with gateways, by cluster.
-    pub(crate) fn reconcile<'a>(
-        &'a self,
-        remote: impl Iterator<Item = &'a Linked<'a>>,
-        has_local_member: bool,
+    pub(super) fn reconcile_slices(
+        &self,
+        fields: &SourceFields<'_>,
         writes: &mut Vec<Write>,
     ) -> BTreeMap<String, Problem> {
-        let actual = self.state.local_slices(self.namespace, self.name);
+        let FederatedService {
+            state,
+            namespace,
+            service,
+            ..
+        } = *self.of;
+        let clusters = self.clusters.iter();
+        let remote = clusters.filter_map(|cluster| self.parts.get(cluster));
+        let actual = state.local_slices(namespace, &self.of.name);
         let (mut problems, mut kept) = (BTreeMap::new(), BTreeSet::new());
         let mut members = Vec::new();
         for member in remote {
             let cluster = member.target.cluster.as_str();
             let own: Vec<_> = of_cluster(actual, cluster).collect();
-            match through(self.state, member, &own) {
+            match through(state, member, &own) {
                 Ok(None) => {
                     kept.insert(Some(cluster));
                 }
                 Ok(Some(mut through)) => {
                     // A cluster that is left out gets no endpoints, instead of endpoints that are not ready: while the
                     // gateway's liveness is unknown, readiness is copied from the existing endpoints.
-                    through.backed &= !self.preferred.leaves_out(&Place::Cluster(cluster.into()));
+                    through.backed &= !fields.preferred.leaves_out(&Place::Cluster(cluster.into()));
                     problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
-                    members.push((cluster, self.behind(member.target), through));
+                    members.push((cluster, self.behind(member.target, fields), through));
                 }
                 Err(problem) => {
                     problems.insert(cluster.to_owned(), problem);
@@ -90,14 +82,16 @@ impl Owner<'_> {
             slices
         });
         let mut desired: Vec<DesiredSlice<'_>> = slices.collect();
-        let local = self.with_metadata(DesiredMetadata {
-            labels: self.labels.clone(),
+        let has_local_member = self.of.local.is_some();
+        let metadata = DesiredMetadata {
+            labels: fields.labels.clone(),
             ..DesiredMetadata::default()
-        });
-        match self.state.member_slices() {
+        };
+        let local = self.with_metadata(metadata, fields);
+        match state.member_slices() {
             Some(known) if has_local_member => {
-                let pods = known.in_group(self.namespace, self.service);
-                let ready = !self.preferred.leaves_out(&Place::Local);
+                let pods = known.in_group(namespace, service);
+                let ready = !fields.preferred.leaves_out(&Place::Local);
                 desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods, ready)));
             }
             None if has_local_member => {
@@ -106,7 +100,7 @@ impl Owner<'_> {
             _ => {}
         }
         let stays = |slice: &EndpointSlice| kept.contains(&cluster_of(slice));
-        endpoints::reconcile_except(self.state, desired, actual, stays, writes);
+        endpoints::reconcile_except(state, desired, actual, stays, writes);
         problems
     }
 
@@ -114,39 +108,41 @@ impl Owner<'_> {
     /// name with `-` could be that of a slice of the mirror of `web` of a cluster `federated-east`. Slices that earlier
     /// versions created keep such a name, unless that mirror exists.
     fn rename(&self, slice: &mut DesiredSlice<'_>, cluster: &str, actual: &[Arc<EndpointSlice>]) {
+        let (state, name) = (self.of.state, &self.of.name);
         let is_its = |actual: &Arc<EndpointSlice>| {
-            actual.metadata.name() == slice.name
-                && is_our_slice(actual)
-                && !self.state.is_theirs(&actual.metadata)
+            actual.metadata.name() == slice.name && state.writes_slice(actual)
         };
-        let other = mirror_name(self.name, cluster);
-        if !actual.iter().any(is_its) || self.state.existing(self.namespace, &other).is_some() {
-            slice
-                .name
-                .replace_range(self.name.len()..=self.name.len(), ".");
+        let other = mirror_name(name, cluster);
+        if !actual.iter().any(is_its) || state.existing(self.of.namespace, &other).is_some() {
+            slice.name.replace_range(name.len()..=name.len(), ".");
         }
     }
 
     /// The Service from which the slices of a gateway get their metadata and ports.
-    fn behind<'a>(&'a self, target: &'a Target) -> Desired<'a> {
-        let mut labels = self.labels.clone();
+    fn behind<'s>(&'s self, target: &'s Target, fields: &'s SourceFields<'_>) -> Desired<'s> {
+        let mut labels = fields.labels.clone();
         labels.insert(l::CLUSTER_NAME, target.cluster.as_str().into());
-        let name = fq_name(self.service, self.namespace, &target.domain);
+        let name = fq_name(self.of.service, self.of.namespace, &target.domain);
         let annotations = [(l::REMOTE_FQ_NAME, name.into())].into();
-        self.with_metadata(DesiredMetadata {
+        let metadata = DesiredMetadata {
             labels,
             annotations,
-        })
+        };
+        self.with_metadata(metadata, fields)
     }
 
-    fn with_metadata<'a>(&'a self, metadata: DesiredMetadata<'a>) -> Desired<'a> {
+    fn with_metadata<'s>(
+        &'s self,
+        metadata: DesiredMetadata<'s>,
+        fields: &'s SourceFields<'_>,
+    ) -> Desired<'s> {
         Desired {
-            installation: &self.state.config.namespace,
-            namespace: self.namespace,
-            name: self.name,
-            uid: self.uid,
+            installation: &self.of.state.config.namespace,
+            namespace: self.of.namespace,
+            name: &self.of.name,
+            uid: self.of.uid(),
             metadata,
-            ports: self.ports,
+            ports: fields.ports,
             headless: false,
         }
     }
@@ -203,18 +199,8 @@ fn of_pods<'a>(
         "IPv6" => Some("IPv6"),
         _ => None, // FQDN, which Linkerd does not resolve
     };
-    let ports: Vec<SlicePort<'_>> = pods
-        .ports
-        .iter()
-        .filter_map(|port| {
-            Some(SlicePort {
-                name: port.name.as_deref().unwrap_or_default(),
-                protocol: port.protocol.as_deref().unwrap_or("TCP"),
-                port: port.port?,
-                app_protocol: port.app_protocol.as_deref(),
-            })
-        })
-        .collect();
+    let ports = pods.ports.iter().filter(|port| port.port.is_some());
+    let ports: Vec<SlicePort<'_>> = ports.map(SlicePort::of).collect();
     let mut hasher = SipHasher13::new();
     hasher.write(pods.metadata.name().as_bytes());
     let hash = hasher.finish();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{removal::delete_with_slices, unseen::Behind};
+use super::{super::service::reconcile_service, removal::delete_with_slices, unseen::Behind};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -10,11 +10,11 @@ use crate::{
     },
     mirror::{
         desired::{
-            endpoints::Through,
+            endpoints::{DesiredSlice, Through},
             service::{self, Desired},
         },
         metadata::{Owner, is_managed, owner},
-        outcome::{Problem, Reason, RemoteRef},
+        outcome::{Outcome, Problem, Reason, RemoteRef},
         state::{
             State,
             remote::{GatewayState, RemoteState},
@@ -42,14 +42,44 @@ impl<'a> Context<'a> {
     /// The desired mirror. `headless`: without a ClusterIP.
     pub(crate) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
         let installation = &self.state.config.namespace;
-        service::mirror(
-            installation,
-            self.target,
-            self.service,
-            mode,
-            &self.name,
-            headless,
-        )
+        let (target, service) = (self.target, self.service);
+        Desired {
+            uid: self.local.and_then(|local| local.metadata.uid.as_deref()),
+            ..service::mirror(installation, target, service, mode, &self.name, headless)
+        }
+    }
+
+    /// The existing slices of the mirror.
+    pub(crate) fn local_slices(&self) -> &'a [Arc<EndpointSlice>] {
+        self.state.local_slices(self.namespace, &self.name)
+    }
+
+    /// Plans the writes for the mirror and its slices. `None` for the slices: leave them as they are.
+    pub(crate) fn reconcile(
+        &self,
+        desired: &Desired<'_>,
+        slices: Option<Vec<DesiredSlice<'_>>>,
+        writes: &mut Vec<Write>,
+    ) {
+        let (state, cluster) = (self.state, &self.target.cluster);
+        let actual_slices = self.local_slices();
+        reconcile_service(
+            state,
+            desired,
+            slices,
+            self.local,
+            actual_slices,
+            cluster,
+            writes,
+        );
+    }
+
+    /// The outcome for a Service that has its mirror.
+    pub(crate) fn mirrored(&self, note: Option<Problem>) -> Outcome {
+        Outcome::Mirrored {
+            local: self.name.clone(),
+            note,
+        }
     }
 
     /// Name of the remote Service.
@@ -57,10 +87,18 @@ impl<'a> Context<'a> {
         self.service.metadata.name()
     }
 
+    /// The slices of the remote Service.
+    pub(crate) fn remote_slices(&self) -> impl Iterator<Item = &'a EndpointSlice> {
+        self.remote.slices_of(self.namespace, self.remote_name())
+    }
+
     /// How the gateway is reached, and whether the remote Service has endpoints that take traffic.
-    pub(crate) fn through(&self, actual: &[Arc<EndpointSlice>]) -> Result<Through<'a>, Problem> {
+    pub(crate) fn through(&self) -> Result<Through<'a>, Problem> {
         let backed = self.remote.is_backed(self.service) == Some(true);
-        let present = actual.iter().flat_map(|slice| &slice.endpoints);
+        let present = self
+            .local_slices()
+            .iter()
+            .flat_map(|slice| &slice.endpoints);
         Through::of(self.state, self.target, self.gateway, present, backed)
     }
 
@@ -75,11 +113,7 @@ impl<'a> Context<'a> {
 
     /// The remote Service.
     pub(crate) fn this(&self) -> RemoteRef {
-        RemoteRef {
-            cluster: self.target.cluster.clone(),
-            namespace: self.namespace.to_owned(),
-            service: self.remote_name().to_owned(),
-        }
+        RemoteRef::new(&self.target.cluster, self.namespace, self.remote_name())
     }
 
     /// Whether the mirror is still in remote-discovery mode, and no slice of the remote Service was seen yet.
@@ -91,8 +125,7 @@ impl<'a> Context<'a> {
 
     /// Whether no slice of the remote Service was seen yet.
     fn has_no_slices(&self) -> bool {
-        let mut slices = self.remote.slices_of(self.namespace, self.remote_name());
-        slices.next().is_none()
+        self.remote_slices().next().is_none()
     }
 
     /// The problem to report for a remote Service some of whose slices are left out.

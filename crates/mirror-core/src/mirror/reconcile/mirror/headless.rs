@@ -17,77 +17,72 @@ use crate::{
     mirror::{
         desired::{
             endpoints::{self, Host, SlicePort, Through},
-            service,
+            service::{self, Desired},
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name},
         name_owner::Purpose,
         names::{endpoint_mirror_name, fits},
         outcome::{Outcome, Problem},
-        ownership::claims::name_conflict,
         target::export::Mode,
         write::Write,
     },
 };
 
-/// Ports as the target cluster's slice has them; a key, so that hosts with equal ports share a slice.
-type Ports<'a> = Vec<(&'a str, &'a str, i32, Option<&'a str>)>;
+/// Ports as the target cluster's slice has them, sorted; a key, so that hosts with equal ports share a slice.
+type Ports<'a> = Vec<SlicePort<'a>>;
 
 /// The plan for a headless Service of a Link that mirrors headless Services as headless ones.
 pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Outcome, Problem> {
-    let remote = context.remote_name();
-    let slices: Vec<&EndpointSlice> = context
-        .remote
-        .slices_of(context.namespace, remote)
-        .collect();
     if let Some(cut) = context.cut() {
-        // There may be hosts that are not known, so the hosts stay as they are.
-        context.behind().follow(&context.this(), writes);
-        return match context.local {
-            None => Err(cut),
-            Some(_) => Ok(Outcome::Mirrored {
-                local: context.name.clone(),
-                note: Some(cut),
-            }),
-        };
+        return keep_hosts(context, cut, writes);
     }
+    let slices: Vec<&EndpointSlice> = context.remote_slices().collect();
     if slices.is_empty() && context.local.is_none() {
         return Ok(Outcome::Unknown); // its hosts decide its form, and have not been seen yet
     }
     if !has_hosts(&slices, context.local) {
         return plain(context, Mode::Gateway, writes);
     }
-    let name = &context.name;
-    let mut desired = context.mirror(Mode::Gateway, true);
+    let desired = context.mirror(Mode::Gateway, true);
     if context.replace(&desired, writes) {
         return Ok(Outcome::Unknown);
     }
-    desired.uid = context
-        .local
-        .and_then(|local| local.metadata.uid.as_deref());
-    let actual = context.state.local_slices(context.namespace, name);
-    let through = match context.through(actual) {
-        Ok(through) => through,
+    match context.through() {
+        Ok(through) => by_host(context, &desired, &through, &ready_hosts(&slices), writes),
         Err(problem) => {
-            reconcile_service(
-                context.state,
-                &desired,
-                None,
-                context.local,
-                actual,
-                &context.target.cluster,
-                writes,
-            );
-            return Err(problem);
+            context.reconcile(&desired, None, writes);
+            Err(problem)
         }
-    };
+    }
+}
 
-    let hosts = ready_hosts(&slices);
+/// There may be hosts that are not known, so the hosts stay as they are.
+fn keep_hosts(
+    context: &Context<'_>,
+    cut: Problem,
+    writes: &mut Vec<Write>,
+) -> Result<Outcome, Problem> {
+    context.behind().follow(&context.this(), writes);
+    match context.local {
+        None => Err(cut),
+        Some(_) => Ok(context.mirrored(Some(cut))),
+    }
+}
+
+/// Plans the headless mirror, and an endpoint mirror for each host.
+fn by_host(
+    context: &Context<'_>,
+    desired: &Desired<'_>,
+    through: &Through<'_>,
+    hosts: &BTreeMap<&str, Ports<'_>>,
+    writes: &mut Vec<Write>,
+) -> Result<Outcome, Problem> {
     let mut endpoint_mirrors = Vec::new();
     let mut kept = BTreeSet::new();
     let mut problems: Vec<Problem> = through.problem().into_iter().collect();
     let mut groups: BTreeMap<&Ports<'_>, Vec<Host<'_>>> = BTreeMap::new();
-    for (host, ports) in &hosts {
-        match context.endpoint_mirror(host, &through, &mut endpoint_mirrors) {
+    for (host, ports) in hosts {
+        match context.endpoint_mirror(host, through, &mut endpoint_mirrors) {
             Err(problem) => problems.push(problem),
             Ok((mirror, address)) => {
                 kept.insert(mirror);
@@ -98,42 +93,20 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
             }
         }
     }
-    let wanted = groups
-        .into_iter()
-        .enumerate()
-        .flat_map(|(index, (ports, hosts))| {
-            endpoints::by_host(
-                &desired,
-                through.identity,
-                index,
-                &hosts,
-                &slice_ports(ports),
-                actual,
-            )
-        })
-        .collect();
-    reconcile_service(
-        context.state,
-        &desired,
-        Some(wanted),
-        context.local,
-        actual,
-        &context.target.cluster,
-        writes,
-    );
+    let actual = context.local_slices();
+    let groups = groups.into_iter().enumerate();
+    let slices = groups.flat_map(|(index, (ports, hosts))| {
+        endpoints::by_host(desired, through.identity, index, &hosts, ports, actual)
+    });
+    context.reconcile(desired, Some(slices.collect()), writes);
     // Removals first: what is created may need the room that they make.
     context.drop_endpoint_mirrors(|mirror| kept.contains(mirror), writes);
     writes.append(&mut endpoint_mirrors);
-    match problems.into_iter().reduce(|first, next| Problem {
+    let joined = problems.into_iter().reduce(|first, next| Problem {
         message: format!("{}; {}", first.message, next.message),
         ..first
-    }) {
-        Some(problem) => Err(problem),
-        None => Ok(Outcome::Mirrored {
-            local: name.clone(),
-            note: None,
-        }),
-    }
+    });
+    joined.map_or_else(|| Ok(context.mirrored(None)), Err)
 }
 
 /// Whether the Service is mirrored by host: some endpoint, ready or not, has a host name. While there are no endpoints
@@ -163,32 +136,9 @@ fn ready_hosts<'a>(slices: &[&'a EndpointSlice]) -> BTreeMap<&'a str, Ports<'a>>
 
 /// The ports of a slice, sorted.
 fn ports(slice: &EndpointSlice) -> Ports<'_> {
-    let mut ports: Ports<'_> = slice
-        .ports
-        .iter()
-        .map(|port| {
-            (
-                port.name.as_deref().unwrap_or_default(),
-                port.protocol.as_deref().unwrap_or("TCP"),
-                port.port.unwrap_or_default(),
-                port.app_protocol.as_deref(),
-            )
-        })
-        .collect();
+    let mut ports: Ports<'_> = slice.ports.iter().map(SlicePort::of).collect();
     ports.sort();
     ports
-}
-
-fn slice_ports<'a>(ports: &Ports<'a>) -> Vec<SlicePort<'a>> {
-    ports
-        .iter()
-        .map(|(name, protocol, port, app_protocol)| SlicePort {
-            name,
-            protocol,
-            port: *port,
-            app_protocol: *app_protocol,
-        })
-        .collect()
 }
 
 impl Context<'_> {
@@ -207,7 +157,7 @@ impl Context<'_> {
         } = self;
         let name = fits(endpoint_mirror_name(host, &target.cluster))?;
         let actual = state.existing(namespace, &name);
-        self.claim(host, &name, actual)?;
+        self.claim(host, &name)?;
 
         let mut labels = service::mirrored_labels(target, self.service);
         labels.insert(l::HEADLESS_MIRROR, self.name.as_str().into());
@@ -250,21 +200,17 @@ impl Context<'_> {
 
     /// Whether the endpoint mirror may have its name. Host names of different Services may be equal, and a Service may
     /// have the name of a host.
-    fn claim(&self, host: &str, name: &str, actual: Option<&Service>) -> Result<(), Problem> {
+    fn claim(&self, host: &str, name: &str) -> Result<(), Problem> {
         let own = Purpose::Host {
             cluster: &self.target.cluster,
             service: self.remote_name(),
             host,
         };
-        self.state
-            .grants(own, self.namespace, name, actual)
-            .map_err(|who| {
-                let problem = name_conflict(self.namespace, name, &who);
-                Problem {
-                    message: format!("host {host} left out: {}", problem.message),
-                    ..problem
-                }
-            })
+        let granted = self.state.grants(own, self.namespace, name);
+        granted.map_err(|problem| Problem {
+            message: format!("host {host} left out: {}", problem.message),
+            ..problem
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Mirrors that are one Service: for any Service except a headless one with hosts.
 
-use super::{super::service::reconcile_service, context::Context};
+use super::context::Context;
 use crate::mirror::{
     desired::{
-        endpoints::{self, Through},
+        endpoints::{DesiredSlice, Through, through_gateway},
         service::Desired,
     },
     metadata::is_our_slice,
@@ -18,83 +18,78 @@ pub(crate) fn plain(
     mode: Mode,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
-    let Context {
-        state,
-        target,
-        namespace,
-        name,
-        ..
-    } = context;
-    let mut desired = context.mirror(mode, false);
+    let desired = context.mirror(mode, false);
     if context.replace(&desired, writes) {
         return Ok(Outcome::Unknown);
     }
     context.drop_endpoint_mirrors(|_| false, writes);
-    desired.uid = context
-        .local
-        .and_then(|local| local.metadata.uid.as_deref());
-    let actual = state.local_slices(namespace, name);
-    let mirrored = |note| Outcome::Mirrored {
-        local: name.clone(),
-        note,
-    };
-    let by_gateway;
-    let mut note = None;
-    let (slices, problem) = match mode {
-        Mode::RemoteDiscovery if actual.iter().any(|slice| is_our_slice(slice)) => {
-            // Streams that began in gateway mode continue to use the slices, and new streams ignore them.
-            by_gateway = Desired {
-                uid: desired.uid,
-                ..context.mirror(Mode::Gateway, false)
-            };
-            let slices = context.through(actual).ok().map(|through| {
-                let backed = true; // its slices are not watched in this mode
-                endpoints::through_gateway(&by_gateway, &Through { backed, ..through }, "")
-            });
-            (slices, None)
+    match mode {
+        Mode::RemoteDiscovery => {
+            let former = context.mirror(Mode::Gateway, false);
+            context.reconcile(&desired, former_slices(context, &former), writes);
+            Ok(context.mirrored(None))
         }
-        Mode::RemoteDiscovery => (Some(Vec::new()), None),
-        Mode::Gateway => match context.through(actual) {
-            Err(problem) => (None, Some(problem)),
-            // Endpoints with refused addresses are not kept either.
-            Ok(through) if through.addresses.is_empty() => (Some(Vec::new()), through.problem()),
-            // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
-            Ok(through) if !through.backed && context.turns_to_gateway() => {
-                return Ok(mirrored(None));
-            }
-            // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
-            Ok(through) if !through.backed && context.cut().is_some() => {
-                note = context.cut();
-                let known = actual.iter().filter(|slice| state.writes_slice(slice));
-                let mut known = known.peekable();
-                let exist = known.peek().is_some();
-                let backed = known.any(|slice| !slice.endpoints.is_empty());
-                let through = Through { backed, ..through };
-                let slices = exist.then(|| endpoints::through_gateway(&desired, &through, ""));
-                (slices, None)
-            }
-            Ok(through) if !through.backed && actual.is_empty() && context.is_new_to_us() => {
-                // Kubernetes creates a slice for each Service with a selector. Until one is seen, it is not known
-                // whether the Service has endpoints, and the mirror's slice would be written twice.
-                (None, None)
-            }
-            Ok(through) => (
-                Some(endpoints::through_gateway(&desired, &through, "")),
-                None,
-            ),
-        },
-    };
-    reconcile_service(
-        state,
-        &desired,
-        slices,
-        context.local,
-        actual,
-        &target.cluster,
-        writes,
-    );
-    match problem {
-        None => Ok(mirrored(note)),
-        Some(problem) => Err(problem),
+        Mode::Gateway => behind_gateway(context, &desired, writes),
     }
+}
+
+/// The slices of a mirror in remote-discovery mode: none, or those that it had in gateway mode as `former`. Streams that
+/// began in gateway mode continue to use these slices, and new streams ignore them.
+fn former_slices<'a>(
+    context: &Context<'a>,
+    former: &'a Desired<'_>,
+) -> Option<Vec<DesiredSlice<'a>>> {
+    let mut actual = context.local_slices().iter();
+    if !actual.any(|slice| is_our_slice(slice)) {
+        return Some(Vec::new());
+    }
+    let through = context.through().ok()?;
+    let backed = true; // its slices are not watched in this mode
+    Some(through_gateway(former, &Through { backed, ..through }, ""))
+}
+
+/// Plans a mirror in gateway mode.
+fn behind_gateway(
+    context: &Context<'_>,
+    desired: &Desired<'_>,
+    writes: &mut Vec<Write>,
+) -> Result<Outcome, Problem> {
+    let through = match context.through() {
+        Ok(through) => through,
+        Err(problem) => {
+            context.reconcile(desired, None, writes);
+            return Err(problem);
+        }
+    };
+    if let Some(problem) = through.problem() {
+        // Endpoints with refused addresses are not kept either.
+        context.reconcile(desired, Some(Vec::new()), writes);
+        return Err(problem);
+    }
+    let mut note = None;
+    let actual = context.local_slices();
+    let slices = if through.backed {
+        Some(through_gateway(desired, &through, ""))
+    } else if context.turns_to_gateway() {
+        // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
+        return Ok(context.mirrored(None));
+    } else if let Some(cut) = context.cut() {
+        // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
+        note = Some(cut);
+        let known = actual
+            .iter()
+            .filter(|slice| context.state.writes_slice(slice));
+        let mut known = known.peekable();
+        let exist = known.peek().is_some();
+        let backed = known.any(|slice| !slice.endpoints.is_empty());
+        exist.then(|| through_gateway(desired, &Through { backed, ..through }, ""))
+    } else if actual.is_empty() && context.is_new_to_us() {
+        // Kubernetes creates a slice for each Service with a selector. Until one is seen, it is not known whether the
+        // Service has endpoints, and the mirror's slice would be written twice.
+        None
+    } else {
+        Some(through_gateway(desired, &through, ""))
+    };
+    context.reconcile(desired, slices, writes);
+    Ok(context.mirrored(note))
 }
