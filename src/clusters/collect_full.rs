@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -32,7 +32,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
-        routes::{Route, WireRoute},
+        routes::{Route, RouteKind},
         wire::Wire,
     },
     client::{
@@ -218,12 +218,13 @@ pub(crate) async fn endpoints(client: &Client) -> Known<Endpoints> {
 
 /// The routes that controllers wrote, of all installations.
 pub(crate) async fn own_routes(client: &Client) -> Known<Vec<OwnRoute>> {
-    let (http, tcp) = futures::try_join!(routes::<0>(client), routes::<1>(client))?;
-    Ok([http, tcp].concat())
+    let written = RouteKind::ALL.into_iter().filter(|kind| kind.is_written());
+    let routes = try_join_all(written.map(|kind| routes(client, kind)));
+    Ok(routes.await?.concat())
 }
 
-async fn routes<const KIND: usize>(client: &Client) -> Known<Vec<OwnRoute>> {
-    let api: Api<WireRoute<KIND>> = Api::all(client.clone());
+async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
+    let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource());
     match list_all(&api, &format!("{}=true", labels::MIRRORED_SERVICE)).await {
         // The API server does not serve the kind.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),

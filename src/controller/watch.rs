@@ -44,13 +44,7 @@ const RELIST: Duration = Duration::from_secs(5);
 pub(super) async fn watch<K, T>(mut watched: Watched<K>, mut handler: impl EventHandler<T>)
 where
     T: From<K>,
-    K: Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let mut backoff = Backoff::default();
     let mut pages = Pages::default();
@@ -85,7 +79,7 @@ async fn follow<K, T>(
 ) -> Result<(), Failure>
 where
     T: From<K>,
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + 'static,
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + 'static,
 {
     if !handler.on_event(change).await {
         return Ok(());

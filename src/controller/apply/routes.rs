@@ -7,20 +7,25 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    api::routes::{Route, RouteKind, WireRoute},
+    api::{
+        routes::{Route, RouteKind},
+        wire::Wire,
+    },
     client::requests::{RequestError, request},
 };
 
+/// Namespace and name.
+pub(super) type Id<'a> = (&'a str, &'a str);
+
+fn api(client: Client, kind: RouteKind, namespace: &str) -> Api<Wire<Route>> {
+    Api::namespaced_with(client, namespace, &kind.resource())
+}
+
 /// Creates a route.
 pub(super) async fn create(client: Client, route: Route) -> Result<Route, RequestError> {
-    match route.kind {
-        RouteKind::Http => create_as::<0>(client, route).await,
-        RouteKind::Tcp => create_as::<1>(client, route).await,
-        RouteKind::Grpc => create_as::<2>(client, route).await,
-        RouteKind::Policy => create_as::<3>(client, route).await,
-        RouteKind::Tls => create_as::<4>(client, route).await,
-        RouteKind::Profile => create_as::<5>(client, route).await,
-    }
+    let api = api(client, route.kind, route.metadata.namespace());
+    let created = request(api.create(&PostParams::default(), &route.into())).await;
+    created.map(Route::from)
 }
 
 /// Changes a route.
@@ -30,14 +35,9 @@ pub(super) async fn patch(
     id: &Id<'_>,
     body: &Value,
 ) -> Result<Route, RequestError> {
-    match kind {
-        RouteKind::Http => patch_as::<0>(client, id, body).await,
-        RouteKind::Tcp => patch_as::<1>(client, id, body).await,
-        RouteKind::Grpc => patch_as::<2>(client, id, body).await,
-        RouteKind::Policy => patch_as::<3>(client, id, body).await,
-        RouteKind::Tls => patch_as::<4>(client, id, body).await,
-        RouteKind::Profile => patch_as::<5>(client, id, body).await,
-    }
+    let api = api(client, kind, id.0);
+    let patched = request(api.patch(id.1, &PatchParams::default(), &KubePatch::Merge(body))).await;
+    patched.map(Route::from)
 }
 
 /// Deletes a route.
@@ -47,40 +47,6 @@ pub(super) async fn delete(
     id: &Id<'_>,
     parameters: &DeleteParams,
 ) -> Result<(), RequestError> {
-    match kind {
-        RouteKind::Http => delete_as::<0>(client, id, parameters).await,
-        RouteKind::Tcp => delete_as::<1>(client, id, parameters).await,
-        RouteKind::Grpc => delete_as::<2>(client, id, parameters).await,
-        RouteKind::Policy => delete_as::<3>(client, id, parameters).await,
-        RouteKind::Tls => delete_as::<4>(client, id, parameters).await,
-        RouteKind::Profile => delete_as::<5>(client, id, parameters).await,
-    }
-}
-
-/// Namespace and name.
-pub(super) type Id<'a> = (&'a str, &'a str);
-
-async fn create_as<const KIND: usize>(client: Client, route: Route) -> Result<Route, RequestError> {
-    let api: Api<WireRoute<KIND>> = Api::namespaced(client, route.metadata.namespace());
-    let created = request(api.create(&PostParams::default(), &route.into())).await;
-    created.map(Route::from)
-}
-
-async fn patch_as<const KIND: usize>(
-    client: Client,
-    id: &Id<'_>,
-    body: &Value,
-) -> Result<Route, RequestError> {
-    let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
-    let patched = request(api.patch(id.1, &PatchParams::default(), &KubePatch::Merge(body))).await;
-    patched.map(Route::from)
-}
-
-async fn delete_as<const KIND: usize>(
-    client: Client,
-    id: &Id<'_>,
-    parameters: &DeleteParams,
-) -> Result<(), RequestError> {
-    let api: Api<WireRoute<KIND>> = Api::namespaced(client, id.0);
+    let api = api(client, kind, id.0);
     request(api.delete(id.1, parameters)).await.map(|_| ())
 }

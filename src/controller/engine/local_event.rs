@@ -125,13 +125,13 @@ impl Start<'_> {
         &self,
         what: &str,
         kind: ResourceKind,
-        wrap: fn(Event<T>) -> LocalEvent,
+        wrap: impl Fn(Event<T>) -> LocalEvent + Send + Sync + 'static,
     ) -> LocalHandler<T> {
         LocalHandler {
             outbox: self.outbox.clone(),
             metrics: self.metrics.clone(),
             kind,
-            wrap,
+            wrap: Box::new(wrap),
             trouble: Trouble::new(format!("watch {what} of the local cluster")),
             what: what.to_owned(),
             cut: None,
@@ -149,7 +149,7 @@ pub(super) struct LocalHandler<T> {
     outbox: mpsc::Sender<LocalEvent>,
     metrics: Metrics,
     kind: ResourceKind,
-    wrap: fn(Event<T>) -> LocalEvent,
+    wrap: Box<dyn Fn(Event<T>) -> LocalEvent + Send + Sync>,
     trouble: Trouble,
     what: String,
     /// The metadata of which annotations may be dropped.

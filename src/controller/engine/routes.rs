@@ -13,7 +13,8 @@ use super::local_event::{LocalEvent, LocalHandler, Needed, Start};
 use crate::{
     api::{
         map::Map,
-        routes::{Route, RouteKind, WireRoute},
+        routes::{Route, RouteKind},
+        wire::Wire,
     },
     client::requests::explain,
     controller::{
@@ -43,28 +44,28 @@ pub(super) fn watch_routes(
     when: &When,
     tasks: &mut JoinSet<()>,
 ) {
-    watch_kind::<0>(client, start, when, tasks);
-    watch_kind::<1>(client, start, when, tasks);
-    watch_kind::<2>(client, start, when, tasks);
-    watch_kind::<3>(client, start, when, tasks);
-    watch_kind::<4>(client, start, when, tasks);
-    watch_kind::<5>(client, start, when, tasks);
+    for kind in RouteKind::ALL {
+        watch_kind(client, kind, start, when, tasks);
+    }
 }
 
-fn watch_kind<const KIND: usize>(
+fn watch_kind(
     client: &Client,
+    kind: RouteKind,
     start: &Start<'_>,
     when: &When,
     tasks: &mut JoinSet<()>,
 ) {
-    let kind = RouteKind::ALL[KIND];
     let what = format!("{} of {}", kind.plural(), kind.group());
-    let routes = start.handler(&what, ResourceKind::Route, |change| {
-        LocalEvent::Routes(RouteKind::ALL[KIND], Some(change))
+    let routes = start.handler(&what, ResourceKind::Route, move |change| {
+        LocalEvent::Routes(kind, Some(change))
     });
     let mut routes = RouteTeller(routes.cutting(|route| &mut route.metadata));
     let (client, outbox) = (client.clone(), start.outbox.clone());
-    let watched = start.watched(Api::<WireRoute<KIND>>::all(client.clone()));
+    let watched = start.watched(Api::<Wire<Route>>::all_with(
+        client.clone(),
+        &kind.resource(),
+    ));
     let when = when.clone();
     tasks.spawn(async move {
         if let When::Needed(needed) = when {

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use kube::{Api, Client};
 
-use super::list::{filed, list};
+use super::list::filed;
 use crate::{
-    api::routes::{Route, RouteKind, WireRoute},
+    api::{
+        routes::{Route, RouteKind},
+        wire::Wire,
+    },
+    client::requests::list_all,
     mirror::Store,
 };
 
@@ -15,26 +20,18 @@ pub(super) type Routes = BTreeMap<RouteKind, Option<Store<Route>>>;
 
 /// Lists routes of all kinds.
 pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
-    Ok(BTreeMap::from([
-        (RouteKind::ALL[0], of_kind::<0>(client).await?),
-        (RouteKind::ALL[1], of_kind::<1>(client).await?),
-        (RouteKind::ALL[2], of_kind::<2>(client).await?),
-        (RouteKind::ALL[3], of_kind::<3>(client).await?),
-        (RouteKind::ALL[4], of_kind::<4>(client).await?),
-        (RouteKind::ALL[5], of_kind::<5>(client).await?),
-    ]))
-}
-
-async fn of_kind<const KIND: usize>(client: &Client) -> anyhow::Result<Option<Store<Route>>> {
-    let api: Api<WireRoute<KIND>> = Api::all(client.clone());
-    match list(&api, None).await {
-        Ok(listed) => Ok(Some(filed(listed.into_iter().map(Route::from)))),
-        Err(error) if is_not_found(&error) => Ok(None),
-        Err(error) => Err(error),
+    let mut routes = Routes::new();
+    for kind in RouteKind::ALL {
+        routes.insert(kind, of_kind(client, kind).await?);
     }
+    Ok(routes)
 }
 
-fn is_not_found(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<kube::Error>();
-    matches!(cause, Some(kube::Error::Api(status)) if status.code == 404)
+async fn of_kind(client: &Client, kind: RouteKind) -> anyhow::Result<Option<Store<Route>>> {
+    let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource());
+    match list_all(&api, "").await {
+        Ok(listed) => Ok(Some(filed(listed.into_iter().map(Route::from)))),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot list {}", kind.plural())),
+    }
 }

@@ -2,13 +2,18 @@
 //!
 //! Source: Gateway API, "GAMMA": a route whose parent is a Service applies to the requests to that Service.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
-use kube_core::{NamespaceResourceScope, ObjectMeta, Resource};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap as _};
+use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{metadata::Metadata, null_is_default, wire::Kept, word::Word};
+use super::{
+    metadata::Metadata,
+    null_is_default,
+    wire::{Kept, Subset, Wire},
+    word::Word,
+};
 
 /// Group of the Gateway API.
 pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
@@ -32,7 +37,7 @@ pub enum RouteKind {
 }
 
 impl RouteKind {
-    /// All kinds, in the order of their numbers.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::Http,
         Self::Tcp,
@@ -51,6 +56,12 @@ impl RouteKind {
             Self::Tls => "TLSRoute",
             Self::Profile => "ServiceProfile",
         }
+    }
+
+    /// The API of this kind, for kube.
+    pub fn resource(self) -> ApiResource {
+        let kind = GroupVersionKind::gvk(self.group(), self.version(), self.kind());
+        ApiResource::from_gvk_with_plural(&kind, self.plural())
     }
 
     /// Whether the controller writes routes of this kind. Others only matter if somebody else writes them.
@@ -90,14 +101,13 @@ impl RouteKind {
 
 /// A route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RouteObject", into = "RouteObject")]
 pub struct Route {
     /// Metadata.
     pub metadata: Metadata,
     /// Specification.
-    #[serde(default)]
     pub spec: RouteSpec,
     /// Its kind.
-    #[serde(skip)]
     pub kind: RouteKind,
 }
 
@@ -249,90 +259,54 @@ impl Kept for Route {
     }
 }
 
-/// A route of the kind that has this number in [`RouteKind::ALL`], on its way to or from an API server.
-#[derive(Clone, Debug)]
-pub struct WireRoute<const KIND: usize> {
-    /// Metadata for kube.
-    metadata: ObjectMeta,
-    /// The route.
-    route: Route,
+/// A route in the API: its kind is in the object, as in all custom resources.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RouteObject {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    metadata: Metadata,
+    #[serde(default)]
+    spec: RouteSpec,
 }
 
-impl<const KIND: usize> WireRoute<KIND> {
-    const KIND: RouteKind = RouteKind::ALL[KIND];
-}
-
-impl<const KIND: usize> From<Route> for WireRoute<KIND> {
-    fn from(route: Route) -> Self {
-        let own = &route.metadata;
-        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text(&own.name),
-            namespace: text(&own.namespace),
-            resource_version: text(&own.resource_version),
-            ..ObjectMeta::default()
+impl From<RouteObject> for Route {
+    fn from(object: RouteObject) -> Self {
+        let group = object.api_version.split('/').next();
+        let mut kinds = RouteKind::ALL.into_iter();
+        let kind = kinds.find(|known| known.kind() == object.kind && Some(known.group()) == group);
+        let route = Self {
+            metadata: object.metadata,
+            spec: object.spec,
+            kind: kind.unwrap_or_default(),
         };
-        Self { metadata, route }
-    }
-}
-
-impl<const KIND: usize> From<WireRoute<KIND>> for Route {
-    fn from(wire: WireRoute<KIND>) -> Self {
-        Self {
-            kind: WireRoute::<KIND>::KIND,
-            ..wire.route
+        match route.kind {
+            RouteKind::Profile => route.of_profile(),
+            _ => route,
         }
     }
 }
 
-impl<const KIND: usize> Resource for WireRoute<KIND> {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Self::KIND.kind().into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Self::KIND.group().into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Self::KIND.version().into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Self::KIND.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+impl From<Route> for RouteObject {
+    fn from(route: Route) -> Self {
+        Self {
+            api_version: format!("{}/{}", route.kind.group(), route.kind.version()),
+            kind: route.kind.kind().to_owned(),
+            metadata: route.metadata,
+            spec: route.spec,
+        }
     }
 }
 
-impl<const KIND: usize> Serialize for WireRoute<KIND> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_map(Some(4))?;
-        let version = format!("{}/{}", Self::KIND.group(), Self::KIND.version());
-        object.serialize_entry("apiVersion", &version)?;
-        object.serialize_entry("kind", Self::KIND.kind())?;
-        object.serialize_entry("metadata", &self.route.metadata)?;
-        object.serialize_entry("spec", &self.route.spec)?;
-        object.end()
-    }
+impl Subset for Route {
+    type Kind = DynamicObject;
 }
 
-impl<'de, const KIND: usize> Deserialize<'de> for WireRoute<KIND> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let route = Route::deserialize(deserializer)?;
-        Ok(Self::from(match Self::KIND {
-            RouteKind::Profile => route.of_profile(),
-            _ => route,
-        }))
+impl From<Wire<Self>> for Route {
+    fn from(wire: Wire<Self>) -> Self {
+        wire.object
     }
 }
 
@@ -358,7 +332,7 @@ mod tests {
                 "hostnames": ["a.example"],
             },
         });
-        let wire: WireRoute<1> = serde_json::from_value(sent.clone()).unwrap();
+        let wire: Wire<Route> = serde_json::from_value(sent.clone()).unwrap();
         assert_eq!(json!(wire), sent);
         let route = Route::from(wire);
         assert_eq!(route.kind, RouteKind::Tcp);
@@ -374,8 +348,10 @@ mod tests {
     fn service_profile_applies_to_the_service_of_its_name_if_proxies_follow_it() {
         let services = |name: &str, spec: Value| {
             let metadata = json!({ "name": name, "namespace": "shop" });
-            let sent = json!({ "metadata": metadata, "spec": spec });
-            let wire: WireRoute<5> = serde_json::from_value(sent).unwrap();
+            let sent = json!({
+                "apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile", "metadata": metadata, "spec": spec,
+            });
+            let wire: Wire<Route> = serde_json::from_value(sent).unwrap();
             let route = Route::from(wire);
             assert_eq!(route.kind, RouteKind::Profile);
             assert!(route.spec.rest.is_empty());

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kube_core::{NamespaceResourceScope, ObjectMeta, Resource};
+use kube_core::{ObjectMeta, Resource};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::metadata::Metadata;
@@ -16,10 +16,10 @@ pub trait Kept: Clone {
     fn weight(&self) -> usize;
 }
 
-/// An object in a store that is a subset of a Kubernetes type.
+/// An object in a store that is a subset of a Kubernetes type, or of a custom resource.
 pub trait Subset: Kept + From<Wire<Self>> {
-    /// The Kubernetes type.
-    type Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
+    /// The whole type.
+    type Kind: Resource;
 }
 
 /// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Stores keep only
@@ -49,23 +49,23 @@ impl<T: Kept> From<T> for Wire<T> {
 }
 
 impl<T: Subset> Resource for Wire<T> {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
+    type DynamicType = <T::Kind as Resource>::DynamicType;
+    type Scope = <T::Kind as Resource>::Scope;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        T::Kind::kind(&())
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        T::Kind::kind(of)
     }
 
-    fn group((): &()) -> Cow<'_, str> {
-        T::Kind::group(&())
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        T::Kind::group(of)
     }
 
-    fn version((): &()) -> Cow<'_, str> {
-        T::Kind::version(&())
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        T::Kind::version(of)
     }
 
-    fn plural((): &()) -> Cow<'_, str> {
-        T::Kind::plural(&())
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        T::Kind::plural(of)
     }
 
     fn meta(&self) -> &ObjectMeta {
