@@ -1,10 +1,15 @@
-//! Clusters that a federated Service prefers: each of their members has a mirror, which routes name as a backend.
+//! Clusters that a federated Service prefers: each of their members has a mirror, which routes name as a backend. And
+//! the routes: which are ours.
 
 use super::membership::{Form, joinable, local_member};
 use crate::{
-    api::k8s::Service,
+    api::{
+        k8s::Service,
+        routes::{Route, RouteKind},
+    },
     mirror::{
-        metadata::{Owner, owner, preferred_clusters},
+        metadata::{Owner, is_our_route, owner, preferred_clusters},
+        outcome::RemoteRef,
         state::State,
         target::{
             Target,
@@ -53,5 +58,50 @@ impl State {
     /// the cluster.
     pub(crate) fn mode(&self, target: &Target, service: &Service) -> Option<Mode> {
         export::mode(target, service).or_else(|| preferred_mode(self, target, service))
+    }
+}
+
+impl State {
+    /// Whether this installation may change a route.
+    pub(crate) fn owns_route(&self, route: &Route) -> bool {
+        is_our_route(route) && !self.is_theirs(&route.metadata)
+    }
+
+    /// Our routes that belong to a federated Service.
+    pub(crate) fn own_routes<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Route> {
+        let kinds = self.routes();
+        let routes = kinds.flat_map(move |routes| routes.in_group(namespace, name));
+        let routes = routes.map(AsRef::as_ref);
+        routes.filter(|route| self.owns_route(route))
+    }
+
+    /// Whether a route of ours may send requests to the mirror of a Service. If so, the mirror is kept: requests to a
+    /// deleted Service fail.
+    pub(crate) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
+        if !self.knows_routes() {
+            return self
+                .preferring(&of.cluster, &of.namespace, &of.service)
+                .is_some();
+        }
+        let kinds = self.routes();
+        let mut routes = kinds.flat_map(|routes| routes.in_namespace(&of.namespace));
+        routes.any(|route| self.owns_route(route) && route.backends().any(|name| name == mirror))
+    }
+
+    /// Whether the API server has a kind of routes.
+    pub(crate) fn has_kind(&self, kind: RouteKind) -> bool {
+        let local = self.local.as_ref();
+        local.is_some_and(|local| matches!(local.routes.get(&kind), Some(Some(_))))
+    }
+
+    /// Whether the routes of all kinds are known.
+    pub(crate) fn knows_routes(&self) -> bool {
+        let mut kinds = RouteKind::ALL.iter();
+        let local = self.local.as_ref();
+        local.is_some_and(|local| kinds.all(|kind| local.routes.contains_key(kind)))
     }
 }

@@ -10,20 +10,23 @@ mod parts;
 mod removal;
 mod routes;
 mod slices;
+mod writes;
 
 use std::collections::BTreeSet;
 
-use self::members::{Members, Written};
+use self::{
+    members::{FederatedService, Members},
+    writes::Written,
+};
 use super::service::ensure_namespace;
 use crate::{
     api::k8s::Service,
     mirror::{
         desired::service,
-        metadata::{is_federated, remote_members},
-        name_owner::{NameOwner, Purpose},
-        names::{federated_name, fits},
+        name_owner::Purpose,
+        names::fits,
         outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome},
-        ownership::membership::{Form, Linked, Part, Parts, local_member},
+        ownership::membership::{Form, Linked, Part, Parts},
         state::State,
         target::Target,
     },
@@ -50,46 +53,7 @@ pub(crate) fn plan(
     }
 }
 
-/// A federated Service, which may not exist yet.
-struct FederatedService<'a> {
-    state: &'a State,
-    namespace: &'a str,
-    /// Name of its members.
-    service: &'a str,
-    name: String,
-    /// The existing Service, if it is ours.
-    actual: Option<&'a Service>,
-    /// The clusters that the existing Service names as having a member.
-    named: BTreeSet<&'a str>,
-    /// Its member in the local cluster.
-    local: Option<&'a Service>,
-}
-
-impl<'a> FederatedService<'a> {
-    fn of(state: &'a State, namespace: &'a str, service: &'a str) -> Self {
-        let name = federated_name(service);
-        let actual = state.existing(namespace, &name);
-        let actual = actual.filter(|actual| is_ours(state, namespace, service, actual));
-        let members = actual.into_iter();
-        let members = members.flat_map(|actual| remote_members(&actual.metadata));
-        let members = members.filter(|(name, _)| *name == service);
-        Self {
-            state,
-            namespace,
-            service,
-            name,
-            actual,
-            named: members.map(|(_, cluster)| cluster).collect(),
-            local: local_member(state, namespace, service),
-        }
-    }
-
-    /// UID; empty if it does not exist yet.
-    fn uid(&self) -> Option<&'a str> {
-        self.actual
-            .and_then(|actual| actual.metadata.uid.as_deref())
-    }
-
+impl FederatedService<'_> {
     /// The plan if just these clusters have confirmed that they have no member any more.
     fn plan(&self, confirmed: Confirmed<'_>) -> Plan {
         let (form, parts) = self.parts(confirmed);
@@ -140,14 +104,6 @@ impl<'a> FederatedService<'a> {
         let written = members.write(&mut plan.writes);
         self.confirm_leaving(parts, plan);
         Ok(Some(written))
-    }
-
-    /// Whether a cluster stays although it has no Link in charge: its Link cannot be read now, or names a new cluster that
-    /// is not listed yet.
-    fn may_keep(&self, cluster: &str, parts: &Parts<'_>) -> bool {
-        !parts.contains_key(cluster)
-            && self.state.may_keep(cluster)
-            && !self.state.protects(self.namespace)
     }
 
     /// Adds the clusters that must confirm that they have no member any more, before they are removed.
@@ -203,19 +159,6 @@ impl<'a> FederatedService<'a> {
         }
         let preference = written.preference.clone();
         preference.or_else(|| service::not_copied(seen))
-    }
-}
-
-/// Whether the existing Service with the name of the federated Service is ours.
-fn is_ours(state: &State, namespace: &str, service: &str, actual: &Service) -> bool {
-    let own = Purpose::Federated(service);
-    match state.name_owner(actual) {
-        NameOwner::Purpose(claim) => claim == own,
-        NameOwner::Stray => {
-            let name = actual.metadata.name();
-            is_federated(&actual.metadata) || state.first_claim(namespace, name) == Some(own)
-        }
-        NameOwner::Theirs(_) | NameOwner::Unnamed | NameOwner::Foreign => false,
     }
 }
 

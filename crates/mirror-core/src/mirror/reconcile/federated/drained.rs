@@ -3,19 +3,11 @@
 //! A drain moves requests to other members. If there is no other member, the drained one stays, and with it the Service
 //! and its ClusterIP. If all clusters are drained, those that are members stay. If none is a member, all join.
 
-use super::FederatedService;
-use crate::{
-    api::k8s::Service,
-    mirror::{
-        names::member_name,
-        outcome::{Confirmed, Outcome, Problem, Reason},
-        ownership::membership::{Part, Parts},
-        state::State,
-        target::{
-            Target,
-            drain::{self, Drain},
-        },
-    },
+use super::members::FederatedService;
+use crate::mirror::{
+    outcome::{Outcome, Problem, Reason},
+    ownership::membership::{Part, Parts},
+    target::{Target, drain},
 };
 
 impl FederatedService<'_> {
@@ -76,37 +68,4 @@ pub(crate) fn stays_as_the_last(target: &Target) -> Problem {
 fn until(target: &Target) -> String {
     let until = target.drained_until.map(drain::until).unwrap_or_default();
     format!("the cluster is drained {until}")
-}
-
-impl State {
-    /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
-    pub fn drain_of(&self, link: &str) -> Option<Drain> {
-        let (target, _) = self.probe_link(link)?;
-        let until = target.drained_until.filter(|until| *until > self.now)?;
-        let mut drain = Drain {
-            until,
-            ..Drain::default()
-        };
-        let local = self.local.iter();
-        for service in local.flat_map(|local| local.mirrors.of_cluster(&target.cluster)) {
-            match stays(self, service, &target.cluster) {
-                None => {}
-                Some(true) => drain.last += 1,
-                Some(false) => drain.leaving += 1,
-            }
-        }
-        Some(drain)
-    }
-}
-
-/// Whether a drained cluster stays in a federated Service; `None` if the Service does not name it as a member.
-fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
-    let service = member_name(actual.metadata.name())?;
-    let federated = FederatedService::of(state, actual.metadata.namespace(), service);
-    if !federated.named.contains(cluster) {
-        return None;
-    }
-    let (_, parts) = federated.parts(Confirmed::All);
-    let linked = parts.get(cluster)?;
-    Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
 }

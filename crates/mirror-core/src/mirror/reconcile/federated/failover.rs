@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{members::Members, routes};
+use super::members::{Asked, Members};
 use crate::{
     api::{
         k8s::Service,
@@ -22,17 +22,6 @@ use crate::{
         state::remote::{Liveness, any_ready},
     },
 };
-
-/// What the annotation says that decides about the preference of a federated Service.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked<'a> {
-    /// This, or nothing.
-    For(Option<&'a str>),
-    /// Nothing, but the member in this cluster has such an annotation, which does not count.
-    Ignored(&'a str),
-    /// It is not known which annotation decides: the existing preference stays.
-    Unknown,
-}
 
 /// The preference of a federated Service, and its present effect.
 #[derive(Clone, Debug, Default)]
@@ -166,7 +155,7 @@ impl Members<'_> {
         let message = if !self.of.state.knows_routes() {
             "requests may still go to the preferred clusters first: routes are not enabled in this installation any \
              more, and cannot be read"
-        } else if routes::exist(self.of.state, self.of.namespace, &self.of.name) {
+        } else if self.has_routes() {
             "routes are not enabled in this installation any more, and are being deleted"
         } else {
             return None;
@@ -175,6 +164,11 @@ impl Members<'_> {
             problem: Some(Problem::new(Reason::NoRoutes, message)),
             ..left
         })
+    }
+
+    fn has_routes(&self) -> bool {
+        let mut routes = self.of.state.own_routes(self.of.namespace, &self.of.name);
+        routes.next().is_some()
     }
 
     /// Whether a preferred cluster can take requests; `None` if it has no member.

@@ -1,30 +1,82 @@
-//! The members that a federated Service should have, and the writes for them.
+//! A federated Service and the members that it should have.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::json;
-
-use super::{
-    FederatedService,
-    failover::{Asked, Preferred},
-    removal::delete_with_slices,
-    slices,
-};
 use crate::{
     api::{
         k8s::{Service, ServicePort},
         labels as l,
-        members::MEMBERS,
     },
     mirror::{
-        desired::service,
-        metadata::{DesiredMetadata, desired::DesiredEntries},
-        outcome::Problem,
-        ownership::membership::{Form, Linked, Part, Parts},
-        target::exclusions::Exclusions,
-        write::{ObjectKind, Write, forced_metadata, guarded},
+        metadata::{desired::DesiredEntries, is_federated, remote_members},
+        name_owner::{NameOwner, Purpose},
+        names::federated_name,
+        ownership::membership::{Form, Linked, Part, Parts, local_member},
+        state::State,
     },
 };
+
+/// A federated Service, which may not exist yet.
+pub(super) struct FederatedService<'a> {
+    pub(super) state: &'a State,
+    pub(super) namespace: &'a str,
+    /// Name of its members.
+    pub(super) service: &'a str,
+    pub(super) name: String,
+    /// The existing Service, if it is ours.
+    pub(super) actual: Option<&'a Service>,
+    /// The clusters that the existing Service names as having a member.
+    pub(super) named: BTreeSet<&'a str>,
+    /// Its member in the local cluster.
+    pub(super) local: Option<&'a Service>,
+}
+
+impl<'a> FederatedService<'a> {
+    pub(super) fn of(state: &'a State, namespace: &'a str, service: &'a str) -> Self {
+        let name = federated_name(service);
+        let actual = state.existing(namespace, &name);
+        let actual = actual.filter(|actual| is_ours(state, namespace, service, actual));
+        let members = actual.into_iter();
+        let members = members.flat_map(|actual| remote_members(&actual.metadata));
+        let members = members.filter(|(name, _)| *name == service);
+        Self {
+            state,
+            namespace,
+            service,
+            name,
+            actual,
+            named: members.map(|(_, cluster)| cluster).collect(),
+            local: local_member(state, namespace, service),
+        }
+    }
+
+    /// UID; empty if it does not exist yet.
+    pub(super) fn uid(&self) -> Option<&'a str> {
+        self.actual
+            .and_then(|actual| actual.metadata.uid.as_deref())
+    }
+
+    /// Whether a cluster stays although it has no Link in charge: its Link cannot be read now, or names a new cluster that
+    /// is not listed yet.
+    pub(super) fn may_keep(&self, cluster: &str, parts: &Parts<'_>) -> bool {
+        !parts.contains_key(cluster)
+            && self.state.may_keep(cluster)
+            && !self.state.protects(self.namespace)
+    }
+}
+
+/// Whether the existing Service with the name of the federated Service is ours.
+fn is_ours(state: &State, namespace: &str, service: &str, actual: &Service) -> bool {
+    let own = Purpose::Federated(service);
+    match state.name_owner(actual) {
+        NameOwner::Purpose(claim) => claim == own,
+        NameOwner::Stray => {
+            let name = actual.metadata.name();
+            is_federated(&actual.metadata) || state.first_claim(namespace, name) == Some(own)
+        }
+        NameOwner::Theirs(_) | NameOwner::Unnamed | NameOwner::Foreign => false,
+    }
+}
 
 /// The members that a federated Service should have.
 pub(super) struct Members<'a> {
@@ -36,144 +88,28 @@ pub(super) struct Members<'a> {
     pub(super) form: Form,
 }
 
-/// What is known once the writes of a federated Service are planned.
-#[derive(Default)]
-pub(super) struct Written<'a> {
-    /// The Service from which the federated Service gets its ports, if it can be seen.
-    pub(super) source: Option<&'a Service>,
-    /// What is wrong with gateways, by cluster.
-    pub(super) problems: BTreeMap<String, Problem>,
-    /// What is wrong with the preference.
-    pub(super) preference: Option<Problem>,
-}
-
-/// What a federated Service takes over from its source, and its preference.
+/// What a federated Service takes over from its source.
 pub(super) struct SourceFields<'a> {
     pub(super) labels: DesiredEntries<'a>,
     pub(super) ports: &'a [ServicePort],
     /// The annotation that names opaque ports.
     pub(super) opaque: Option<&'a str>,
-    pub(super) preferred: Preferred,
+}
+
+/// What the annotation says that decides about the preference of a federated Service.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked<'a> {
+    /// This, or nothing.
+    For(Option<&'a str>),
+    /// Nothing, but the member in this cluster has such an annotation, which does not count.
+    Ignored(&'a str),
+    /// It is not known which annotation decides: the existing preference stays.
+    Unknown,
 }
 
 impl<'a> Members<'a> {
-    /// Plans the writes, if any are needed.
-    pub(super) fn write(&self, writes: &mut Vec<Write>) -> Written<'a> {
-        match (self.source(), self.of.actual) {
-            (Some((service, exclusions)), _) => self.write_from(service, exclusions, writes),
-            (None, Some(actual)) => self.keep(actual, writes),
-            (None, None) => Written::default(),
-        }
-    }
-
-    /// Plans the writes while the source cannot be seen. What came from it stays until it can be seen again.
-    fn keep(&self, actual: &Service, writes: &mut Vec<Write>) -> Written<'a> {
-        let fields = SourceFields {
-            labels: DesiredMetadata::of(&actual.metadata).labels,
-            ports: &actual.spec.ports,
-            opaque: actual.metadata.annotations.get(l::OPAQUE_PORTS),
-            preferred: self.preferred(),
-        };
-        self.in_order(&fields, writes, |writes| {
-            self.rename_members(actual, &fields.preferred, writes);
-        })
-    }
-
-    fn write_from(
-        &self,
-        source: &'a Service,
-        exclusions: &Exclusions,
-        writes: &mut Vec<Write>,
-    ) -> Written<'a> {
-        let state = self.of.state;
-        let preferred = self.preferred();
-        let mut labels = exclusions.labels_of(source);
-        labels.insert(l::MIRRORED_SERVICE, "true".into());
-        let mut annotations = exclusions.annotations(&source.metadata.annotations);
-        annotations.extend(self.annotations(&preferred));
-        let ports = &source.spec.ports;
-        let fields = SourceFields {
-            labels: labels.clone(),
-            ports,
-            opaque: source.metadata.annotations.get(l::OPAQUE_PORTS),
-            preferred,
-        };
-        let metadata = DesiredMetadata {
-            labels,
-            annotations,
-        };
-        let (installation, namespace) = (&state.config.namespace, self.of.namespace);
-        let desired = service::build(
-            installation,
-            namespace,
-            &self.of.name,
-            metadata,
-            ports,
-            false,
-        );
-        let written = match self.of.actual {
-            None => {
-                writes.push(desired.create());
-                self.in_order(&fields, writes, |_| ())
-            }
-            Some(actual) if !service::must_be_replaced(&desired, actual) => {
-                self.in_order(&fields, writes, |writes| {
-                    writes.extend(service::patch(&desired, actual));
-                })
-            }
-            Some(actual) if self.all_seen() => {
-                delete_with_slices(state, actual, writes);
-                Written::default()
-            }
-            // It is not replaced yet: its list of members is the only record of those that cannot be seen.
-            Some(actual) => self.in_order(&fields, writes, |writes| {
-                self.rename_members(actual, &fields.preferred, writes);
-            }),
-        };
-        Written {
-            source: Some(source),
-            ..written
-        }
-    }
-
-    /// Changes the Service, its slices if it has or needs any, and its routes. If its form is slices, these are written
-    /// before the Service, otherwise after it. A Service that turned to discovery keeps its slices: discovery streams that
-    /// began with them continue to use them, and new streams ignore them. Routes come last, when their backends have
-    /// endpoints.
-    fn in_order(
-        &self,
-        fields: &SourceFields<'_>,
-        writes: &mut Vec<Write>,
-        change: impl FnOnce(&mut Vec<Write>),
-    ) -> Written<'a> {
-        let mut written = Written::default();
-        if self.form == Form::Slices {
-            written.problems = self.reconcile_slices(fields, writes);
-            change(writes);
-        } else {
-            change(writes);
-            if slices::exist(self.of.state, self.of.namespace, &self.of.name) {
-                self.reconcile_slices(fields, writes);
-            }
-        }
-        let problem = self.reconcile_routes(fields, writes);
-        written.preference = problem.or_else(|| fields.preferred.problem.clone());
-        written
-    }
-
-    /// The source of labels, annotations and ports: the local member, or else the member of the oldest Link. Drained
-    /// clusters count too, so that a drain changes only the list of members. `None` if the source cannot be seen.
-    fn source(&self) -> Option<(&'a Service, &'a Exclusions)> {
-        if let Some(local) = self.of.local {
-            return Some((local, &self.of.state.config.local_exclusions));
-        }
-        let oldest = self.oldest()?;
-        let seen = oldest.part.seen()?;
-        Some((seen, &oldest.target.exclusions))
-    }
-
     /// The oldest of the Links whose clusters have members.
-    fn oldest(&self) -> Option<&'a Linked<'a>> {
+    pub(super) fn oldest(&self) -> Option<&'a Linked<'a>> {
         let members = self.parts.iter().filter(|(cluster, linked)| {
             self.clusters.contains(*cluster) || matches!(linked.part, Part::Drained(_))
         });
@@ -201,69 +137,5 @@ impl<'a> Members<'a> {
                 None => Asked::For(None),
             },
         }
-    }
-
-    fn all_seen(&self) -> bool {
-        self.clusters.iter().all(|cluster| {
-            let linked = self.parts.get(cluster);
-            linked.is_some_and(|linked| matches!(linked.part, Part::Member(_)))
-        })
-    }
-
-    /// The annotations that name the members and the preference. Remote members are sorted by cluster, so that the text
-    /// does not depend on the order of events.
-    fn annotations(&self, preferred: &Preferred) -> DesiredEntries<'_> {
-        let service = self.of.service;
-        let remote = self.clusters.iter();
-        let remote = remote.map(|cluster| format!("{service}@{cluster}"));
-        let remote: Vec<String> = remote.collect();
-        let [others, own] = self.form.keys();
-        let mut annotations = DesiredEntries::default();
-        if !remote.is_empty() {
-            annotations.insert(others, remote.join(",").into());
-        }
-        // A local member in its hold-down is named too. The route does not send all requests to it, but whether another
-        // member could take them is not known here.
-        if self.of.local.is_some() {
-            annotations.insert(own, service.into());
-        }
-        if let Some(preference) = &preferred.preference {
-            annotations.insert(l::PREFER, preference.to_string().into());
-        }
-        if !preferred.failed_over.0.is_empty() {
-            annotations.insert(l::FAILED_OVER, preferred.failed_over.to_string().into());
-        }
-        annotations
-    }
-
-    /// Changes only the list of members, and restores a label that somebody may have removed.
-    fn rename_members(&self, actual: &Service, preferred: &Preferred, writes: &mut Vec<Write>) {
-        let wanted = self.annotations(preferred);
-        let keys = || {
-            MEMBERS
-                .into_iter()
-                .flatten()
-                .chain([l::PREFER, l::FAILED_OVER])
-        };
-        let differs = keys().any(|key| actual.metadata.annotations.get(key) != wanted.get(key));
-        if !differs {
-            return;
-        }
-        let mut metadata = DesiredMetadata::of(&actual.metadata);
-        // The controller and the admission policy recognize the Service by this label.
-        metadata.labels.insert(l::MIRRORED_SERVICE, "true".into());
-        let annotations = &mut metadata.annotations;
-        for key in keys() {
-            annotations.remove(key);
-        }
-        annotations.extend(wanted);
-        annotations.insert(l::MANAGED_BY, l::MANAGER.into());
-        let installation = &self.of.state.config.namespace;
-        annotations.insert(l::INSTALLATION, installation.as_str().into());
-        // Without the hash, everything is compared again once the oldest member is seen.
-        annotations.remove(l::DESIRED_STATE);
-        let patch = forced_metadata(&metadata, &actual.metadata);
-        let (kind, name) = (ObjectKind::Service, &self.of.name);
-        writes.push(guarded(kind, name, &actual.metadata, patch, json!({})));
     }
 }

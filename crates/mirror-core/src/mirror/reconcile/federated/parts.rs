@@ -1,11 +1,16 @@
 //! The parts that clusters have in a federated Service: what is known of each, and the effect of the form and of
 //! drains.
 
-use super::FederatedService;
-use crate::mirror::{
-    outcome::Confirmed,
-    ownership::membership::{Form, Linked, Part, Parts, part},
-    target::policy::FederatedThrough,
+use super::members::FederatedService;
+use crate::{
+    api::k8s::Service,
+    mirror::{
+        names::member_name,
+        outcome::Confirmed,
+        ownership::membership::{Form, Linked, Part, Parts, part},
+        state::State,
+        target::{drain::Drain, policy::FederatedThrough},
+    },
 };
 
 impl<'a> FederatedService<'a> {
@@ -91,4 +96,37 @@ impl<'a> FederatedService<'a> {
         }
         Form::Slices
     }
+}
+
+impl State {
+    /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
+    pub fn drain_of(&self, link: &str) -> Option<Drain> {
+        let (target, _) = self.probe_link(link)?;
+        let until = target.drained_until.filter(|until| *until > self.now)?;
+        let mut drain = Drain {
+            until,
+            ..Drain::default()
+        };
+        let local = self.local.iter();
+        for service in local.flat_map(|local| local.mirrors.of_cluster(&target.cluster)) {
+            match stays(self, service, &target.cluster) {
+                None => {}
+                Some(true) => drain.last += 1,
+                Some(false) => drain.leaving += 1,
+            }
+        }
+        Some(drain)
+    }
+}
+
+/// Whether a drained cluster stays in a federated Service; `None` if the Service does not name it as a member.
+fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
+    let service = member_name(actual.metadata.name())?;
+    let federated = FederatedService::of(state, actual.metadata.namespace(), service);
+    if !federated.named.contains(cluster) {
+        return None;
+    }
+    let (_, parts) = federated.parts(Confirmed::All);
+    let linked = parts.get(cluster)?;
+    Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
 }

@@ -1,6 +1,6 @@
 //! What is removed with a federated Service, and in which order.
 
-use super::{FederatedService, routes};
+use super::{members::FederatedService, routes};
 use crate::{
     api::{k8s::Service, members::MEMBERS},
     mirror::{

@@ -22,9 +22,9 @@ use crate::{
         routes::{BackendRef, ParentRef, Route, RouteKind, RouteSpec, Rule},
     },
     mirror::{
-        metadata::{DesiredMetadata, Owner, is_our_route, owner, sign},
+        metadata::{DesiredMetadata, Owner, owner, sign},
         names::mirror_name,
-        outcome::{Problem, Reason, RemoteRef},
+        outcome::{Problem, Reason},
         state::State,
         write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
@@ -48,6 +48,7 @@ impl<'a> Members<'a> {
     pub(super) fn reconcile_routes(
         &self,
         fields: &SourceFields<'_>,
+        preferred: &Preferred,
         writes: &mut Vec<Write>,
     ) -> Option<Problem> {
         let state = self.of.state;
@@ -56,7 +57,7 @@ impl<'a> Members<'a> {
         }
         let mut problem = None;
         let mut desired = BTreeMap::new();
-        for route in self.desired_routes(fields) {
+        for route in self.desired_routes(fields, preferred) {
             let kind = route.kind;
             if !state.has_kind(kind) {
                 let message = format!("no cluster is preferred: {} is not installed", kind.kind());
@@ -73,7 +74,7 @@ impl<'a> Members<'a> {
             }
         }
         let mut stale = Vec::new();
-        for actual in existing(state, self.of.namespace, &self.of.name) {
+        for actual in state.own_routes(self.of.namespace, &self.of.name) {
             match desired.remove(&(actual.kind, actual.metadata.name().to_owned())) {
                 Some(wanted) => writes.extend(wanted.patch(actual)),
                 None => stale.push(Write::delete_route(actual)),
@@ -93,18 +94,22 @@ impl<'a> Members<'a> {
             let mut services = route.services();
             let applies = services
                 .any(|(name, own)| name == self.of.name && own.is_none_or(|own| own == port));
-            (applies && !is_ours(self.of.state, route)).then_some(&**route)
+            (applies && !self.of.state.owns_route(route)).then_some(&**route)
         })
     }
 
-    fn desired_routes(&self, fields: &SourceFields<'_>) -> Vec<DesiredRoute<'a>> {
-        let Some(preference) = &fields.preferred.preference else {
+    fn desired_routes(
+        &self,
+        fields: &SourceFields<'_>,
+        preferred: &Preferred,
+    ) -> Vec<DesiredRoute<'a>> {
+        let Some(preference) = &preferred.preference else {
             return Vec::new();
         };
         if self.of.state.config.routes.is_none() {
             return Vec::new(); // not any more
         }
-        let backends = self.backends(preference, &fields.preferred);
+        let backends = self.backends(preference, preferred);
         let ports = fields.ports.iter().filter(|port| port.protocol() == "TCP");
         let routes = ports.map(|port| self.route(kind(port, fields.opaque), port.port, &backends));
         routes.collect()
@@ -222,28 +227,6 @@ fn is_opaque(port: i32, annotation: Option<&str>) -> bool {
     })
 }
 
-fn is_ours(state: &State, route: &Route) -> bool {
-    is_our_route(route) && !state.is_theirs(&route.metadata)
-}
-
-/// Our routes that belong to a federated Service.
-fn existing<'a>(
-    state: &'a State,
-    namespace: &'a str,
-    name: &'a str,
-) -> impl Iterator<Item = &'a Route> {
-    let kinds = state.routes();
-    let routes = kinds.flat_map(move |routes| routes.in_group(namespace, name));
-    routes
-        .map(AsRef::as_ref)
-        .filter(|route| is_ours(state, route))
-}
-
-/// Whether any route of ours belongs to a federated Service.
-pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
-    existing(state, namespace, name).next().is_some()
-}
-
 /// Deletes the routes of a federated Service that is gone. Kubernetes deletes those that still have their owner.
 pub(crate) fn delete_ownerless(
     state: &State,
@@ -251,7 +234,7 @@ pub(crate) fn delete_ownerless(
     name: &str,
     writes: &mut Vec<Write>,
 ) {
-    let routes = existing(state, namespace, name);
+    let routes = state.own_routes(namespace, name);
     let left = routes.filter(|route| route.metadata.owner_references.is_empty());
     writes.extend(left.map(Write::delete_route));
 }
@@ -259,36 +242,8 @@ pub(crate) fn delete_ownerless(
 /// Deletes routes first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
 pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
     let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
-    let routes = existing(state, namespace, name);
+    let routes = state.own_routes(namespace, name);
     writes.extend(routes.map(Write::delete_route));
-}
-
-impl State {
-    /// Whether a route of ours may send requests to the mirror of a Service. If so, the mirror is kept: requests to a
-    /// deleted Service fail.
-    pub(crate) fn is_backend(&self, of: &RemoteRef, mirror: &str) -> bool {
-        if !self.knows_routes() {
-            return self
-                .preferring(&of.cluster, &of.namespace, &of.service)
-                .is_some();
-        }
-        let kinds = self.routes();
-        let mut routes = kinds.flat_map(|routes| routes.in_namespace(&of.namespace));
-        routes.any(|route| is_ours(self, route) && route.backends().any(|name| name == mirror))
-    }
-
-    /// Whether the API server has a kind of routes.
-    fn has_kind(&self, kind: RouteKind) -> bool {
-        let local = self.local.as_ref();
-        local.is_some_and(|local| matches!(local.routes.get(&kind), Some(Some(_))))
-    }
-
-    /// Whether the routes of all kinds are known.
-    pub(crate) fn knows_routes(&self) -> bool {
-        let mut kinds = RouteKind::ALL.iter();
-        let local = self.local.as_ref();
-        local.is_some_and(|local| kinds.all(|kind| local.routes.contains_key(kind)))
-    }
 }
 
 /// A route that should exist.

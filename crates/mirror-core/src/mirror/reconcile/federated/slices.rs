@@ -13,8 +13,8 @@ use std::{
 use siphasher::sip::SipHasher13;
 
 use super::{
-    FederatedService,
-    members::{Members, SourceFields},
+    failover::Preferred,
+    members::{FederatedService, Members, SourceFields},
 };
 use crate::{
     api::{k8s::EndpointSlice, labels as l, preference::Place},
@@ -41,6 +41,7 @@ impl Members<'_> {
     pub(super) fn reconcile_slices(
         &self,
         fields: &SourceFields<'_>,
+        preferred: &Preferred,
         writes: &mut Vec<Write>,
     ) -> BTreeMap<String, Problem> {
         let FederatedService {
@@ -64,7 +65,7 @@ impl Members<'_> {
                 Ok(Some(mut through)) => {
                     // A cluster that is left out gets no endpoints, instead of endpoints that are not ready: while the
                     // gateway's liveness is unknown, readiness is copied from the existing endpoints.
-                    through.backed &= !fields.preferred.leaves_out(&Place::Cluster(cluster.into()));
+                    through.backed &= !preferred.leaves_out(&Place::Cluster(cluster.into()));
                     problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
                     members.push((cluster, self.behind(member.target, fields), through));
                 }
@@ -91,7 +92,7 @@ impl Members<'_> {
         match state.member_slices() {
             Some(known) if has_local_member => {
                 let pods = known.in_group(namespace, service);
-                let ready = !fields.preferred.leaves_out(&Place::Local);
+                let ready = !preferred.leaves_out(&Place::Local);
                 desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods, ready)));
             }
             None if has_local_member => {
