@@ -23,6 +23,7 @@ mod gatewayed;
 mod limit;
 mod objects;
 mod process;
+mod refused;
 mod report;
 mod scenarios;
 #[path = "../../tests/it/support/mod.rs"]
@@ -44,6 +45,7 @@ pub enum Scenario {
     Links,
     Federated,
     Gatewayed,
+    Refused,
 }
 
 impl Scenario {
@@ -71,7 +73,7 @@ impl Scenario {
 /// Measures the controller
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Exported Services; of the scenario `gatewayed` also its federated Services
+    /// Exported Services; of the scenario `gatewayed` also its federated Services, and of `refused` those that are refused
     #[arg(long, default_value_t = 1000)]
     services: usize,
     /// Links of the scenarios `links` and `gatewayed`, all to one control plane under different names; of `gatewayed` at

@@ -93,6 +93,7 @@ pub async fn all_of(args: &Args) -> Outcome {
             Scenario::Links => bench.links().await,
             Scenario::Federated => bench.federated().await,
             Scenario::Gatewayed => bench.gatewayed().await,
+            Scenario::Refused => bench.refused().await,
         }
     }
     // Once more, as the machine is now. Beside mirrors it would not be the same work: the more ClusterIPs there are, the

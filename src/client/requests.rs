@@ -210,7 +210,8 @@ mod tests {
         answers: Vec<(u16, Value)>,
     ) -> (Result<Vec<String>, String>, Vec<String>) {
         let asked = Arc::<Mutex<Vec<String>>>::default();
-        let seen = asked.clone();
+        // Each request clones what it is answered by.
+        let (seen, answers) = (asked.clone(), Arc::new(answers));
         let server = move |request: Request<Body>| {
             let mut seen = seen.lock().unwrap();
             let (code, body) = &answers[seen.len()];

@@ -15,6 +15,7 @@ mod prefer;
 mod reach;
 mod rotate;
 mod soak;
+mod traps;
 mod unlink;
 mod walls;
 
@@ -92,6 +93,12 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("headless, with a ClusterIP, and back", |rig| {
         Box::pin(modes::headless_and_back(rig))
+    }),
+    ("a mirror gets a port that clients ask for already", |rig| {
+        Box::pin(traps::port_added(rig))
+    }),
+    ("Services deleted behind the gateway", |rig| {
+        Box::pin(traps::service_deleted(rig))
     }),
     ("credentials rotated", |rig| {
         Box::pin(rotate::under_load(rig))

@@ -84,6 +84,7 @@ async fn comes_back(world: &World, east: &ApiServer) {
 }
 
 #[tokio::test(start_paused = true)]
+#[ignore = "long: just test-all"]
 async fn target_that_is_away_for_a_day_keeps_its_mirrors_and_then_only_changes_are_written() {
     let (mut world, east) = linked().await;
     let (before, mark) = (specs(&world), world.source.mark());

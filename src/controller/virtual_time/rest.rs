@@ -69,6 +69,7 @@ async fn at_rest() -> World {
 }
 
 #[tokio::test(start_paused = true)]
+#[ignore = "long: just test-all"]
 async fn nothing_is_written_for_a_day_nor_after_a_restart() {
     let mut world = at_rest().await;
     let status = world.status("east");

@@ -23,7 +23,7 @@ use crate::{
 /// How long the load continues with each form.
 const HOLD: Duration = Duration::from_secs(10);
 /// After this time without requests, a proxy drops its state for a Service. The proxy's own limit is 5 s.
-const FORGOTTEN: Duration = Duration::from_secs(10);
+pub(super) const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Local Pods and the gateway get requests, and see the identity of the client.
 pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {

@@ -14,7 +14,7 @@ const ATTEMPTS: usize = 60;
 /// A client that sends requests only now and then. Its proxy drops its state for a Service after 5 s without requests.
 pub(super) struct Newcomer {
     pod: Pod,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Newcomer {

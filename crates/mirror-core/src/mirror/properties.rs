@@ -27,8 +27,8 @@ use self::{
     simulation::{Rng, Simulation},
 };
 
-/// Cases per property, unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 2_000;
+/// Cases per property, unless `PROPTEST_CASES` says otherwise. `.ci/run` runs 2,000.
+const CASES: u32 = 500;
 
 fn config() -> ProptestConfig {
     let set = |name| {
