@@ -30,6 +30,9 @@ use crate::{
 
 /// A port that the Service gets while clients ask for it already.
 const NEW_PORT: u16 = 81;
+/// The Service that gets it, and its mirror. It has no other use, because the oracle does not tell ports apart.
+const PORTED: &str = "ported";
+const PORTED_MIRROR: &str = "ported-east";
 /// How long clients go on with each state.
 const HOLD: Duration = Duration::from_secs(15);
 /// For this long after a Service is deleted, requests may still be sent to its gateway: the controller asks the target
@@ -39,13 +42,17 @@ const LEAVES: Duration = Duration::from_secs(3);
 /// A mirror gets a port that clients ask for already. Requests to its other port do not fail, a new client reaches the
 /// new port at once, and so does one that has paused. Linkerd does not revise its refusal for a client that goes on.
 pub(super) async fn port_added(rig: &mut Rig) -> anyhow::Result<Row> {
+    let ported = service(PORTED, EXPORTED, "true");
+    rig.east.apply(&ported.to_string()).await?;
+    let declared = rig.target(PORTED_MIRROR).await?;
     let newcomer = Newcomer::start(rig).await?;
-    let load = rig.load().await?;
-    let mut target = rig.target(GATED).await?;
+    until_answered(&rig.client, &declared).await?;
+    let load = rig.load_with(vec![declared.clone()]).await?;
+    let mut target = declared;
     target.address.set_port(NEW_PORT);
     let impatient = Load::start(&rig.client, std::slice::from_ref(&target));
     sleep(FORGOTTEN).await;
-    let refused = of(&impatient.so_far(), GATED)?.clone();
+    let refused = of(&impatient.so_far(), PORTED_MIRROR)?.clone();
     ensure!(
         refused.requests > 0 && refused.failed == refused.requests,
         "the undeclared port answered: {refused}"
@@ -58,16 +65,17 @@ pub(super) async fn port_added(rig: &mut Rig) -> anyhow::Result<Row> {
     let new_client = added.elapsed();
     sleep(HOLD).await;
     let went_on = impatient.finish().await?;
-    let went_on = of(&went_on, GATED)?;
+    let went_on = of(&went_on, PORTED_MIRROR)?;
     sleep(FORGOTTEN).await;
     let paused = Instant::now();
     until_answered(&rig.client, &target).await?;
     let paused = paused.elapsed();
 
     newcomer.delete().await?;
-    set_ports(rig, &[PORT]).await?;
     rig.proxy_is_right(FOLLOWS).await?;
     let row = without_failures(&load.finish().await?)?;
+    let services = rig.east.services(NAMESPACE);
+    services.delete(PORTED, &DeleteParams::default()).await?;
     Ok(row.with(format!(
         "a new client got an answer after {}, one that paused for {} after {}; one that went on was refused {} of {} times \
          in {}",
@@ -89,11 +97,11 @@ async fn set_ports(rig: &Rig, ports: &[u16]) -> anyhow::Result<()> {
     let change = Patch::Merge(json!({ "spec": { "ports": declared } }));
     let services = rig.east.services(NAMESPACE);
     services
-        .patch("gated", &PatchParams::default(), &change)
+        .patch(PORTED, &PatchParams::default(), &change)
         .await?;
     let mirrors = rig.west.services(NAMESPACE);
     eventually("the mirror to have these ports", SOON, async || {
-        let spec = mirrors.get(GATED).await?.spec.unwrap_or_default();
+        let spec = mirrors.get(PORTED_MIRROR).await?.spec.unwrap_or_default();
         let found = spec.ports.unwrap_or_default();
         let found = found.iter().map(|port| port.port);
         Ok(found
