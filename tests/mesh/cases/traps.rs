@@ -171,7 +171,7 @@ pub(super) async fn service_deleted(rig: &mut Rig) -> anyhow::Result<Row> {
     let row = without_failures(&tallies)?;
     Ok(row.with(format!(
         "the mirror was gone after {}; {} of {} requests to it failed in {}. The member had left after {}; {} of {} requests \
-         to the federated Service failed, all of them sent within {} of the deletion",
+         to the federated Service failed (limit: those sent within {})",
         seconds(gone),
         after.failed,
         after.requests,
