@@ -41,8 +41,8 @@ use crate::{
     hint::{HintExt as _, fail},
     mirror::{
         self, Budget, Config, Confirmed, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry,
-        Links, Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, Room, State,
-        Store, Target, Weight, Write,
+        Links, Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store,
+        Target, Write,
     },
 };
 
@@ -294,10 +294,9 @@ async fn remote(
     by_slices: bool,
 ) -> anyhow::Result<RemoteState> {
     let Queries { services, slices } = target.queries(by_slices);
-    let room = Room {
-        bytes: Budget::new(limits.bytes),
-        hosts: Budget::new(limits.of(target).hosts),
-    };
+    let limits = limits.of(target);
+    let budget = Budget::new(limits.bytes);
+    let within = |limit: Limit| limit.within(budget.clone());
     let (mut known, mut left_out) = (Vec::new(), Vec::new());
     let (mut known_slices, mut cut) = (Vec::new(), Vec::new());
     for selector in services {
@@ -305,10 +304,8 @@ async fn remote(
         let listed = listed
             .into_iter()
             .map(|listed| listed.object.trimmed(limits.metadata));
-        let limit = Limit::of(limits.services)
-            .within(room.clone())
-            .first(stands);
-        let (taken, left) = within(limit, listed, |service| service.metadata.id());
+        let limit = within(Limit::of(limits.services)).first(stands);
+        let (taken, left) = limited(limit, limits, listed, |service| service.metadata.id());
         known.push(taken);
         left_out.push(left);
     }
@@ -316,7 +313,7 @@ async fn remote(
         let found: Vec<Wire<EndpointSlice>> =
             list(&Api::all(client.clone()), Some(&selector)).await?;
         let listed = found.into_iter().map(|found| found.object);
-        let (taken, left) = within(Limit::default().within(room.clone()), listed, service_of);
+        let (taken, left) = limited(within(Limit::default()), limits, listed, service_of);
         known_slices.push(taken);
         cut.push(left);
     }
@@ -340,8 +337,9 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
 }
 
 /// The objects within the limit, and those that it leaves out.
-fn within<T: Kept + Grouped>(
+fn limited<T: Kept + Grouped>(
     mut limit: Limit,
+    limits: Limits,
     items: impl Iterator<Item = T>,
     service: impl Fn(&T) -> (String, String),
 ) -> (Store<T>, LeftOut) {
@@ -349,7 +347,7 @@ fn within<T: Kept + Grouped>(
     for object in items {
         let metadata = object.metadata();
         let number = listing.number(metadata.namespace(), metadata.name());
-        listing.put(number, Weight::of(&object), Arc::new(object), &service);
+        listing.put(number, limits.cost(&object), Arc::new(object), &service);
     }
     let (taken, left_out) = listing.end(service);
     let mut objects = Store::default();

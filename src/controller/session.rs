@@ -35,7 +35,7 @@ use crate::{
         Size, credentials_expiry, insecure_tls,
         requests::{RequestError, within},
     },
-    mirror::{Budget, Grouped, Limit, Limits, Names, Room, Weight, target::tls::InsecureTls},
+    mirror::{Budget, Grouped, Limit, Limits, Names, target::tls::InsecureTls},
 };
 
 /// The parameters of a session. A different spec needs a new session.
@@ -105,11 +105,8 @@ impl Session {
         outbox: Outbox,
     ) -> Self {
         let stop = CancellationToken::new();
-        let own = Room {
-            bytes: shared.bytes.part(spec.limits.bytes),
-            hosts: Budget::new(spec.limits.hosts),
-        };
-        let (bytes, shared) = (own.bytes.clone(), shared.clone());
+        let bytes = shared.bytes.part(spec.limits.bytes);
+        let (own, shared) = (bytes.clone(), shared.clone());
         let runtime = shared.runtime.clone();
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
         runtime.spawn(async move {
@@ -136,7 +133,7 @@ impl Drop for Session {
     }
 }
 
-async fn run(spec: Spec, first: Names, (shared, own): (Shared, Room), reporter: Reporter) {
+async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter: Reporter) {
     let pages = shared.pages.of_link();
     let client = match shared.transport.client(&spec.kubeconfig, pages).await {
         Ok(client) => client,
@@ -161,8 +158,15 @@ async fn run(spec: Spec, first: Names, (shared, own): (Shared, Room), reporter: 
         let service = |service: &Service| service.metadata.id();
         watch(
             watched,
-            Watching::new(index, index, SessionEvent::Services, service, &reporter)
-                .trimming(move |service: Service| service.trimmed(limits.metadata)),
+            Watching::new(
+                index,
+                index,
+                SessionEvent::Services,
+                service,
+                limits,
+                &reporter,
+            )
+            .trimming(move |service: Service| service.trimmed(limits.metadata)),
         )
     });
     let services = pin!(futures::future::join_all(services));
@@ -175,8 +179,15 @@ async fn run(spec: Spec, first: Names, (shared, own): (Shared, Room), reporter: 
         let number = spec.services.len() + index;
         watch(
             watched,
-            Watching::new(number, index, SessionEvent::Slices, service_of, &reporter)
-                .trimming(bare),
+            Watching::new(
+                number,
+                index,
+                SessionEvent::Slices,
+                service_of,
+                limits,
+                &reporter,
+            )
+            .trimming(bare),
         )
     });
     let slices = pin!(futures::future::join_all(slices));
@@ -189,6 +200,7 @@ struct Watching<T> {
     index: usize,
     report: fn(usize, Event<T>) -> SessionEvent,
     service: fn(&T) -> (String, String),
+    limits: Limits,
     trim: Box<dyn Fn(T) -> T + Send + Sync>,
     source: Source,
 }
@@ -199,12 +211,14 @@ impl<T> Watching<T> {
         index: usize,
         report: fn(usize, Event<T>) -> SessionEvent,
         service: fn(&T) -> (String, String),
+        limits: Limits,
         reporter: &Reporter,
     ) -> Self {
         Self {
             index,
             report,
             service,
+            limits,
             trim: Box::new(|object| object),
             source: Source::new(source, reporter),
         }
@@ -235,8 +249,8 @@ impl<T: Kept + Grouped + Send + Sync> EventHandler<T> for Watching<T> {
         (self.trim)(object)
     }
 
-    fn weight(&self, object: &T) -> Weight {
-        Weight::of(object)
+    fn cost(&self, object: &T) -> usize {
+        self.limits.cost(object)
     }
 
     fn service(&self, object: &T) -> (String, String) {

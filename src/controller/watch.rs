@@ -98,7 +98,7 @@ where
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = sleep_until(look), if limit.is_stale() || limit.waits_for_room() => {
+                () = sleep_until(look), if limit.is_stale() || limit.waits() => {
                     if limit.is_stale() {
                         return Err(Failure::Stale);
                     }
@@ -135,7 +135,7 @@ where
             let number = number(&object, |namespace, name| limit.number(namespace, name));
             let object = kept(object, handler);
             let change = if is_there && handler.keeps(&object) {
-                if !limit.admits(number, handler.weight(&object)) {
+                if !limit.admits(number, handler.cost(&object)) {
                     continue;
                 }
                 Event::Apply(object)

@@ -273,29 +273,37 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_count_against_the_limit_and_are_mirrored_once_there_is_room() {
+async fn hosts_count_against_the_memory_and_are_mirrored_once_they_fit() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
     namespace("throng", &[source, far]).await;
     own_link(source, far, "throng", &["--enable-headless-services"]).await;
     stateful(far, "throng", "db", "throng").await;
-    hosts(far, "throng", "db", &[("db-0", true), ("db-1", true)]).await;
-    let three = ["--max-services-per-link=3"];
-    let _controller = Controller::start(source, &three);
+    // Hosts that are not ready have no endpoint mirror, and count nevertheless.
+    let idle: Vec<String> = (0..170).map(|n| format!("idle-{n}")).collect();
+    let with_idle = |ready: &[&'static str]| {
+        let ready = ready.iter().map(|host| (*host, true));
+        let idle = idle.iter().map(|host| (host.as_str(), false));
+        ready.chain(idle).collect::<Vec<_>>()
+    };
+    hosts(far, "throng", "db", &with_idle(&["db-0", "db-1"])).await;
+    let one = ["--max-mib-per-link=1"];
+    let _controller = Controller::start(source, &one);
     for name in ["db-throng", "db-0-throng", "db-1-throng"] {
         service(source, "throng", name, |_| true).await;
     }
     status_that(source, "throng", |s| exceeded(s).is_empty()).await;
 
-    // There is room for one more host, but not for two. Existing mirrors stay.
+    // A MiB has room for 341 hosts. Existing mirrors stay.
     stateful(far, "throng", "queue", "throng").await;
-    hosts(far, "throng", "queue", &[("q-0", true), ("q-1", true)]).await;
+    hosts(far, "throng", "queue", &with_idle(&["q-0", "q-1"])).await;
     let over = |s: &LinkStatus| {
-        exceeded(s) == "headless Services have more than 3 hosts; incomplete Services: 1"
+        exceeded(s).starts_with("exported objects need more memory than the Link's limit of 1 MiB")
+            && exceeded(s).ends_with("; incomplete Services: 1")
             && reason(s, "throng", "queue") == Some("LimitExceeded")
     };
     status_that(source, "throng", over).await;
-    in_step(source, "throng", &three).await;
+    in_step(source, "throng", &one).await;
     hosts(far, "throng", "db", &[("db-0", true)]).await;
     for name in ["queue-throng", "q-0-throng", "q-1-throng"] {
         service(source, "throng", name, |_| true).await;
@@ -305,7 +313,7 @@ async fn hosts_count_against_the_limit_and_are_mirrored_once_there_is_room() {
         exceeded(s).is_empty() && s.mirrored == Some(2)
     })
     .await;
-    in_step(source, "throng", &three).await;
+    in_step(source, "throng", &one).await;
     unlink(source, "throng").await;
     gone(source, "throng", "queue-throng").await;
 }

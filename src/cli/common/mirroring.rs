@@ -38,7 +38,7 @@ pub(crate) struct Mirroring {
         default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     enable_headless_services: Option<bool>,
-    /// Maximum number of mirrored Services per target cluster, and of hosts of its headless Services [default: 10000]
+    /// Maximum number of mirrored Services per target cluster [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_services_per_link: Option<u32>,
     /// Maximum size of a Service's labels and annotations in KiB; if they are larger, none are copied [default: 16]
@@ -211,12 +211,11 @@ impl Mirroring {
         let services = self.max_services_per_link.unwrap_or(MAX_SERVICES);
         let metadata = self.max_metadata_kib_per_service.unwrap_or(MAX_METADATA);
         let bytes = self.max_mib_per_link.unwrap_or(MAX_MIB);
-        let services = usize::try_from(services).unwrap_or(usize::MAX);
         Limits {
-            services,
-            hosts: services,
+            services: usize::try_from(services).unwrap_or(usize::MAX),
             metadata: KIB * usize::from(metadata),
             bytes: MIB * usize::from(bytes),
+            host: Limits::HOST,
         }
     }
 }

@@ -57,7 +57,7 @@ fn starting() -> Engine {
         max_in_flight: 1,
         limits: Limits {
             services: 2,
-            hosts: 2,
+            host: 0,
             metadata: 1 << 14,
             bytes: 1 << 20,
         },

@@ -85,7 +85,7 @@ async fn preview_of_an_unknown_link_names_those_that_exist() {
             headless: false,
             limits: Limits {
                 services: 1,
-                hosts: 1,
+                host: 0,
                 metadata: 1,
                 bytes: 1,
             },

@@ -179,7 +179,7 @@ impl World {
             max_in_flight: self.slots,
             limits: Limits {
                 services: 2_000,
-                hosts: 100,
+                host: 0,
                 metadata: 1 << 14,
                 bytes: 1 << 24,
             },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::mirror::{LeftOut, Weight};
+use crate::mirror::LeftOut;
 
 /// An event of a watch.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ pub(in crate::controller) trait EventHandler<T>: Send {
     fn trimmed(&self, object: T) -> T {
         object
     }
-    /// The weight of an object for the limit, if there is one.
-    fn weight(&self, _: &T) -> Weight {
-        Weight::default()
+    /// The cost of an object for the limit in bytes, if there is a limit.
+    fn cost(&self, _: &T) -> usize {
+        0
     }
     /// Namespace and name of the Service that an object is, or belongs to. They name the object if it is left out.
     fn service(&self, _: &T) -> (String, String) {

@@ -68,7 +68,7 @@ where
         ..ListParams::default()
     };
     pages.begin();
-    let most = limit.most();
+    let max = limit.max();
     let (mut listing, mut seen) = (limit.list(), 0_usize);
     let (began, mut told) = (Instant::now(), false);
     let mut empty = 0;
@@ -101,11 +101,11 @@ where
             let number = number(&object, |namespace, name| listing.number(namespace, name));
             let object: Arc<T> = kept(object, handler);
             if handler.keeps(&object) {
-                let weight = handler.weight(&object);
-                listing.put(number, weight, object, |object| handler.service(object));
+                let cost = handler.cost(&object);
+                listing.put(number, cost, object, |object| handler.service(object));
             }
         }
-        if listing.is_over() && seen / ENDLESS > most {
+        if listing.is_over() && seen / ENDLESS > max {
             return Err(Failure::Endless(seen));
         }
         let version = page.metadata.resource_version.clone();

@@ -141,7 +141,7 @@ group! {
         enable_headless_services "enableHeadlessServices": bool = false, Value(Kind::Bool), "Whether headless Services are mirrored as headless, unless a Link sets this itself";
         take_over_from "takeOverFrom": String = String::new(), Value(Kind::Text), "Namespace of another installation whose mirrors this one adopts, to move the extension to another namespace";
         max_in_flight_writes "maxInFlightWrites": u32 = 32, Value(Kind::Range(1, 1000)), "Maximum number of concurrent writes to the API server";
-        max_services_per_link "maxServicesPerLink": u32 = 10_000, Value(Kind::Number(1)), "Maximum number of mirrored Services per target cluster, and of hosts of its headless Services";
+        max_services_per_link "maxServicesPerLink": u32 = 10_000, Value(Kind::Number(1)), "Maximum number of mirrored Services per target cluster";
         max_metadata_kib_per_service "maxMetadataKiBPerService": u32 = 16, Value(Kind::Range(1, 1024)), "Maximum size of a Service's labels and annotations, in KiB; if they are larger, none are copied";
         max_mib_per_link "maxMiBPerLink": u32 = 32, Value(Kind::Range(1, 65_535)), "Maximum memory for the Services and EndpointSlices of a target cluster, in MiB";
         max_mib "maxMiB": u32 = 128, Value(Kind::Range(1, 65_535)), "Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; determines the controller's memory limit";

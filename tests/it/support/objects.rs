@@ -343,9 +343,10 @@ pub(crate) async fn hosts(
     labels.insert(l::SLICE_MANAGED_BY.into(), "test".into());
     let endpoints: Vec<Value> = hosts
         .iter()
-        .zip(100..)
+        .zip(100_u32..)
         .map(|((host, ready), n)| {
-            json!({ "addresses": [format!("192.0.2.{n}")], "hostname": host, "conditions": { "ready": ready } })
+            let address = format!("192.0.{}.{}", 2 + n / 256, n % 256);
+            json!({ "addresses": [address], "hostname": host, "conditions": { "ready": ready } })
         })
         .collect();
     let name = format!("{service}-test");

@@ -49,7 +49,6 @@ pub use outcome::{
 pub use plan::plan;
 pub use state::{
     Budget, Grouped, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,
-    Room, Weight,
 };
 pub use state::{
     Config, GatewayState, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,

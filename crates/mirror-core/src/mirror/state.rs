@@ -10,7 +10,7 @@ pub(crate) mod remote;
 pub(crate) mod store;
 
 pub use self::{
-    limit::{Budget, LeftOut, Limit, Limits, Room, Weight},
+    limit::{Budget, LeftOut, Limit, Limits},
     links::{Known, Links},
     namespaces::{Namespace, Namespaces},
     store::{Grouped, Inserted},

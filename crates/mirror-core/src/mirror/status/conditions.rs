@@ -135,31 +135,27 @@ fn exceeded_message(exceeded: Exceeded) -> String {
     let Exceeded {
         limits,
         heavy,
-        hosts,
         services,
         cut,
     } = exceeded;
+    let memory = format!(
+        "exported objects need more memory than the Link's limit of {} MiB, or the limit of all Links",
+        limits.bytes >> 20
+    );
     let cause = if heavy {
-        let own = limits.bytes >> 20;
-        format!(
-            "exported objects need more memory than the Link's limit of {own} MiB, or the limit of all Links"
-        )
+        memory.clone()
     } else {
         format!("more than {} Services are exported", limits.services)
     };
     let services = (services > 0).then(|| format!("{cause}; left out: {services}"));
-    let much = if hosts {
-        let most = limits.hosts;
-        format!("headless Services have more than {most} hosts")
+    let cause = if heavy && services.is_none() {
+        &memory
     } else {
-        "too many EndpointSlices".to_owned()
+        "too many EndpointSlices"
     };
-    let cut = (cut > 0).then(|| format!("{much}; incomplete Services: {cut}"));
-    services
-        .into_iter()
-        .chain(cut)
-        .collect::<Vec<_>>()
-        .join("; ")
+    let cut = (cut > 0).then(|| format!("{cause}; incomplete Services: {cut}"));
+    let causes = services.into_iter().chain(cut);
+    causes.collect::<Vec<_>>().join("; ")
 }
 
 pub(crate) fn ready(facts: &StatusInputs) -> Reported {

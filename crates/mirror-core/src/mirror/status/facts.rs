@@ -58,8 +58,6 @@ pub struct Exceeded {
     pub limits: Limits,
     /// Whether the bytes are the cause.
     pub heavy: bool,
-    /// Whether the hosts of headless Services are the cause.
-    pub hosts: bool,
     /// Services that are left out.
     pub services: usize,
     /// Services with slices that are left out.
@@ -70,11 +68,10 @@ impl Exceeded {
     /// What limits leave out of a target cluster; `None` for nothing.
     pub fn of(remote: &RemoteState, limits: Limits) -> Option<Self> {
         let (services, cut) = (count(&remote.left_out), count(&remote.cut));
-        let all = || remote.left_out.iter().chain(&remote.cut);
+        let mut all = remote.left_out.iter().chain(&remote.cut);
         (services > 0 || cut > 0).then_some(Self {
             limits,
-            heavy: all().any(LeftOut::is_heavy),
-            hosts: all().any(LeftOut::has_hosts),
+            heavy: all.any(LeftOut::is_heavy),
             services,
             cut,
         })

@@ -310,7 +310,7 @@ fn services_beyond_the_limit_are_counted_once_and_reported() {
         };
         let limits = Limits {
             services: 3,
-            hosts: 3,
+            host: 0,
             metadata: 1 << 10,
             bytes: 7 << 20,
         };

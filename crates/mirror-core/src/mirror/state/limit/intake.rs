@@ -5,31 +5,30 @@ use std::{
     hash::{BuildHasher as _, RandomState},
 };
 
-use super::room::{Lack, Lacks, Room, Weight};
+use super::budget::Budget;
 use crate::mirror::key::Names;
 
-/// The limit of one watch: how many objects, bytes and hosts are kept. Objects that were kept before have priority, so
+/// The limit of one watch: how many objects are kept, and how many bytes. Objects that were kept before have priority, so
 /// that a mirrored object does not lose its place to a later one.
 #[derive(Debug)]
 pub struct Limit {
-    pub(crate) most: usize,
-    pub(crate) room: Option<Room>,
+    pub(crate) max: usize,
+    pub(crate) budget: Option<Budget>,
     /// Gives each object a number, which a target cluster cannot guess. Names instead of numbers would take as much
     /// memory as the objects.
     numbers: RandomState,
-    /// The objects that are kept, with their weights.
-    pub(crate) taken: HashMap<u64, Held>,
-    /// The weight of all objects that are kept.
-    pub(crate) held: Weight,
+    /// The objects that are kept, with their costs.
+    pub(crate) kept: HashMap<u64, usize>,
+    /// The objects that are left out.
     pub(crate) left: HashSet<u64>,
-    /// The least room that some object that is left out needs.
-    pub(crate) lightest: Lacks<Option<usize>>,
-    /// Whether the objects that are left out may differ from those of the last list, or now have room.
+    /// The fewest bytes that have to become free for an object that is left out.
+    pub(crate) awaited: Option<usize>,
+    /// Whether the objects that are left out may differ from those of the last list, or now fit.
     pub(crate) stale: bool,
 }
 
-/// Maximum number of bytes of one object. A slice of 1,000 endpoints has less than half of that.
-pub(crate) const HEAVIEST: usize = 1 << 20;
+/// Maximum cost of one object. A slice of 1,000 endpoints has less than half of that in bytes.
+pub(crate) const MAX_COST: usize = 4 << 20;
 
 impl Default for Limit {
     fn default() -> Self {
@@ -38,24 +37,23 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// A limit of `most` objects.
-    pub fn of(most: usize) -> Self {
+    /// A limit of `max` objects.
+    pub fn of(max: usize) -> Self {
         Self {
-            most,
-            room: None,
+            max,
+            budget: None,
             numbers: RandomState::new(),
-            taken: HashMap::new(),
-            held: Weight::default(),
+            kept: HashMap::new(),
             left: HashSet::new(),
-            lightest: Lacks::default(),
+            awaited: None,
             stale: false,
         }
     }
 
-    /// Limits bytes and hosts too.
+    /// Limits bytes too.
     #[must_use]
-    pub fn within(mut self, room: Room) -> Self {
-        self.room = Some(room);
+    pub fn within(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
         self
     }
 
@@ -63,65 +61,57 @@ impl Limit {
     #[must_use]
     pub fn first(mut self, names: &Names) -> Self {
         if self.is_limited() {
-            let numbers = names
-                .iter()
-                .map(|(ns, name)| (self.number(ns, name), Held::default()));
-            self.taken = numbers.collect();
+            let numbers = names.iter().map(|(ns, name)| (self.number(ns, name), 0));
+            self.kept = numbers.collect();
         }
         self
     }
 
     /// The maximum number of objects that are kept.
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn max(&self) -> usize {
+        self.max
     }
 
-    /// Records that the object of this number exists, in a new state of this weight. Returns whether it is kept.
-    pub fn admits(&mut self, number: u64, weight: Weight) -> bool {
+    /// Records that the object of this number exists, in a new state of this cost. Returns whether it is kept.
+    pub fn admits(&mut self, number: u64, cost: usize) -> bool {
         if !self.is_limited() {
             return true;
         }
-        let known = self.taken.get(&number).copied();
-        let has_place = known.is_some() || self.taken.len() < self.most;
-        let is_taken = has_place && self.charge(known, weight).is_ok();
-        if is_taken {
-            let before = Weight::from(known.unwrap_or_default());
-            self.give_back(before.beyond(weight));
-            self.held = self.held.beyond(before) + weight;
-            self.taken.insert(number, weight.into());
+        let known = self.kept.get(&number).copied();
+        let may_stay = known.is_some() || self.kept.len() < self.max;
+        let is_kept = may_stay && self.charge(known, cost);
+        if is_kept {
+            self.give_back(known.unwrap_or_default().saturating_sub(cost));
+            self.kept.insert(number, cost);
             self.stale |= self.left.remove(&number);
         } else {
             self.stale |= !self.left.contains(&number);
         }
-        is_taken
+        is_kept
     }
 
     /// Records that the object of this number is deleted.
     pub fn gone(&mut self, number: u64) {
-        if self.is_limited() {
-            let taken = self.taken.remove(&number).map(Weight::from);
-            if let Some(weight) = taken {
-                self.give_back(weight);
-                self.held = self.held.beyond(weight);
-            }
-            let made_room = taken.is_some() && !self.left.is_empty();
-            self.stale |= made_room || self.left.remove(&number);
+        if let Some(cost) = self.kept.remove(&number) {
+            self.give_back(cost);
+            self.stale |= !self.left.is_empty();
         }
+        self.stale |= self.left.remove(&number);
     }
 
-    /// Whether another list is needed, to know what is left out, or to keep objects for which there is room now.
+    /// Whether another list is needed, to know what is left out, or to keep objects that fit now.
     pub fn is_stale(&self) -> bool {
-        let room = self.room.as_ref();
-        self.stale || room.is_some_and(|room| room.has_any(self.lightest))
+        let budget = self.budget.as_ref().zip(self.awaited);
+        self.stale || budget.is_some_and(|(budget, bytes)| budget.has(bytes))
     }
 
-    /// Whether other watches may free the room that an object that is left out needs.
-    pub fn waits_for_room(&self) -> bool {
-        self.lightest != Lacks::default()
+    /// Whether other watches may free the bytes that an object that is left out needs.
+    pub fn waits(&self) -> bool {
+        self.awaited.is_some()
     }
 
     pub(crate) fn is_limited(&self) -> bool {
-        self.most < usize::MAX || self.room.is_some()
+        self.max < usize::MAX || self.budget.is_some()
     }
 
     /// The number of an object. Without a limit, numbers are not used, and this is 0.
@@ -133,64 +123,36 @@ impl Limit {
         }
     }
 
-    /// Takes the room that an object needs beyond what it already has. `Err` says what is lacking.
-    pub(crate) fn charge(&mut self, known: Option<Held>, weight: Weight) -> Result<(), Lack> {
-        let Some(room) = &self.room else {
-            return Ok(());
+    /// Takes the bytes that an object needs beyond those that it already has. Returns whether they were free.
+    pub(crate) fn charge(&mut self, known: Option<usize>, cost: usize) -> bool {
+        let Some(budget) = &self.budget else {
+            return true;
         };
-        if weight.bytes > HEAVIEST {
-            return Err(Lack::Bytes);
+        if cost > MAX_COST {
+            return false;
         }
-        let more = weight.beyond(known.unwrap_or_default().into());
-        let taken = room.take(more);
-        if let Err(lack) = taken {
-            self.waits_for(lack, more);
+        let more = cost.saturating_sub(known.unwrap_or_default());
+        let is_free = budget.take(more);
+        if !is_free {
+            self.wait_for(more);
         }
-        taken
+        is_free
     }
 
-    /// Records that an object is left out, and how much room it needs.
-    pub(crate) fn waits_for(&mut self, lack: Lack, more: Weight) {
-        let least = self.lightest.of(lack);
-        *least = Some(least.map_or(more.of_lack(lack), |least| least.min(more.of_lack(lack))));
+    /// Records that an object is left out until this many bytes are free.
+    pub(crate) fn wait_for(&mut self, bytes: usize) {
+        self.awaited = Some(self.awaited.map_or(bytes, |awaited| awaited.min(bytes)));
     }
 
-    pub(crate) fn give_back(&self, weight: Weight) {
-        if let Some(room) = &self.room {
-            room.give_back(weight);
+    pub(crate) fn give_back(&self, bytes: usize) {
+        if let Some(budget) = &self.budget {
+            budget.give_back(bytes);
         }
     }
 }
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        self.give_back(self.held);
-    }
-}
-
-/// A [`Weight`] in half the space. No object has more than [`HEAVIEST`] bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
-    bytes: u32,
-    hosts: u32,
-}
-
-impl From<Weight> for Held {
-    fn from(weight: Weight) -> Self {
-        let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        Self {
-            bytes: narrow(weight.bytes),
-            hosts: narrow(weight.hosts),
-        }
-    }
-}
-
-impl From<Held> for Weight {
-    fn from(held: Held) -> Self {
-        let widen = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        Self {
-            bytes: widen(held.bytes),
-            hosts: widen(held.hosts),
-        }
+        self.give_back(self.kept.values().sum());
     }
 }

@@ -2,159 +2,137 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{
-    intake::Limit,
-    left_out::LeftOut,
-    room::{Lack, Lacks, Weight},
-};
+use super::{LeftOut, intake::Limit};
 
 /// A list that is being received. At most twice the limit is in memory.
 #[derive(Debug)]
 pub struct Listing<'a, T> {
     limit: &'a mut Limit,
     /// Objects that were kept before, and new ones.
-    kept: Vec<Taken<T>>,
-    new: Vec<Taken<T>>,
-    /// The room that was taken for them, beyond what the limit already has.
-    more: Weight,
+    kept: Vec<Listed<T>>,
+    new: Vec<Listed<T>>,
+    /// The bytes that were taken for them, beyond those that the limit already has.
+    more: usize,
     left_out: LeftOut,
     left: HashSet<u64>,
 }
 
 #[derive(Debug)]
-struct Taken<T> {
+struct Listed<T> {
     number: u64,
-    weight: Weight,
+    cost: usize,
     object: Arc<T>,
 }
 
 impl Limit {
     /// Begins to receive a list of all objects. It has no effect until [`Listing::end`].
     pub fn list<T>(&mut self) -> Listing<'_, T> {
-        Listing::new(self)
-    }
-}
-
-impl<'a, T> Listing<'a, T> {
-    fn new(limit: &'a mut Limit) -> Self {
-        limit.lightest = Lacks::default();
-        Self {
-            limit,
+        self.awaited = None;
+        Listing {
+            limit: self,
             kept: Vec::new(),
             new: Vec::new(),
-            more: Weight::default(),
+            more: 0,
             left_out: LeftOut::default(),
             left: HashSet::new(),
         }
     }
+}
 
+impl<T> Listing<'_, T> {
     /// As [`Limit::number`].
     pub fn number(&self, namespace: &str, name: &str) -> u64 {
         self.limit.number(namespace, name)
     }
 
-    /// Adds the next object of the list, with its weight. `service` returns its Service, for the case that it is left
-    /// out.
+    /// Adds the next object of the list, with its cost. `service` returns its Service, for the case that it is left out.
     pub fn put(
         &mut self,
         number: u64,
-        weight: Weight,
+        cost: usize,
         object: Arc<T>,
         service: impl Fn(&T) -> (String, String),
     ) {
-        let taken = Taken {
+        let listed = Listed {
             number,
-            weight,
+            cost,
             object,
         };
-        let known = self.limit.taken.get(&number).copied();
-        let place = if known.is_some() {
+        let known = self.limit.kept.get(&number).copied();
+        let earlier = if known.is_some() {
             &self.kept
         } else {
             &self.new
         };
-        if place.len() >= self.limit.most {
-            self.leave(&taken, &service);
+        if earlier.len() >= self.limit.max {
+            self.leave(&listed, &service);
             return;
         }
-        let more = weight.beyond(known.unwrap_or_default().into());
-        let mut fits = self.limit.charge(known, weight);
-        while let Err(lack) = fits {
-            // The newest object makes room for one that was kept before.
-            let takes = |taken: &Taken<T>| taken.weight.of_lack(lack) > 0;
-            let makes_room = known.is_some() && self.can_make_room(more);
-            let last = self.new.iter().rposition(takes).filter(|_| makes_room);
-            let Some(last) = last else { break };
-            let other = self.new.remove(last);
-            self.limit.give_back(other.weight);
-            self.limit.waits_for(lack, other.weight);
-            self.lacks(lack);
-            self.more = self.more.beyond(other.weight);
-            self.leave(&other, &service);
-            fits = self.limit.charge(known, weight);
+        let more = cost.saturating_sub(known.unwrap_or_default());
+        let mut fits = self.limit.charge(known, cost);
+        // The newest objects make way for one that was kept before.
+        while !fits && known.is_some() && self.fits_without_new(more) {
+            let Some(newest) = self.new.pop() else { break };
+            self.limit.give_back(newest.cost);
+            self.limit.wait_for(newest.cost);
+            self.more -= newest.cost;
+            self.left_out.is_heavy = true;
+            self.leave(&newest, &service);
+            fits = self.limit.charge(known, cost);
         }
-        if let Err(lack) = fits {
-            self.lacks(lack);
-            self.leave(&taken, &service);
+        if !fits {
+            self.left_out.is_heavy = true;
+            self.leave(&listed, &service);
             return;
         }
-        self.more = self.more + more;
+        self.more += more;
         if known.is_some() {
-            self.kept.push(taken);
+            self.kept.push(listed);
         } else {
-            self.new.push(taken);
+            self.new.push(listed);
         }
     }
 
-    /// Whether there would be room for this if no new objects were kept.
-    fn can_make_room(&self, more: Weight) -> bool {
-        let new = self.new.iter().map(|taken| taken.weight);
-        let new = new.fold(Weight::default(), std::ops::Add::add);
-        let room = self.limit.room.as_ref();
-        room.is_some_and(|room| room.has(more.beyond(new)))
+    /// Whether these bytes would be free if no new objects were kept.
+    fn fits_without_new(&self, bytes: usize) -> bool {
+        let new: usize = self.new.iter().map(|new| new.cost).sum();
+        let budget = self.limit.budget.as_ref();
+        budget.is_some_and(|budget| budget.has(bytes.saturating_sub(new)))
     }
 
-    fn lacks(&mut self, lack: Lack) {
-        *self.left_out.lacks.of(lack) = true;
-    }
-
-    fn leave(&mut self, taken: &Taken<T>, service: impl Fn(&T) -> (String, String)) {
-        self.left.insert(taken.number);
-        self.left_out.add(service(&taken.object));
+    fn leave(&mut self, listed: &Listed<T>, service: impl Fn(&T) -> (String, String)) {
+        self.left.insert(listed.number);
+        self.left_out.add(service(&listed.object));
     }
 
     /// Whether the list has more objects than the limit.
     pub fn is_over(&self) -> bool {
-        !self.left.is_empty() || self.kept.len() + self.new.len() > self.limit.most
+        !self.left.is_empty() || self.kept.len() + self.new.len() > self.limit.max
     }
 
     /// Ends the list. Returns the objects that are kept, and what is left out.
     pub fn end(mut self, service: impl Fn(&T) -> (String, String)) -> (Vec<Arc<T>>, LeftOut) {
-        let room = self.limit.most - self.kept.len();
-        for taken in self.new.split_off(room.min(self.new.len())) {
-            self.leave(&taken, &service);
+        let free = self.limit.max - self.kept.len();
+        for listed in self.new.split_off(free.min(self.new.len())) {
+            self.leave(&listed, &service);
         }
         let mut all = std::mem::take(&mut self.kept);
         all.append(&mut self.new);
         let limit = &mut *self.limit;
         if limit.is_limited() {
-            let known = all.iter().map(|taken| (taken.number, taken.weight.into()));
-            limit.taken = known.collect();
-            let held = limit.taken.values().copied().map(Weight::from);
-            let held = held.fold(Weight::default(), std::ops::Add::add);
-            let taken = limit.held + std::mem::take(&mut self.more);
-            limit.give_back(taken.beyond(held));
-            limit.held = held;
+            let charged = limit.kept.values().sum::<usize>() + std::mem::take(&mut self.more);
+            limit.kept = all.iter().map(|of| (of.number, of.cost)).collect();
+            limit.give_back(charged - limit.kept.values().sum::<usize>());
         }
         limit.left = std::mem::take(&mut self.left);
         limit.stale = false;
-        let objects = all.into_iter().map(|taken| taken.object);
+        let objects = all.into_iter().map(|listed| listed.object);
         (objects.collect(), std::mem::take(&mut self.left_out))
     }
 }
 
 impl<T> Drop for Listing<'_, T> {
-    /// Gives back the room of a list that was broken off.
+    /// Gives back the bytes of a list that was broken off.
     fn drop(&mut self) {
         self.limit.give_back(self.more);
     }

@@ -7,13 +7,12 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{intake::HEAVIEST, left_out::NAMED, listing::Listing, *};
+use super::{intake::MAX_COST, listing::Listing, *};
 use crate::{
-    api::labels as l,
+    api::{k8s::EndpointSlice, labels as l, wire::Kept as _},
     mirror::{
-        fixtures::{state, svc, target},
+        fixtures::{backing, hosts, state, svc, target},
         key::Names,
-        state::limit::budget::Budget,
     },
 };
 
@@ -26,17 +25,6 @@ fn number(limit: &Limit, n: usize) -> u64 {
     limit.number(&namespace, &name)
 }
 
-fn bytes_of(bytes: usize) -> Weight {
-    Weight { bytes, hosts: 0 }
-}
-
-fn room(bytes: &Budget) -> Room {
-    Room {
-        bytes: bytes.clone(),
-        hosts: Budget::new(0),
-    }
-}
-
 fn put(listing: &mut Listing<'_, usize>, n: usize) {
     put_heavy(listing, n, 0);
 }
@@ -44,7 +32,7 @@ fn put(listing: &mut Listing<'_, usize>, n: usize) {
 fn put_heavy(listing: &mut Listing<'_, usize>, n: usize, bytes: usize) {
     let (namespace, name) = id(n);
     let number = listing.number(&namespace, &name);
-    listing.put(number, bytes_of(bytes), Arc::new(n), |n| id(*n));
+    listing.put(number, bytes, Arc::new(n), |n| id(*n));
 }
 
 /// Receives a list. Returns the objects that are kept, and what is left out.
@@ -92,19 +80,19 @@ fn without_a_limit_everything_is_kept() {
     let all: BTreeSet<usize> = (0..100).collect();
     let (taken, left_out) = listed(&mut limit, &all);
     assert_eq!((taken, left_out.is_empty()), (all, true));
-    assert!(limit.admits(number(&limit, 200), bytes_of(0)));
+    assert!(limit.admits(number(&limit, 200), 0));
     limit.gone(number(&limit, 200));
     assert!(!limit.is_stale());
     // There is nothing to remember.
-    assert!(limit.taken.is_empty());
+    assert!(limit.kept.is_empty());
 }
 
 #[test]
 fn new_objects_get_free_room_and_deletions_of_unknown_objects_change_nothing() {
     let mut limit = Limit::of(2);
-    assert_eq!(limit.most(), 2);
+    assert_eq!(limit.max(), 2);
     listed(&mut limit, &[1].into());
-    assert!(limit.admits(number(&limit, 3), bytes_of(0)) && !limit.is_stale());
+    assert!(limit.admits(number(&limit, 3), 0) && !limit.is_stale());
     listed(&mut limit, &[1, 3, 5].into());
     limit.gone(number(&limit, 7));
     assert!(!limit.is_stale());
@@ -185,13 +173,13 @@ fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>
 fn objects_with_too_many_bytes_are_left_out_until_there_is_room() {
     let all = Budget::new(100);
     let (own, other) = (all.part(80), all.part(80));
-    let mut limit = Limit::of(9).within(room(&own));
+    let mut limit = Limit::of(9).within(own.clone());
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 30)]);
     assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
-    assert!(left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
+    assert!(left_out.is_heavy() && limit.waits() && !limit.is_stale());
     assert_eq!((own.taken(), all.taken()), (80, 80));
     // An object that is kept cannot grow beyond the room, and its deletion frees its room.
-    assert!(!limit.admits(number(&limit, 1), bytes_of(51)) && limit.is_stale());
+    assert!(!limit.admits(number(&limit, 1), 51) && limit.is_stale());
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
     assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
     assert_eq!(own.taken(), 70);
@@ -202,14 +190,14 @@ fn objects_with_too_many_bytes_are_left_out_until_there_is_room() {
     assert_eq!((taken, left_out.is_empty()), ([2, 3].into(), true));
     assert!(!limit.is_stale() && !left_out.is_heavy());
     // Others take the room, and give it back.
-    assert!(!limit.admits(number(&limit, 4), bytes_of(15)) && limit.is_stale());
+    assert!(!limit.admits(number(&limit, 4), 15) && limit.is_stale());
     listed_heavy(&mut limit, &[(2, 40), (3, 20), (4, 15)]);
     assert!(!limit.is_stale());
     other.give_back(30);
     assert!(limit.is_stale());
     // An object beyond the maximum size does not wait for room.
-    let (_, left_out) = listed_heavy(&mut limit, &[(5, HEAVIEST + 1)]);
-    assert!(left_out.is_heavy() && !limit.waits_for_room());
+    let (_, left_out) = listed_heavy(&mut limit, &[(5, MAX_COST + 1)]);
+    assert!(left_out.is_heavy() && !limit.waits());
     drop(limit);
     assert_eq!((own.taken(), all.taken()), (0, 0));
 }
@@ -217,7 +205,7 @@ fn objects_with_too_many_bytes_are_left_out_until_there_is_room() {
 #[test]
 fn objects_with_priority_take_the_bytes_of_others() {
     let budget = Budget::new(100);
-    let mut limit = Limit::of(9).first(&names([8])).within(room(&budget));
+    let mut limit = Limit::of(9).first(&names([8])).within(budget.clone());
     let (taken, left_out) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
     assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([2])));
     assert_eq!(budget.taken(), 90);
@@ -230,43 +218,21 @@ fn objects_with_priority_take_the_bytes_of_others() {
 }
 
 #[test]
-fn hosts_of_headless_services_are_limited_like_bytes() {
-    let (bytes, hosts) = (Budget::new(100), Budget::new(5));
-    let room = Room { bytes, hosts };
-    let mut limit = Limit::default().within(room.clone());
-    let weight = |bytes, hosts| Weight { bytes, hosts };
-    let listed = |limit: &mut Limit, there: &[(usize, Weight)]| {
-        let mut listing = limit.list();
-        for (n, weight) in there {
-            let (namespace, name) = id(*n);
-            let number = listing.number(&namespace, &name);
-            listing.put(number, *weight, Arc::new(*n), |n| id(*n));
-        }
-        let (taken, left_out) = listing.end(|n| id(*n));
-        (taken.iter().map(|n| **n).collect::<BTreeSet<_>>(), left_out)
+fn hosts_have_a_cost_if_the_link_mirrors_them() {
+    let limits = Limits {
+        services: 9,
+        metadata: 9,
+        bytes: 9,
+        host: 1000,
     };
-    let all = [(1, weight(9, 3)), (2, weight(9, 3)), (3, weight(92, 0))];
-    let (taken, left_out) = listed(&mut limit, &all);
-    assert_eq!(taken, [1].into());
-    assert!(left_out.has_hosts() && left_out.is_heavy() && !limit.is_stale());
-    assert_eq!((room.bytes.taken(), room.hosts.taken()), (9, 3));
-    // An object can grow as far as there is room.
-    assert!(!limit.admits(number(&limit, 1), weight(9, 6)));
-    assert!(limit.admits(number(&limit, 1), weight(9, 5)));
-    assert!(limit.admits(number(&limit, 1), weight(9, 2)));
-    let (taken, left_out) = listed(&mut limit, &[(1, weight(9, 2)), (2, weight(9, 3))]);
-    assert_eq!((taken, left_out.is_empty()), ([1, 2].into(), true));
-    assert!(!limit.waits_for_room());
-    // An object that was kept before takes hosts from new objects, except from those without hosts.
-    let room = Room {
-        bytes: Budget::new(100),
-        hosts: Budget::new(5),
-    };
-    let mut limit = Limit::default().within(room).first(&names([8]));
-    let all = [(1, weight(1, 3)), (2, weight(1, 0)), (8, weight(1, 4))];
-    let (taken, left_out) = listed(&mut limit, &all);
-    assert_eq!((taken, left_out.services()), ([2, 8].into(), &names([1])));
-    assert!(!left_out.is_heavy() && limit.waits_for_room() && !limit.is_stale());
+    let (hosts, plain) = (hosts("db", &["db-0", "db-1"]), backing("db"));
+    let mut headless = target("east");
+    headless.headless = true;
+    let of = |target: &Target, slice: &EndpointSlice| limits.of(target).cost(slice);
+    let bytes = hosts.weight();
+    assert_eq!(of(&headless, &hosts), bytes + 2000);
+    assert_eq!(of(&target("east"), &hosts), bytes);
+    assert_eq!(of(&headless, &plain), plain.weight());
 }
 
 #[derive(Clone, Debug)]
@@ -298,7 +264,7 @@ proptest! {
                 Step::Comes(n) => {
                     there.insert(n);
                     let known = taken.contains(&n);
-                    if limit.admits(number(&limit, n), bytes_of(0)) {
+                    if limit.admits(number(&limit, n), 0) {
                         taken.insert(n);
                     } else {
                         prop_assert!(!known);
@@ -344,13 +310,13 @@ proptest! {
         steps in prop::collection::vec(heavy_step(), 1..40),
     ) {
         let budget = Budget::new(most);
-        let mut limit = Limit::of(5).within(room(&budget));
+        let mut limit = Limit::of(5).within(budget.clone());
         let (mut there, mut taken) = (BTreeMap::new(), BTreeMap::new());
         for (step, bytes) in steps {
             match step {
                 Step::Comes(n) => {
                     there.insert(n, bytes);
-                    if limit.admits(number(&limit, n), bytes_of(bytes)) {
+                    if limit.admits(number(&limit, n), bytes) {
                         taken.insert(n, bytes);
                     }
                 }
