@@ -10,6 +10,7 @@
 //! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
 //! | [`mirror`] | the core: computes what has to be written |
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
+//! | [`budget`] | a number of bytes that its users share |
 //! | [`hint`] | errors with a hint for the user, for all modules above that need it |
 //!
 //! Rules of the design (`docs/architecture.md` follows a Service through the code):
@@ -29,4 +30,4 @@ pub mod controller;
 mod hint;
 pub mod manifests;
 
-pub use mirror_core::{api, mirror};
+pub use mirror_core::{api, budget, mirror};

@@ -18,7 +18,7 @@ mod rules;
 mod source;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -76,6 +76,45 @@ const CORE_DEPENDENCIES: [&str; 9] = [
 
 /// Files that are over the limit and wait to be split. A file that is not over it may not be listed.
 const TOO_LONG: [&str; 0] = [];
+
+/// Names of types that stand several times and wait for another name.
+const SHARED_NAMES: [&str; 35] = [
+    "Change",
+    "Confinement",
+    "Context",
+    "Done",
+    "Entry",
+    "Failure",
+    "Format",
+    "Found",
+    "Gateway",
+    "Health",
+    "Holder",
+    "Identity",
+    "Key",
+    "Known",
+    "Metadata",
+    "Mode",
+    "Name",
+    "Object",
+    "Outcome",
+    "Output",
+    "Owner",
+    "Place",
+    "Plan",
+    "Problem",
+    "ResourceKind",
+    "Said",
+    "Settings",
+    "Shape",
+    "Source",
+    "Stage",
+    "Status",
+    "Target",
+    "Token",
+    "Told",
+    "When",
+];
 
 /// What stands above the drawing.
 const DRAWING: &str = "\
@@ -192,6 +231,28 @@ fn drawing_of_the_modules_is_current() {
         arrows(&text),
         "docs/modules.md is outdated: run `just modules`"
     );
+}
+
+/// One name, one thing: whoever searches for a type finds one definition.
+#[test]
+fn each_name_of_a_type_stands_once() {
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in reachable().iter().filter(|file| !file.test) {
+        if inside(&file.path).is_some() {
+            for name in source(&file.path).types {
+                let of = files.entry(name).or_default();
+                of.push(file.path.display().to_string());
+            }
+        }
+    }
+    files.retain(|_, files| files.len() > 1);
+    let shared = SHARED_NAMES.map(str::to_owned).into();
+    let twice: BTreeSet<String> = files.keys().cloned().collect();
+    let found = twice.difference(&shared);
+    let found: Vec<String> = found
+        .map(|name| format!("{name}: {}", files[name].join(", ")))
+        .collect();
+    assert!(found.is_empty(), "types of one name:\n{}", found.join("\n"));
 }
 
 #[test]

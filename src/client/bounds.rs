@@ -5,7 +5,7 @@
 //! - The duration of a request is limited as a whole: credentials, connection, head and body. Requests of commands have
 //!   one deadline for all of it. Watches have none.
 //! - The size of a body is limited, and the time without data ([`SILENCE`]). Bodies that arrive at the same time share
-//!   a [`Budget`](crate::mirror::Budget); small ones are exempt.
+//!   a [`Budget`](crate::budget::Budget); small ones are exempt.
 //! - The data rate of target clusters is limited ([`Size::of_link`]), because parsing a full page takes processor time
 //!   that other clusters need.
 //! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes. None of its events may be larger than

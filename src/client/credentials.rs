@@ -17,7 +17,7 @@ use super::{
     identity::Identity,
     multiplexed::{build, multiplexed},
 };
-use crate::{api::names::is_dns_label, mirror::target::tls::InsecureTls};
+use crate::api::{names::is_dns_label, tls::InsecureTls};
 
 /// Maximum size of a kubeconfig in bytes, which is that of a Secret.
 const CREDENTIALS_MAX: usize = 1 << 20;

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
 use crate::{
-    api::conditions::INSECURE_TLS,
-    mirror::{status::expiry, target::tls::InsecureTls},
+    api::{conditions::INSECURE_TLS, tls::InsecureTls},
+    mirror::status::expiry,
 };
 
 /// A Secret of Linkerd that is younger than its Link by more than this was created late, or again.

@@ -14,9 +14,9 @@ use crate::{
         labels,
         link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
         resource_id::ResourceId,
+        tls::InsecureTls,
     },
     client::Identity,
-    mirror::target::tls::InsecureTls,
 };
 
 /// A fact, or the reason why it is unknown.

@@ -36,7 +36,7 @@ use crate::{
         wire::Wire,
     },
     client::requests::{RequestError, request},
-    mirror::{Grouped as _, Object, ObjectKind, Owner, Patch, Write, owner},
+    mirror::{Indexed as _, Object, ObjectKind, Owner, Patch, Write, owner},
 };
 
 /// Writes to the local cluster, as long as the lease is held.

@@ -69,7 +69,10 @@ use super::{
     repeats::Repeats,
     session,
 };
-use crate::mirror::{Budget, Local, State};
+use crate::{
+    budget::Budget,
+    mirror::{Local, State},
+};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;

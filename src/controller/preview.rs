@@ -35,14 +35,15 @@ use crate::{
         link::LinkObject,
         resource_id::ResourceId,
         selector::Selector,
-        wire::{Kept, Subset, Wire},
+        wire::{StoredObject, Subset, Wire},
     },
+    budget::Budget,
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
-        self, Budget, Config, Confirmed, GatewayState, Grouped, LeftOut, Limit, Limits, LinkEntry,
-        Links, Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store,
-        Target, Write,
+        self, Config, Confirmed, GatewayState, Indexed, LeftOut, Limit, Limits, LinkEntry, Links,
+        Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store, Target,
+        Write,
     },
 };
 
@@ -337,7 +338,7 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
 }
 
 /// The objects within the limit, and those that it leaves out.
-fn limited<T: Kept + Grouped>(
+fn limited<T: StoredObject + Indexed>(
     mut limit: Limit,
     limits: Limits,
     items: impl Iterator<Item = T>,
@@ -357,7 +358,7 @@ fn limited<T: Kept + Grouped>(
     (objects, left_out)
 }
 
-fn objects<T: Grouped + Subset>(items: Vec<Wire<T>>) -> Store<T> {
+fn objects<T: Indexed + Subset>(items: Vec<Wire<T>>) -> Store<T> {
     filed(items.into_iter().map(T::from))
 }
 

@@ -29,13 +29,15 @@ use super::{
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
-        wire::{Kept, Wire},
+        tls::InsecureTls,
+        wire::{StoredObject, Wire},
     },
+    budget::Budget,
     client::{
         Size, credentials_expiry, insecure_tls,
         requests::{RequestError, within},
     },
-    mirror::{Budget, Grouped, Limit, Limits, Names, target::tls::InsecureTls},
+    mirror::{Indexed, Limit, Limits, Names},
 };
 
 /// The parameters of a session. A different spec needs a new session.
@@ -233,7 +235,7 @@ impl<T> Watching<T> {
     }
 }
 
-impl<T: Kept + Grouped + Send + Sync> EventHandler<T> for Watching<T> {
+impl<T: StoredObject + Indexed + Send + Sync> EventHandler<T> for Watching<T> {
     async fn on_event(&mut self, change: Event<T>) -> bool {
         self.source
             .reporter

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::yaml;
 use crate::{
+    api::tls::InsecureTls,
     hint::{HintExt as _, fail},
-    mirror::target::tls::InsecureTls,
 };
 
 /// Text that is never in logs, errors or `Debug` output: a token, or a kubeconfig with one.

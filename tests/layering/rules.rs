@@ -11,9 +11,9 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("main", &["cli"]),
-    ("lib", &["mirror", "api"]),
+    ("lib", &["mirror", "api", "budget"]),
     (
         "cli",
         &[
@@ -27,18 +27,19 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "hint",
         ],
     ),
-    ("controller", &["client", "mirror", "api", "hint"]),
+    ("controller", &["client", "mirror", "api", "budget", "hint"]),
     ("check", &["clusters", "mirror", "api"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
-    ("client", &["mirror", "api", "hint"]),
+    ("client", &["mirror", "api", "budget", "hint"]),
     ("manifests", &["mirror", "api", "hint"]),
-    ("mirror", &["api"]),
+    ("mirror", &["api", "budget"]),
     ("api", &[]),
+    ("budget", &[]),
     ("hint", &[]),
 ];
 
 /// Modules that only turn data into data.
-const PURE: [&str; 2] = ["mirror", "api"];
+const PURE: [&str; 3] = ["mirror", "api", "budget"];
 /// What they may not name of the standard library: the outer world and clocks. Their crate depends on nothing else that
 /// has such things.
 const IMPURE: [&[&str]; 6] = [

@@ -13,6 +13,8 @@ pub(crate) struct Source {
     pub(crate) paths: Vec<Path>,
     /// What each name stands for that a `use` brings into scope.
     pub(crate) uses: Vec<(String, Path)>,
+    /// The structs, enums, traits and type aliases that it declares.
+    pub(crate) types: Vec<String>,
     /// Whether it has `async` code.
     pub(crate) is_async: bool,
 }
@@ -56,6 +58,18 @@ pub(crate) fn modules_of(text: &str) -> syn::Result<Vec<Module>> {
 }
 
 impl<'ast> Visit<'ast> for Source {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let name = match item {
+            Item::Struct(item) => Some(&item.ident),
+            Item::Enum(item) => Some(&item.ident),
+            Item::Trait(item) => Some(&item.ident),
+            Item::Type(item) => Some(&item.ident),
+            _ => None,
+        };
+        self.types.extend(name.map(ToString::to_string));
+        syn::visit::visit_item(self, item);
+    }
+
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         self.flatten(&mut Vec::new(), &item.tree);
     }
@@ -260,6 +274,12 @@ mod tests {
             modules.iter().map(|m| (m.name.as_str(), m.test)).collect();
         assert_eq!(modules, [("a", false), ("b", true), ("h", false)]);
         assert_eq!(spelled(text), ["g::g"]);
+    }
+
+    #[test]
+    fn declared_types_are_found() {
+        let text = "struct A; mod b { enum C {} } #[cfg(test)] struct D; impl A { type E = u8; } fn f() { trait G {} }";
+        assert_eq!(source(text).unwrap().types, ["A", "C", "G"]);
     }
 
     #[test]

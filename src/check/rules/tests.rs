@@ -10,7 +10,9 @@ mod ends;
 use self::cases::{CASES, Change, crowd, prefer};
 use super::{CheckResult, Level, RULES, evaluate};
 use crate::{
-    api::{k8s::EndpointSlice, labels, link::LinkerdConfig, resource_id::ResourceId},
+    api::{
+        k8s::EndpointSlice, labels, link::LinkerdConfig, resource_id::ResourceId, tls::InsecureTls,
+    },
     clusters::{
         foreign_endpoints::{EndpointsSource, ForeignEndpoints},
         own_routes::tests::route,
@@ -21,7 +23,6 @@ use crate::{
         },
         trust_anchors::tests::{A, B},
     },
-    mirror::target::tls::InsecureTls,
 };
 
 const NOW: &str = "2026-11-21T12:00:00Z";

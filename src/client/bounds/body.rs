@@ -16,7 +16,7 @@ use super::{
     meter::Meter,
     size::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size},
 };
-use crate::mirror::Budget;
+use crate::budget::Budget;
 
 /// A response that ended early or exceeded its limits. The server did respond.
 #[derive(Debug)]

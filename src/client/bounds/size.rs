@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::meter::Meter;
-use crate::mirror::Budget;
+use crate::budget::Budget;
 
 /// Maximum time without data in a response body.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);

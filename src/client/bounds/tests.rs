@@ -12,7 +12,7 @@ use super::{
     size::{LARGEST_EVENT, LARGEST_WATCH, SMALL},
     *,
 };
-use crate::mirror::Budget;
+use crate::budget::Budget;
 
 type Frames = Vec<Result<Frame<Bytes>, Infallible>>;
 

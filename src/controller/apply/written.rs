@@ -8,7 +8,7 @@ use crate::{
         map::Map,
         routes::Route,
     },
-    mirror::{Grouped, ObjectKind, Store},
+    mirror::{Indexed, ObjectKind, Store},
 };
 
 /// The result of a write. It goes into the same store as the event of the watch, which follows a moment later.
@@ -37,7 +37,7 @@ pub(in crate::controller) struct Gone {
 
 impl Gone {
     /// Removes it from a store, unless the store has another object of this name.
-    pub(in crate::controller) fn forget<T: Grouped>(&self, store: &mut Store<T>) -> Option<Arc<T>> {
+    pub(in crate::controller) fn forget<T: Indexed>(&self, store: &mut Store<T>) -> Option<Arc<T>> {
         let known = store.get(&self.namespace, &self.name)?;
         let same = known.metadata().uid.as_deref() == Some(self.uid.as_str());
         same.then(|| store.forget(&self.namespace, &self.name))?

@@ -11,11 +11,11 @@ use kube::{ResourceExt as _, core::PartialObjectMeta};
 use crate::{
     api::routes::{Route, RouteKind},
     controller::watch::Event,
-    mirror::{self, Grouped, Inserted, NamespacePhase, Namespaces, Store},
+    mirror::{self, Indexed, Inserted, NamespacePhase, Namespaces, Store},
 };
 
 /// Puts a change into a store that may not have been listed. Returns what [`absorb_listed`] does.
-pub(super) fn absorb<T: Grouped>(
+pub(super) fn absorb<T: Indexed>(
     store: &mut Option<Store<T>>,
     change: Event<T>,
     ours: bool,
@@ -30,7 +30,7 @@ pub(super) fn absorb<T: Grouped>(
 /// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
 ///
 /// `ours`: the store also holds the responses to our own writes, so a single change may be outdated.
-pub(super) fn absorb_listed<T: Grouped>(
+pub(super) fn absorb_listed<T: Indexed>(
     known: &mut Store<T>,
     change: Event<T>,
     ours: bool,

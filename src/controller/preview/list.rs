@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     client::requests::list_all,
-    mirror::{Grouped, Store},
+    mirror::{Indexed, Store},
 };
 
 /// A store of these objects.
-pub(super) fn filed<T: Grouped>(items: impl Iterator<Item = T>) -> Store<T> {
+pub(super) fn filed<T: Indexed>(items: impl Iterator<Item = T>) -> Store<T> {
     let mut objects = Store::default();
     for item in items {
         objects.put(Arc::new(item));

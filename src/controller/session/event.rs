@@ -5,9 +5,11 @@ use kube::Client;
 use tokio::sync::mpsc;
 
 use crate::{
-    api::k8s::{EndpointSlice, Service},
+    api::{
+        k8s::{EndpointSlice, Service},
+        tls::InsecureTls,
+    },
     controller::watch::{ConnectionStatus, Event},
-    mirror::target::tls::InsecureTls,
 };
 
 /// An event of a session.

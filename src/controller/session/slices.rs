@@ -5,7 +5,7 @@ use crate::{
         k8s::{EndpointConditions, EndpointSlice},
         map::Map,
     },
-    mirror::Grouped,
+    mirror::Indexed,
 };
 
 /// A slice without the fields that are not needed of slices in target clusters: annotations, and the locations of

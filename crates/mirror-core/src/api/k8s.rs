@@ -9,12 +9,12 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    interned_str::InternedStr,
     labels as l,
     map::Map,
     metadata::{Metadata, text_weight},
     null_is_default,
-    wire::{Kept, Subset, Wire},
-    word::Word,
+    wire::{StoredObject, Subset, Wire},
 };
 
 /// A Service.
@@ -49,7 +49,7 @@ pub struct ServiceSpec {
     pub selector: Map,
     /// `ClusterIP` (default), `NodePort`, `LoadBalancer`, `ExternalName`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub type_: Option<Word>,
+    pub type_: Option<InternedStr>,
 }
 
 /// A port of a [`Service`].
@@ -61,7 +61,7 @@ pub struct ServicePort {
     pub name: Option<Box<str>>,
     /// `TCP` (default), `UDP`, `SCTP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Word>,
+    pub protocol: Option<InternedStr>,
     /// Application protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<Box<str>>,
@@ -80,7 +80,7 @@ pub struct EndpointSlice {
     pub metadata: Metadata,
     /// `IPv4`, `IPv6` or `FQDN`; immutable.
     #[serde(default)]
-    pub address_type: Word,
+    pub address_type: InternedStr,
     /// Endpoints; `null` on the wire means none.
     #[serde(default, deserialize_with = "null_is_default")]
     pub endpoints: Box<[Endpoint]>,
@@ -100,7 +100,7 @@ pub struct Endpoint {
     /// Host name, a DNS label.
     pub hostname: Option<Box<str>>,
     /// The Pod behind it, if it is a Pod of this cluster.
-    pub place: Option<Box<Place>>,
+    pub place: Option<Box<PodRef>>,
 }
 
 /// Conditions of an [`Endpoint`].
@@ -119,7 +119,7 @@ pub struct EndpointConditions {
 
 /// The Pod behind an [`Endpoint`], and its node and zone. Boxed, because few endpoints have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PodRef {
     /// The Pod.
     pub target: Option<TargetRef>,
     /// Name of its node.
@@ -165,7 +165,7 @@ struct WireEndpoint {
 
 impl From<WireEndpoint> for Endpoint {
     fn from(wire: WireEndpoint) -> Self {
-        let place = Place {
+        let place = PodRef {
             target: wire.target_ref,
             node: wire.node_name,
             zone: wire.zone,
@@ -174,7 +174,7 @@ impl From<WireEndpoint> for Endpoint {
             addresses: wire.addresses,
             conditions: wire.conditions,
             hostname: wire.hostname,
-            place: (place != Place::default()).then(|| Box::new(place)),
+            place: (place != PodRef::default()).then(|| Box::new(place)),
         }
     }
 }
@@ -202,7 +202,7 @@ pub struct EndpointPort {
     pub name: Option<Box<str>>,
     /// `TCP` (default), `UDP`, `SCTP`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Word>,
+    pub protocol: Option<InternedStr>,
     /// Port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
@@ -219,7 +219,7 @@ impl Subset for EndpointSlice {
     type Kind = discovery::v1::EndpointSlice;
 }
 
-impl Kept for Service {
+impl StoredObject for Service {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -229,14 +229,14 @@ impl Kept for Service {
         let ports = ports
             .map(|port| size_of::<ServicePort>() + text_weight([&port.name, &port.app_protocol]));
         size_of::<Self>()
-            + FILED
+            + INDEX_COST
             + self.metadata.weight()
             + self.spec.selector.weight()
             + ports.sum::<usize>()
     }
 }
 
-impl Kept for EndpointSlice {
+impl StoredObject for EndpointSlice {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -245,7 +245,7 @@ impl Kept for EndpointSlice {
         let endpoints = self.endpoints.iter().map(|endpoint| {
             let addresses = endpoint.addresses.iter();
             let addresses = addresses.map(|address| size_of::<Box<str>>() + address.len());
-            let place = endpoint.place.as_deref().map_or(0, Place::weight);
+            let place = endpoint.place.as_deref().map_or(0, PodRef::weight);
             let text = text_weight([&endpoint.hostname]);
             size_of::<Endpoint>() + addresses.sum::<usize>() + text + place
         });
@@ -253,7 +253,7 @@ impl Kept for EndpointSlice {
         let ports = ports
             .map(|port| size_of::<EndpointPort>() + text_weight([&port.name, &port.app_protocol]));
         size_of::<Self>()
-            + FILED
+            + INDEX_COST
             + self.metadata.weight()
             + endpoints.sum::<usize>()
             + ports.sum::<usize>()
@@ -261,7 +261,7 @@ impl Kept for EndpointSlice {
 }
 
 /// Bytes that an object needs for its entries in a store, with the overhead of the allocator.
-const FILED: usize = 192;
+const INDEX_COST: usize = 192;
 
 impl From<Wire<Self>> for Service {
     fn from(wire: Wire<Self>) -> Self {
@@ -309,7 +309,7 @@ impl ServicePort {
     }
 }
 
-impl Place {
+impl PodRef {
     fn weight(&self) -> usize {
         let target = self.target.iter();
         let target = target.map(|of| text_weight([&of.kind, &of.namespace, &of.name, &of.uid]));

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{labels as l, map::Map, null_is_default, resource_id::ResourceId, word::Word};
+use super::{
+    interned_str::InternedStr, labels as l, map::Map, null_is_default, resource_id::ResourceId,
+};
 
 /// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
 /// whole object in `managedFields`.
@@ -55,10 +57,10 @@ pub struct Metadata {
 pub struct OwnerReference {
     /// API group and version.
     #[serde(default)]
-    pub api_version: Word,
+    pub api_version: InternedStr,
     /// Kind.
     #[serde(default)]
-    pub kind: Word,
+    pub kind: InternedStr,
     /// Name.
     #[serde(default)]
     pub name: Box<str>,

@@ -3,6 +3,7 @@
 pub mod conditions;
 pub mod duration;
 pub mod foreign;
+pub mod interned_str;
 pub mod k8s;
 pub mod labels;
 pub mod link;
@@ -17,8 +18,8 @@ pub mod selector;
 pub mod selector_text;
 pub mod text;
 pub mod time;
+pub mod tls;
 pub mod wire;
-pub mod word;
 
 use serde::{Deserialize, Deserializer};
 

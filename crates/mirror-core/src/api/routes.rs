@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    interned_str::InternedStr,
     metadata::Metadata,
     null_is_default,
-    wire::{Kept, Subset, Wire},
-    word::Word,
+    wire::{StoredObject, Subset, Wire},
 };
 
 /// Group of the Gateway API.
@@ -120,7 +120,7 @@ pub struct RouteSpec {
     pub parent_refs: Box<[ParentRef]>,
     /// Where requests go.
     #[serde(default, deserialize_with = "null_is_default")]
-    pub rules: Box<[Rule]>,
+    pub rules: Box<[RouteRule]>,
     /// All other fields, such as host names, and those of later versions of the API.
     #[serde(flatten)]
     pub rest: BTreeMap<Box<str>, Value>,
@@ -131,10 +131,10 @@ pub struct RouteSpec {
 pub struct ParentRef {
     /// API group; empty for Kubernetes' core group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<Word>,
+    pub group: Option<InternedStr>,
     /// Kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Word>,
+    pub kind: Option<InternedStr>,
     /// Namespace, if it is not the route's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Box<str>>,
@@ -151,7 +151,7 @@ pub struct ParentRef {
 /// A rule of a [`Route`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rule {
+pub struct RouteRule {
     /// Where matching requests go.
     #[serde(default, deserialize_with = "null_is_default")]
     pub backend_refs: Box<[BackendRef]>,
@@ -165,10 +165,10 @@ pub struct Rule {
 pub struct BackendRef {
     /// API group; empty for Kubernetes' core group.
     #[serde(default)]
-    pub group: Word,
+    pub group: InternedStr,
     /// Kind.
     #[serde(default)]
-    pub kind: Word,
+    pub kind: InternedStr,
     /// Name.
     pub name: Box<str>,
     /// Port of the Service.
@@ -242,7 +242,7 @@ impl Route {
     }
 }
 
-impl Kept for Route {
+impl StoredObject for Route {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }

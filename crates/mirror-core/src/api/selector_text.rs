@@ -15,7 +15,7 @@ pub fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
     if !text.trim().is_empty() {
         for part in split_requirements(text)? {
             match requirement(part.trim())? {
-                Requirement::Equals(key, value) => {
+                ParsedRequirement::Equals(key, value) => {
                     // `a=b,a=c` matches nothing, so both values have to be kept.
                     if match_labels.get(&key).is_some_and(|other| *other != value) {
                         expressions.push(expression(key, "In", vec![value]));
@@ -23,7 +23,7 @@ pub fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
                         match_labels.insert(key, value);
                     }
                 }
-                Requirement::Expression(expression) => expressions.push(expression),
+                ParsedRequirement::Expression(expression) => expressions.push(expression),
             }
         }
     }
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<Option<Selector>, SelectorError> {
     Selector::parse(Some(&parse_selector(text)?))
 }
 
-enum Requirement {
+enum ParsedRequirement {
     Equals(String, String),
     Expression(LabelSelectorRequirement),
 }
@@ -67,12 +67,12 @@ fn split_requirements(text: &str) -> Result<Vec<&str>, SelectorError> {
     Ok(parts)
 }
 
-fn requirement(text: &str) -> Result<Requirement, SelectorError> {
+fn requirement(text: &str) -> Result<ParsedRequirement, SelectorError> {
     if let Some(operator) = text.chars().find(|c| matches!(c, '<' | '>')) {
         return Err(SelectorError::Comparison(operator));
     }
     if let Some(name) = text.strip_prefix('!') {
-        return Ok(Requirement::Expression(expression(
+        return Ok(ParsedRequirement::Expression(expression(
             label_key(name.trim())?,
             "DoesNotExist",
             Vec::new(),
@@ -84,21 +84,21 @@ fn requirement(text: &str) -> Result<Requirement, SelectorError> {
     let (name, rest) = text.split_at(end);
     let (name, rest) = (label_key(name)?, rest.trim());
     if rest.is_empty() {
-        return Ok(Requirement::Expression(expression(
+        return Ok(ParsedRequirement::Expression(expression(
             name,
             "Exists",
             Vec::new(),
         )));
     }
     if let Some(text) = rest.strip_prefix("!=") {
-        return Ok(Requirement::Expression(expression(
+        return Ok(ParsedRequirement::Expression(expression(
             name,
             "NotIn",
             vec![label_value(text.trim())?],
         )));
     }
     if let Some(text) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-        return Ok(Requirement::Equals(name, label_value(text.trim())?));
+        return Ok(ParsedRequirement::Equals(name, label_value(text.trim())?));
     }
     let word_end = rest
         .find(|c: char| !c.is_alphanumeric())
@@ -122,7 +122,9 @@ fn requirement(text: &str) -> Result<Requirement, SelectorError> {
         .split(',')
         .map(|text| label_value(text.trim()))
         .collect::<Result<_, _>>()?;
-    Ok(Requirement::Expression(expression(name, operator, values)))
+    Ok(ParsedRequirement::Expression(expression(
+        name, operator, values,
+    )))
 }
 
 fn expression(key: String, operator: &str, values: Vec<String>) -> LabelSelectorRequirement {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::metadata::Metadata;
 
 /// An object in a store, reduced to the fields that are read.
-pub trait Kept: Clone {
+pub trait StoredObject: Clone {
     /// Its metadata.
     fn metadata(&self) -> &Metadata;
 
@@ -17,7 +17,7 @@ pub trait Kept: Clone {
 }
 
 /// An object in a store that is a subset of a Kubernetes type, or of a custom resource.
-pub trait Subset: Kept + From<Wire<Self>> {
+pub trait Subset: StoredObject + From<Wire<Self>> {
     /// The whole type.
     type Kind: Resource;
 }
@@ -32,7 +32,7 @@ pub struct Wire<T> {
     pub object: T,
 }
 
-impl<T: Kept> From<T> for Wire<T> {
+impl<T: StoredObject> From<T> for Wire<T> {
     fn from(object: T) -> Self {
         let own = object.metadata();
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
@@ -83,7 +83,7 @@ impl<T: Serialize> Serialize for Wire<T> {
     }
 }
 
-impl<'de, T: Kept + Deserialize<'de>> Deserialize<'de> for Wire<T> {
+impl<'de, T: StoredObject + Deserialize<'de>> Deserialize<'de> for Wire<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         T::deserialize(deserializer).map(Self::from)
     }

@@ -4,19 +4,16 @@
 //! [`plan`] compares desired objects with existing ones, and returns the writes. [`status`] builds a Link's status from
 //! the results. The controller feeds the state with watch events, the `plan` command with lists.
 //!
-//! Files have no cyclic dependencies. From the top: `plan`, `triggers` and `status`; `reconcile`, which plans
-//! each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
+//! Files have no cyclic dependencies. From the top: `triggers` and `status`; `reconcile`, which plans each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
 //! which builds the objects; `state`, which is what is known; `target`, which is what a Link says; and the values that
 //! all of these use.
 
 mod desired;
 mod key;
 mod metadata;
-mod name_owner;
 mod names;
 mod outcome;
 mod ownership;
-mod plan;
 mod reconcile;
 mod state;
 pub mod status;
@@ -46,12 +43,12 @@ pub use names::{endpoint_mirror_name, federated_name, mirror_name};
 pub use outcome::{
     CLUSTER_IP_COST, Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome,
 };
-pub use plan::plan;
-pub use state::{
-    Budget, Grouped, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,
-};
+pub use reconcile::plan;
 pub use state::{
     Config, GatewayState, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
+};
+pub use state::{
+    Indexed, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,
 };
 pub use target::{
     ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target, allowed_namespaces,

@@ -10,10 +10,10 @@ pub(crate) mod remote;
 pub(crate) mod store;
 
 pub use self::{
-    limit::{Budget, LeftOut, Limit, Limits},
+    limit::{LeftOut, Limit, Limits},
     links::{Known, Links},
     namespaces::{Namespace, Namespaces},
-    store::{Grouped, Inserted},
+    store::{Indexed, Inserted},
 };
 pub use self::{
     links::LinkEntry,
@@ -271,7 +271,7 @@ impl State {
             .map(AsRef::as_ref)
     }
 
-    fn in_group<T: Grouped>(
+    fn in_group<T: Indexed>(
         &self,
         store: impl FnOnce(&Local) -> &Store<T>,
         namespace: &str,

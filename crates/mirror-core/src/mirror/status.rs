@@ -2,14 +2,13 @@
 
 mod conditions;
 pub mod expiry;
-mod facts;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use self::conditions::conditions;
-pub use self::facts::{Exceeded, Expiry, GatewayInputs, StatusInputs};
+pub use self::conditions::{Exceeded, Expiry, GatewayInputs, StatusInputs};
 use super::{
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,

@@ -6,16 +6,13 @@ pub(crate) mod export;
 mod link;
 pub(crate) mod networks;
 pub(crate) mod policy;
-pub(crate) mod queries;
-pub mod tls;
 
 pub use self::{
     exclusions::{CopiedError, Exclusions, copied_rules},
-    export::{member, mode},
+    export::{Queries, member, mode, slices_of, slices_of_probes},
     link::{Gateway, InvalidLink, Probe},
     networks::refusal,
     policy::{Copied, PolicyError},
-    queries::{Queries, slices_of, slices_of_probes},
 };
 pub use self::{
     link::{Host, Target},

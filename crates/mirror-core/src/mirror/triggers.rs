@@ -17,7 +17,7 @@ use super::{
         Local, State,
         limit::LeftOut,
         remote::RemoteState,
-        store::{Grouped as _, Store},
+        store::{Indexed as _, Store},
     },
     target::export::member,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::metadata::{DesiredMetadata, copied::Copied, desired::DesiredEntries};
+use super::metadata::{DesiredMetadata, copied::CopiedKeys, desired::DesiredEntries};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
@@ -223,9 +223,9 @@ pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -
 /// Of an object without a record of copied keys, keys of others cannot be told from those that we wrote, unless it was
 /// last written with this desired state. Then all keys are removed that are not desired.
 pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Value {
-    let wanted = Copied::desired(&desired.annotations);
+    let wanted = CopiedKeys::desired(&desired.annotations);
     let same = wanted.filter(|_| is_last_written(desired, actual));
-    let written = Copied::read(&actual.annotations).or(same);
+    let written = CopiedKeys::read(&actual.annotations).or(same);
     let is_ours = l::is_of_service_mirrors;
     let labels = actual.labels.iter().map(|(key, _)| key);
     let labels =
@@ -235,7 +235,7 @@ pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) 
         .filter(|key| is_ours(key) || written.is_none_or(|written| written.has_annotation(key)));
     // Annotations that are too large to be known may still be there.
     let unknown = written.filter(|_| actual.is_cut);
-    let unknown = unknown.into_iter().flat_map(Copied::annotations);
+    let unknown = unknown.into_iter().flat_map(CopiedKeys::annotations);
     json!({
         "labels": changes(labels, &desired.labels),
         "annotations": changes(annotations.chain(unknown), &desired.annotations),
@@ -249,7 +249,7 @@ fn is_last_written(desired: &DesiredMetadata<'_>, actual: &Metadata) -> bool {
 
 /// Whether others have added keys to an object that has no record of copied keys, and should have one.
 fn needs_record(desired: &DesiredMetadata<'_>, actual: &Metadata) -> bool {
-    Copied::desired(&desired.annotations).is_some()
+    CopiedKeys::desired(&desired.annotations).is_some()
         && !actual.annotations.contains_key(l::COPIED_KEYS)
         && (desired.labels.lacks_any_of(&actual.labels)
             || desired.annotations.lacks_any_of(&actual.annotations))

@@ -11,8 +11,8 @@ use serde_json::json;
 #[cfg(test)]
 pub(crate) use self::slice::MAX_ENDPOINTS;
 pub(crate) use self::{
-    gateway::{Through, through_gateway},
-    hosts::{Host, as_it_is, by_host},
+    gateway::{GatewayEndpoints, Reach, through_gateway},
+    hosts::{HostEndpoint, as_it_is, by_host},
     slice::{DesiredSlice, SlicePort, slice_metadata},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     },
     mirror::{
         metadata::DesiredMetadata,
-        state::{State, store::Grouped as _},
+        state::{State, store::Indexed as _},
         write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
 };

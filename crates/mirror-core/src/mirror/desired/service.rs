@@ -12,7 +12,7 @@ use crate::{
     mirror::{
         metadata::{DesiredMetadata, copied, desired::DesiredEntries, fq_name, sign},
         outcome::{Problem, Reason},
-        target::{Target, export::Mode},
+        target::{Target, export::MirrorMode},
         write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
 };
@@ -87,14 +87,14 @@ pub(crate) fn mirror<'a>(
     installation: &'a str,
     target: &'a Target,
     remote: &'a Service,
-    mode: Mode,
+    mode: MirrorMode,
     name: &'a str,
     headless: bool,
 ) -> Desired<'a> {
     let metadata = &remote.metadata;
     let (service, namespace) = (metadata.name(), metadata.namespace());
     let mut labels = mirrored_labels(target, remote);
-    if mode == Mode::RemoteDiscovery {
+    if mode == MirrorMode::RemoteDiscovery {
         labels.insert(l::REMOTE_DISCOVERY, target.cluster.as_str().into());
         labels.insert(l::REMOTE_SERVICE, service.into());
     }

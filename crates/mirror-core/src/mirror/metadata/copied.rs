@@ -11,12 +11,12 @@ const BETWEEN: char = ';';
 
 /// The labels and annotations that were copied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copied<'a> {
+pub(crate) struct CopiedKeys<'a> {
     labels: &'a str,
     annotations: &'a str,
 }
 
-impl<'a> Copied<'a> {
+impl<'a> CopiedKeys<'a> {
     /// The record in these annotations, if there is one that can be read.
     pub(crate) fn read(annotations: &'a Map) -> Option<Self> {
         annotations.get(l::COPIED_KEYS).and_then(Self::parse)

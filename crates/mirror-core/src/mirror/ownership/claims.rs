@@ -15,11 +15,10 @@ use crate::{
         desired::service::mirrorable,
         key::Key,
         metadata::{Installation, is_managed, member_clusters},
-        name_owner::{NameOwner, Purpose, labelled},
-        names::{PROBE_PREFIX, member_name},
+        names::{NameOwner, PROBE_PREFIX, Purpose, labelled, member_name},
         outcome::{Problem, Reason},
-        state::{State, store::Grouped as _},
-        target::export::Mode,
+        state::{State, store::Indexed as _},
+        target::export::MirrorMode,
     },
 };
 
@@ -146,7 +145,7 @@ impl State {
             .filter(|service| {
                 remote.service(namespace, service).is_some_and(|seen| {
                     seen.is_headless()
-                        && self.mode(target, seen) == Some(Mode::Gateway)
+                        && self.mode(target, seen) == Some(MirrorMode::Gateway)
                         && mirrorable(seen).is_ok()
                 })
             })

@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// What is known of one target cluster's part in a federated Service.
-pub(crate) enum Part<'a> {
+/// What is known of one target cluster's membership in a federated Service.
+pub(crate) enum Membership<'a> {
     /// Unknown: it stays a member if it is one.
     Unseen,
     /// It has a member.
@@ -31,47 +31,50 @@ pub(crate) enum Part<'a> {
     None,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Membership<'a> {
     /// Its member, which is known, even if it takes no part.
     pub(crate) fn seen(&self) -> Option<&'a Service> {
         match self {
-            Part::Member(seen) | Part::Drained(seen) => Some(seen),
-            Part::Unseen | Part::Refused(_) | Part::Leaving | Part::None => None,
+            Membership::Member(seen) | Membership::Drained(seen) => Some(seen),
+            Membership::Unseen
+            | Membership::Refused(_)
+            | Membership::Leaving
+            | Membership::None => None,
         }
     }
 }
 
-/// Parts by cluster.
-pub(crate) type Parts<'a> = BTreeMap<&'a str, Linked<'a>>;
+/// Memberships by cluster.
+pub(crate) type Memberships<'a> = BTreeMap<&'a str, ClusterMembership<'a>>;
 
-/// A target cluster with its part.
-pub(crate) struct Linked<'a> {
+/// A target cluster with its membership.
+pub(crate) struct ClusterMembership<'a> {
     pub(crate) target: &'a Target,
     pub(crate) entry: &'a LinkEntry,
-    pub(crate) part: Part<'a>,
+    pub(crate) membership: Membership<'a>,
 }
 
-impl Linked<'_> {
+impl ClusterMembership<'_> {
     /// Whether its member has endpoints that take traffic, if that is known.
     pub(crate) fn is_backed(&self, member: &Service) -> Option<bool> {
         self.entry.remote.as_ref()?.is_backed(member)
     }
 
-    /// Refuses the part if the Link has no gateway.
+    /// Refuses the membership if the Link has no gateway.
     pub(crate) fn needs_gateway(&mut self) {
         if self.target.gateway.is_some() {
             return;
         }
-        let report = match &self.part {
-            Part::Member(_) => {
+        let report = match &self.membership {
+            Membership::Member(_) => {
                 let message = "remote members require a gateway, and the Link has none";
                 Outcome::Failed(Problem::new(Reason::NoGateway, message))
             }
-            Part::Unseen => Outcome::Unknown,
-            Part::Leaving => Outcome::Absent,
-            Part::Drained(_) | Part::Refused(_) | Part::None => return,
+            Membership::Unseen => Outcome::Unknown,
+            Membership::Leaving => Outcome::Absent,
+            Membership::Drained(_) | Membership::Refused(_) | Membership::None => return,
         };
-        self.part = Part::Refused(report);
+        self.membership = Membership::Refused(report);
     }
 }
 
@@ -79,48 +82,48 @@ impl Linked<'_> {
 pub(crate) fn has_member(state: &State, namespace: &str, service: &str) -> bool {
     local_member(state, namespace, service).is_some()
         || state.active().any(|link| {
-            let part = part(state, link, namespace, service, false);
-            matches!(part, Part::Member(_)) && !link.0.lacks_gateway()
+            let membership = membership(state, link, namespace, service, false);
+            matches!(membership, Membership::Member(_)) && !link.0.lacks_gateway()
         })
 }
 
-/// What is known of a target cluster's part, and whether it may have one.
-pub(crate) fn part<'a>(
+/// What is known of a target cluster's membership, and whether it may have one.
+pub(crate) fn membership<'a>(
     state: &State,
     (target, entry): (&'a Target, &'a LinkEntry),
     namespace: &str,
     service: &str,
     has_local_member: bool,
-) -> Part<'a> {
-    let seen = seen_part(target, entry, namespace, service);
+) -> Membership<'a> {
+    let seen = seen_membership(target, entry, namespace, service);
     let Some(forbidden) = state.forbids_joining(target, namespace, has_local_member) else {
         return seen;
     };
-    Part::Refused(match seen {
-        Part::Unseen => Outcome::Unknown,
-        Part::Leaving | Part::None => Outcome::Absent,
-        Part::Member(_) | Part::Drained(_) | Part::Refused(_) => {
+    Membership::Refused(match seen {
+        Membership::Unseen => Outcome::Unknown,
+        Membership::Leaving | Membership::None => Outcome::Absent,
+        Membership::Member(_) | Membership::Drained(_) | Membership::Refused(_) => {
             Outcome::Failed(forbidden.problem(namespace, service))
         }
     })
 }
 
-fn seen_part<'a>(
+fn seen_membership<'a>(
     target: &Target,
     entry: &'a LinkEntry,
     namespace: &str,
     service: &str,
-) -> Part<'a> {
+) -> Membership<'a> {
     let Some(remote) = &entry.remote else {
-        return Part::Unseen;
+        return Membership::Unseen;
     };
     match remote.service(namespace, service) {
         Some(seen) if member(target, seen) => match joinable(seen) {
-            Ok(()) => Part::Member(seen),
-            Err(problem) => Part::Refused(Outcome::Failed(problem)),
+            Ok(()) => Membership::Member(seen),
+            Err(problem) => Membership::Refused(Outcome::Failed(problem)),
         },
-        None if remote.may_leave_out(namespace, service) => Part::Unseen,
-        _ => Part::None,
+        None if remote.may_leave_out(namespace, service) => Membership::Unseen,
+        _ => Membership::None,
     }
 }
 

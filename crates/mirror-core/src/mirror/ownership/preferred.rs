@@ -13,7 +13,7 @@ use crate::{
         state::State,
         target::{
             Target,
-            export::{self, Mode, member},
+            export::{self, MirrorMode, member},
             policy::FederatedThrough,
         },
     },
@@ -21,7 +21,7 @@ use crate::{
 
 /// How the member of a preferred cluster is mirrored if its labels do not ask for it; `None` if its cluster is not
 /// preferred.
-fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<Mode> {
+fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<MirrorMode> {
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
     let federated = state.preferring(&target.cluster, namespace, name)?;
     if owner(&federated.metadata) != Owner::Federated {
@@ -35,11 +35,11 @@ fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<M
         return None;
     }
     match (target.federated_through, Form::of(federated)) {
-        (FederatedThrough::Discovery, Form::Discovery) => Some(Mode::RemoteDiscovery),
+        (FederatedThrough::Discovery, Form::Discovery) => Some(MirrorMode::RemoteDiscovery),
         // If the Link has lost its gateway, the mirror stays as it is.
-        (FederatedThrough::Gateway, _) => Some(Mode::Gateway),
+        (FederatedThrough::Gateway, _) => Some(MirrorMode::Gateway),
         (FederatedThrough::Discovery, Form::Slices) => {
-            target.gateway.is_some().then_some(Mode::Gateway)
+            target.gateway.is_some().then_some(MirrorMode::Gateway)
         }
     }
 }
@@ -56,7 +56,7 @@ impl State {
 
     /// How a Service of a target cluster is mirrored, if at all: as its labels ask, or because a federated Service prefers
     /// the cluster.
-    pub(crate) fn mode(&self, target: &Target, service: &Service) -> Option<Mode> {
+    pub(crate) fn mode(&self, target: &Target, service: &Service) -> Option<MirrorMode> {
         export::mode(target, service).or_else(|| preferred_mode(self, target, service))
     }
 }

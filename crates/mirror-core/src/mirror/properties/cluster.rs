@@ -22,7 +22,7 @@ use crate::{
         routes::{Route, RouteKind},
     },
     mirror::{
-        Grouped as _, Namespace, NamespacePhase, Patch,
+        Indexed as _, Namespace, NamespacePhase, Patch,
         desired::endpoints::MAX_ENDPOINTS,
         fixtures::{GATEWAY, endpoint, slice},
         metadata::is_managed,

@@ -101,7 +101,7 @@ struct Far {
 
 /// A Link, and the state of its gateway and its target cluster.
 #[derive(Clone, Debug)]
-struct Linked {
+struct ClusterMembership {
     made: LinkMade,
     gateway: GatewayState,
     limited: Limited,
@@ -115,7 +115,7 @@ pub(crate) struct Simulation {
     members: BTreeMap<Id, Service>,
     member_slices: BTreeMap<Id, EndpointSlice>,
     far: BTreeMap<String, Far>,
-    links: BTreeMap<String, Linked>,
+    links: BTreeMap<String, ClusterMembership>,
     pub(crate) state: State,
     queued: BTreeSet<Key>,
     failed: BTreeSet<Key>,

@@ -6,7 +6,7 @@
 mod drained;
 mod failover;
 mod members;
-mod parts;
+mod memberships;
 mod removal;
 mod routes;
 mod slices;
@@ -16,17 +16,16 @@ use std::collections::BTreeSet;
 
 use self::{
     members::{FederatedService, Members},
-    writes::Written,
+    writes::WrittenMembers,
 };
 use super::service::ensure_namespace;
 use crate::{
     api::k8s::Service,
     mirror::{
         desired::service,
-        name_owner::Purpose,
-        names::fits,
+        names::{Purpose, fits},
         outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome},
-        ownership::membership::{Form, Linked, Part, Parts},
+        ownership::membership::{ClusterMembership, Form, Membership, Memberships},
         state::State,
         target::Target,
     },
@@ -56,10 +55,10 @@ pub(crate) fn plan(
 impl FederatedService<'_> {
     /// The plan if just these clusters have confirmed that they have no member any more.
     fn plan(&self, confirmed: Confirmed<'_>) -> Plan {
-        let (form, parts) = self.parts(confirmed);
+        let (form, memberships) = self.memberships(confirmed);
         let mut plan = Plan::default();
-        let planned = self.write(form, &parts, &mut plan);
-        let reports = parts.iter().map(|(cluster, linked)| ServiceOutcome {
+        let planned = self.write(form, &memberships, &mut plan);
+        let reports = memberships.iter().map(|(cluster, linked)| ServiceOutcome {
             remote: RemoteRef::new(cluster, self.namespace, self.service),
             federated: true,
             report: self.report(linked, &planned),
@@ -72,23 +71,23 @@ impl FederatedService<'_> {
     fn write<'s>(
         &'s self,
         form: Form,
-        parts: &'s Parts<'s>,
+        memberships: &'s Memberships<'s>,
         plan: &mut Plan,
-    ) -> Result<Option<Written<'s>>, Problem> {
-        let stays = |cluster: &str, part: &Part<'_>| match part {
-            Part::Member(_) | Part::Leaving => true,
-            Part::Unseen => self.named.contains(cluster),
-            Part::None | Part::Refused(_) | Part::Drained(_) => false,
+    ) -> Result<Option<WrittenMembers<'s>>, Problem> {
+        let stays = |cluster: &str, membership: &Membership<'_>| match membership {
+            Membership::Member(_) | Membership::Leaving => true,
+            Membership::Unseen => self.named.contains(cluster),
+            Membership::None | Membership::Refused(_) | Membership::Drained(_) => false,
         };
-        let present = parts.iter();
-        let present = present.filter(|(cluster, linked)| stays(cluster, &linked.part));
+        let present = memberships.iter();
+        let present = present.filter(|(cluster, linked)| stays(cluster, &linked.membership));
         let present = present.map(|(cluster, _)| *cluster);
         let kept = self.named.iter().copied();
-        let kept = kept.filter(|cluster| self.may_keep(cluster, parts));
+        let kept = kept.filter(|cluster| self.may_keep(cluster, memberships));
         let clusters: BTreeSet<&str> = present.chain(kept).collect();
         if clusters.is_empty() && self.local.is_none() {
-            self.remove(parts, &mut plan.writes);
-            self.confirm_leaving(parts, plan);
+            self.remove(memberships, &mut plan.writes);
+            self.confirm_leaving(memberships, plan);
             return Ok(None);
         }
         let (state, namespace) = (self.state, self.namespace);
@@ -97,23 +96,23 @@ impl FederatedService<'_> {
         ensure_namespace(state, namespace, clusters.iter().copied(), &mut plan.writes)?;
         let members = Members {
             of: self,
-            parts,
+            memberships,
             clusters,
             form,
         };
         let written = members.write(&mut plan.writes);
-        self.confirm_leaving(parts, plan);
+        self.confirm_leaving(memberships, plan);
         Ok(Some(written))
     }
 
     /// Adds the clusters that must confirm that they have no member any more, before they are removed.
-    fn confirm_leaving(&self, parts: &Parts<'_>, plan: &mut Plan) {
+    fn confirm_leaving(&self, memberships: &Memberships<'_>, plan: &mut Plan) {
         if plan.writes.is_empty() {
             return;
         }
         let leaving = self.named.iter().filter(|cluster| {
-            let linked = parts.get(*cluster);
-            linked.is_some_and(|linked| matches!(linked.part, Part::None))
+            let linked = memberships.get(*cluster);
+            linked.is_some_and(|linked| matches!(linked.membership, Membership::None))
         });
         let remote = |cluster: &&str| RemoteRef::new(cluster, self.namespace, self.service);
         plan.confirm.extend(leaving.map(remote));
@@ -122,17 +121,17 @@ impl FederatedService<'_> {
     /// The outcome for a cluster's Service.
     fn report(
         &self,
-        linked: &Linked<'_>,
-        planned: &Result<Option<Written<'_>>, Problem>,
+        linked: &ClusterMembership<'_>,
+        planned: &Result<Option<WrittenMembers<'_>>, Problem>,
     ) -> Outcome {
         let target = linked.target;
-        match (&linked.part, planned) {
-            (Part::Drained(_), _) => Outcome::Failed(drained::left(target)),
-            (Part::Unseen | Part::Leaving, _) => Outcome::Unknown,
-            (Part::None, _) | (Part::Member(_), Ok(None)) => Outcome::Absent,
-            (Part::Refused(report), _) => report.clone(),
-            (Part::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
-            (Part::Member(seen), Ok(Some(written))) => {
+        match (&linked.membership, planned) {
+            (Membership::Drained(_), _) => Outcome::Failed(drained::left(target)),
+            (Membership::Unseen | Membership::Leaving, _) => Outcome::Unknown,
+            (Membership::None, _) | (Membership::Member(_), Ok(None)) => Outcome::Absent,
+            (Membership::Refused(report), _) => report.clone(),
+            (Membership::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
+            (Membership::Member(seen), Ok(Some(written))) => {
                 match written.problems.get(&target.cluster) {
                     Some(problem) => Outcome::Failed(problem.clone()),
                     None => Outcome::Mirrored {
@@ -145,7 +144,12 @@ impl FederatedService<'_> {
     }
 
     /// What is wrong with a member that takes part.
-    fn note(&self, target: &Target, seen: &Service, written: &Written<'_>) -> Option<Problem> {
+    fn note(
+        &self,
+        target: &Target,
+        seen: &Service,
+        written: &WrittenMembers<'_>,
+    ) -> Option<Problem> {
         if self.state.is_drained(target) {
             return Some(drained::stays_as_the_last(target));
         }

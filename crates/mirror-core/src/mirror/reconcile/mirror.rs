@@ -7,7 +7,7 @@ mod removal;
 mod unseen;
 
 use self::{
-    context::Context,
+    context::MirrorContext,
     plain::plain,
     removal::{Scope, removal},
     unseen::Behind,
@@ -17,11 +17,10 @@ use crate::{
     api::k8s::Service,
     mirror::{
         desired::service,
-        name_owner::Purpose,
-        names::{fits, mirror_name},
+        names::{Purpose, fits, mirror_name},
         outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef},
         state::{State, links::LinkEntry, remote::RemoteState},
-        target::{Target, export::Mode},
+        target::{Target, export::MirrorMode},
         write::Write,
     },
 };
@@ -96,13 +95,13 @@ fn gone(
 fn mirrored(
     state: &State,
     (target, entry): (&Target, &LinkEntry),
-    (remote, seen, mode): (&RemoteState, &Service, Mode),
+    (remote, seen, mode): (&RemoteState, &Service, MirrorMode),
     this: RemoteRef,
 ) -> Plan {
     let mut writes = Vec::new();
     let planned = slot(state, &this).and_then(|(name, local)| {
         ensure_namespace(state, &this.namespace, [&*this.cluster], &mut writes)?;
-        let context = Context {
+        let context = MirrorContext {
             state,
             target,
             gateway: &entry.gateway,
@@ -112,7 +111,7 @@ fn mirrored(
             name,
             local,
         };
-        let as_headless = mode == Mode::Gateway && target.headless && seen.is_headless();
+        let as_headless = mode == MirrorMode::Gateway && target.headless && seen.is_headless();
         if as_headless {
             headless::plan(&context, &mut writes)
         } else {
@@ -147,7 +146,7 @@ fn exported<'a>(
     (target, entry): (&Target, &'a LinkEntry),
     namespace: &str,
     service: &str,
-) -> Result<(&'a RemoteState, &'a Service, Mode), Outcome> {
+) -> Result<(&'a RemoteState, &'a Service, MirrorMode), Outcome> {
     let remote = entry.remote.as_ref().ok_or(Outcome::Unknown)?;
     match remote.service(namespace, service) {
         Some(seen) => {

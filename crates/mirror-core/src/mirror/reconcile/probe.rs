@@ -12,13 +12,11 @@ use crate::{
     },
     mirror::{
         desired::{
-            endpoints::{self, DesiredSlice, Through},
-            reach::Reach,
+            endpoints::{self, DesiredSlice, GatewayEndpoints, Reach},
             service::{self, Desired},
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, is_managed},
-        name_owner::{NameOwner, Purpose},
-        names::{fits, probe_name},
+        names::{NameOwner, Purpose, fits, probe_name},
         outcome::Plan,
         state::State,
         target::{Gateway, Probe, Target},
@@ -27,7 +25,7 @@ use crate::{
 };
 
 /// The settings from which a probe Service is built.
-struct Wish<'a> {
+struct ProbeService<'a> {
     target: &'a Target,
     gateway: &'a Gateway,
     probe: &'a Probe,
@@ -35,10 +33,10 @@ struct Wish<'a> {
 }
 
 /// The settings of the probe Service of a Link; `None` if it should have none.
-fn wanted<'a>(state: &'a State, link: &str) -> Option<Wish<'a>> {
+fn wanted<'a>(state: &'a State, link: &str) -> Option<ProbeService<'a>> {
     let (target, entry) = state.probe_link(link)?;
     let (gateway, probe) = target.probed()?;
-    Some(Wish {
+    Some(ProbeService {
         target,
         gateway,
         probe,
@@ -74,7 +72,7 @@ fn remove(state: &State, link: &str, writes: &mut Vec<Write>) {
     endpoints::reconcile(state, Vec::new(), state.local_probe_slices(link), writes);
 }
 
-impl Wish<'_> {
+impl ProbeService<'_> {
     fn write(&self, state: &State, writes: &mut Vec<Write>) {
         let link = self.target.link.as_str();
         let Ok(name) = fits(probe_name(link)) else {
@@ -134,7 +132,7 @@ impl Wish<'_> {
         service: &'s Desired<'_>,
         reach: &'s Reach<'_>,
     ) -> Vec<DesiredSlice<'s>> {
-        let through = Through {
+        let through = GatewayEndpoints {
             port: self.probe.port,
             identity: &self.gateway.identity,
             addresses: Cow::Borrowed(&reach.addresses),

@@ -98,7 +98,7 @@ pub struct Known<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     entries: BTreeMap<String, LinkEntry>,
-    clusters: BTreeMap<String, Named>,
+    clusters: BTreeMap<String, ClusterLinks>,
     /// Names of the Links that may have mirrors of other clusters than the one that they name. Few.
     unsettled: BTreeSet<String>,
     /// Names of the Links with a drain, even if it has ended. Few.
@@ -107,7 +107,7 @@ pub struct Links {
 
 /// The Links that name one cluster.
 #[derive(Clone, Debug, Default)]
-struct Named {
+struct ClusterLinks {
     /// Links that claim it, by time of creation and name. The first, the oldest one, is in charge.
     claims: BTreeSet<(Option<Timestamp>, String)>,
     /// Names of the invalid Links that name it.
@@ -261,7 +261,7 @@ impl Links {
             .map(String::as_str)
     }
 
-    fn first(&self, named: &Named) -> Option<(&Target, &LinkEntry)> {
+    fn first(&self, named: &ClusterLinks) -> Option<(&Target, &LinkEntry)> {
         let (_, oldest) = named.claims.first()?;
         let entry = self.entries.get(oldest)?;
         Some((entry.target.as_ref().ok()?, entry))

@@ -3,7 +3,7 @@
 //! There are four objects for each mirrored Service. To save memory, an index does not repeat the texts of its objects.
 
 mod by_cluster;
-mod grouped;
+mod indexed;
 
 use std::{
     cmp::Ordering,
@@ -14,13 +14,13 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use self::by_cluster::{ByCluster, find};
-pub use self::grouped::Grouped;
+pub use self::indexed::Indexed;
 use crate::api::metadata::Metadata;
 
 /// Namespaced objects of one kind. It is updated by the events of watches and by the responses to our own writes.
 #[derive(Clone, Debug)]
 pub struct Store<T> {
-    namespaces: BTreeMap<String, Shelf<T>>,
+    namespaces: BTreeMap<String, NamespaceIndex<T>>,
     clusters: ByCluster<T>,
     len: usize,
     /// Objects with a due time, by time, namespace and name.
@@ -35,7 +35,7 @@ const REMEMBERED: usize = 512;
 
 /// The objects of one namespace.
 #[derive(Clone, Debug)]
-struct Shelf<T> {
+struct NamespaceIndex<T> {
     /// All objects, sorted by name.
     objects: Vec<Arc<T>>,
     /// Objects that belong to a group, sorted by group and name.
@@ -56,7 +56,7 @@ impl<T> Default for Store<T> {
     }
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for NamespaceIndex<T> {
     fn default() -> Self {
         Self {
             objects: Vec::new(),
@@ -66,7 +66,7 @@ impl<T> Default for Shelf<T> {
     }
 }
 
-impl<T: Grouped> Shelf<T> {
+impl<T: Indexed> NamespaceIndex<T> {
     fn group(&self, group: &str) -> &[Arc<T>] {
         let begin = self
             .groups
@@ -76,7 +76,7 @@ impl<T: Grouped> Shelf<T> {
         &rest[..others.unwrap_or(rest.len())]
     }
 
-    /// Adds an object whose name is not in the shelf.
+    /// Adds an object whose name is not in the index.
     fn add(&mut self, object: Arc<T>) {
         let name = object.metadata().name();
         if let Some(group) = object.group() {
@@ -116,24 +116,24 @@ impl<T: Grouped> Shelf<T> {
 }
 
 /// The entry of an object in the index of due times, if it has a due time.
-fn due<T: Grouped>(object: &T) -> Option<(Timestamp, Box<str>, Box<str>)> {
+fn due<T: Indexed>(object: &T) -> Option<(Timestamp, Box<str>, Box<str>)> {
     let metadata = object.metadata();
     let at = object.due()?;
     Some((at, metadata.namespace().into(), metadata.name().into()))
 }
 
 /// Whether an object is sorted before the one of this group and name.
-fn before<T: Grouped>(object: &T, group: &str, name: &str) -> bool {
+fn before<T: Indexed>(object: &T, group: &str, name: &str) -> bool {
     let by_group = object.group().cmp(&Some(group));
     by_group.then_with(|| object.metadata().name().cmp(name)) == Ordering::Less
 }
 
-impl<T: Grouped> Store<T> {
+impl<T: Indexed> Store<T> {
     /// The object, if known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
-        let shelf = self.namespaces.get(namespace)?;
-        let at = find(&shelf.objects, name).ok()?;
-        Some(&shelf.objects[at])
+        let index = self.namespaces.get(namespace)?;
+        let at = find(&index.objects, name).ok()?;
+        Some(&index.objects[at])
     }
 
     /// Namespaces that have objects.
@@ -146,14 +146,14 @@ impl<T: Grouped> Store<T> {
         self.namespaces
             .get(namespace)
             .into_iter()
-            .flat_map(|shelf| &shelf.objects)
+            .flat_map(|index| &index.objects)
     }
 
     /// Objects of one group, by name.
     pub fn in_group(&self, namespace: &str, group: &str) -> &[Arc<T>] {
         self.namespaces
             .get(namespace)
-            .map(|shelf| shelf.group(group))
+            .map(|index| index.group(group))
             .unwrap_or_default()
     }
 
@@ -161,7 +161,7 @@ impl<T: Grouped> Store<T> {
     pub fn with_host(&self, namespace: &str, host: &str) -> &[Arc<T>] {
         self.namespaces
             .get(namespace)
-            .and_then(|shelf| shelf.hosts.get(host))
+            .and_then(|index| index.hosts.get(host))
             .map(Vec::as_slice)
             .unwrap_or_default()
     }
@@ -190,7 +190,7 @@ impl<T: Grouped> Store<T> {
 
     /// All objects, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.namespaces.values().flat_map(|shelf| &shelf.objects)
+        self.namespaces.values().flat_map(|index| &index.objects)
     }
 
     /// Number of objects.
@@ -232,8 +232,8 @@ impl<T: Grouped> Store<T> {
             self.gone.retain(|(gone, _)| gone != uid);
         }
         let namespace = new.namespace().to_owned();
-        let shelf = self.namespaces.entry(namespace).or_default();
-        let before = shelf.take(new.name());
+        let index = self.namespaces.entry(namespace).or_default();
+        let before = index.take(new.name());
         if let Some(before) = &before {
             self.clusters.remove(before);
             if let Some(due) = due(&**before) {
@@ -242,7 +242,7 @@ impl<T: Grouped> Store<T> {
         }
         self.clusters.add(&object);
         self.due.extend(due(&*object));
-        shelf.add(object);
+        index.add(object);
         self.len += usize::from(before.is_none());
         before
     }
@@ -274,10 +274,10 @@ impl<T: Grouped> Store<T> {
 
     /// Forgets the object of this name.
     pub fn forget(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
-        let shelf = self.namespaces.get_mut(namespace)?;
-        let removed = shelf.take(name)?;
+        let index = self.namespaces.get_mut(namespace)?;
+        let removed = index.take(name)?;
         self.len -= 1;
-        if shelf.objects.is_empty() {
+        if index.objects.is_empty() {
             self.namespaces.remove(namespace);
         }
         self.clusters.remove(&removed);

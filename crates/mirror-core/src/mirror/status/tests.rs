@@ -2,10 +2,9 @@
 
 use super::conditions::ready;
 use super::*;
-use crate::api::conditions::GATEWAY_ADDRESS_REFUSED;
+use crate::api::{conditions::GATEWAY_ADDRESS_REFUSED, tls::InsecureTls};
 use crate::mirror::{
     GatewayState, LeftOut, Limits, Problem, Refusal, Refused, RemoteRef, RemoteState,
-    target::tls::InsecureTls,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 

@@ -15,7 +15,7 @@ pub struct DrainError(String);
 
 /// A target cluster that is drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drain {
+pub struct DrainState {
     /// End of the drain.
     pub until: Timestamp,
     /// Federated Services that it has to leave.
@@ -24,7 +24,7 @@ pub struct Drain {
     pub last: usize,
 }
 
-impl Drain {
+impl DrainState {
     /// One word.
     pub fn reason(&self) -> &'static str {
         match (self.leaving, self.last) {
@@ -35,7 +35,7 @@ impl Drain {
     }
 }
 
-impl fmt::Display for Drain {
+impl fmt::Display for DrainState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&until(self.until))?;
         if self.leaving > 0 {

@@ -11,21 +11,21 @@ use crate::{
 /// Which labels and annotations of remote Services are copied to their mirrors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusions {
-    labels: Rules,
-    annotations: Rules,
+    labels: KeyRules,
+    annotations: KeyRules,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Rules {
-    excluded: Vec<Rule>,
+struct KeyRules {
+    excluded: Vec<KeyRule>,
     /// Keys that are copied although other tools act on them.
-    copied: Vec<Rule>,
+    copied: Vec<KeyRule>,
     /// Whether no other keys are copied.
     only_copied: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
+enum KeyRule {
     Key(String),
     /// Ends in `/`, so that `foo.io/*` does not exclude `foo.iox/bar`.
     Prefix(String),
@@ -42,7 +42,7 @@ pub enum CopiedError {
     Ours(String),
 }
 
-impl Rule {
+impl KeyRule {
     fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         match text.strip_suffix('*') {
@@ -59,19 +59,19 @@ impl Rule {
     }
 }
 
-impl Rules {
+impl KeyRules {
     fn excluded<S: AsRef<str>>(rules: &[S]) -> Self {
         let rules = rules.iter();
         Self {
             excluded: rules
-                .filter_map(|rule| Rule::parse(rule.as_ref()))
+                .filter_map(|rule| KeyRule::parse(rule.as_ref()))
                 .collect(),
             ..Self::default()
         }
     }
 
     fn drops(&self, key: &str) -> bool {
-        let named = |rules: &[Rule]| rules.iter().any(|rule| rule.matches(key));
+        let named = |rules: &[KeyRule]| rules.iter().any(|rule| rule.matches(key));
         l::is_of_service_mirrors(key)
             || named(&self.excluded)
             || ((self.only_copied || foreign::find(key).is_some()) && !named(&self.copied))
@@ -100,14 +100,19 @@ impl Exclusions {
     /// Parses rules, each a key, or a prefix that ends in `/*`. Blank rules are dropped.
     pub fn new<S: AsRef<str>>(labels: &[S], annotations: &[S]) -> Self {
         Self {
-            labels: Rules::excluded(labels),
-            annotations: Rules::excluded(annotations),
+            labels: KeyRules::excluded(labels),
+            annotations: KeyRules::excluded(annotations),
         }
     }
 
     /// Also copies keys that other tools act on, if these rules match them. Excluded keys stay excluded.
     pub(crate) fn copying(mut self, labels: &[&str], annotations: &[&str]) -> Self {
-        let parse = |rules: &[&str]| rules.iter().filter_map(|rule| Rule::parse(rule)).collect();
+        let parse = |rules: &[&str]| {
+            rules
+                .iter()
+                .filter_map(|rule| KeyRule::parse(rule))
+                .collect()
+        };
         self.labels.copied = parse(labels);
         self.annotations.copied = parse(annotations);
         self

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, net::IpAddr};
 
 use super::{
-    super::{reach::Reach, service::Desired},
+    super::service::Desired,
     slice::{DesiredSlice, SlicePort, endpoint, families, slice_metadata},
 };
 use crate::{
@@ -15,14 +15,58 @@ use crate::{
             remote::{GatewayState, Liveness},
         },
         target::{
-            Target,
-            networks::{Refused, refused_message},
+            Gateway, Target,
+            networks::{Refused, refusal, refused_message},
         },
     },
 };
 
+/// The addresses of a gateway, split into those that are used and those that are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach<'a> {
+    /// Addresses that are used; empty if all are refused.
+    pub addresses: Cow<'a, [IpAddr]>,
+    /// Addresses that are not used.
+    pub refused: Vec<Refused>,
+}
+
+impl State {
+    /// Checks the addresses of a gateway; `None` while none is known, or the networks of this cluster are not.
+    pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
+        let known = state.addresses.as_deref();
+        let known = known.filter(|known| !known.is_empty())?; // an empty list is as good as none
+        let (own, local) = (gateway.networks.as_deref(), self.local.as_ref()?);
+        let why = |address: &IpAddr| refusal(*address, own, &local.networks);
+        let refused: Vec<Refused> = known
+            .iter()
+            .filter_map(|address| {
+                why(address).map(|why| Refused {
+                    address: *address,
+                    why,
+                })
+            })
+            .collect();
+        let addresses = if refused.is_empty() {
+            Cow::Borrowed(known)
+        } else {
+            let used = known.iter().filter(|address| why(address).is_none());
+            Cow::Owned(used.copied().collect())
+        };
+        Some(Reach { addresses, refused })
+    }
+
+    /// The addresses of a Link's gateway that are refused.
+    pub fn refused(&self, link: &str) -> Vec<Refused> {
+        let reach = self.probe_link(link).and_then(|(target, entry)| {
+            let gateway = target.gateway.as_ref()?;
+            self.reach(gateway, &entry.gateway)
+        });
+        reach.map(|reach| reach.refused).unwrap_or_default()
+    }
+}
+
 /// The endpoints of a mirror in gateway mode.
-pub(crate) struct Through<'a> {
+pub(crate) struct GatewayEndpoints<'a> {
     /// Port of its endpoints.
     pub(crate) port: u16,
     /// TLS identity of the gateway's proxies; may be empty.
@@ -37,7 +81,7 @@ pub(crate) struct Through<'a> {
     pub(crate) backed: bool,
 }
 
-impl<'a> Through<'a> {
+impl<'a> GatewayEndpoints<'a> {
     /// How the gateway of a Link is reached. `present` are the existing endpoints for it: they keep their readiness
     /// while it is not known yet whether the gateway is alive. `Err` says why none of its addresses is known.
     pub(crate) fn of<'e>(
@@ -89,7 +133,7 @@ impl<'a> Through<'a> {
 /// gateway carries only TCP, so ports of other protocols have no endpoint.
 pub(crate) fn through_gateway<'a>(
     service: &'a Desired<'_>,
-    through: &Through<'a>,
+    through: &GatewayEndpoints<'a>,
     prefix: &str,
 ) -> Vec<DesiredSlice<'a>> {
     let metadata = slice_metadata(service, through.identity);

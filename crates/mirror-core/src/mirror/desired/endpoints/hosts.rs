@@ -8,13 +8,13 @@ use std::{
 
 use super::{
     super::service::Desired,
-    Through,
+    GatewayEndpoints,
     slice::{DesiredSlice, MAX_ENDPOINTS, SlicePort, endpoint, families, family, slice_metadata},
 };
 use crate::{api::k8s::EndpointSlice, mirror::metadata::is_our_slice};
 
 /// A host: its name, its address, whether it takes traffic.
-pub(crate) type Host<'a> = (&'a str, IpAddr, bool);
+pub(crate) type HostEndpoint<'a> = (&'a str, IpAddr, bool);
 
 /// The slices of hosts with equal ports, of at most [`MAX_ENDPOINTS`] each. `index` distinguishes the groups of hosts
 /// of one Service.
@@ -25,7 +25,7 @@ pub(crate) fn by_host<'a>(
     service: &'a Desired<'_>,
     identity: &'a str,
     index: usize,
-    hosts: &[Host<'_>],
+    hosts: &[HostEndpoint<'_>],
     ports: &[SlicePort<'a>],
     actual: &[Arc<EndpointSlice>],
 ) -> Vec<DesiredSlice<'a>> {
@@ -68,7 +68,7 @@ pub(crate) fn by_host<'a>(
 /// An existing slice of a headless mirror, with the same hosts and ports, behind a gateway of which more is known now.
 pub(crate) fn as_it_is<'a>(
     service: &'a Desired<'_>,
-    through: &Through<'a>,
+    through: &GatewayEndpoints<'a>,
     actual: &'a EndpointSlice,
 ) -> DesiredSlice<'a> {
     let metadata = slice_metadata(service, through.identity);
@@ -127,10 +127,10 @@ fn present<'a>(
 
 /// Hosts by the number of their slice.
 fn split<'a>(
-    hosts: &[Host<'a>],
+    hosts: &[HostEndpoint<'a>],
     present: &BTreeMap<&str, usize>,
-) -> BTreeMap<usize, BTreeSet<Host<'a>>> {
-    let mut parts: BTreeMap<usize, BTreeSet<Host<'a>>> = BTreeMap::new();
+) -> BTreeMap<usize, BTreeSet<HostEndpoint<'a>>> {
+    let mut parts: BTreeMap<usize, BTreeSet<HostEndpoint<'a>>> = BTreeMap::new();
     let mut new = Vec::new();
     for host in hosts {
         let part = present

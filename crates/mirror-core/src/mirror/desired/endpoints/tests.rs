@@ -53,8 +53,8 @@ fn ips(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|text| ip(text)).collect()
 }
 
-fn through(addresses: &[IpAddr], ready: bool, backed: bool) -> Through<'_> {
-    Through {
+fn through(addresses: &[IpAddr], ready: bool, backed: bool) -> GatewayEndpoints<'_> {
+    GatewayEndpoints {
         port: target("east").gateway.unwrap().port,
         identity: "identity",
         addresses: Cow::Borrowed(addresses),

@@ -12,7 +12,7 @@ fn made(remote: &Service, headless: bool) -> Service {
         "mc",
         &target("east"),
         remote,
-        Mode::Gateway,
+        MirrorMode::Gateway,
         "web-east",
         headless,
     )
@@ -45,8 +45,8 @@ fn labels_and_annotations_are_those_of_linkerds_service_mirror() {
     ];
     let flat = [(l::REMOTE_DISCOVERY, "east"), (l::REMOTE_SERVICE, "web")];
     for (mode, expected) in [
-        (Mode::Gateway, labels.to_vec()),
-        (Mode::RemoteDiscovery, [&labels[..], &flat].concat()),
+        (MirrorMode::Gateway, labels.to_vec()),
+        (MirrorMode::RemoteDiscovery, [&labels[..], &flat].concat()),
     ] {
         let mirror = mirror("mc", &target, &remote.0, mode, "web-east", false).service();
         assert_eq!(mirror.metadata.labels, map(&expected));
@@ -89,7 +89,16 @@ fn labels_and_annotations_that_are_no_longer_copied_are_removed_from_mirrors() {
         Target::parse(&made, false).unwrap()
     };
     let (open, shut) = (target(true), target(false));
-    let desired = |target| mirror("mc", target, &remote, Mode::Gateway, "web-east", false);
+    let desired = |target| {
+        mirror(
+            "mc",
+            target,
+            &remote,
+            MirrorMode::Gateway,
+            "web-east",
+            false,
+        )
+    };
     let before = desired(&open).service();
     assert_eq!(before.metadata.labels.get(argo), Some("shop"));
     assert_eq!(before.metadata.annotations.get(dns), Some("a.example"));
@@ -112,7 +121,7 @@ fn labels_and_annotations_that_are_no_longer_copied_are_removed_from_mirrors() {
 /// changes once the Service is `after`.
 fn changed_by(before: &Svc, after: &Svc, edit: fn(&mut Service)) -> Option<[Value; 2]> {
     let east = target("east");
-    let desired = |remote| mirror("mc", &east, remote, Mode::Gateway, "web-east", false);
+    let desired = |remote| mirror("mc", &east, remote, MirrorMode::Gateway, "web-east", false);
     let mut actual = desired(&before.0).service();
     actual.metadata.labels.insert("theirs", "x");
     actual.metadata.annotations.insert("theirs", "x");
@@ -192,7 +201,7 @@ fn mirrors_of_earlier_versions_lose_what_the_target_lost_and_are_not_written_for
 #[test]
 fn keys_that_people_add_survive_on_a_mirror_that_lost_our_marks() {
     let (east, remote) = (target("east"), svc("web").label("team", "a").0);
-    let mut desired = mirror("mc", &east, &remote, Mode::Gateway, "web-east", false);
+    let mut desired = mirror("mc", &east, &remote, MirrorMode::Gateway, "web-east", false);
     let mut actual = desired.service();
     actual.metadata.labels.insert("theirs", "x");
     actual.metadata.annotations.remove(l::MANAGED_BY);
@@ -280,7 +289,7 @@ fn the_hash_changes_exactly_with_the_desired_state() {
 #[test]
 fn a_patch_has_only_what_differs_and_equal_services_get_none() {
     let (east, remote) = (target("east"), svc("web").0);
-    let desired = mirror("mc", &east, &remote, Mode::Gateway, "web-east", false);
+    let desired = mirror("mc", &east, &remote, MirrorMode::Gateway, "web-east", false);
     let differing = |edit: fn(&mut Service)| {
         let mut actual = desired.service();
         actual.metadata.uid = Some("u".into());
@@ -384,7 +393,7 @@ fn a_mirror_with_annotations_too_large_to_be_kept_is_written_only_if_it_differs(
     assert_eq!(ours(&actual, "note"), None);
     let east = target("east");
     let patched = |remote: &Service, actual: &Service| {
-        let desired = mirror("mc", &east, remote, Mode::Gateway, "web-east", false);
+        let desired = mirror("mc", &east, remote, MirrorMode::Gateway, "web-east", false);
         patch(&desired, actual)
     };
     assert_eq!(patched(&remote("a"), &actual), None);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Cluster, Id, JUNK, json};
 use crate::{
     api::{labels as l, metadata::Metadata},
-    mirror::{Grouped as _, metadata::is_managed},
+    mirror::{Indexed as _, metadata::is_managed},
 };
 
 impl Cluster {

@@ -14,14 +14,13 @@ use super::{
 use crate::{
     api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
     mirror::{
-        Confirmed, FederatedThrough, Grouped as _, Key, Outcome, Owner, ServiceOutcome, Write,
+        Confirmed, FederatedThrough, Indexed as _, Key, Outcome, Owner, ServiceOutcome, Write,
         desired::service::mirrorable,
         federated_name,
         fixtures::LINKS,
         member,
         metadata::{installation, is_managed, is_our_slice, remote_members},
-        name_owner::NameOwner,
-        names::without_suffix,
+        names::{NameOwner, without_suffix},
         owner,
         ownership::membership::Form,
         plan,

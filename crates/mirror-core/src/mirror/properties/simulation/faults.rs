@@ -7,11 +7,10 @@ use super::{super::operations::PREFERENCES, HOLD_DOWN, Simulation, watches::is_m
 use crate::{
     api::{labels as l, preference::FailedOver},
     mirror::{
-        Grouped as _, Liveness, NamespacePhase,
+        Indexed as _, Liveness, NamespacePhase,
         fixtures::ip,
         is_our_route,
-        name_owner::{NameOwner, Purpose},
-        names::member_name,
+        names::{NameOwner, Purpose, member_name},
     },
 };
 

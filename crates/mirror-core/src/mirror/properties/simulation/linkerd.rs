@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::cluster::Id;
-use crate::{api::k8s::EndpointSlice, mirror::Grouped as _};
+use crate::{api::k8s::EndpointSlice, mirror::Indexed as _};
 
 /// Endpoints by Service.
 pub(crate) type Known = BTreeMap<Id, BTreeSet<String>>;

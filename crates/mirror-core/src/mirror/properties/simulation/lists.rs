@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     super::operations::{CLUSTERS, Form, Limited},
-    Event, Far, Linked, Simulation,
+    ClusterMembership, Event, Far, Simulation,
 };
-use crate::mirror::{Grouped, Key, LeftOut, RemoteState, Store};
+use crate::mirror::{Indexed, Key, LeftOut, RemoteState, Store};
 
 impl Limited {
     /// Whether a Service of this name is left out.
@@ -132,7 +132,7 @@ impl Simulation {
     }
 }
 
-impl Linked {
+impl ClusterMembership {
     pub(crate) fn list(&self, link: &str, far: Option<&Far>) -> RemoteState {
         let (mut services, mut slices) = (Store::default(), Store::default());
         let (mut left_out, mut cut) = (LeftOut::default(), LeftOut::default());
@@ -167,7 +167,7 @@ impl Linked {
 }
 
 /// Replaces what is known by a list. Returns the changed objects, before and after.
-fn replace<T: Grouped>(known: &mut [Store<T>], fresh: Vec<Store<T>>) -> Vec<Arc<T>> {
+fn replace<T: Indexed>(known: &mut [Store<T>], fresh: Vec<Store<T>>) -> Vec<Arc<T>> {
     let mut touched = Vec::new();
     for (known, fresh) in known.iter_mut().zip(fresh) {
         let listed: BTreeSet<_> = fresh.iter().map(|object| object.metadata().id()).collect();

@@ -12,7 +12,7 @@ use crate::{
         fixtures::{LINKS, NS, at},
         member,
         metadata::remote_members,
-        name_owner::{NameOwner, Purpose},
+        names::{NameOwner, Purpose},
         owner,
     },
 };

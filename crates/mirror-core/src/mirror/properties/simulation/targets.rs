@@ -9,7 +9,7 @@ use super::{
             CLUSTERS, Form, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade, remote_slice,
         },
     },
-    Event, Linked, Seen, Simulation,
+    ClusterMembership, Event, Seen, Simulation,
 };
 use crate::{
     api::{
@@ -33,7 +33,7 @@ impl Simulation {
         };
         let [own, _] = self.gateway_of(link);
         // Of a gateway that stays, the last state is remembered. A probe that is taken away says nothing any more.
-        let stays = |known: &&Linked| {
+        let stays = |known: &&ClusterMembership| {
             known.made.gateway && made.gateway && known.made.cluster == made.cluster
         };
         let gateway = known.as_ref().filter(stays).map(|known| GatewayState {
@@ -44,7 +44,7 @@ impl Simulation {
             },
             ..known.gateway.clone()
         });
-        let linked = Linked {
+        let linked = ClusterMembership {
             made: made.clone(),
             gateway: gateway.unwrap_or_else(|| GatewayState {
                 addresses: Some(vec![ip(own)]),
@@ -259,7 +259,7 @@ impl Simulation {
     }
 }
 
-impl Linked {
+impl ClusterMembership {
     fn target(&self, link: &str) -> Result<Target, InvalidLink> {
         Target::parse_object(&self.made.object(link, None), self.made.headless)
     }

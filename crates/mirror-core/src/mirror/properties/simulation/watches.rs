@@ -7,9 +7,9 @@ use super::{
     Event, Seen, Simulation, linkerd,
 };
 use crate::{
-    api::{k8s::Service, labels as l, metadata::Metadata, routes::RouteKind, wire::Kept},
+    api::{k8s::Service, labels as l, metadata::Metadata, routes::RouteKind, wire::StoredObject},
     mirror::{
-        Grouped, Inserted, Key, RemoteState, State, Store,
+        Indexed, Inserted, Key, RemoteState, State, Store,
         fixtures::{LINKS, state},
     },
 };
@@ -251,17 +251,17 @@ impl Simulation {
     }
 }
 
-pub(crate) fn is_mirror(object: &impl Kept) -> bool {
+pub(crate) fn is_mirror(object: &impl StoredObject) -> bool {
     object.metadata().labels.get(l::MIRRORED_SERVICE) == Some("true")
 }
 
-pub(crate) fn is_probe(object: &impl Kept) -> bool {
+pub(crate) fn is_probe(object: &impl StoredObject) -> bool {
     object.metadata().labels.get(l::MIRRORED_GATEWAY) == Some("true")
         && object.metadata().namespace.as_deref() == Some(LINKS)
 }
 
 /// The event that a watch with a label selector sends for a change.
-fn seen<T: Kept>(
+fn seen<T: StoredObject>(
     before: Option<&T>,
     after: Option<&T>,
     watched: fn(&T) -> bool,
@@ -283,11 +283,11 @@ fn seen<T: Kept>(
     }
 }
 
-fn put<T: Grouped + Clone>(store: &mut Store<T>, object: &T) {
+fn put<T: Indexed + Clone>(store: &mut Store<T>, object: &T) {
     store.put(Arc::new(object.clone()));
 }
 
-fn store<T: Grouped>(known: &mut Store<T>, seen: Seen<T>) -> Vec<Arc<T>> {
+fn store<T: Indexed>(known: &mut Store<T>, seen: Seen<T>) -> Vec<Arc<T>> {
     match seen {
         Seen::Apply(object) => match known.insert(object.clone()) {
             Inserted::Stale => Vec::new(),

@@ -6,44 +6,47 @@
 use super::members::FederatedService;
 use crate::mirror::{
     outcome::{Outcome, Problem, Reason},
-    ownership::membership::{Part, Parts},
+    ownership::membership::{Membership, Memberships},
     target::{Target, drain},
 };
 
 impl FederatedService<'_> {
-    /// Removes the parts of drained clusters that are not needed. They leave without confirmation: the Link says that
+    /// Removes the memberships of drained clusters that are not needed. They leave without confirmation: the Link says that
     /// they are drained, and a cluster under maintenance may not answer.
-    pub(super) fn take_out_drained(&self, parts: &mut Parts<'_>) {
+    pub(super) fn take_out_drained(&self, memberships: &mut Memberships<'_>) {
         let is_drained = |target: &Target| self.state.is_drained(target);
-        if !parts.values().any(|linked| is_drained(linked.target)) {
+        if !memberships.values().any(|linked| is_drained(linked.target)) {
             return;
         }
         let others_take_part = self.local.is_some()
-            || parts.values().any(|linked| {
-                matches!(linked.part, Part::Member(_))
+            || memberships.values().any(|linked| {
+                matches!(linked.membership, Membership::Member(_))
                     && !is_drained(linked.target)
                     && !linked.target.lacks_gateway()
             });
-        let keeps_a_place = |cluster: &&str| match parts.get(cluster) {
-            Some(linked) => matches!(linked.part, Part::Member(_) | Part::Unseen),
-            None => self.may_keep(cluster, parts),
+        let keeps_a_place = |cluster: &&str| match memberships.get(cluster) {
+            Some(linked) => matches!(
+                linked.membership,
+                Membership::Member(_) | Membership::Unseen
+            ),
+            None => self.may_keep(cluster, memberships),
         };
         let any_has_a_place = self.named.iter().any(keeps_a_place);
-        for (cluster, linked) in parts {
-            let (target, part) = (linked.target, &mut linked.part);
+        for (cluster, linked) in memberships {
+            let (target, membership) = (linked.target, &mut linked.membership);
             if !is_drained(target) {
                 continue;
             }
             let has_place = self.named.contains(cluster);
-            match part {
-                Part::Member(seen) if others_take_part || (any_has_a_place && !has_place) => {
-                    *part = Part::Drained(seen);
+            match membership {
+                Membership::Member(seen) if others_take_part || (any_has_a_place && !has_place) => {
+                    *membership = Membership::Drained(seen);
                 }
-                Part::Unseen if others_take_part && has_place => {
-                    *part = Part::Refused(Outcome::Failed(left(target)));
+                Membership::Unseen if others_take_part && has_place => {
+                    *membership = Membership::Refused(Outcome::Failed(left(target)));
                 }
-                Part::Leaving | Part::None if others_take_part => {
-                    *part = Part::Refused(Outcome::Absent);
+                Membership::Leaving | Membership::None if others_take_part => {
+                    *membership = Membership::Refused(Outcome::Absent);
                 }
                 _ => {}
             }

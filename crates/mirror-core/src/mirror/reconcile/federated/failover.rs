@@ -18,7 +18,7 @@ use crate::{
     },
     mirror::{
         outcome::{Problem, Reason},
-        ownership::membership::{Form, Linked, Part},
+        ownership::membership::{ClusterMembership, Form, Membership},
         state::remote::{Liveness, any_ready},
     },
 };
@@ -184,17 +184,17 @@ impl Members<'_> {
                 Some(any_ready.into())
             }
             Place::Cluster(cluster) => {
-                let linked = self.parts.get(&**cluster)?;
+                let linked = self.memberships.get(&**cluster)?;
                 self.is_linked_able(linked)
             }
         }
     }
 
-    fn is_linked_able(&self, linked: &Linked<'_>) -> Option<Able> {
-        let backed = match linked.part {
-            Part::Member(seen) => linked.is_backed(seen),
-            Part::Unseen | Part::Leaving => None,
-            Part::Drained(_) | Part::Refused(_) | Part::None => return None,
+    fn is_linked_able(&self, linked: &ClusterMembership<'_>) -> Option<Able> {
+        let backed = match linked.membership {
+            Membership::Member(seen) => linked.is_backed(seen),
+            Membership::Unseen | Membership::Leaving => None,
+            Membership::Drained(_) | Membership::Refused(_) | Membership::None => return None,
         };
         let gateway = linked.target.gateway.as_ref();
         let state = &linked.entry.gateway;

@@ -9,9 +9,8 @@ use crate::{
     },
     mirror::{
         metadata::{desired::DesiredEntries, is_federated, remote_members},
-        name_owner::{NameOwner, Purpose},
-        names::federated_name,
-        ownership::membership::{Form, Linked, Part, Parts, local_member},
+        names::{NameOwner, Purpose, federated_name},
+        ownership::membership::{ClusterMembership, Form, Membership, Memberships, local_member},
         state::State,
     },
 };
@@ -58,8 +57,8 @@ impl<'a> FederatedService<'a> {
 
     /// Whether a cluster stays although it has no Link in charge: its Link cannot be read now, or names a new cluster that
     /// is not listed yet.
-    pub(super) fn may_keep(&self, cluster: &str, parts: &Parts<'_>) -> bool {
-        !parts.contains_key(cluster)
+    pub(super) fn may_keep(&self, cluster: &str, memberships: &Memberships<'_>) -> bool {
+        !memberships.contains_key(cluster)
             && self.state.may_keep(cluster)
             && !self.state.protects(self.namespace)
     }
@@ -82,7 +81,7 @@ fn is_ours(state: &State, namespace: &str, service: &str, actual: &Service) -> b
 pub(super) struct Members<'a> {
     pub(super) of: &'a FederatedService<'a>,
     /// What is known of all clusters.
-    pub(super) parts: &'a Parts<'a>,
+    pub(super) memberships: &'a Memberships<'a>,
     /// The clusters that have a member.
     pub(super) clusters: BTreeSet<&'a str>,
     pub(super) form: Form,
@@ -109,9 +108,9 @@ pub(super) enum Asked<'a> {
 
 impl<'a> Members<'a> {
     /// The oldest of the Links whose clusters have members.
-    pub(super) fn oldest(&self) -> Option<&'a Linked<'a>> {
-        let members = self.parts.iter().filter(|(cluster, linked)| {
-            self.clusters.contains(*cluster) || matches!(linked.part, Part::Drained(_))
+    pub(super) fn oldest(&self) -> Option<&'a ClusterMembership<'a>> {
+        let members = self.memberships.iter().filter(|(cluster, linked)| {
+            self.clusters.contains(*cluster) || matches!(linked.membership, Membership::Drained(_))
         });
         let members = members.map(|(_, linked)| linked);
         members.min_by_key(|linked| linked.target.age())
@@ -126,12 +125,12 @@ impl<'a> Members<'a> {
         }
         // A Link that cannot be read now may be the oldest.
         let mut clusters = self.clusters.iter();
-        let are_known = clusters.all(|cluster| self.parts.contains_key(cluster));
+        let are_known = clusters.all(|cluster| self.memberships.contains_key(cluster));
         match self.oldest().filter(|_| are_known) {
             None => Asked::Unknown,
             Some(linked) => match &linked.target.prefer {
                 Some(text) => Asked::For(Some(text)),
-                None if linked.part.seen().and_then(of).is_some() => {
+                None if linked.membership.seen().and_then(of).is_some() => {
                     Asked::Ignored(&linked.target.cluster)
                 }
                 None => Asked::For(None),

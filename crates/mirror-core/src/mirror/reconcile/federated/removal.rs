@@ -4,7 +4,7 @@ use super::{members::FederatedService, routes};
 use crate::{
     api::{k8s::Service, members::MEMBERS},
     mirror::{
-        desired::endpoints, metadata::is_managed, ownership::membership::Parts, state::State,
+        desired::endpoints, metadata::is_managed, ownership::membership::Memberships, state::State,
         write::Write,
     },
 };
@@ -12,13 +12,16 @@ use crate::{
 impl FederatedService<'_> {
     /// Deletes a federated Service without members, if we wrote it, or if all members that it names are known to have
     /// left.
-    pub(super) fn remove(&self, parts: &Parts<'_>, writes: &mut Vec<Write>) {
+    pub(super) fn remove(&self, memberships: &Memberships<'_>, writes: &mut Vec<Write>) {
         let Some(actual) = self.actual else {
             return self.delete_ownerless(writes);
         };
         let mut local = MEMBERS.iter().map(|[_, local]| local);
         let names_local = local.any(|key| actual.metadata.annotations.contains_key(key));
-        let are_known = self.named.iter().all(|cluster| parts.contains_key(cluster))
+        let are_known = self
+            .named
+            .iter()
+            .all(|cluster| memberships.contains_key(cluster))
             && (!names_local || self.state.config.local_members.is_some());
         if are_known || self.state.is_collected(&actual.metadata) {
             delete_with_slices(self.state, actual, writes);

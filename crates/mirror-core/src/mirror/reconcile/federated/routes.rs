@@ -19,7 +19,7 @@ use crate::{
         labels as l,
         metadata::{Metadata, OwnerReference},
         preference::{Place, Preference, active},
-        routes::{BackendRef, ParentRef, Route, RouteKind, RouteSpec, Rule},
+        routes::{BackendRef, ParentRef, Route, RouteKind, RouteRule, RouteSpec},
     },
     mirror::{
         metadata::{DesiredMetadata, Owner, owner, sign},
@@ -175,7 +175,7 @@ impl<'a> Members<'a> {
                 rest: BTreeMap::new(),
             }]
             .into(),
-            rules: [Rule { backend_refs, rest }].into(),
+            rules: [RouteRule { backend_refs, rest }].into(),
             rest: BTreeMap::new(),
         };
         let mut metadata = DesiredMetadata::default();

@@ -20,13 +20,13 @@ use crate::{
     api::{k8s::EndpointSlice, labels as l, preference::Place},
     mirror::{
         desired::{
-            endpoints::{self, DesiredSlice, SlicePort, Through, slice_metadata},
+            endpoints::{self, DesiredSlice, GatewayEndpoints, SlicePort, slice_metadata},
             service::Desired,
         },
         metadata::{DesiredMetadata, fq_name, is_our_slice},
         names::mirror_name,
         outcome::Problem,
-        ownership::membership::{Linked, Part},
+        ownership::membership::{ClusterMembership, Membership},
         state::State,
         target::Target,
         write::Write,
@@ -51,7 +51,7 @@ impl Members<'_> {
             ..
         } = *self.of;
         let clusters = self.clusters.iter();
-        let remote = clusters.filter_map(|cluster| self.parts.get(cluster));
+        let remote = clusters.filter_map(|cluster| self.memberships.get(cluster));
         let actual = state.local_slices(namespace, &self.of.name);
         let (mut problems, mut kept) = (BTreeMap::new(), BTreeSet::new());
         let mut members = Vec::new();
@@ -173,17 +173,17 @@ pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
 /// The endpoints for a member. `None` to leave its slices as they are, even if there are none. `own` are its slices.
 fn through<'a>(
     state: &State,
-    linked: &'a Linked<'a>,
+    linked: &'a ClusterMembership<'a>,
     own: &[&EndpointSlice],
-) -> Result<Option<Through<'a>>, Problem> {
-    let known = match linked.part {
-        Part::Member(service) => linked.is_backed(service),
+) -> Result<Option<GatewayEndpoints<'a>>, Problem> {
+    let known = match linked.membership {
+        Membership::Member(service) => linked.is_backed(service),
         _ => None,
     };
     let present = own.iter().flat_map(|slice| &slice.endpoints);
     let backed = known.unwrap_or_else(|| present.clone().next().is_some());
     let gateway = &linked.entry.gateway;
-    let through = Through::of(state, linked.target, gateway, present, backed)?;
+    let through = GatewayEndpoints::of(state, linked.target, gateway, present, backed)?;
     let is_told = known.is_some() || !own.is_empty();
     Ok(is_told.then_some(through))
 }

@@ -16,7 +16,7 @@ use crate::{
         desired::service,
         metadata::{DesiredMetadata, desired::DesiredEntries},
         outcome::Problem,
-        ownership::membership::{Form, Part},
+        ownership::membership::{Form, Membership},
         target::exclusions::Exclusions,
         write::{ObjectKind, Write, forced_metadata, guarded},
     },
@@ -24,7 +24,7 @@ use crate::{
 
 /// What is known once the writes of a federated Service are planned.
 #[derive(Default)]
-pub(super) struct Written<'a> {
+pub(super) struct WrittenMembers<'a> {
     /// The Service from which the federated Service gets its ports, if it can be seen.
     pub(super) source: Option<&'a Service>,
     /// What is wrong with gateways, by cluster.
@@ -35,16 +35,16 @@ pub(super) struct Written<'a> {
 
 impl<'a> Members<'a> {
     /// Plans the writes, if any are needed.
-    pub(super) fn write(&self, writes: &mut Vec<Write>) -> Written<'a> {
+    pub(super) fn write(&self, writes: &mut Vec<Write>) -> WrittenMembers<'a> {
         match (self.source(), self.of.actual) {
             (Some((service, exclusions)), _) => self.write_from(service, exclusions, writes),
             (None, Some(actual)) => self.keep(actual, writes),
-            (None, None) => Written::default(),
+            (None, None) => WrittenMembers::default(),
         }
     }
 
     /// Plans the writes while the source cannot be seen. What came from it stays until it can be seen again.
-    fn keep(&self, actual: &Service, writes: &mut Vec<Write>) -> Written<'a> {
+    fn keep(&self, actual: &Service, writes: &mut Vec<Write>) -> WrittenMembers<'a> {
         let fields = SourceFields {
             labels: DesiredMetadata::of(&actual.metadata).labels,
             ports: &actual.spec.ports,
@@ -61,7 +61,7 @@ impl<'a> Members<'a> {
         source: &'a Service,
         exclusions: &Exclusions,
         writes: &mut Vec<Write>,
-    ) -> Written<'a> {
+    ) -> WrittenMembers<'a> {
         let state = self.of.state;
         let preferred = self.preferred();
         let mut labels = exclusions.labels_of(source);
@@ -99,14 +99,14 @@ impl<'a> Members<'a> {
             }
             Some(actual) if self.all_seen() => {
                 delete_with_slices(state, actual, writes);
-                Written::default()
+                WrittenMembers::default()
             }
             // It is not replaced yet: its list of members is the only record of those that cannot be seen.
             Some(actual) => self.in_order(&fields, &preferred, writes, |writes| {
                 self.rename_members(actual, &preferred, writes);
             }),
         };
-        Written {
+        WrittenMembers {
             source: Some(source),
             ..written
         }
@@ -122,8 +122,8 @@ impl<'a> Members<'a> {
         preferred: &Preferred,
         writes: &mut Vec<Write>,
         change: impl FnOnce(&mut Vec<Write>),
-    ) -> Written<'a> {
-        let mut written = Written::default();
+    ) -> WrittenMembers<'a> {
+        let mut written = WrittenMembers::default();
         if self.form == Form::Slices {
             written.problems = self.reconcile_slices(fields, preferred, writes);
             change(writes);
@@ -145,14 +145,14 @@ impl<'a> Members<'a> {
             return Some((local, &self.of.state.config.local_exclusions));
         }
         let oldest = self.oldest()?;
-        let seen = oldest.part.seen()?;
+        let seen = oldest.membership.seen()?;
         Some((seen, &oldest.target.exclusions))
     }
 
     fn all_seen(&self) -> bool {
         self.clusters.iter().all(|cluster| {
-            let linked = self.parts.get(cluster);
-            linked.is_some_and(|linked| matches!(linked.part, Part::Member(_)))
+            let linked = self.memberships.get(cluster);
+            linked.is_some_and(|linked| matches!(linked.membership, Membership::Member(_)))
         })
     }
 

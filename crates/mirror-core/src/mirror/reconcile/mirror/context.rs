@@ -10,7 +10,7 @@ use crate::{
     },
     mirror::{
         desired::{
-            endpoints::{DesiredSlice, Through},
+            endpoints::{DesiredSlice, GatewayEndpoints},
             service::{self, Desired},
         },
         metadata::{Owner, is_managed, owner},
@@ -19,13 +19,13 @@ use crate::{
             State,
             remote::{GatewayState, RemoteState},
         },
-        target::{Target, export::Mode},
+        target::{Target, export::MirrorMode},
         write::Write,
     },
 };
 
 /// One remote Service that should be mirrored, and all that is known about it.
-pub(crate) struct Context<'a> {
+pub(crate) struct MirrorContext<'a> {
     pub(crate) state: &'a State,
     pub(crate) target: &'a Target,
     pub(crate) gateway: &'a GatewayState,
@@ -38,9 +38,9 @@ pub(crate) struct Context<'a> {
     pub(crate) local: Option<&'a Service>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> MirrorContext<'a> {
     /// The desired mirror. `headless`: without a ClusterIP.
-    pub(crate) fn mirror(&self, mode: Mode, headless: bool) -> Desired<'_> {
+    pub(crate) fn mirror(&self, mode: MirrorMode, headless: bool) -> Desired<'_> {
         let installation = &self.state.config.namespace;
         let (target, service) = (self.target, self.service);
         Desired {
@@ -93,13 +93,13 @@ impl<'a> Context<'a> {
     }
 
     /// How the gateway is reached, and whether the remote Service has endpoints that take traffic.
-    pub(crate) fn through(&self) -> Result<Through<'a>, Problem> {
+    pub(crate) fn through(&self) -> Result<GatewayEndpoints<'a>, Problem> {
         let backed = self.remote.is_backed(self.service) == Some(true);
         let present = self
             .local_slices()
             .iter()
             .flat_map(|slice| &slice.endpoints);
-        Through::of(self.state, self.target, self.gateway, present, backed)
+        GatewayEndpoints::of(self.state, self.target, self.gateway, present, backed)
     }
 
     /// What is known of the gateway, apart from the remote Service.

@@ -8,7 +8,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{super::service::reconcile_service, context::Context, plain::plain};
+use super::{super::service::reconcile_service, context::MirrorContext, plain::plain};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -16,14 +16,13 @@ use crate::{
     },
     mirror::{
         desired::{
-            endpoints::{self, Host, SlicePort, Through},
+            endpoints::{self, GatewayEndpoints, HostEndpoint, SlicePort},
             service::{self, Desired},
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name},
-        name_owner::Purpose,
-        names::{endpoint_mirror_name, fits},
+        names::{Purpose, endpoint_mirror_name, fits},
         outcome::{Outcome, Problem},
-        target::export::Mode,
+        target::export::MirrorMode,
         write::Write,
     },
 };
@@ -32,7 +31,10 @@ use crate::{
 type Ports<'a> = Vec<SlicePort<'a>>;
 
 /// The plan for a headless Service of a Link that mirrors headless Services as headless ones.
-pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Outcome, Problem> {
+pub(crate) fn plan(
+    context: &MirrorContext<'_>,
+    writes: &mut Vec<Write>,
+) -> Result<Outcome, Problem> {
     if let Some(cut) = context.cut() {
         return keep_hosts(context, cut, writes);
     }
@@ -41,9 +43,9 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
         return Ok(Outcome::Unknown); // its hosts decide its form, and have not been seen yet
     }
     if !has_hosts(&slices, context.local) {
-        return plain(context, Mode::Gateway, writes);
+        return plain(context, MirrorMode::Gateway, writes);
     }
-    let desired = context.mirror(Mode::Gateway, true);
+    let desired = context.mirror(MirrorMode::Gateway, true);
     if context.replace(&desired, writes) {
         return Ok(Outcome::Unknown);
     }
@@ -58,7 +60,7 @@ pub(crate) fn plan(context: &Context<'_>, writes: &mut Vec<Write>) -> Result<Out
 
 /// There may be hosts that are not known, so the hosts stay as they are.
 fn keep_hosts(
-    context: &Context<'_>,
+    context: &MirrorContext<'_>,
     cut: Problem,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
@@ -71,16 +73,16 @@ fn keep_hosts(
 
 /// Plans the headless mirror, and an endpoint mirror for each host.
 fn by_host(
-    context: &Context<'_>,
+    context: &MirrorContext<'_>,
     desired: &Desired<'_>,
-    through: &Through<'_>,
+    through: &GatewayEndpoints<'_>,
     hosts: &BTreeMap<&str, Ports<'_>>,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
     let mut endpoint_mirrors = Vec::new();
     let mut kept = BTreeSet::new();
     let mut problems: Vec<Problem> = through.problem().into_iter().collect();
-    let mut groups: BTreeMap<&Ports<'_>, Vec<Host<'_>>> = BTreeMap::new();
+    let mut groups: BTreeMap<&Ports<'_>, Vec<HostEndpoint<'_>>> = BTreeMap::new();
     for (host, ports) in hosts {
         match context.endpoint_mirror(host, through, &mut endpoint_mirrors) {
             Err(problem) => problems.push(problem),
@@ -141,12 +143,12 @@ fn ports(slice: &EndpointSlice) -> Ports<'_> {
     ports
 }
 
-impl Context<'_> {
+impl MirrorContext<'_> {
     /// Plans the endpoint mirror of one host. Returns its name, and its address once it has one.
     fn endpoint_mirror(
         &self,
         host: &str,
-        through: &Through<'_>,
+        through: &GatewayEndpoints<'_>,
         writes: &mut Vec<Write>,
     ) -> Result<(String, Option<IpAddr>), Problem> {
         let Self {

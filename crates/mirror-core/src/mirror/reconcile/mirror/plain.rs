@@ -1,21 +1,21 @@
 //! Mirrors that are one Service: for any Service except a headless one with hosts.
 
-use super::context::Context;
+use super::context::MirrorContext;
 use crate::mirror::{
     desired::{
-        endpoints::{DesiredSlice, Through, through_gateway},
+        endpoints::{DesiredSlice, GatewayEndpoints, through_gateway},
         service::Desired,
     },
     metadata::is_our_slice,
     outcome::{Outcome, Problem},
-    target::export::Mode,
+    target::export::MirrorMode,
     write::Write,
 };
 
 /// The plan for a Service that is mirrored as one.
 pub(crate) fn plain(
-    context: &Context<'_>,
-    mode: Mode,
+    context: &MirrorContext<'_>,
+    mode: MirrorMode,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
     let desired = context.mirror(mode, false);
@@ -24,19 +24,19 @@ pub(crate) fn plain(
     }
     context.drop_endpoint_mirrors(|_| false, writes);
     match mode {
-        Mode::RemoteDiscovery => {
-            let former = context.mirror(Mode::Gateway, false);
+        MirrorMode::RemoteDiscovery => {
+            let former = context.mirror(MirrorMode::Gateway, false);
             context.reconcile(&desired, former_slices(context, &former), writes);
             Ok(context.mirrored(None))
         }
-        Mode::Gateway => behind_gateway(context, &desired, writes),
+        MirrorMode::Gateway => behind_gateway(context, &desired, writes),
     }
 }
 
 /// The slices of a mirror in remote-discovery mode: none, or those that it had in gateway mode as `former`. Streams that
 /// began in gateway mode continue to use these slices, and new streams ignore them.
 fn former_slices<'a>(
-    context: &Context<'a>,
+    context: &MirrorContext<'a>,
     former: &'a Desired<'_>,
 ) -> Option<Vec<DesiredSlice<'a>>> {
     let mut actual = context.local_slices().iter();
@@ -45,12 +45,16 @@ fn former_slices<'a>(
     }
     let through = context.through().ok()?;
     let backed = true; // its slices are not watched in this mode
-    Some(through_gateway(former, &Through { backed, ..through }, ""))
+    Some(through_gateway(
+        former,
+        &GatewayEndpoints { backed, ..through },
+        "",
+    ))
 }
 
 /// Plans a mirror in gateway mode.
 fn behind_gateway(
-    context: &Context<'_>,
+    context: &MirrorContext<'_>,
     desired: &Desired<'_>,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
@@ -82,7 +86,7 @@ fn behind_gateway(
         let mut known = known.peekable();
         let exist = known.peek().is_some();
         let backed = known.any(|slice| !slice.endpoints.is_empty());
-        exist.then(|| through_gateway(desired, &Through { backed, ..through }, ""))
+        exist.then(|| through_gateway(desired, &GatewayEndpoints { backed, ..through }, ""))
     } else if actual.is_empty() && context.is_new_to_us() {
         // Kubernetes creates a slice for each Service with a selector. Until one is seen, it is not known whether the
         // Service has endpoints, and the mirror's slice would be written twice.

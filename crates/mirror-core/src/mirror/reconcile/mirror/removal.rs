@@ -9,8 +9,7 @@ use crate::{
     },
     mirror::{
         metadata::{Installation, Owner, fq_name, is_managed, is_our_slice, owner},
-        name_owner::{NameOwner, Purpose},
-        names::mirror_name,
+        names::{NameOwner, Purpose, mirror_name},
         outcome::RemoteRef,
         state::State,
         write::Write,

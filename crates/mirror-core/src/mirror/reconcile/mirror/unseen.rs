@@ -9,12 +9,11 @@ use crate::{
     api::k8s::Service,
     mirror::{
         desired::{
-            endpoints::{self, Through, as_it_is, through_gateway},
+            endpoints::{self, GatewayEndpoints, as_it_is, through_gateway},
             service::Desired,
         },
         metadata::{DesiredMetadata, Owner, owner},
-        name_owner::{NameOwner, Purpose},
-        names::mirror_name,
+        names::{NameOwner, Purpose, mirror_name},
         outcome::RemoteRef,
         state::{State, remote::GatewayState},
         target::Target,
@@ -66,7 +65,8 @@ impl Behind<'_> {
         }
         let present = || ours().flat_map(|slice| &slice.endpoints);
         let backed = present().next().is_some();
-        let through = Through::of(self.state, self.target, self.gateway, present(), backed);
+        let through =
+            GatewayEndpoints::of(self.state, self.target, self.gateway, present(), backed);
         let Ok(through) = through else {
             return; // its addresses are unknown
         };

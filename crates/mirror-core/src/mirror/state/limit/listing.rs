@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{LeftOut, intake::Limit};
+use super::{LeftOut, Limit};
 
 /// A list that is being received. At most twice the limit is in memory.
 #[derive(Debug)]

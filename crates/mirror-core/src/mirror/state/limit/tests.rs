@@ -7,9 +7,9 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{intake::MAX_COST, listing::Listing, *};
+use super::{listing::Listing, *};
 use crate::{
-    api::{k8s::EndpointSlice, labels as l, wire::Kept as _},
+    api::{k8s::EndpointSlice, labels as l, wire::StoredObject as _},
     mirror::{
         fixtures::{backing, hosts, state, svc, target},
         key::Names,

@@ -3,15 +3,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::grouped::{ANY, Grouped};
-use crate::api::wire::Kept;
+use super::indexed::{ANY, Indexed};
+use crate::api::wire::StoredObject;
 
 /// Objects of one cluster, by namespace and sorted by name.
-type Filed<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
+type ByNamespace<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
 
 /// Objects by cluster. Objects without a cluster are not in it.
 #[derive(Clone, Debug)]
-pub(crate) struct ByCluster<T>(BTreeMap<Box<str>, Filed<T>>);
+pub(crate) struct ByCluster<T>(BTreeMap<Box<str>, ByNamespace<T>>);
 
 impl<T> Default for ByCluster<T> {
     fn default() -> Self {
@@ -19,7 +19,7 @@ impl<T> Default for ByCluster<T> {
     }
 }
 
-impl<T: Grouped> ByCluster<T> {
+impl<T: Indexed> ByCluster<T> {
     /// Objects of a cluster, or that may be of it.
     pub(crate) fn of(&self, cluster: &str) -> impl Iterator<Item = &Arc<T>> {
         let filed = [cluster, ANY].map(|name| self.0.get(name));
@@ -70,7 +70,7 @@ impl<T: Grouped> ByCluster<T> {
 }
 
 /// The position of the object of this name in objects sorted by name. `Err` is the position where it would be.
-pub(crate) fn find<T: Kept>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
+pub(crate) fn find<T: StoredObject>(objects: &[Arc<T>], name: &str) -> Result<usize, usize> {
     objects.binary_search_by(|object| object.metadata().name().cmp(name))
 }
 
@@ -108,7 +108,7 @@ mod tests {
         }));
     }
 
-    fn of<T: Grouped>(objects: &Store<T>, cluster: &str) -> Vec<String> {
+    fn of<T: Indexed>(objects: &Store<T>, cluster: &str) -> Vec<String> {
         let found = objects.of_cluster(cluster);
         found.map(|o| o.metadata().name().to_owned()).collect()
     }

@@ -1,7 +1,6 @@
 //! Which Services take part. The rows are the decisions of Linkerd's service mirror for a Service that it sees.
 
 use super::*;
-use crate::api::labels as l;
 use crate::mirror::fixtures::{Svc, link, svc, target};
 
 #[test]
@@ -12,12 +11,12 @@ fn labels_decide_how_a_service_takes_part() {
         (
             "2.1 exported",
             svc("web").exported(),
-            (Some(Mode::Gateway), false),
+            (Some(MirrorMode::Gateway), false),
         ),
         (
             "2.1 for remote discovery",
             svc("web").discovered(),
-            (Some(Mode::RemoteDiscovery), false),
+            (Some(MirrorMode::RemoteDiscovery), false),
         ),
         (
             "another value",
@@ -28,7 +27,7 @@ fn labels_decide_how_a_service_takes_part() {
         (
             "exported and a member",
             svc("web").exported().member(),
-            (Some(Mode::Gateway), true),
+            (Some(MirrorMode::Gateway), true),
         ),
         (
             "a mirror is never mirrored",
@@ -72,9 +71,52 @@ fn remote_discovery_wins_where_both_selectors_match() {
     let both = Target::parse(&both, false).unwrap();
     assert_eq!(
         mode(&both, &svc("web").exported().0),
-        Some(Mode::RemoteDiscovery)
+        Some(MirrorMode::RemoteDiscovery)
     );
 }
 
 #[test]
 fn modes_have_the_names_that_users_write() {}
+
+#[test]
+fn slices_are_requested_if_the_link_has_gateway_mode() {
+    let exported = "mirror.linkerd.io/exported in (true)";
+    assert_eq!(target("east").queries(false).slices, [exported]);
+    let mut flat = link("east");
+    flat.spec.selector = None;
+    let queries = Target::parse(&flat, false).unwrap().queries(false);
+    let services = [
+        "mirror.linkerd.io/exported in (remote-discovery)",
+        "mirror.linkerd.io/federated in (member)",
+    ];
+    let services = services.map(str::to_owned).into();
+    let slices = Vec::new();
+    assert_eq!(queries, Queries { services, slices });
+}
+
+#[test]
+fn slices_of_members_are_requested_if_federated_services_are_made_of_slices() {
+    let (exported, members) = (
+        "mirror.linkerd.io/exported in (true)",
+        "mirror.linkerd.io/federated in (member)",
+    );
+    assert_eq!(target("east").queries(true).slices, [exported, members]);
+    let mut without = link("east");
+    without.spec.gateway_address.clear();
+    let without = Target::parse(&without, false).unwrap();
+    assert_eq!(without.queries(true).slices, [exported]);
+}
+
+#[test]
+fn slices_are_requested_by_name_once_each_and_in_batches() {
+    let name = |n: usize| ("a".to_owned(), format!("s{n:03}"));
+    let mut names: Names = (0..NAMES).map(name).collect();
+    names.insert(("b".to_owned(), "s000".to_owned()));
+    let one = slices_of(&names);
+    assert_eq!(one.len(), 1);
+    assert_eq!(one[0].matches("s000").count(), 1);
+    assert!(one[0].starts_with("kubernetes.io/service-name in (s000,s001,"));
+    names.insert(name(NAMES));
+    assert_eq!(slices_of(&names).len(), 2);
+    assert_eq!(slices_of(&Names::new()), [""; 0]);
+}

@@ -27,7 +27,7 @@ fn then(actual: &[Arc<EndpointSlice>], hosts: &[String]) -> (Vec<Arc<EndpointSli
         true,
     );
     service.uid = Some("uid-db-east");
-    let hosts: Vec<Host<'_>> = hosts
+    let hosts: Vec<HostEndpoint<'_>> = hosts
         .iter()
         .map(|host| {
             let number: u32 = host[3..].parse().unwrap();

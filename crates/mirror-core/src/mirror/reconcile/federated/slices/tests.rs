@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     api::{
-        k8s::{EndpointSlice, Place, Service, TargetRef},
+        k8s::{EndpointSlice, PodRef, Service, TargetRef},
         labels as l,
     },
     mirror::{
@@ -85,7 +85,7 @@ fn pods(count: usize) -> EndpointSlice {
             true,
         );
         pod.conditions.serving = Some(true);
-        pod.place = Some(Box::new(Place {
+        pod.place = Some(Box::new(PodRef {
             target: Some(TargetRef {
                 kind: Some("Pod".into()),
                 namespace: Some("ns".into()),

@@ -11,12 +11,11 @@ use crate::{
         metadata::Metadata,
         preference::FailedOver,
         routes::Route,
-        wire::Kept,
+        wire::StoredObject,
     },
     mirror::{
         metadata::{Owner, is_our_route, is_our_slice, member_clusters, owner, preferred_clusters},
-        name_owner::{NameOwner, labelled},
-        names::member_name,
+        names::{NameOwner, labelled, member_name},
     },
 };
 
@@ -24,7 +23,7 @@ use crate::{
 pub(crate) const ANY: &str = "";
 
 /// Objects with index keys. An object may belong to another one of its namespace, which is its group.
-pub trait Grouped: Kept {
+pub trait Indexed: StoredObject {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
     fn group(&self) -> Option<&str>;
 
@@ -78,7 +77,7 @@ fn created_as(slice: &EndpointSlice) -> Option<&str> {
     Some(federated.map_or(service, |(federated, _)| federated))
 }
 
-impl Grouped for EndpointSlice {
+impl Indexed for EndpointSlice {
     /// The label may have been changed in a slice of ours. Its owner says for which Service it was created, and its name
     /// begins with that name. If it has lost its owner, the name alone says it.
     fn group(&self) -> Option<&str> {
@@ -115,7 +114,7 @@ impl Grouped for EndpointSlice {
     }
 }
 
-impl Grouped for Service {
+impl Indexed for Service {
     fn group(&self) -> Option<&str> {
         self.metadata.labels.get(l::HEADLESS_MIRROR)
     }
@@ -146,7 +145,7 @@ impl Grouped for Service {
     }
 }
 
-impl Grouped for Route {
+impl Indexed for Route {
     /// The federated Service to which a route of ours belongs. Its name, which nobody can change, says which one.
     fn group(&self) -> Option<&str> {
         let (service, port) = self.metadata.name().rsplit_once('-')?;

@@ -1,4 +1,4 @@
-//! The parts that clusters have in a federated Service: what is known of each, and the effect of the form and of
+//! The memberships that clusters have in a federated Service: what is known of each, and the effect of the form and of
 //! drains.
 
 use super::members::FederatedService;
@@ -7,38 +7,41 @@ use crate::{
     mirror::{
         names::member_name,
         outcome::Confirmed,
-        ownership::membership::{Form, Linked, Part, Parts, part},
+        ownership::membership::{ClusterMembership, Form, Membership, Memberships, membership},
         state::State,
-        target::{drain::Drain, policy::FederatedThrough},
+        target::{drain::DrainState, policy::FederatedThrough},
     },
 };
 
 impl<'a> FederatedService<'a> {
-    /// The form that it should have, and what is known of the parts of all clusters. `confirmed`: the clusters that have
+    /// The form that it should have, and what is known of the memberships of all clusters. `confirmed`: the clusters that have
     /// confirmed that they have no member any more.
-    pub(super) fn parts(&self, confirmed: Confirmed<'_>) -> (Form, Parts<'a>) {
+    pub(super) fn memberships(&self, confirmed: Confirmed<'_>) -> (Form, Memberships<'a>) {
         let (state, has_local_member) = (self.state, self.local.is_some());
-        let parts = state.active().map(|(target, entry)| {
+        let memberships = state.active().map(|(target, entry)| {
             let cluster = target.cluster.as_str();
             let link = (target, entry);
-            let part = match part(state, link, self.namespace, self.service, has_local_member) {
-                Part::None if self.named.contains(cluster) && !confirmed.covers(cluster) => {
-                    Part::Leaving
-                }
-                part => part,
-            };
-            let linked = Linked {
+            let membership =
+                match membership(state, link, self.namespace, self.service, has_local_member) {
+                    Membership::None
+                        if self.named.contains(cluster) && !confirmed.covers(cluster) =>
+                    {
+                        Membership::Leaving
+                    }
+                    membership => membership,
+                };
+            let linked = ClusterMembership {
                 target,
                 entry,
-                part,
+                membership,
             };
             (cluster, linked)
         });
-        let mut parts: Parts<'_> = parts.collect();
+        let mut memberships: Memberships<'_> = memberships.collect();
         // Drained clusters count, so that a drain does not change the form.
-        let form = self.form(&parts);
+        let form = self.form(&memberships);
         let was_slices = self.actual.map(Form::of) == Some(Form::Slices);
-        for (cluster, linked) in &mut parts {
+        for (cluster, linked) in &mut memberships {
             let (lacks_gateway, takes_part) =
                 (linked.target.lacks_gateway(), self.named.contains(cluster));
             // A cluster whose Link lost its gateway keeps its endpoints, as mirrors do.
@@ -50,41 +53,42 @@ impl<'a> FederatedService<'a> {
             let through = linked.target.federated_through;
             let waits =
                 form == Form::Discovery && through == FederatedThrough::Gateway && !takes_part;
-            if waits && matches!(linked.part, Part::Member(_)) {
-                linked.part = Part::Unseen;
+            if waits && matches!(linked.membership, Membership::Member(_)) {
+                linked.membership = Membership::Unseen;
             }
         }
-        self.take_out_drained(&mut parts);
-        (form, parts)
+        self.take_out_drained(&mut memberships);
+        (form, memberships)
     }
 
     /// The form that it should have. It changes from discovery to slices only once it is known which members have
     /// endpoints: before, some of these endpoints would be missing.
-    fn form(&self, parts: &Parts<'_>) -> Form {
-        let takes_part = |(cluster, linked): &(&&str, &Linked<'_>)| match linked.part {
-            // Drained and leaving clusters count, so that the form stays as long as they are named.
-            Part::Member(_) | Part::Drained(_) | Part::Leaving => true,
-            Part::Unseen => self.named.contains(**cluster),
-            Part::Refused(_) | Part::None => false,
-        };
-        let members = || parts.iter().filter(takes_part);
+    fn form(&self, memberships: &Memberships<'_>) -> Form {
+        let takes_part =
+            |(cluster, linked): &(&&str, &ClusterMembership<'_>)| match linked.membership {
+                // Drained and leaving clusters count, so that the form stays as long as they are named.
+                Membership::Member(_) | Membership::Drained(_) | Membership::Leaving => true,
+                Membership::Unseen => self.named.contains(**cluster),
+                Membership::Refused(_) | Membership::None => false,
+            };
+        let members = || memberships.iter().filter(takes_part);
         let was = self.actual.map(Form::of);
         let was_slices = was == Some(Form::Slices);
-        let through_gateway = |(cluster, linked): (&&str, &Linked<'_>)| {
+        let through_gateway = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
             let has_slices = || was_slices && self.named.contains(*cluster);
             linked.target.federated_through == FederatedThrough::Gateway
                 && (!linked.target.lacks_gateway() || has_slices())
         };
         // A Link that cannot be read now may ask for either form.
         let unknown =
-            |cluster: &&str| !parts.contains_key(*cluster) && self.state.may_keep(cluster);
+            |cluster: &&str| !memberships.contains_key(*cluster) && self.state.may_keep(cluster);
         let by_slices =
             members().any(through_gateway) || was_slices && self.named.iter().any(unknown);
         if !by_slices {
             return Form::Discovery;
         }
-        let is_known = |linked: &Linked<'_>| match linked.part {
-            Part::Member(seen) => {
+        let is_known = |linked: &ClusterMembership<'_>| match linked.membership {
+            Membership::Member(seen) => {
                 linked.target.gateway.is_none() || linked.is_backed(seen).is_some()
             }
             _ => true,
@@ -100,12 +104,12 @@ impl<'a> FederatedService<'a> {
 
 impl State {
     /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
-    pub fn drain_of(&self, link: &str) -> Option<Drain> {
+    pub fn drain_of(&self, link: &str) -> Option<DrainState> {
         let (target, _) = self.probe_link(link)?;
         let until = target.drained_until.filter(|until| *until > self.now)?;
-        let mut drain = Drain {
+        let mut drain = DrainState {
             until,
-            ..Drain::default()
+            ..DrainState::default()
         };
         let local = self.local.iter();
         for service in local.flat_map(|local| local.mirrors.of_cluster(&target.cluster)) {
@@ -126,7 +130,10 @@ fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
     if !federated.named.contains(cluster) {
         return None;
     }
-    let (_, parts) = federated.parts(Confirmed::All);
-    let linked = parts.get(cluster)?;
-    Some(matches!(linked.part, Part::Member(_) | Part::Unseen))
+    let (_, memberships) = federated.memberships(Confirmed::All);
+    let linked = memberships.get(cluster)?;
+    Some(matches!(
+        linked.membership,
+        Membership::Member(_) | Membership::Unseen
+    ))
 }

@@ -1,7 +1,7 @@
 //! Whether the connection to a target cluster is safe from attackers on the network. The controller and the commands
 //! share this rule.
 
-use crate::api::conditions::insecure_tls;
+use super::conditions::insecure_tls;
 
 /// Why a connection to an API server is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

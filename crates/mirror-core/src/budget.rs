@@ -7,10 +7,10 @@ use std::sync::{
 
 /// A number of bytes that its users share. Bytes taken from a part count for the whole as well.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Account>);
+pub struct Budget(Arc<SharedBytes>);
 
 #[derive(Debug)]
-struct Account {
+struct SharedBytes {
     most: usize,
     taken: AtomicUsize,
     whole: Option<Budget>,
@@ -29,7 +29,7 @@ impl Budget {
     }
 
     fn within(most: usize, whole: Option<Self>) -> Self {
-        Self(Arc::new(Account {
+        Self(Arc::new(SharedBytes {
             most,
             taken: AtomicUsize::new(0),
             whole,
@@ -38,7 +38,7 @@ impl Budget {
 
     /// Takes bytes, if that many are free. Returns whether they were.
     pub fn take(&self, bytes: usize) -> bool {
-        let Account { most, taken, whole } = &*self.0;
+        let SharedBytes { most, taken, whole } = &*self.0;
         let more = |taken: usize| taken.checked_add(bytes).filter(|now| now <= most);
         if taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
