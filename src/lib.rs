@@ -11,6 +11,7 @@
 //! | [`mirror`] | the core: computes what has to be written |
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
 //! | [`budget`] | a number of bytes that its users share |
+//! | [`timing`] | the clock, jitter, backoff and rate limits, for all modules above but the core |
 //! | [`hint`] | errors with a hint for the user, for all modules above that need it |
 //!
 //! Rules of the design (`docs/architecture.md` follows a Service through the code):
@@ -29,5 +30,6 @@ mod clusters;
 pub mod controller;
 mod hint;
 pub mod manifests;
+pub mod timing;
 
 pub use mirror_core::{api, budget, mirror};

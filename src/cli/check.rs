@@ -20,7 +20,7 @@ use crate::{
         cluster_client::KubeContext, collect_full, snapshot::ClusterSnapshot, topology::Topology,
         workloads::ParseArgs,
     },
-    controller::clock,
+    timing,
 };
 
 /// Interval of retries.
@@ -151,7 +151,7 @@ async fn check(context: &KubeContext, parse: ParseArgs) -> Checked {
         },
         Ok(cluster) => {
             let version = env!("CARGO_PKG_VERSION");
-            let snapshot = collect_full::full_snapshot_of(cluster, clock::now(), version, parse);
+            let snapshot = collect_full::full_snapshot_of(cluster, timing::now(), version, parse);
             let snapshot = Box::pin(snapshot).await;
             let results = evaluate(&snapshot);
             Checked {

@@ -30,10 +30,10 @@ use crate::{
         text::in_brief,
         time::rfc3339,
     },
-    controller::clock,
     hint::fail,
     manifests::link::ClusterName,
     mirror::{Reason, target::drain::until},
+    timing,
 };
 
 const DRAIN_EXAMPLES: &str = "\
@@ -111,7 +111,7 @@ pub(crate) async fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitC
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &args.which.cluster_name;
     let links = args.which.links(&cluster).await?;
-    let end = clock::now() + args.span;
+    let end = timing::now() + args.span;
     if args.which.dry_run {
         return args.which.print(&links, Some(end));
     }

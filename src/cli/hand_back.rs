@@ -36,8 +36,9 @@ use super::common::{
 };
 use crate::{
     api::{labels as l, link::Link, resource_id::ResourceId},
-    controller::{clock, lease},
+    controller::lease,
     hint::fail,
+    timing,
 };
 
 const EXAMPLES: &str = "\
@@ -111,7 +112,7 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
     let found = cluster
         .request("read the lease", leases.get_opt(lease::NAME))
         .await?;
-    if found.is_some_and(|found| is_held(&found, clock::now())) {
+    if found.is_some_and(|found| is_held(&found, timing::now())) {
         return Err(fail(
             format!("the controller is running in namespace {namespace:?}"),
             format!(
@@ -225,7 +226,7 @@ impl Mirror {
             cluster.request_opt(&what, deleted).await?;
         }
         // Linkerd reads these slices again, in case it dropped addresses.
-        let now = clock::now().to_string();
+        let now = timing::now().to_string();
         let patch = json!({ "metadata": { "annotations": { WRITTEN_AGAIN: now } } });
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         for slice in self.theirs(cluster, &slices).await? {

@@ -22,8 +22,8 @@ use super::common::{
 };
 use crate::{
     clusters::{cluster_client::KubeContext, topology::Topology},
-    controller::clock,
     hint::fail,
+    timing,
 };
 
 /// Runs the command. Exit code 1 if a cluster did not respond, or `--wait` timed out.
@@ -38,7 +38,7 @@ pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<Ex
     } else {
         spin("reading the status", ask(args, &contexts)).await?
     };
-    let (now, width) = (clock::now(), terminal_width());
+    let (now, width) = (timing::now(), terminal_width());
     output::data(&render(args, &contexts, &status, now, width)?)?;
 
     if args.is_table() {

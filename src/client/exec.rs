@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::{io::AsyncReadExt as _, process::Command, sync::Mutex, time::timeout};
 
 use super::kubeconfig::{CHECK_USER, unauthenticated};
-use crate::hint::fail;
+use crate::{hint::fail, timing};
 
 /// How long before its expiry a token is replaced.
 const AHEAD: SignedDuration = SignedDuration::from_secs(60);
@@ -123,12 +123,8 @@ impl Plugin {
 }
 
 /// Whether a token that expires then has to be replaced.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the clock of the controller is above this module"
-)]
 fn is_soon(expires: Timestamp) -> bool {
-    expires <= Timestamp::now() + AHEAD
+    expires <= timing::now() + AHEAD
 }
 
 /// Whether kube takes other credentials of the user than those of the plugin.

@@ -61,7 +61,7 @@ pub(super) use self::{local::watch_local, local_event::LocalEvent};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
-    clock, events,
+    events,
     lease::Fence,
     metrics::{Cache, LOCAL},
     pace::{Allowed, Pace},
@@ -72,6 +72,7 @@ use super::{
 use crate::{
     budget::Budget,
     mirror::{Local, State},
+    timing,
 };
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
@@ -215,7 +216,7 @@ impl Engine {
         loop {
             health.alive.beat();
             health.ready.set(self.state.local.is_some());
-            self.tell_time(clock::now());
+            self.tell_time(timing::now());
             if self.works() && self.throttled_until <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();

@@ -14,11 +14,11 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 
-use super::clock;
 use crate::{
     api::{conditions::ready::INVALID_LINK, labels as l, link::LinkStatus, text::in_brief},
     client::requests::request,
     mirror::{Problem, Reason, RemoteRef},
+    timing::{self, TokenBucket},
 };
 
 /// Something to create an Event for.
@@ -50,9 +50,10 @@ pub(super) enum What {
 
 /// Minimum time between two Events about the same problem.
 const REPEAT_AFTER: Duration = Duration::from_secs(3600);
-/// Maximum burst of Events about a Link. After that, one per [`PAUSE`].
-const BURST: u32 = 20;
-const PAUSE: Duration = Duration::from_secs(5);
+/// Maximum burst of Events about a Link.
+const BURST: f64 = 20.0;
+/// Events per second about a Link after that: one in five seconds.
+const PER_SECOND: f64 = 0.2;
 /// Maximum number of problems of a Link that are remembered for deduplication, and of Links. Beyond that, all are
 /// forgotten.
 const REMEMBERED: usize = 1_000;
@@ -78,10 +79,7 @@ pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Pro
 struct Said {
     /// When each problem was reported, by its message.
     problems: HashMap<String, Instant>,
-    /// How many Events may follow at once.
-    tokens: u32,
-    /// When there were so many.
-    filled: Instant,
+    events: TokenBucket,
     /// The last Event in the target cluster.
     on_service: Option<JoinHandle<()>>,
 }
@@ -90,25 +88,18 @@ impl Said {
     fn nothing(now: Instant) -> Self {
         Self {
             problems: HashMap::new(),
-            tokens: BURST,
-            filled: now,
+            events: TokenBucket::new(BURST, PER_SECOND, now),
             on_service: None,
         }
     }
 
     /// Whether a problem may be reported now. It then counts as reported.
     fn permits(&mut self, message: &str, now: Instant) -> bool {
-        let pauses = now.duration_since(self.filled).as_secs() / PAUSE.as_secs();
-        if pauses > 0 {
-            let gained = u32::try_from(pauses).unwrap_or(BURST);
-            (self.tokens, self.filled) = (self.tokens.saturating_add(gained).min(BURST), now);
-        }
         let at = self.problems.get(message);
         let is_new = at.is_none_or(|at| now.duration_since(*at) > REPEAT_AFTER);
-        if !is_new || self.tokens == 0 {
+        if !is_new || !self.events.try_take(now) {
             return false;
         }
-        self.tokens -= 1;
         if self.problems.len() >= REMEMBERED {
             self.problems.clear();
         }
@@ -208,7 +199,7 @@ fn message(problem: &Problem) -> String {
 }
 
 fn event(about: ObjectReference, told: Told<'_>, message: &str) -> Event {
-    let now = clock::now();
+    let now = timing::now();
     Event {
         metadata: ObjectMeta {
             generate_name: about.name.as_ref().map(|name| format!("{name}.")),

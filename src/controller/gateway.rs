@@ -16,8 +16,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::answers::Name;
-use super::{clock::jitter, transport};
-use crate::mirror::Host;
+use super::transport;
+use crate::{mirror::Host, timing::jitter};
 
 /// Default time between two lookups. Linkerd's service mirror looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);

@@ -44,7 +44,8 @@ pub(crate) use self::{
     fence::Fence,
     settings::{LeaseSettings, NAME},
 };
-use super::{clock::jitter, trouble::Trouble};
+use super::trouble::Trouble;
+use crate::timing::jitter;
 
 /// Permission to write, until it is lost or released. Dropping it ends the permission without releasing the lease.
 #[derive(Debug)]

@@ -4,7 +4,6 @@
 
 pub(crate) mod admin;
 mod apply;
-pub mod clock;
 mod engine;
 mod events;
 pub mod gateway;

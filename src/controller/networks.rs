@@ -6,10 +6,11 @@ use std::{net::IpAddr, time::Duration};
 use kube::Client;
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{clock::jitter, engine::LocalEvent, trouble::Trouble};
+use super::{engine::LocalEvent, trouble::Trouble};
 use crate::{
     client::{cluster_networks, requests::explain},
     mirror::ClusterNetworks,
+    timing::jitter,
 };
 
 /// Time between two reads. Service ranges and addresses of API servers seldom change.

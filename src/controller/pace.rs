@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::mirror::{Key, Plan};
+use crate::{
+    mirror::{Key, Plan},
+    timing::{Backoff, TokenBucket},
+};
 
 /// Average time between two writes of a key. Also the minimum time between two writes that only change labels and
 /// annotations, and between two that create its Service again.
@@ -20,6 +23,7 @@ const SPACE: Duration = Duration::from_millis(500);
 const AHEAD: Duration = Duration::from_secs(1);
 /// Maximum time between two writes of labels and annotations, and between two that create the Service again.
 const LONGEST_SPACE: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(SPACE, LONGEST_SPACE);
 /// After this time without a write, a key is treated as one that was never written.
 const FORGOTTEN: Duration = Duration::from_secs(20);
 /// Burst of writes that a cluster may cause, without additions. A new Service counts as five.
@@ -88,28 +92,28 @@ pub(super) struct Pace {
 #[derive(Debug)]
 struct Last {
     at: Instant,
-    /// When the next write would be if all were spaced evenly.
+    /// Theoretical arrival time (GCRA): when the next write would be if all were spaced evenly.
     even: Instant,
     /// Until when changes of labels and annotations wait.
     quiet_until: Instant,
-    /// The last pause between such changes.
-    pause: Duration,
+    /// The pauses between such changes.
+    backoff: Backoff,
 }
 
 /// The last time that the Service of a key was created.
 #[derive(Debug)]
 struct Created {
     at: Instant,
-    /// The pause until it may be created again.
-    pause: Duration,
+    /// When it may be created again.
+    next: Instant,
+    backoff: Backoff,
 }
 
 /// Writes that a cluster may still cause.
 #[derive(Debug)]
 struct Allowance {
-    /// Negative if there were more writes than allowed.
-    left: f64,
-    at: Instant,
+    /// With a surplus after additions.
+    bucket: TokenBucket,
     /// When additions expire.
     added_until: Instant,
 }
@@ -134,7 +138,7 @@ impl Pace {
         let quiet = match change {
             Change::Labels => last.quiet_until,
             Change::Traffic => now,
-            Change::NewService => created().map_or(now, |created| created.at + created.pause),
+            Change::NewService => created().map_or(now, |created| created.next),
         };
         let even = last.even.checked_sub(AHEAD);
         Some(even.map_or(quiet, |even| even.max(quiet))).filter(|next| *next > now)
@@ -146,29 +150,24 @@ impl Pace {
             self.tidied = now;
             self.written.retain(|_, last| now < last.at + FORGOTTEN);
             self.created.retain(|_, last| now < last.at + FORGOTTEN);
-            let each_second = self.each_second;
-            self.clusters
-                .retain(|_, known| known.now(now, each_second) != BURST);
+            self.clusters.retain(|_, known| known.left(now) != BURST);
         }
         let before = self
             .written
             .get(key)
             .filter(|last| now < last.at + FORGOTTEN);
-        let pause = match before {
-            Some(last) if change == Change::Labels => longer(last.pause),
-            Some(last) => last.pause,
-            None => SPACE,
-        };
-        let quiet_until = if change == Change::Labels {
-            now + pause
-        } else {
-            before.map_or(now, |last| last.quiet_until)
-        };
+        let mut backoff = before.map_or(BACKOFF, |last| last.backoff);
+        let mut quiet_until = before.map_or(now, |last| last.quiet_until);
+        if change == Change::Labels {
+            quiet_until = now + backoff.next_pause();
+        } else if before.is_none() {
+            backoff.next_pause();
+        }
         let last = Last {
             at: now,
             even: before.map_or(now, |last| last.even.max(now)) + SPACE,
             quiet_until,
-            pause,
+            backoff,
         };
         self.written.insert(key.clone(), last);
         if !by.is_empty() {
@@ -187,8 +186,14 @@ impl Pace {
     pub(super) fn created(&mut self, key: &Key, now: Instant) {
         let before = self.created.get(key);
         let before = before.filter(|last| now < last.at + FORGOTTEN);
-        let pause = before.map_or(SPACE, |last| longer(last.pause));
-        self.created.insert(key.clone(), Created { at: now, pause });
+        let mut backoff = before.map_or(BACKOFF, |last| last.backoff);
+        let next = now + backoff.next_pause();
+        let created = Created {
+            at: now,
+            next,
+            backoff,
+        };
+        self.created.insert(key.clone(), created);
     }
 
     /// Adds to the allowance of a cluster, because this number of its keys have to be processed after a local change or
@@ -216,44 +221,38 @@ impl Pace {
     }
 
     fn change(&mut self, by: &str, more: f64, now: Instant) {
-        let left = self.left(by, now) + more;
-        let added_until = self.clusters.get(by).map_or(now, |known| known.added_until);
-        let known = Allowance {
-            left,
-            at: now,
-            added_until,
-        };
-        self.clusters.insert(by.to_owned(), known);
+        let each_second = self.each_second;
+        let known = self.clusters.entry(by.to_owned());
+        let known = known.or_insert_with(|| Allowance {
+            bucket: TokenBucket::new(BURST, each_second, now),
+            added_until: now,
+        });
+        known.bucket.set(known.left(now) + more, now);
     }
 
     /// When the first cluster without allowance has some again.
     pub(super) fn next_allowed(&self, now: Instant) -> Option<Instant> {
-        let waits = self.clusters.values().filter_map(|known| {
-            let left = known.now(now, self.each_second);
-            (left < 0.0).then(|| now + Duration::from_secs_f64(-left / self.each_second))
-        });
-        waits.min()
+        let clusters = self.clusters.values();
+        let waits = clusters.filter_map(|known| known.bucket.overdrawn(now));
+        Some(now + waits.min()?)
     }
 
     fn left(&self, by: &str, now: Instant) -> f64 {
         let known = self.clusters.get(by);
-        known.map_or(BURST, |known| known.now(now, self.each_second))
+        known.map_or(BURST, |known| known.left(now))
     }
 }
 
 impl Allowance {
     /// The number of writes that are left now.
-    fn now(&self, now: Instant, each_second: f64) -> f64 {
-        if self.left > BURST && now < self.added_until {
-            return self.left;
+    fn left(&self, now: Instant) -> f64 {
+        let left = self.bucket.tokens(now);
+        if now < self.added_until {
+            left
+        } else {
+            left.min(BURST)
         }
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        (self.left + passed * each_second).min(BURST)
     }
-}
-
-fn longer(pause: Duration) -> Duration {
-    (pause * 2).min(LONGEST_SPACE)
 }
 
 fn number(count: usize) -> f64 {

@@ -24,7 +24,6 @@ use self::{
 };
 use super::{
     apply::{Failure, Written, judge},
-    clock,
     gateway::{Resolution, Resolver, fixed},
     session::service_of,
 };
@@ -45,6 +44,7 @@ use crate::{
         Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store, Target,
         Write,
     },
+    timing,
 };
 
 /// The settings of the controller that affect its plans.
@@ -101,7 +101,7 @@ pub(crate) async fn state(
     let ours = || Api::namespaced(client.clone(), &namespace);
     let (mut known, mut credentials) = (list::<LinkObject>(&ours(), None).await?, BTreeMap::new());
     if let Some(proposed) = proposed {
-        add(&mut known, proposed.link, clock::now());
+        add(&mut known, proposed.link, timing::now());
         credentials = proposed.credentials;
     }
     let link = known
@@ -209,7 +209,7 @@ pub(crate) async fn state(
         local: Some(local),
         links,
         foreign: BTreeMap::new(),
-        now: clock::now(),
+        now: timing::now(),
     };
     find_taken_names(client, &mut state, &target.cluster).await?;
     Ok(state)

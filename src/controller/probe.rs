@@ -22,12 +22,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    clock::jitter,
     metrics::Metrics,
     transport::{ProbeBody, Transport},
     trouble::Trouble,
 };
-use crate::mirror::{Liveness, Probe};
+use crate::{
+    mirror::{Liveness, Probe},
+    timing::jitter,
+};
 
 /// Maximum number of bytes that are read of a response body. Bodies of Linkerd's gateways have a few.
 const BODY: usize = 16 * 1024;

@@ -3,7 +3,7 @@
 //! A key is in the queue at most once, and never processed twice concurrently: if it is enqueued while it is processed,
 //! it comes again afterwards. Each target cluster has a lane, and lanes take turns, so that a cluster with many keys
 //! does not delay others. A key of several clusters waits in the lanes of all clusters that enqueued it, and is
-//! processed at the first turn in one of them. A key that failed comes again after a delay that doubles.
+//! processed at the first turn in one of them. Failed keys are retried with exponential backoff.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,11 +13,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::mirror::Key;
+use crate::{mirror::Key, timing::Backoff};
 
 /// First delay after a failure.
 const FIRST: Duration = Duration::from_millis(100);
-/// Maximum delay after a failure.
+/// Maximum delay after failures.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The lane of keys that no target cluster enqueued.
 pub(super) const LOCAL: &str = "";
@@ -57,7 +57,7 @@ pub(super) struct Queue {
     running: BTreeMap<Key, Lane>,
     /// Running keys that were enqueued meanwhile, with the lanes.
     again: BTreeMap<Key, BTreeSet<Lane>>,
-    failures: BTreeMap<Key, u32>,
+    failures: BTreeMap<Key, Backoff>,
     delayed: BTreeSet<(Instant, Key)>,
     /// When each delayed key is due, and in which lanes.
     due: BTreeMap<Key, (Instant, BTreeSet<Lane>)>,
@@ -228,11 +228,9 @@ impl Queue {
 
     /// Counts a failure of a key, and returns when the key is due again.
     fn after_failure(&mut self, key: &Key, now: Instant, wait: Option<Duration>) -> Instant {
-        let failures = self.failures.entry(key.clone()).or_default();
-        let delay = FIRST.saturating_mul(1 << (*failures).min(16)).min(LONGEST);
-        *failures += 1;
-        let jittered = delay.mul_f64(0.75 + fastrand::f64() / 2.0).min(LONGEST);
-        now + jittered.max(wait.unwrap_or_default())
+        let backoff = self.failures.entry(key.clone());
+        let backoff = backoff.or_insert(Backoff::new(FIRST, LONGEST));
+        now + backoff.next_jittered().max(wait.unwrap_or_default())
     }
 
     /// Ends the processing of a key. Returns whether it was enqueued meanwhile, and so is in the queue again.

@@ -11,7 +11,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::mirror::{Key, Plan, Write};
+use crate::{
+    mirror::{Key, Plan, Write},
+    timing::Backoff,
+};
 
 /// After this many equal writes in a row, the next one waits.
 const TIMES: u32 = 6;
@@ -36,6 +39,8 @@ struct Repeat {
     content: u64,
     /// How often in a row.
     times: u32,
+    /// The pauses before further ones.
+    backoff: Backoff,
     /// Until when the next one waits.
     until: Instant,
 }
@@ -63,20 +68,19 @@ impl Repeats {
         let last = self.written.get(key);
         let last = last.filter(|last| last.content == content && now < last.until + IN_A_ROW);
         let times = last.map_or(1, |last| last.times.saturating_add(1));
-        let pause = times
-            .checked_sub(TIMES)
-            .map_or(Duration::ZERO, |doublings| {
-                FIRST_PAUSE
-                    .saturating_mul(1 << doublings.min(6))
-                    .min(LONGEST_PAUSE)
-            });
-        let repeat = Repeat {
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut repeat = Repeat {
             content,
             times,
-            until: now + pause,
+            backoff: last.map_or(backoff, |last| last.backoff),
+            until: now,
         };
+        let is_reverted = times >= TIMES;
+        if is_reverted {
+            repeat.until += repeat.backoff.next_pause();
+        }
         self.written.insert(key.clone(), repeat);
-        times >= TIMES
+        is_reverted
     }
 }
 

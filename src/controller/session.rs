@@ -22,7 +22,6 @@ use self::{
 };
 
 use super::{
-    clock::jitter,
     transport::Transport,
     watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
 };
@@ -38,6 +37,7 @@ use crate::{
         requests::{RequestError, within},
     },
     mirror::{Indexed, Limit, Limits, Names},
+    timing::jitter,
 };
 
 /// The parameters of a session. A different spec needs a new session.

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::timing::TokenBucket;
+
 /// Minimum time between two lines about the same failure with different messages.
 const REWORDED: Duration = Duration::from_secs(60);
 /// Maximum burst of lines about one target cluster.
-const LINES: u32 = 20;
-/// Time until another line is allowed.
-const LINE_EVERY: Duration = Duration::from_secs(6);
+const LINES: f64 = 20.0;
+/// Lines per second after that: one in six seconds.
+const LINES_PER_SECOND: f64 = 1.0 / 6.0;
 
 /// The last logged message about one failure.
 #[derive(Debug)]
@@ -62,16 +64,14 @@ pub(super) fn and_untold(untold: u32, left_out: u32) -> String {
 /// The rate limit of lines about one target cluster.
 #[derive(Debug)]
 pub(super) struct Ration {
-    lines: u32,
-    filled: Instant,
+    lines: TokenBucket,
     left_out: u32,
 }
 
 impl Default for Ration {
     fn default() -> Self {
         Self {
-            lines: LINES,
-            filled: Instant::now(),
+            lines: TokenBucket::new(LINES, LINES_PER_SECOND, Instant::now()),
             left_out: 0,
         }
     }
@@ -80,29 +80,16 @@ impl Default for Ration {
 impl Ration {
     /// Takes one line. If it is allowed, returns how many were suppressed since the last one.
     pub(super) fn take(&mut self) -> Option<u32> {
-        self.fill();
-        if self.lines == 0 {
+        if !self.lines.try_take(Instant::now()) {
             self.left_out = self.left_out.saturating_add(1);
             return None;
         }
-        self.lines -= 1;
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// Whether it is as if no line had been taken.
-    pub(super) fn is_whole(&mut self) -> bool {
-        self.fill();
-        self.lines == LINES && self.left_out == 0
-    }
-
-    fn fill(&mut self) {
-        let passed = self.filled.elapsed().as_secs() / LINE_EVERY.as_secs();
-        let passed = u32::try_from(passed).unwrap_or(LINES).min(LINES);
-        self.lines = (self.lines + passed).min(LINES);
-        self.filled += LINE_EVERY * passed;
-        if self.lines == LINES {
-            self.filled = Instant::now();
-        }
+    /// Whether the bucket is full, and no suppressed line waits to be mentioned.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lines.is_full(Instant::now()) && self.left_out == 0
     }
 }
 
@@ -195,9 +182,9 @@ mod tests {
         assert_eq!(lines[..20], [(0, 0); 20]);
         assert_eq!(lines[20..22], [(6, 80 + 500), (12, 99 + 500)]);
         assert!(!ration.is_whole());
-        advance(LINE_EVERY * LINES).await;
+        advance(Duration::from_secs(120)).await;
         assert!(ration.take().is_some_and(|left_out| left_out > 0));
-        advance(LINE_EVERY).await;
+        advance(Duration::from_secs(6)).await;
         assert!(ration.is_whole());
     }
 }

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
 use self::{
-    backoff::{Backoff, Failure},
+    backoff::{Failure, WatchBackoff},
     life::Life,
     list::{Pages, list},
     object::{kept, number},
@@ -46,7 +46,7 @@ where
     T: From<K>,
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
-    let mut backoff = Backoff::default();
+    let mut backoff = WatchBackoff::default();
     let mut pages = Pages::default();
     let mut limit = std::mem::take(&mut watched.limit);
     loop {
@@ -75,7 +75,7 @@ async fn follow<K, T>(
     (change, mut version): (Event<T>, String),
     limit: &mut Limit,
     handler: &mut impl EventHandler<T>,
-    backoff: &mut Backoff,
+    backoff: &mut WatchBackoff,
 ) -> Result<(), Failure>
 where
     T: From<K>,

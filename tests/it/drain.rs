@@ -4,7 +4,7 @@ use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Service;
 use linkerd_mc::{
     api::{labels as l, time::rfc3339},
-    controller::clock,
+    timing,
 };
 use serde_json::json;
 
@@ -161,12 +161,12 @@ async fn drain_ends_at_its_time_and_an_invalid_one_changes_nothing() {
     let all = Some("web@end-east,web@end-north");
     members_are(west, ns, "web-federated", all, None).await;
 
-    let soon = clock::now() + std::time::Duration::from_secs(15);
+    let soon = timing::now() + std::time::Duration::from_secs(15);
     annotate(west, "end-east", json!({ l::DRAINED_UNTIL: rfc3339(soon) })).await;
     members_are(west, ns, "web-federated", Some("web@end-north"), None).await;
     members_are(west, ns, "web-federated", all, None).await;
     assert!(
-        clock::now() >= soon - std::time::Duration::from_secs(1),
+        timing::now() >= soon - std::time::Duration::from_secs(1),
         "back too early"
     );
     member_is(west, "end-east", ns, "web", "Mirrored").await;

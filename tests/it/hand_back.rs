@@ -18,7 +18,7 @@ use linkerd_mc::{
         labels as l,
         link::{Link, LinkStatus},
     },
-    controller::clock,
+    timing,
 };
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
         "spec": { "holderIdentity": "controller", "leaseDurationSeconds": 3600 },
     }))
     .unwrap();
-    lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(clock::now()));
+    lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(timing::now()));
     leases.create(&PostParams::default(), &lease).await.unwrap();
     let refused = hand_back(west, &[]).failure();
     assert!(

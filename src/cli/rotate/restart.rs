@@ -19,8 +19,8 @@ use super::{
 use crate::{
     api::{labels, link::Link},
     cli::common::wait::{LOOK, poll},
-    controller::clock,
     hint::fail,
+    timing,
 };
 
 /// Annotation that `kubectl rollout restart` writes.
@@ -82,7 +82,7 @@ fn not_found(namespace: &str) -> anyhow::Error {
 pub(super) async fn restart(source: &Source, wait: Duration) -> anyhow::Result<()> {
     let (cluster, namespace) = (&source.cluster, &source.linkerd);
     let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
-    let now = clock::now().to_string();
+    let now = timing::now().to_string();
     let patch =
         json!({ "spec": { "template": { "metadata": { "annotations": { RESTARTED: now } } } } });
     let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));

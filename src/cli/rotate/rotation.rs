@@ -19,9 +19,9 @@ use crate::{
         wait::{LOOK, poll, spin},
     },
     clusters::snapshot::{Destination, Known},
-    controller::clock,
     hint::fail,
     manifests::kubeconfig::Secret,
+    timing,
 };
 
 /// One link, and its credentials.
@@ -124,7 +124,7 @@ impl<'a> Rotation<'a> {
                 .collect(),
             account: &self.account,
             restart_is_due: outdated == Ok(true) && !self.linkerd.is_empty(),
-            now: clock::now(),
+            now: timing::now(),
         };
         let decision = facts.decide(args.older_than, args.revoke_shared);
         let old = |new: Option<&Token>| {

@@ -18,8 +18,8 @@ use crate::{
         snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
         topology::Topology,
     },
-    controller::clock,
     hint::fail,
+    timing,
 };
 
 /// Reads from all clusters once.
@@ -35,7 +35,7 @@ pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::
         None
     };
     let mut topology = Topology::of(&snapshots);
-    note_credentials(&mut topology, &snapshots, &destinations, clock::now());
+    note_credentials(&mut topology, &snapshots, &destinations, timing::now());
     // Filters last: all Links are needed to find one-way Links.
     let topology = match &args.cluster_name {
         Some(cluster) => only(topology, cluster),

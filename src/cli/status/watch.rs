@@ -21,8 +21,8 @@ use crate::{
         cluster_client::{KubeContext, WATCH},
         topology::Edge,
     },
-    controller::clock,
     hint::fail,
+    timing,
 };
 
 /// Changes within this time of each other are handled together.
@@ -71,7 +71,7 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
         let asked = ask(args, contexts).await;
         match asked {
             Ok(status) if in_place => {
-                let mut text = render(args, contexts, &status, clock::now(), terminal_width())?;
+                let mut text = render(args, contexts, &status, timing::now(), terminal_width())?;
                 if text.is_empty() {
                     text.push_str(absent(args, &status).unwrap_or_default());
                 }
@@ -130,7 +130,7 @@ impl Log {
                 None,
             ),
             Format::Table | Format::Wide if args.services => {
-                (render(clock::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
+                (render(timing::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
             Format::Table | Format::Wide => return Ok(self.rows(args, contexts, status)),
         };
@@ -158,7 +158,7 @@ impl Log {
         };
         let edges: Vec<Edge> = status.topology.links.iter().map(without_notes).collect();
         let table =
-            view::links(&status.topology, Shape::of(args, contexts), clock::now()).lines(None);
+            view::links(&status.topology, Shape::of(args, contexts), timing::now()).lines(None);
         let header = table.first().filter(|_| first).cloned();
         let rows = table.iter().skip(1).zip(&edges);
         let news = rows

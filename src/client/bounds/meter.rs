@@ -7,6 +7,8 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::timing::TokenBucket;
+
 /// Burst in bytes: enough for a first list of some thousand Services.
 const BURST: f64 = 16.0 * MIB;
 /// Sustained rate in bytes per second.
@@ -15,33 +17,22 @@ const MIB: f64 = 1_048_576.0;
 
 /// Counts all responses of one server together.
 #[derive(Clone, Debug)]
-pub(super) struct Meter(Arc<Mutex<Left>>);
-
-/// Remaining burst in bytes; negative if more has arrived.
-#[derive(Debug)]
-struct Left {
-    bytes: f64,
-    at: Instant,
-}
+pub(super) struct Meter(Arc<Mutex<TokenBucket>>);
 
 impl Meter {
     /// A meter with a full burst.
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Left {
-            bytes: BURST,
-            at: Instant::now(),
-        })))
+        let bucket = TokenBucket::new(BURST, EACH_SECOND, Instant::now());
+        Self(Arc::new(Mutex::new(bucket)))
     }
 
     /// Counts received bytes. Returns how long to wait before reading more, if at all.
     pub(super) fn pass(&self, bytes: usize) -> Option<Duration> {
-        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let passed = now.saturating_duration_since(left.at).as_secs_f64();
-        let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-        left.bytes = (left.bytes + passed * EACH_SECOND).min(BURST) - bytes;
-        left.at = now;
-        (left.bytes < 0.0).then(|| Duration::from_secs_f64(-left.bytes / EACH_SECOND))
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        bucket.take(bytes.into(), now);
+        bucket.overdrawn(now)
     }
 }
 

@@ -12,7 +12,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::mirror::Key;
+use crate::{
+    mirror::Key,
+    timing::{Backoff, jittered},
+};
 
 /// Pause after the first refusal.
 const FIRST: Duration = Duration::from_millis(100);
@@ -40,7 +43,7 @@ struct Waiting {
     keys: VecDeque<Key>,
     /// When the next one is tried.
     next: Instant,
-    tries: u32,
+    backoff: Backoff,
 }
 
 impl Denied {
@@ -51,10 +54,13 @@ impl Denied {
             return; // it has its place already
         }
         self.remove(key);
-        let waiting = self.groups.entry(group.clone()).or_insert_with(|| Waiting {
-            keys: VecDeque::new(),
-            next: now + FIRST,
-            tries: 1,
+        let waiting = self.groups.entry(group.clone()).or_insert_with(|| {
+            let mut backoff = Backoff::new(FIRST, LONGEST);
+            Waiting {
+                keys: VecDeque::new(),
+                next: now + backoff.next_pause(),
+                backoff,
+            }
         });
         waiting.keys.push_back(key.clone());
         self.of.insert(key.clone(), group);
@@ -84,7 +90,8 @@ impl Denied {
     /// Makes one key of each group due now, because the cause of the refusals may be gone.
     pub(super) fn hurry(&mut self, now: Instant) {
         for group in self.groups.values_mut() {
-            (group.next, group.tries) = (now, 0);
+            group.next = now;
+            group.backoff.reset();
         }
     }
 
@@ -116,9 +123,7 @@ impl Waiting {
     fn put_off(&mut self, now: Instant) {
         let count = u32::try_from(self.keys.len()).unwrap_or(u32::MAX).max(1);
         let longest = (LONGEST / count).max(SHORTEST);
-        let pause = FIRST.saturating_mul(1 << self.tries.min(16)).min(longest);
-        self.tries = self.tries.saturating_add(1);
-        self.next = now + pause.mul_f64(0.75 + fastrand::f64() / 4.0);
+        self.next = now + jittered(self.backoff.next_pause().min(longest));
     }
 }
 

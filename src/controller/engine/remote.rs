@@ -11,12 +11,12 @@ use crate::{
     api::{conditions::credentials_valid, k8s::Service},
     client::fingerprint,
     controller::{
-        clock,
         metrics::{Cache, ResourceKind},
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
         watch::{ConnectionStatus, Event},
     },
     mirror::{self, Key, LeftOut, LinkEntry, RemoteState, Store, status::Exceeded},
+    timing,
 };
 
 impl Engine {
@@ -60,7 +60,7 @@ impl Engine {
                     return;
                 };
                 match &connection {
-                    ConnectionStatus::Alive => self.metrics.last_contact(&cluster, clock::now()),
+                    ConnectionStatus::Alive => self.metrics.last_contact(&cluster, timing::now()),
                     ConnectionStatus::Lost(_) => {
                         if let Some(kind) = watched(state, source) {
                             self.metrics.watch_restarted(&cluster, kind);

@@ -16,14 +16,12 @@ use super::{done::Done, link_state::LinkState, state::Engine};
 use crate::{
     api::link::{LinkObject, LinkStatus},
     client::requests::{RequestError, request},
-    controller::{
-        clock,
-        metrics::{LinkCounts, ResourceKind, Verb, WriteResult},
-    },
+    controller::metrics::{LinkCounts, ResourceKind, Verb, WriteResult},
     mirror::{
         status::{expiry, status},
         target::drain::until,
     },
+    timing,
 };
 
 impl LinkState {
@@ -79,7 +77,7 @@ impl Engine {
             }
             state.facts.drain = drain;
             let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
-            let wall = clock::now();
+            let wall = timing::now();
             state.look(wall);
             let last = state.status.last();
             let mut sent = status(last, &state.facts, &state.outcomes, whole_seconds(wall));

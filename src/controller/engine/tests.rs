@@ -24,7 +24,6 @@ use crate::{
     client::Size,
     controller::{
         apply::Writer,
-        clock,
         lease::Fence,
         metrics::Metrics,
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
@@ -36,6 +35,7 @@ use crate::{
         fixtures::{link, state},
         status::status,
     },
+    timing,
 };
 
 /// Name of the Secret of all Links.
@@ -179,7 +179,7 @@ impl Engine {
             &state.link.status.clone().unwrap_or_default(),
             &state.facts,
             &state.outcomes,
-            clock::now(),
+            timing::now(),
         );
         let mut found = now.conditions.into_iter();
         found

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     client::requests::{RequestError, within},
-    controller::{clock, trouble::Trouble},
+    controller::trouble::Trouble,
+    timing,
 };
 
 const NO_ANSWER: &str = "the API server did not respond in time";
@@ -68,7 +69,7 @@ impl Elector {
     pub(super) async fn take(&self, seen: Option<Lease>) -> Result<Held, Failure> {
         let start = Instant::now();
         let exists = seen.is_some();
-        let lease = taken(seen, &self.settings, clock::now());
+        let lease = taken(seen, &self.settings, timing::now());
         let lease = if exists {
             self.replace(&lease).await?
         } else {
@@ -115,7 +116,7 @@ impl Elector {
     async fn renew(&self, held: &mut Held) -> Result<(), Failure> {
         for _ in 0..2 {
             let start = Instant::now();
-            let lease = renewed(held.lease.clone(), &self.settings, clock::now());
+            let lease = renewed(held.lease.clone(), &self.settings, timing::now());
             match self.replace(&lease).await {
                 Ok(lease) => {
                     *held = Held { lease, start };
@@ -146,7 +147,7 @@ impl Elector {
         let name = self.lease_name();
         for _ in 0..2 {
             let written = self
-                .replace(&released(held.lease.clone(), clock::now()))
+                .replace(&released(held.lease.clone(), timing::now()))
                 .await;
             let reason = match written {
                 Ok(_) => {

@@ -7,7 +7,7 @@ use super::{
     server::Verdict,
     world::{LINKS, World, credentials_of, hours, seconds, within},
 };
-use crate::controller::clock;
+use crate::timing;
 
 #[tokio::test(start_paused = true)]
 async fn revoked_token_is_reported_and_its_successor_used_at_once() {
@@ -112,7 +112,7 @@ async fn deleted_secret_is_reported_and_mirrors_follow_until_it_is_there_again()
 
 #[tokio::test(start_paused = true)]
 async fn token_is_reported_seven_days_before_it_expires() {
-    let expires = clock::now().as_second() + 7 * 24 * 3600 + 2 * 3600;
+    let expires = timing::now().as_second() + 7 * 24 * 3600 + 2 * 3600;
     let claims = BASE64_URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{expires}}}"#));
     let token = format!("h.{claims}.s");
     let mut world = World::new();

@@ -7,7 +7,7 @@ use tokio::{sync::watch as latest, time::sleep};
 
 use crate::{
     client::requests::{explain, has_answered},
-    controller::clock::jitter,
+    timing::{Backoff, jitter},
 };
 
 /// Time until the first retry after a failure.
@@ -106,74 +106,73 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Counts failures in a row.
-#[derive(Debug, Default)]
-pub(super) struct Backoff {
+/// The pauses of one watch.
+#[derive(Debug)]
+pub(super) struct WatchBackoff {
     /// Requests without a response.
-    unanswered: u32,
+    unanswered: Backoff,
     /// Rounds that ended with an error response, or whose watch had no event, by kind. Different kinds are counted
     /// separately. The message is not part of the kind, because it may differ each time.
-    fruitless: BTreeMap<FailureKind, u32>,
+    fruitless: BTreeMap<FailureKind, Backoff>,
     /// Watches that broke soon, but not immediately.
-    short: u32,
+    short: Backoff,
 }
 
-impl Backoff {
+impl Default for WatchBackoff {
+    fn default() -> Self {
+        let soon = Backoff::new(FIRST_PAUSE, LONGEST_UNANSWERED);
+        Self {
+            unanswered: soon,
+            fruitless: BTreeMap::new(),
+            short: soon,
+        }
+    }
+}
+
+impl WatchBackoff {
     /// Records that the server responded to a list. This says nothing about watches.
     pub(super) fn answered(&mut self) {
-        self.unanswered = 0;
+        self.unanswered.reset();
     }
 
     /// Records that a watch had an event, or stayed open. `long`: it stayed open.
     pub(super) fn lived(&mut self, long: bool) {
         self.fruitless.clear();
         if long {
-            self.short = 0;
+            self.short.reset();
         }
     }
 
     /// How long to wait after a failure, and whether to report it.
     pub(super) fn after(&mut self, failure: &Failure) -> (Pause, bool) {
-        let (least, most, news) = match failure {
-            Failure::Unanswered(_) => {
-                let most = next(&mut self.unanswered, LONGEST_UNANSWERED);
-                (Duration::ZERO, most, true)
-            }
+        let mut least = Duration::ZERO;
+        let (most, is_reported) = match failure {
+            Failure::Unanswered(_) => (self.unanswered.next_jittered(), true),
             Failure::Refused { kind, wish, .. } => {
-                (*wish, next(self.fruitless(*kind), LONGEST), true)
+                least = *wish;
+                (self.fruitless(*kind).next_jittered(), true)
             }
-            Failure::Broken(_, true) => {
-                let most = next(&mut self.short, LONGEST_UNANSWERED);
-                (Duration::ZERO, most, false)
-            }
+            Failure::Broken(_, true) => (self.short.next_jittered(), false),
             Failure::Broken(_, false) => {
                 let breaks = self.fruitless(BREAKS);
-                let news = *breaks >= QUIET_BREAKS;
-                (Duration::ZERO, next(breaks, LONGEST), news)
+                let is_reported = breaks.failures() >= QUIET_BREAKS;
+                (breaks.next_jittered(), is_reported)
             }
-            Failure::Endless(_) | Failure::Empty => (Duration::ZERO, ENDLESS_PAUSE, true),
-            Failure::Stale => (Duration::ZERO, Duration::ZERO, false),
+            Failure::Endless(_) | Failure::Empty => (ENDLESS_PAUSE, true),
+            Failure::Stale => (Duration::ZERO, false),
         };
-        let most = least.max(most / 2 + jitter(most / 2));
-        let most = most + jitter(least / 10);
-        (Pause { least, most }, news)
+        let most = least.max(most) + jitter(least / 10);
+        (Pause { least, most }, is_reported)
     }
 
     /// The count of a kind. Kinds beyond [`KINDS`] share one count, so that a server cannot create any number of them.
-    fn fruitless(&mut self, kind: FailureKind) -> &mut u32 {
+    fn fruitless(&mut self, kind: FailureKind) -> &mut Backoff {
         let is_new = !self.fruitless.contains_key(&kind);
         let common = is_new && self.fruitless.len() >= KINDS;
         self.fruitless
             .entry(if common { BREAKS } else { kind })
-            .or_default()
+            .or_insert(Backoff::new(FIRST_PAUSE, LONGEST))
     }
-}
-
-/// The maximum pause after this number of failures, which doubles each time. Counts one more failure.
-fn next(failures: &mut u32, longest: Duration) -> Duration {
-    let pause = longest.min(FIRST_PAUSE * (1 << (*failures).min(8)));
-    *failures = failures.saturating_add(1);
-    pause
 }
 
 /// A time to wait after a failure.
@@ -217,7 +216,7 @@ mod tests {
         let no = no(403);
         let gone = Failure::Unanswered("gone".into());
         for (failure, longest) in [(&no, 60_000), (&gone, 5000)] {
-            let mut backoff = Backoff::default();
+            let mut backoff = WatchBackoff::default();
             let mut expected = 800;
             for _ in 0..100 {
                 let pause = backoff.after(failure).0.most.as_millis();
@@ -235,7 +234,7 @@ mod tests {
     #[test]
     fn successful_list_does_not_reset_the_backoff_of_refused_watches() {
         let no = no(403);
-        let mut backoff = Backoff::default();
+        let mut backoff = WatchBackoff::default();
         for _ in 0..10 {
             backoff.answered();
             backoff.after(&no);
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn kinds_of_refusals_have_separate_pauses_up_to_a_limit() {
-        let mut backoff = Backoff::default();
+        let mut backoff = WatchBackoff::default();
         let mut pause = |code| backoff.after(&no(code)).0.most;
         for _ in 0..10 {
             pause(429);
@@ -260,7 +259,7 @@ mod tests {
 
     #[test]
     fn broken_connection_after_refusals_is_retried_soon() {
-        let mut backoff = Backoff::default();
+        let mut backoff = WatchBackoff::default();
         for _ in 0..10 {
             backoff.after(&no(500));
         }
@@ -274,7 +273,8 @@ mod tests {
             let status =
                 serde_json::json!({ "code": 429, "details": { "retryAfterSeconds": seconds } });
             let status: Status = serde_json::from_value(status).unwrap();
-            let (pause, _) = Backoff::default().after(&Failure::said("watch", Box::new(status)));
+            let (pause, _) =
+                WatchBackoff::default().after(&Failure::said("watch", Box::new(status)));
             (pause.least, pause.most)
         };
         let (least, most) = wish(30);
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn broken_connection_is_reported_only_if_it_repeats() {
-        let mut backoff = Backoff::default();
+        let mut backoff = WatchBackoff::default();
         let broken = |lived| Failure::Broken("reset".into(), lived);
         let news: Vec<bool> = (0..8).map(|_| backoff.after(&broken(false)).1).collect();
         assert_eq!(news, [false, false, false, false, false, false, true, true]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    backoff::Backoff,
+    backoff::WatchBackoff,
     handler::{ConnectionStatus, EventHandler},
 };
 
@@ -60,7 +60,7 @@ impl Life {
     pub(super) async fn shown<T>(
         &mut self,
         handler: &mut impl EventHandler<T>,
-        backoff: &mut Backoff,
+        backoff: &mut WatchBackoff,
     ) {
         self.last = Instant::now();
         self.lived = true;
@@ -71,7 +71,7 @@ impl Life {
     pub(super) async fn stayed<T>(
         &mut self,
         handler: &mut impl EventHandler<T>,
-        backoff: &mut Backoff,
+        backoff: &mut WatchBackoff,
     ) {
         if !self.settled {
             self.settled = true;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{
-    backoff::{Backoff, Failure},
+    backoff::{Failure, WatchBackoff},
     handler::{ConnectionStatus, Event, EventHandler},
     object::{kept, number},
     watched::Watched,
@@ -56,7 +56,7 @@ pub(super) async fn list<K, T>(
     limit: &mut Limit,
     pages: &mut Pages,
     handler: &mut impl EventHandler<T>,
-    backoff: &mut Backoff,
+    backoff: &mut WatchBackoff,
 ) -> Result<(Event<T>, String), Failure>
 where
     T: From<K>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Client;
 use tokio::{sync::watch as latest, time::sleep};
 
-use crate::{client::requests::within, controller::clock::jitter};
+use crate::{client::requests::within, timing::jitter};
 
 /// Time between two requests. A pause of a watch can grow longer than this only if the server fails for longer.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::mirror::Key;
+use crate::{mirror::Key, timing::Backoff};
 
 /// Time until the first try. Short, because an API server that has just started says that the range is full until it has
 /// listed its `ServiceCIDR`s (`MetaAllocator` in Kubernetes' ipallocator package).
@@ -27,7 +27,7 @@ pub(in crate::controller::engine) struct Addresses {
     trying: BTreeSet<Key>,
     /// When the next key is tried.
     next: Instant,
-    failures: u32,
+    backoff: Backoff,
     /// How many `ClusterIP`s may be taken; `None` if that is unknown, negative if too many are taken.
     room: Option<i64>,
     /// Whether the shortage was logged.
@@ -41,7 +41,7 @@ impl Default for Addresses {
             waiting: BTreeSet::new(),
             trying: BTreeSet::new(),
             next: Instant::now(),
-            failures: 0,
+            backoff: Backoff::new(FIRST, LONGEST),
             room: None,
             told: false,
         }
@@ -100,7 +100,7 @@ impl Addresses {
     pub(in crate::controller::engine) fn none_left(&mut self, key: &Key, now: Instant) {
         self.trying.remove(key);
         self.wait(key);
-        if self.failures == 0 {
+        if self.backoff.failures() == 0 {
             self.put_off(now);
         }
     }
@@ -110,7 +110,7 @@ impl Addresses {
         if !self.trying.remove(key) {
             return Vec::new();
         }
-        self.failures = 0;
+        self.backoff.reset();
         self.next = now + FIRST;
         (0..MORE).filter_map(|_| self.release()).collect()
     }
@@ -158,9 +158,7 @@ impl Addresses {
     }
 
     fn put_off(&mut self, now: Instant) {
-        let pause = FIRST.saturating_mul(1 << self.failures.min(8));
-        self.next = now + pause.min(LONGEST);
-        self.failures = self.failures.saturating_add(1);
+        self.next = now + self.backoff.next_pause();
     }
 
     /// Logs when keys start to wait, and when none waits any more.

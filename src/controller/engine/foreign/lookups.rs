@@ -7,10 +7,13 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::timing::Backoff;
+
 /// Time until the first lookup. It doubles with each lookup that finds no change.
 const FIRST: Duration = Duration::from_secs(60);
 /// Maximum time between two lookups.
 const LONGEST: Duration = Duration::from_secs(600);
+const BACKOFF: Backoff = Backoff::new(FIRST, LONGEST);
 /// Maximum number of concurrent lookups.
 const AT_ONCE: usize = 4;
 
@@ -29,22 +32,21 @@ pub(in crate::controller::engine) struct Lookups {
 struct Wait {
     /// When the lookup is due; `None` while it runs.
     at: Option<Instant>,
-    delay: Duration,
+    backoff: Backoff,
 }
 
 impl Lookups {
     /// Schedules the first lookup of a name that belongs to somebody else.
     pub(in crate::controller::engine) fn found(&mut self, name: Name, now: Instant) {
         if !self.names.contains_key(&name) {
-            self.schedule(name, FIRST, now);
+            self.schedule(name, BACKOFF, now);
         }
     }
 
     /// Schedules the next lookup after one that found no change, or failed.
     pub(in crate::controller::engine) fn found_again(&mut self, name: Name, now: Instant) {
-        let delay = self.names.get(&name).map(|wait| wait.delay);
-        let delay = delay.map_or(FIRST, |delay| delay.saturating_mul(2).min(LONGEST));
-        self.schedule(name, delay, now);
+        let backoff = self.names.get(&name).map_or(BACKOFF, |wait| wait.backoff);
+        self.schedule(name, backoff, now);
     }
 
     /// Resets the backoff of a name, because something related to it has changed.
@@ -62,9 +64,9 @@ impl Lookups {
             && let Some(at) = wait.at
         {
             if at > now + FIRST {
-                self.schedule(name, FIRST, now);
+                self.schedule(name, BACKOFF, now);
             } else if let Some(wait) = self.names.get_mut(&name) {
-                wait.delay = FIRST;
+                wait.backoff.reset();
             }
         }
     }
@@ -113,13 +115,12 @@ impl Lookups {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Schedules a lookup after a random part of `delay`, so that names that were found together are spread.
-    fn schedule(&mut self, name: Name, delay: Duration, now: Instant) {
+    fn schedule(&mut self, name: Name, mut backoff: Backoff, now: Instant) {
         self.forget(&name);
-        let at = now + delay.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let at = now + backoff.next_jittered();
         self.due.insert((at, name.clone()));
         let at = Some(at);
-        self.names.insert(name, Wait { at, delay });
+        self.names.insert(name, Wait { at, backoff });
     }
 }
 

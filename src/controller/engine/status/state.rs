@@ -7,7 +7,10 @@ use std::{borrow::Cow, time::Duration};
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use crate::api::link::{Link, LinkStatus};
+use crate::{
+    api::link::{Link, LinkStatus},
+    timing::Backoff,
+};
 
 /// Time between two writes for one Link.
 const EVERY: Duration = Duration::from_secs(2);
@@ -37,9 +40,9 @@ pub(in crate::controller::engine) struct StatusState {
     /// Whether it is due only because the text of messages changed.
     only_words: bool,
     /// How often in a row it was sent only because of that.
-    rewordings: u32,
+    rewordings: Backoff,
     /// How often in a row it was sent only because of reports about Services.
-    of_services: u32,
+    of_services: Backoff,
     /// Whether the Link's status has to be compared with the last one that was sent: after a list of Links or a failed
     /// write. Links are listed after a change of the CRD, which may have new fields.
     unchecked: bool,
@@ -49,7 +52,7 @@ pub(in crate::controller::engine) struct StatusState {
     turns: Option<Instant>,
     not_before: Instant,
     writing: bool,
-    failures: u32,
+    failures: Backoff,
     latency_written: Option<Instant>,
 }
 
@@ -61,14 +64,14 @@ impl StatusState {
             restored: None,
             written: None,
             only_words: false,
-            rewordings: 0,
-            of_services: 0,
+            rewordings: Backoff::new(EVERY, LONGEST),
+            of_services: Backoff::new(EVERY, LONGEST_OF_SERVICES),
             unchecked: false,
             due: None,
             turns: None,
             not_before: Instant::now(),
             writing: false,
-            failures: 0,
+            failures: Backoff::new(2 * EVERY, LONGEST),
             latency_written: None,
         }
     }
@@ -96,17 +99,17 @@ impl StatusState {
     pub(super) fn waits(&mut self, sent: &LinkStatus, now: Instant) -> bool {
         let before = self.written.filter(|_| is_of_services(&self.last, sent));
         let Some(written) = before else {
-            self.of_services = 0;
+            self.of_services.reset();
             return false;
         };
-        let pause = doubled(self.of_services).min(LONGEST_OF_SERVICES);
+        let pause = self.of_services.pause();
         let waits = now < written + pause;
         if waits {
             self.touch_at(written + pause);
         } else if now < written + 2 * LONGEST_OF_SERVICES {
-            self.of_services = self.of_services.saturating_add(1);
+            self.of_services.next_pause();
         } else {
-            self.of_services = 0;
+            self.of_services.reset();
         }
         waits
     }
@@ -116,9 +119,11 @@ impl StatusState {
         self.unchecked = false;
         self.writing = true;
         self.written = Some(now);
-        let in_a_row = self.rewordings.saturating_add(1);
-        self.rewordings = if self.only_words { in_a_row } else { 0 };
-        self.only_words = false;
+        if std::mem::take(&mut self.only_words) {
+            self.rewordings.next_pause();
+        } else {
+            self.rewordings.reset();
+        }
     }
 
     /// Records the result of a write: the status that the API server stored, or an error.
@@ -127,12 +132,11 @@ impl StatusState {
         let delay = if let Ok(stored) = ended {
             self.last = sent;
             self.stored = stored;
-            self.failures = 0;
+            self.failures.reset();
             EVERY
         } else {
-            self.failures = self.failures.saturating_add(1);
             self.unchecked = true;
-            let delay = doubled(self.failures);
+            let delay = self.failures.next_pause();
             self.due.get_or_insert_with(|| Instant::now() + delay);
             delay
         };
@@ -150,7 +154,7 @@ impl StatusState {
     /// double, up to a minute, because a target cluster's messages may differ each time.
     pub(in crate::controller::engine) fn reword(&mut self) {
         self.only_words |= self.due.is_none();
-        let last = self.written.map(|at| at + doubled(self.rewordings));
+        let last = self.written.map(|at| at + self.rewordings.pause());
         let soon = Instant::now() + GATHER;
         self.touch_at(last.map_or(soon, |last| last.max(soon)));
     }
@@ -246,11 +250,6 @@ fn is_of_services(last: &LinkStatus, sent: &LinkStatus) -> bool {
         (conditions, gateway.clone(), names, *observed_generation)
     };
     kept(last) == kept(sent)
-}
-
-/// The minimum pause, doubled this number of times.
-fn doubled(times: u32) -> Duration {
-    EVERY.saturating_mul(1 << times.min(6)).min(LONGEST)
 }
 
 /// The status that a Link has.

@@ -89,7 +89,7 @@ async fn listed(good: u32, otherwise: Page) -> (Result<usize, String>, Vec<u32>,
     let watched = Watched::all(Api::all(of_test_server(server)));
     let (mut told, began) = (Told::default(), Instant::now());
     let (mut limit, mut pages) = (Limit::default(), Pages::default());
-    let mut backoff = Backoff::default();
+    let mut backoff = WatchBackoff::default();
     let ended = list(&watched, &mut limit, &mut pages, &mut told, &mut backoff).await;
     let count = |change: Event<ConfigMap>| match change {
         Event::List { objects, .. } => objects.len(),
@@ -170,7 +170,7 @@ async fn list_that_never_comes_to_an_object_is_given_up() {
         async { Ok::<_, BoxError>(Response::new(body)) }
     };
     let watched = Watched::all(Api::all(of_test_server(server)));
-    let (mut told, mut backoff) = (Told::default(), Backoff::default());
+    let (mut told, mut backoff) = (Told::default(), WatchBackoff::default());
     let (mut limit, mut pages) = (Limit::default(), Pages::default());
     let ended = list(&watched, &mut limit, &mut pages, &mut told, &mut backoff);
     let ended = tokio::time::timeout(Duration::from_secs(1), ended).await;
