@@ -15,12 +15,9 @@ mod reference;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use prometheus::{
-    TextEncoder,
-    core::{MetricVec, MetricVecBuilder},
-};
+use prometheus::{GaugeVec, HistogramVec, TextEncoder};
 
-use families::Families;
+use families::{Families, NO_LABELS, OF_CLUSTER, OF_LINK};
 pub(crate) use labels::{Cache, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
 
 /// All metrics. A clone shares the same metrics.
@@ -36,52 +33,40 @@ impl Default for Metrics {
 impl Metrics {
     /// New metrics with their own registry. The process creates them once; tests create several.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Families::new()))
+        let families = Families::new();
+        // For Prometheus, an empty label is the same as no label.
+        let build = [env!("CARGO_PKG_VERSION"), env!("LINKERD_MC_BUILD_COMMIT")];
+        families.build_info.with_label_values(&build).set(1.0);
+        Self(Arc::new(families))
     }
 
     /// Sets whether a gateway is probed, and resets its state: not alive, no latency.
     pub(crate) fn gateway_enabled(&self, cluster: &str, enabled: bool) {
-        self.drop_gateway_state(cluster);
-        let target = &[cluster];
-        self.0
-            .gateway_enabled
-            .with_label_values(target)
-            .set(enabled.into());
-        self.0.gateway_alive.with_label_values(target).set(0);
+        // They are missing if there was no successful probe.
+        let _ = self.0.gateway_latency.remove_label_values(&[cluster]);
+        let _ = self.0.gateway_probe_latency.remove_label_values(&[cluster]);
+        set(&self.0.gateway_enabled, cluster, flag(enabled));
+        self.gateway_alive(cluster, false);
     }
 
     /// Sets whether a gateway is alive; `false` also while it is unknown.
     pub(crate) fn gateway_alive(&self, cluster: &str, alive: bool) {
-        self.0
-            .gateway_alive
-            .with_label_values(&[cluster])
-            .set(alive.into());
+        set(&self.0.gateway_alive, cluster, flag(alive));
     }
 
     /// Counts a probe that succeeded.
     pub(crate) fn probe_succeeded(&self, cluster: &str, latency: Duration) {
-        let families = &self.0;
-        let millis = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
-        families
-            .gateway_latency
-            .with_label_values(&[cluster])
-            .set(millis);
-        families
-            .gateway_probe_latency
-            .with_label_values(&[cluster])
-            .observe(latency.as_secs_f64() * 1000.0);
-        families
-            .gateway_probes
-            .with_label_values(&[cluster, "true"])
-            .inc();
+        let (latencies, probes) = (&self.0.gateway_probe_latency, &self.0.gateway_probes);
+        let millis = latency.as_secs_f64() * 1000.0;
+        set(&self.0.gateway_latency, cluster, millis.trunc());
+        latencies.with_label_values(&[cluster]).observe(millis);
+        probes.with_label_values(&[cluster, "true"]).inc();
     }
 
     /// Counts a probe that failed.
     pub(crate) fn probe_failed(&self, cluster: &str) {
-        self.0
-            .gateway_probes
-            .with_label_values(&[cluster, "false"])
-            .inc();
+        let probes = &self.0.gateway_probes;
+        probes.with_label_values(&[cluster, "false"]).inc();
     }
 
     /// Counts that all endpoints of a Link are planned again because its gateway changed.
@@ -91,200 +76,158 @@ impl Metrics {
 
     /// Sets the number of objects in a store; `cluster` is [`LOCAL`] or a target cluster.
     pub(crate) fn cache_size(&self, cache: Cache, cluster: &str, objects: usize) {
-        let gauges = match cache {
+        let family = match cache {
             Cache::Namespaces => &self.0.namespace_cache,
             Cache::Services => &self.0.service_cache,
             Cache::Endpoints => &self.0.endpoints_cache,
         };
-        gauges.with_label_values(&[cluster]).set(count(objects));
+        set(family, cluster, number(objects));
     }
 
     /// Sets the size of the objects that are kept of a target cluster, in bytes.
     pub(crate) fn taken_in(&self, cluster: &str, bytes: usize) {
-        let gauges = &self.0.taken_in;
-        gauges.with_label_values(&[cluster]).set(count(bytes));
+        set(&self.0.taken_in, cluster, number(bytes));
     }
 
     /// Counts that a write was delayed, because its key was written recently.
     pub(crate) fn postponed(&self) {
-        self.0.postponed.inc();
+        self.0.postponed.with_label_values(NO_LABELS).inc();
     }
 
     /// Sets the number of keys in the queue.
     pub(crate) fn queue_depth(&self, keys: usize) {
-        self.0.queue_depth.set(count(keys));
+        set_only(&self.0.queue_depth, number(keys));
     }
 
     /// Sets the number of keys that are being processed.
     pub(crate) fn in_flight(&self, keys: usize) {
-        self.0.in_flight.set(count(keys));
+        set_only(&self.0.in_flight, number(keys));
     }
 
     /// Records the time to compute one plan.
     pub(crate) fn planned(&self, took: Duration) {
-        self.0.plan.observe(took.as_secs_f64());
+        observe(&self.0.plan, took);
     }
 
     /// Records the time to execute one plan.
     pub(crate) fn applied(&self, took: Duration) {
-        self.0.apply.observe(took.as_secs_f64());
+        observe(&self.0.apply, took);
     }
 
     /// Records the time from the event of a remote change to the last local write for it.
     pub(crate) fn propagated(&self, took: Duration) {
-        self.0.propagation.observe(took.as_secs_f64());
+        observe(&self.0.propagation, took);
     }
 
     /// Counts a write to the local API server.
     pub(crate) fn write(&self, verb: Verb, kind: ResourceKind, outcome: WriteResult) {
-        self.0
-            .writes
-            .with_label_values(&[verb.as_str(), kind.as_str(), outcome.as_str()])
-            .inc();
+        let labels = [verb.as_str(), kind.as_str(), outcome.as_str()];
+        self.0.writes.with_label_values(&labels).inc();
     }
 
     /// Counts that a watch failed and is restarted; `cluster` is [`LOCAL`] or a target cluster.
     pub(crate) fn watch_restarted(&self, cluster: &str, kind: ResourceKind) {
-        self.0
-            .watch_restarts
-            .with_label_values(&[cluster, kind.as_str()])
-            .inc();
+        let restarts = &self.0.watch_restarts;
+        restarts.with_label_values(&[cluster, kind.as_str()]).inc();
     }
 
     /// Sets when a cluster's API server last responded.
     pub(crate) fn last_contact(&self, cluster: &str, at: Timestamp) {
-        self.0
-            .last_contact
-            .with_label_values(&[cluster])
-            .set(at.as_duration().as_secs_f64());
+        set(&self.0.last_contact, cluster, seconds(at));
     }
 
     /// Sets when the token expires that a Link's session uses; `None` if it never expires, or if there is no token.
     pub(crate) fn credentials_expire(&self, link: &str, at: Option<Timestamp>) {
-        let gauges = &self.0.credentials_expiry;
-        match at {
-            Some(at) => gauges
-                .with_label_values(&[link])
-                .set(at.as_duration().as_secs_f64()),
-            None => drop_series(gauges, &[link]),
+        let family = &self.0.credentials_expiry;
+        if let Some(at) = at {
+            set(family, link, seconds(at));
+        } else {
+            // It is missing if the token never expired.
+            let _ = family.remove_label_values(&[link]);
         }
     }
 
     /// Sets whether a Link is ready.
     pub(crate) fn link_ready(&self, link: &str, ready: bool) {
-        self.0
-            .link_ready
-            .with_label_values(&[link])
-            .set(ready.into());
+        set(&self.0.link_ready, link, flag(ready));
     }
 
     /// Sets whether a Link is invalid.
     pub(crate) fn link_invalid(&self, link: &str, invalid: bool) {
-        self.0
-            .link_invalid
-            .with_label_values(&[link])
-            .set(invalid.into());
+        set(&self.0.link_invalid, link, flag(invalid));
     }
 
     /// Sets whether the cluster of a Link is drained.
     pub(crate) fn link_drained(&self, link: &str, drained: bool) {
-        self.0
-            .link_drained
-            .with_label_values(&[link])
-            .set(drained.into());
+        set(&self.0.link_drained, link, flag(drained));
     }
 
     /// Sets how many federated Services send requests to this cluster first, and how many prefer it but leave it out.
     pub(crate) fn preferred(&self, cluster: &str, active: usize, left_out: usize) {
-        let families = &self.0;
-        for (gauges, services) in [
-            (&families.active, active),
-            (&families.failed_over, left_out),
-        ] {
-            gauges.with_label_values(&[cluster]).set(count(services));
-        }
+        set(&self.0.active, cluster, number(active));
+        set(&self.0.failed_over, cluster, number(left_out));
     }
 
     /// Sets the numbers of a Link's Services by state.
     pub(crate) fn link_counts(&self, link: &str, counts: LinkCounts) {
-        let families = &self.0;
-        for (gauges, services) in [
-            (&families.mirrored, counts.mirrored),
-            (&families.federated, counts.federated),
-            (&families.unhealthy, counts.unhealthy),
-        ] {
-            gauges.with_label_values(&[link]).set(count(services));
-        }
+        set(&self.0.mirrored, link, number(counts.mirrored));
+        set(&self.0.federated, link, number(counts.federated));
+        set(&self.0.unhealthy, link, number(counts.unhealthy));
     }
 
     /// Sets whether this replica is the leader.
     pub(crate) fn leader(&self, leads: bool) {
-        self.0.leader.set(leads.into());
+        set_only(&self.0.leader, flag(leads));
     }
 
     /// Removes all series of a Link.
     pub(crate) fn remove_link(&self, link: &str) {
-        let families = &self.0;
-        for gauges in [
-            &families.link_ready,
-            &families.link_invalid,
-            &families.link_drained,
-            &families.mirrored,
-            &families.federated,
-            &families.unhealthy,
-        ] {
-            drop_series(gauges, &[link]);
-        }
-        drop_series(&families.credentials_expiry, &[link]);
+        self.0.remove(OF_LINK, link);
     }
 
     /// Removes all series of a target cluster. No existing Link may name it.
     pub(crate) fn remove_cluster(&self, cluster: &str) {
-        let families = &self.0;
-        self.drop_gateway_state(cluster);
-        for gauges in [
-            &families.gateway_alive,
-            &families.gateway_enabled,
-            &families.service_cache,
-            &families.endpoints_cache,
-            &families.active,
-            &families.failed_over,
-        ] {
-            drop_series(gauges, &[cluster]);
-        }
-        drop_series(&families.gateway_probes, &[cluster, "true"]);
-        drop_series(&families.gateway_probes, &[cluster, "false"]);
-        drop_series(&families.endpoint_repairs, &[cluster]);
-        drop_series(&families.last_contact, &[cluster]);
-        drop_series(&families.taken_in, &[cluster]);
-        for kind in ResourceKind::ALL {
-            drop_series(&families.watch_restarts, &[cluster, kind.as_str()]);
-        }
+        self.0.remove(OF_CLUSTER, cluster);
     }
 
     /// All metrics in Prometheus' text format 0.0.4.
     pub(crate) fn render(&self) -> String {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.0.tasks.set(count(runtime.metrics().num_alive_tasks()));
+            set_only(&self.0.tasks, number(runtime.metrics().num_alive_tasks()));
         }
         TextEncoder::new()
             .encode_to_string(&self.0.registry.gather())
             .expect("the registry leaves out empty families, and text has no other error")
     }
-
-    fn drop_gateway_state(&self, cluster: &str) {
-        drop_series(&self.0.gateway_latency, &[cluster]);
-        drop_series(&self.0.gateway_probe_latency, &[cluster]);
-    }
 }
 
-fn count(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
+/// Sets the series of a cluster or a Link.
+fn set(family: &GaugeVec, label: &str, value: f64) {
+    family.with_label_values(&[label]).set(value);
 }
 
-/// Removes the series with these labels. It may be missing, if a Link was deleted before all its metrics were set.
-fn drop_series<B: MetricVecBuilder>(series: &MetricVec<B>, labels: &[&str]) {
-    let _ = series.remove_label_values(labels);
+/// Sets the series of a family without labels.
+fn set_only(family: &GaugeVec, value: f64) {
+    family.with_label_values(NO_LABELS).set(value);
+}
+
+fn observe(family: &HistogramVec, took: Duration) {
+    let series = family.with_label_values(NO_LABELS);
+    series.observe(took.as_secs_f64());
+}
+
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// Metrics are floating-point numbers in Prometheus too.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
 }
 
 #[cfg(test)]

@@ -18,8 +18,6 @@ pub(crate) enum ResourceKind {
     Link,
     /// A Secret.
     Secret,
-    /// An Event.
-    Event,
     /// A route of the Gateway API, or one of Linkerd's.
     Route,
 }
@@ -69,14 +67,14 @@ pub(crate) struct LinkCounts {
 }
 
 impl ResourceKind {
-    pub(super) const ALL: [Self; 8] = [
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 7] = [
         Self::Service,
         Self::EndpointSlice,
         Self::Endpoints,
         Self::Namespace,
         Self::Link,
         Self::Secret,
-        Self::Event,
         Self::Route,
     ];
 
@@ -89,7 +87,6 @@ impl ResourceKind {
             Self::Namespace => "Namespace",
             Self::Link => "Link",
             Self::Secret => "Secret",
-            Self::Event => "Event",
             Self::Route => "Route",
         }
     }
