@@ -28,21 +28,25 @@ impl std::error::Error for Hinted {
 
 /// An error that says what failed and what to do. Both are one sentence without a period.
 pub(crate) fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(Hinted {
-        what: what.into(),
-        hint: hint.into(),
-        is_misuse: false,
-        source: None,
-    })
+    hinted(what.into(), hint.into(), false, None)
 }
 
 /// Like [`fail`], for a command line that cannot be meant: the process ends as for one that cannot be parsed.
 pub(crate) fn misuse(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    hinted(what.into(), hint.into(), true, None)
+}
+
+fn hinted(
+    what: String,
+    hint: String,
+    is_misuse: bool,
+    source: Option<anyhow::Error>,
+) -> anyhow::Error {
     anyhow::Error::new(Hinted {
-        what: what.into(),
-        hint: hint.into(),
-        is_misuse: true,
-        source: None,
+        what,
+        hint,
+        is_misuse,
+        source,
     })
 }
 
@@ -70,14 +74,7 @@ impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
         what: impl FnOnce() -> String,
         hint: impl FnOnce() -> String,
     ) -> anyhow::Result<T> {
-        self.map_err(|error| {
-            anyhow::Error::new(Hinted {
-                what: what(),
-                hint: hint(),
-                is_misuse: false,
-                source: Some(error.into()),
-            })
-        })
+        self.map_err(|error| hinted(what(), hint(), false, Some(error.into())))
     }
 }
 

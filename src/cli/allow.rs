@@ -6,11 +6,11 @@ use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::{Api, Resource, ResourceExt as _, api::PartialObjectMeta};
+use kube::{Resource, ResourceExt as _, api::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 
 use super::common::{
-    args::{self, Global, Output},
+    args::{self, Global, ManifestOutput},
     cluster::{Cluster, block_on},
     complete, output,
 };
@@ -46,12 +46,12 @@ pub(crate) struct Allow {
     accounts: Accounts,
     /// Permissions of the account
     #[arg(long, value_name = "MODE", default_value = "full")]
-    mode: Mode,
+    mode: AccountMode,
     /// Print even if the ServiceAccount exists; do not contact the cluster
     #[arg(long)]
     ignore_cluster: bool,
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
 }
 
 /// Print the objects of `allow`, to delete them with `kubectl delete -f -`
@@ -66,7 +66,7 @@ pub(crate) struct Revoke {
     #[arg(long)]
     ignore_cluster: bool,
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
 }
 
 #[derive(Debug, Args)]
@@ -81,7 +81,7 @@ struct Accounts {
 
 /// Permissions of an account.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
+enum AccountMode {
     /// Read access for gateway mode
     Gateway,
     /// Read access for all modes, including remote discovery and federated Services
@@ -103,8 +103,8 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
         ));
     }
     let access = match args.mode {
-        Mode::Gateway => RemoteAccess::Gateway,
-        Mode::Full => RemoteAccess::Full,
+        AccountMode::Gateway => RemoteAccess::Gateway,
+        AccountMode::Full => RemoteAccess::Full,
     };
     let Accounts {
         service_account_name,
@@ -155,7 +155,7 @@ where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
     PartialObjectMeta<K>: DeserializeOwned,
 {
-    let api = Api::<K>::all(cluster.client.clone());
+    let api = cluster.all::<K>();
     let what = format!("read the {}", K::kind(&()));
     let found = cluster.request(&what, api.get_metadata_opt(name)).await?;
     let names = [labels::EXTENSION_NAME, labels::EXTENSION_NAME_LEGACY];
@@ -169,7 +169,7 @@ where
 async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result<bool> {
     let cluster = Cluster::connect(&global.access()).await?;
     refuse_others(&cluster, &accounts.service_account_name).await?;
-    let api = Api::<ServiceAccount>::namespaced(cluster.client.clone(), &accounts.namespace);
+    let api = cluster.api::<ServiceAccount>(&accounts.namespace);
     for name in &accounts.service_account_name {
         let found = cluster
             .request("read the ServiceAccount", api.get_metadata_opt(name))
@@ -184,7 +184,7 @@ async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result
             ));
         }
     }
-    let namespaces = Api::<Namespace>::all(cluster.client.clone());
+    let namespaces = cluster.all::<Namespace>();
     let found = cluster
         .request(
             "read the Namespace",

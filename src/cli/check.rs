@@ -48,7 +48,7 @@ pub(crate) struct Check {
     contexts: Contexts,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    output: Format,
+    output: CheckFormat,
     /// How long to retry checks that may pass later, such as for a controller that is starting
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
     wait: Duration,
@@ -66,7 +66,7 @@ pub(crate) struct Check {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum CheckFormat {
     /// All checks
     Table,
     /// Same as table
@@ -95,10 +95,10 @@ pub(crate) async fn run(
     let checked = check_all(&contexts, args.wait, parse).await;
     let categories = categories(checked);
     output::data(&match args.output {
-        Format::Table | Format::Basic => report::table(&categories),
-        Format::Short => report::short(&categories),
-        Format::Json => report::json(&categories)?,
-        Format::Junit => report::junit(&categories),
+        CheckFormat::Table | CheckFormat::Basic => report::table(&categories),
+        CheckFormat::Short => report::short(&categories),
+        CheckFormat::Json => report::json(&categories)?,
+        CheckFormat::Junit => report::junit(&categories),
     })?;
     let worst = report::worst(&categories);
     Ok(output::exit_code(worst == Level::Error))

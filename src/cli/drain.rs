@@ -9,7 +9,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use jiff::Timestamp;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
@@ -70,7 +70,7 @@ const BOUNDS: (Duration, Duration) = (
 /// to the drained cluster.
 #[derive(Debug, Args)]
 #[command(after_long_help = DRAIN_EXAMPLES)]
-pub(crate) struct Drain {
+pub(crate) struct DrainArgs {
     #[command(flatten)]
     which: Which,
     /// Duration of the drain, from 1m to 7d
@@ -84,7 +84,7 @@ pub(crate) struct Drain {
 /// End the drain of a cluster, so that it rejoins federated Services
 #[derive(Debug, Args)]
 #[command(after_long_help = UNDRAIN_EXAMPLES)]
-pub(crate) struct Undrain {
+pub(crate) struct UndrainArgs {
     #[command(flatten)]
     which: Which,
     /// How long to wait until the cluster has rejoined; 0s does not wait
@@ -107,7 +107,7 @@ struct Which {
 }
 
 /// Runs `drain`. Exit code 1 if the cluster stays in a federated Service.
-pub(crate) async fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitCode> {
+pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &args.which.cluster_name;
     let links = args.which.links(&cluster).await?;
@@ -148,7 +148,7 @@ pub(crate) async fn drain(global: &Global, args: &Drain) -> anyhow::Result<ExitC
 }
 
 /// Runs `undrain`.
-pub(crate) async fn undrain(global: &Global, args: &Undrain) -> anyhow::Result<ExitCode> {
+pub(crate) async fn undrain(global: &Global, args: &UndrainArgs) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &args.which.cluster_name;
     let Some(links) = to_undrain(args.which.links(&cluster).await?) else {
@@ -256,7 +256,7 @@ impl Which {
 async fn annotate(cluster: &Cluster, links: &[Link], end: Option<Timestamp>) -> anyhow::Result<()> {
     for link in links {
         let namespace = link.namespace().unwrap_or_default();
-        let api = Api::<Link>::namespaced(cluster.client.clone(), &namespace);
+        let api = cluster.api::<Link>(&namespace);
         let name = link.name_any();
         // The UID excludes a newer Link of this name.
         let patch = json!({ "metadata": {

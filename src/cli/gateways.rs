@@ -57,7 +57,7 @@ pub(crate) struct Gateways {
 /// A gateway, with the JSON fields of `linkerd multicluster gateways`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Gateway {
+struct GatewayRow {
     cluster_name: String,
     alive: bool,
     number_of_services: usize,
@@ -88,7 +88,7 @@ pub(crate) async fn run(global: &Global, args: &Gateways) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(cluster: &ClusterClient, args: &Gateways) -> anyhow::Result<Vec<Gateway>> {
+async fn ask(cluster: &ClusterClient, args: &Gateways) -> anyhow::Result<Vec<GatewayRow>> {
     let (namespaces, snapshot, mirrors) = futures::join!(
         collect_full::extension_namespaces(&cluster.client),
         snapshot_of(cluster, Depth::Links),
@@ -116,7 +116,7 @@ fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
 }
 
 /// Gateways of Links that have one, by cluster.
-fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> Vec<Gateway> {
+fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> Vec<GatewayRow> {
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
     for mirror in mirrors {
         *services
@@ -129,7 +129,7 @@ fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> 
         .filter_map(|link| {
             let gateway = LinkSummary::of(link).gateway?;
             let latency = gateway.latency_ms.and_then(|ms| u64::try_from(ms).ok());
-            Some(Gateway {
+            Some(GatewayRow {
                 cluster_name: link.cluster().to_owned(),
                 // The format has only true and false; unknown is false.
                 alive: gateway.alive == Some(true),
@@ -144,7 +144,7 @@ fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> 
 }
 
 /// The table of `linkerd multicluster gateways`: two spaces follow each column, including the last.
-fn table(gateways: &[Gateway]) -> String {
+fn table(gateways: &[GatewayRow]) -> String {
     let names: Vec<_> = gateways.iter().map(|g| one_line(&g.cluster_name)).collect();
     let width = names
         .iter()
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::clusters::link_summary::tests::link;
 
-    fn some() -> Vec<Gateway> {
+    fn some() -> Vec<GatewayRow> {
         let mut without = link("no-gateway", &json!({}));
         without.link.spec.gateway_address.clear();
         let links = [

@@ -42,14 +42,14 @@ pub(crate) struct Graph {
     contexts: Contexts,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: Format,
+    output: GraphFormat,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum GraphFormat {
     /// A tree for each cluster
     Text,
     /// A Mermaid flowchart
@@ -72,10 +72,10 @@ pub(crate) async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCod
     refuse_silence(&snapshots)?;
     let topology = Topology::of(&snapshots);
     output::data(&match args.output {
-        Format::Text => text(&topology, terminal_width()),
-        Format::Mermaid => mermaid(&topology),
-        Format::Dot => dot(&topology),
-        Format::Json => serde_json::to_string_pretty(&topology)? + "\n",
+        GraphFormat::Text => text(&topology, terminal_width()),
+        GraphFormat::Mermaid => mermaid(&topology),
+        GraphFormat::Dot => dot(&topology),
+        GraphFormat::Json => serde_json::to_string_pretty(&topology)? + "\n",
     })?;
     let silent = topology.has_silent_cluster();
     Ok(output::exit_code(silent))
@@ -83,7 +83,7 @@ pub(crate) async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCod
 
 /// The health of a Link, for its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
+enum LinkHealth {
     /// Connected, and the gateway, if any, is alive.
     Good,
     /// Not known yet.
@@ -92,7 +92,7 @@ enum Health {
     Bad,
 }
 
-impl Health {
+impl LinkHealth {
     fn of(link: &LinkSummary) -> Self {
         let gateway = link
             .gateway
@@ -185,7 +185,8 @@ fn text(topology: &Topology, width: Option<usize>) -> String {
             } else {
                 "├─▶"
             };
-            let color = Style::new().fg_color(Some(Color::Ansi(Health::of(&edge.link).color())));
+            let color =
+                Style::new().fg_color(Some(Color::Ansi(LinkHealth::of(&edge.link).color())));
             let target = one_line(&edge.target);
             let gap = " ".repeat(widest - measure_text_width(&target));
             lines.push(format!(
@@ -260,8 +261,8 @@ fn mermaid(topology: &Topology) -> String {
     }
     for edge in &topology.links {
         let (source, target) = (&ids[edge.source.as_str()], &ids[edge.target.as_str()]);
-        let arrow = match Health::of(&edge.link) {
-            Health::Bad => "-.->",
+        let arrow = match LinkHealth::of(&edge.link) {
+            LinkHealth::Bad => "-.->",
             _ => "-->",
         };
         let label: Vec<_> = label(edge).iter().map(|fact| escape(fact)).collect();
@@ -290,10 +291,10 @@ fn dot(topology: &Topology) -> String {
         lines.push(format!("  {id} [label=\"{name}\", style={style}];"));
     }
     for edge in &topology.links {
-        let (color, style) = match Health::of(&edge.link) {
-            Health::Good => ("darkgreen", "solid"),
-            Health::Unknown => ("orange", "solid"),
-            Health::Bad => ("red", "dashed"),
+        let (color, style) = match LinkHealth::of(&edge.link) {
+            LinkHealth::Good => ("darkgreen", "solid"),
+            LinkHealth::Unknown => ("orange", "solid"),
+            LinkHealth::Bad => ("red", "dashed"),
         };
         let label: Vec<_> = label(edge).iter().map(|fact| escape(fact)).collect();
         lines.push(format!(

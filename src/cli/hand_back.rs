@@ -108,7 +108,7 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
 
 /// Fails if a controller holds the lease: it would create again what is deleted here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
-    let leases = Api::<Lease>::namespaced(cluster.client.clone(), namespace);
+    let leases = cluster.api::<Lease>(namespace);
     let found = cluster
         .request("read the lease", leases.get_opt(lease::NAME))
         .await?;
@@ -127,11 +127,11 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
 /// Clears the status of the Links, because it is no longer updated. Whoever waits for `Ready` after the controller is
 /// started again must not see the old value.
 async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
-    let api = Api::<PartialObjectMeta<Link>>::namespaced(cluster.client.clone(), namespace);
+    let api = cluster.api::<PartialObjectMeta<Link>>(namespace);
     let params = ListParams::default();
     let found = api.list_metadata(&params);
     let links = cluster.request("list Links", found).await?;
-    let api = Api::<Link>::namespaced(cluster.client.clone(), namespace);
+    let api = cluster.api::<Link>(namespace);
     let (params, none) = (
         PatchParams::default(),
         Patch::Merge(json!({ "status": null })),
@@ -175,8 +175,8 @@ impl std::fmt::Display for Mirror {
 impl Mirror {
     /// All Services of an installation. They keep our annotations until they are handed back completely.
     async fn gather(cluster: &Cluster, installation: &str) -> anyhow::Result<Vec<Self>> {
-        let services = Api::<PartialObjectMeta<Service>>::all(cluster.client.clone());
-        let slices = Api::<EndpointSlice>::all(cluster.client.clone());
+        let services = cluster.all::<PartialObjectMeta<Service>>();
+        let slices = cluster.all::<EndpointSlice>();
         let list = async |label: &str| {
             let params = ListParams::default().labels(label);
             let found = services.list_metadata(&params);
@@ -212,8 +212,7 @@ impl Mirror {
     }
 
     async fn hand_back(&self, cluster: &Cluster, wait: Duration) -> anyhow::Result<()> {
-        let slices =
-            Api::<EndpointSlice>::namespaced(cluster.client.clone(), &self.service.namespace);
+        let slices = cluster.api::<EndpointSlice>(&self.service.namespace);
         if !self.ours.is_empty() {
             self.write_endpoints(cluster).await?;
             self.wait_for_theirs(cluster, &slices, wait).await?;
@@ -235,7 +234,7 @@ impl Mirror {
             let what = format!("change the EndpointSlice {}/{name}", self.service.namespace);
             cluster.request_opt(&what, patched).await?;
         }
-        let services = Api::<Service>::namespaced(cluster.client.clone(), &self.service.namespace);
+        let services = cluster.api::<Service>(&self.service.namespace);
         // Without our annotations, our controller removes these Endpoints if it adopts the Service again.
         let unsigned = l::SIGNATURE.map(|key| (key.to_owned(), Value::Null));
         let unsigned = json!({ "metadata": { "annotations": Map::from_iter(unsigned) } });
@@ -249,7 +248,7 @@ impl Mirror {
     /// Endpoints that have all addresses were written by Linkerd's service mirror, and stay as they are. Others are
     /// replaced: Kubernetes leaves some behind if a mirror had a selector for a while.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        let api = Api::<Endpoints>::namespaced(cluster.client.clone(), &self.service.namespace);
+        let api = cluster.api::<Endpoints>(&self.service.namespace);
         let read = api.get_opt(&self.service.name);
         let known = cluster
             .request(&format!("read the Endpoints {self}"), read)

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 
 use super::common::{
-    args::{self, Global, Output},
+    args::{self, Global, ManifestOutput},
     cluster::{Cluster, block_on},
     complete,
     inventory::ADMISSION_POLICY,
@@ -107,7 +107,7 @@ pub(crate) struct Install {
     #[arg(long, conflicts_with = "format")]
     print_values: bool,
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
     #[command(flatten)]
     values: ValueArgs,
 }

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use self::apply::{Direction, Prepared, kubeconfig};
 use super::{
     common::{
-        args::{self, Global, Output},
+        args::{self, Global, ManifestOutput},
         cluster::Cluster,
         complete, output,
         wait::{LOOK, Progress, poll},
@@ -72,7 +72,7 @@ pub(crate) struct Link {
     #[command(flatten)]
     generated: LinkArgs,
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
 }
 
 /// Runs the command.
@@ -258,7 +258,7 @@ async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
         ..
     } = prepared.direction;
     let namespace = objects.link.namespace().unwrap_or_default();
-    let links = Api::<link::Link>::namespaced(prepared.cluster.client.clone(), &namespace);
+    let links = prepared.cluster.api::<link::Link>(&namespace);
     warn_of_names(&prepared.cluster, &links, name).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
     progress.during(Box::pin(prepared.apply())).await?;

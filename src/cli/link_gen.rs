@@ -17,7 +17,7 @@ use kube::{
 
 pub(super) use self::flags::LinkArgs;
 use super::common::{
-    args::{Global, Output},
+    args::{Global, ManifestOutput},
     cluster::Cluster,
     output,
     wait::{LOOK, poll, spin},
@@ -65,7 +65,7 @@ pub(crate) struct LinkGen {
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
 }
 
 /// Runs the command.
@@ -173,7 +173,7 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
         namespace.unwrap_or(&args.namespace),
         &args.service_account_name,
     );
-    let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), namespace);
+    let accounts = cluster.api::<ServiceAccount>(namespace);
     let account = cluster
         .request("read the ServiceAccount", accounts.get_opt(name))
         .await?;
@@ -191,7 +191,7 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
 
 /// The token of an account's Secret. Waits for it, because Kubernetes adds it shortly after `allow` or `install`.
 async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Secret> {
-    let secrets = Api::<KubernetesSecret>::namespaced(cluster.client.clone(), namespace);
+    let secrets = cluster.api::<KubernetesSecret>(namespace);
     let tokens =
         ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
     let attempt = async || {
@@ -269,7 +269,7 @@ async fn mint(
 
 async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> {
     let (namespace, name) = (&args.gateway_namespace, &args.gateway_name);
-    let services = Api::<Service>::namespaced(cluster.client.clone(), namespace);
+    let services = cluster.api::<Service>(namespace);
     let service = cluster
         .request("read the gateway's Service", services.get_opt(name))
         .await?

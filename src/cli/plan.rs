@@ -47,7 +47,7 @@ const PENDING: u8 = 2;
 /// override them.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Plan {
+pub(crate) struct PlanArgs {
     /// Name of the Link
     #[arg(long, value_name = "NAME", required_unless_present = "link_file", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
     link: Option<String>,
@@ -60,12 +60,12 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
     request_timeout: Duration,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Diff)]
-    output: Format,
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = PlanFormat::Diff)]
+    output: PlanFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum PlanFormat {
     /// One line per object, and its changed fields
     Diff,
     /// One JSON document
@@ -75,12 +75,12 @@ enum Format {
 /// The planned writes, and the problems.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Preview {
-    changes: Vec<Change>,
-    problems: Vec<Problem>,
+    changes: Vec<PlannedChange>,
+    problems: Vec<PlanProblem>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Change {
+struct PlannedChange {
     verb: &'static str,
     kind: &'static str,
     namespace: String,
@@ -90,7 +90,7 @@ struct Change {
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Problem {
+struct PlanProblem {
     service: String,
     reason: &'static str,
     message: String,
@@ -99,7 +99,7 @@ struct Problem {
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
 pub(crate) async fn run(
     global: &Global,
-    args: &Plan,
+    args: &PlanArgs,
     given: &ArgMatches,
     parse: Parse,
 ) -> anyhow::Result<ExitCode> {
@@ -131,8 +131,8 @@ pub(crate) async fn run(
         preview(&mut state, &name)
     };
     output::data(&match args.output {
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
-        Format::Diff => diff(&preview),
+        PlanFormat::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
+        PlanFormat::Diff => diff(&preview),
     })?;
     Ok(if preview.changes.is_empty() {
         ExitCode::SUCCESS
@@ -197,7 +197,7 @@ fn preview(state: &mut State, link: &str) -> Preview {
         }
         for said in plan.report {
             if let Outcome::Failed(problem) = said.report {
-                preview.problems.push(Problem {
+                preview.problems.push(PlanProblem {
                     service: format!("{}/{}", said.remote.namespace, said.remote.service),
                     reason: problem.reason.as_str(),
                     message: problem.message,
@@ -228,7 +228,7 @@ fn before(local: &Local, kind: ObjectKind, namespace: &str, name: &str) -> Optio
     }
 }
 
-fn change(state: &State, write: &Write) -> Change {
+fn change(state: &State, write: &Write) -> PlannedChange {
     let (verb, kind, namespace, name) = write.describe();
     let mut fields = BTreeMap::new();
     match write {
@@ -253,7 +253,7 @@ fn change(state: &State, write: &Write) -> Change {
         }
         Write::Delete { .. } | Write::RetireEndpoints { .. } => {}
     }
-    Change {
+    PlannedChange {
         verb,
         kind,
         namespace: namespace.to_owned(),
@@ -401,14 +401,14 @@ mod tests {
             "spec": { "ports": [{ "name": evil, "port": 80 }] },
         });
         flatten(&mut fields, String::new(), &json!({}), &after);
-        let change = Change {
+        let change = PlannedChange {
             verb: "patch",
             kind: "Service",
             namespace: evil.into(),
             name: evil.into(),
             fields,
         };
-        let problem = Problem {
+        let problem = PlanProblem {
             service: evil.into(),
             reason: "Error",
             message: format!("it's {evil}"),
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_diff_ends_with_a_summary() {
-        let change = |verb, name: &str| Change {
+        let change = |verb, name: &str| PlannedChange {
             verb,
             kind: "Service",
             namespace: "ns".into(),
@@ -449,7 +449,7 @@ mod tests {
                 change("patch", "b"),
                 change("delete", "c"),
             ],
-            problems: vec![Problem {
+            problems: vec![PlanProblem {
                 service: "ns/d".into(),
                 reason: "NameConflict",
                 message: "ns/d-east belongs to a user".into(),

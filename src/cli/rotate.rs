@@ -19,13 +19,13 @@ use serde_json::json;
 
 pub(crate) use self::args::Rotate;
 use self::{
-    args::Format,
-    decision::{DESTINATION, Holder},
-    gather::{Source, Target},
-    outcome::{Done, Ending, Outcome},
+    args::RotateFormat,
+    decision::{DESTINATION, TokenHolder},
+    gather::{SourceCluster, TargetCluster},
+    outcome::{Ending, RotationDetails, RotationOutcome},
     rotation::Rotation,
 };
-pub(super) use self::{credentials::Account, tokens::link_id};
+pub(super) use self::{credentials::TokenAccount, tokens::link_id};
 use super::common::{
     args::Global,
     cluster::Cluster,
@@ -54,20 +54,20 @@ pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCo
     }
     global.refuse_address()?;
     let outcomes = Box::pin(rotate(global, args)).await?;
-    if args.output == Format::Json {
+    if args.output == RotateFormat::Json {
         let document = serde_json::to_string_pretty(&json!({ "links": outcomes }))?;
         output::data(&format!("{document}\n"))?;
     }
-    let failed = |outcome: &Outcome| outcome.result == Ending::Failed;
+    let failed = |outcome: &RotationOutcome| outcome.result == Ending::Failed;
     Ok(output::exit_code(outcomes.iter().any(failed)))
 }
 
-async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> {
+async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOutcome>> {
     let access = match &args.to {
         Some(context) => global.access().with_context(context),
         None => global.access(),
     };
-    let source = Source {
+    let source = SourceCluster {
         cluster: Cluster::connect(&access).await?,
         namespace: args.namespace.clone(),
         linkerd: global.linkerd_namespace.clone(),
@@ -81,7 +81,12 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
         output::error(&error);
         outcomes.extend(due.iter().map(|rotation| {
             let reason = Some(format!("{error:#}"));
-            Outcome::new(rotation.cluster(), Ending::Failed, reason, Done::default())
+            RotationOutcome::new(
+                rotation.cluster(),
+                Ending::Failed,
+                reason,
+                RotationDetails::default(),
+            )
         }));
         return Ok(outcomes);
     }
@@ -106,9 +111,9 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<Outcome>> 
 async fn due<'a>(
     global: &Global,
     args: &Rotate,
-    source: &'a Source,
+    source: &'a SourceCluster,
     links: &[Link],
-    outcomes: &mut Vec<Outcome>,
+    outcomes: &mut Vec<RotationOutcome>,
 ) -> anyhow::Result<Vec<Rotation<'a>>> {
     let destination = destination(source).await?;
     let mut due = Vec::new();
@@ -119,12 +124,21 @@ async fn due<'a>(
             Ok(mut rotation) => {
                 if let Some((result, reason)) = rotation.decide(args, &destination) {
                     output::note(&format!("{cluster}: {reason}"));
-                    outcomes.push(Outcome::new(&cluster, result, Some(reason), rotation.done));
+                    outcomes.push(RotationOutcome::new(
+                        &cluster,
+                        result,
+                        Some(reason),
+                        rotation.done,
+                    ));
                 } else {
                     due.push(rotation);
                 }
             }
-            Err(error) => outcomes.push(Outcome::failed(&cluster, &error, Done::default())),
+            Err(error) => outcomes.push(RotationOutcome::failed(
+                &cluster,
+                &error,
+                RotationDetails::default(),
+            )),
         }
     }
     Ok(due)
@@ -133,7 +147,7 @@ async fn due<'a>(
 /// Fails if Linkerd has to be restarted, and cannot be.
 async fn may_restart(
     args: &Rotate,
-    source: &Source,
+    source: &SourceCluster,
     links: &[Link],
     due: &[Rotation<'_>],
 ) -> anyhow::Result<()> {
@@ -147,7 +161,7 @@ async fn may_restart(
 async fn written<'a>(
     args: &Rotate,
     due: Vec<Rotation<'a>>,
-    outcomes: &mut Vec<Outcome>,
+    outcomes: &mut Vec<RotationOutcome>,
 ) -> Vec<Rotation<'a>> {
     let mut written = Vec::new();
     for mut rotation in due {
@@ -155,7 +169,7 @@ async fn written<'a>(
         let cluster = rotation.cluster().to_owned();
         match ended.with_context(|| format!("cannot rotate the credentials for {cluster}")) {
             Ok(()) => written.push(rotation),
-            Err(error) => outcomes.push(Outcome::failed(&cluster, &error, rotation.done)),
+            Err(error) => outcomes.push(RotationOutcome::failed(&cluster, &error, rotation.done)),
         }
     }
     written
@@ -166,12 +180,12 @@ async fn ended(
     args: &Rotate,
     mut rotation: Rotation<'_>,
     restarted: &anyhow::Result<()>,
-    holders: &anyhow::Result<Vec<Holder>>,
-) -> Outcome {
+    holders: &anyhow::Result<Vec<TokenHolder>>,
+) -> RotationOutcome {
     let cluster = rotation.cluster().to_owned();
     if rotation.needs_restart() && args.no_restart {
         let reason = rotation.restart_is_needed();
-        return Outcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done);
+        return RotationOutcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done);
     }
     let in_doubt = match (restarted, holders) {
         (Err(error), _) if rotation.needs_restart() => Some(error),
@@ -181,14 +195,14 @@ async fn ended(
     if let Some(error) = in_doubt {
         rotation.keep();
         let reason = Some(format!("{error:#}"));
-        return Outcome::new(&cluster, Ending::Failed, reason, rotation.done);
+        return RotationOutcome::new(&cluster, Ending::Failed, reason, rotation.done);
     }
     match rotation
         .revoke(holders.as_deref().unwrap_or_default())
         .await
     {
-        Ok(()) => Outcome::new(&cluster, Ending::Rotated, None, rotation.done),
-        Err(error) => Outcome::failed(&cluster, &error, rotation.done),
+        Ok(()) => RotationOutcome::new(&cluster, Ending::Rotated, None, rotation.done),
+        Err(error) => RotationOutcome::failed(&cluster, &error, rotation.done),
     }
 }
 
@@ -203,7 +217,7 @@ fn names(rotations: &[Rotation<'_>]) -> BTreeSet<String> {
 /// Reads what is known of a link.
 async fn gather<'a>(
     global: &Global,
-    source: &'a Source,
+    source: &'a SourceCluster,
     args: &Rotate,
     link: Link,
 ) -> anyhow::Result<Rotation<'a>> {
@@ -211,7 +225,7 @@ async fn gather<'a>(
     let context = args.from.clone().unwrap_or_else(|| name.clone());
     let gathered = async {
         let cluster = Cluster::connect(&global.access().with_context(&context)).await?;
-        Rotation::gather(source, Target { cluster, context }, link).await
+        Rotation::gather(source, TargetCluster { cluster, context }, link).await
     };
     gathered
         .await
@@ -219,13 +233,17 @@ async fn gather<'a>(
 }
 
 /// Linkerd's credentials, and when its destination controller started.
-async fn destination(source: &Source) -> anyhow::Result<Known<Destination>> {
+async fn destination(source: &SourceCluster) -> anyhow::Result<Known<Destination>> {
     let cluster = ClusterClient::new("source", &source.access, DEADLINE, &source.linkerd).await?;
     Ok(collect_full::destination(&cluster).await)
 }
 
 /// Restarts Linkerd's destination controller if one of the links needs it, and checks that no old Pod of it is left.
-async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> anyhow::Result<()> {
+async fn restarted(
+    args: &Rotate,
+    source: &SourceCluster,
+    written: &[Rotation<'_>],
+) -> anyhow::Result<()> {
     if args.no_restart || !written.iter().any(Rotation::needs_restart) {
         return Ok(());
     }
@@ -255,7 +273,11 @@ async fn restarted(args: &Rotate, source: &Source, written: &[Rotation<'_>]) -> 
 }
 
 /// The chosen Links, at least one. Of several Links to one cluster, those that the controller does not use are left out.
-fn chosen<'l>(source: &Source, args: &Rotate, known: &'l [Link]) -> anyhow::Result<Vec<&'l Link>> {
+fn chosen<'l>(
+    source: &SourceCluster,
+    args: &Rotate,
+    known: &'l [Link],
+) -> anyhow::Result<Vec<&'l Link>> {
     let hint = known_clusters(
         known,
         "choose another namespace with --namespace, or another cluster with --to",

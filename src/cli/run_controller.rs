@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use tokio::{
     runtime::{Builder, Handle},
     signal::unix::{SignalKind, signal},
@@ -173,13 +173,8 @@ fn settings(args: &RunController, sessions: Handle) -> anyhow::Result<Settings> 
 }
 
 fn log(args: &RunController) {
-    let level = match args.log_level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    };
+    let level = args.log_level.to_possible_value();
+    let level = level.as_ref().map_or("info", PossibleValue::get_name);
     // Libraries log only errors, and the client not even these, because its callers do.
     let filter = EnvFilter::new(format!("off,linkerd_mc={level},kube_runtime=error"));
     let builder = tracing_subscriber::fmt()

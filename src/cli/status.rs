@@ -12,7 +12,7 @@ pub(crate) use self::args::StatusArgs;
 use self::{
     args::Goal,
     ask::ask,
-    view::{Status, absent, render},
+    view::{StatusView, absent, render},
 };
 use super::common::{
     args::Global,
@@ -54,7 +54,7 @@ pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<Ex
 }
 
 /// Waits until all Links meet the goal. Asks again whenever a Link changes.
-async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Status> {
+async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
     let mut last = Vec::new();
     let progress = Progress::new("waiting");
     let waiting = progress.during(async {

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use futures::future::try_join_all;
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{ResourceExt as _, api::ListParams};
 
 use super::common::{
-    args::{Global, Output},
+    args::{Global, ManifestOutput},
     cluster::Cluster,
-    inventory::{self as objects, ResourceKind},
+    inventory::{self as objects, ApiKind},
     output,
 };
 use crate::{
@@ -22,7 +22,7 @@ Examples:
   linkerd-mc uninstall | kubectl delete -f -";
 
 /// Kinds of installed objects, except those that are deleted with their Namespace, and Namespaces.
-const KINDS: [ResourceKind; 10] = [
+const KINDS: [ApiKind; 10] = [
     objects::CLUSTER_ROLE,
     objects::CLUSTER_ROLE_BINDING,
     objects::ROLE,
@@ -36,7 +36,7 @@ const KINDS: [ResourceKind; 10] = [
 ];
 
 /// Kinds of installed objects that are deleted with their Namespace, and by name if it stays.
-const IN_NAMESPACE: [ResourceKind; 10] = [
+const IN_NAMESPACE: [ApiKind; 10] = [
     objects::DEPLOYMENT,
     objects::DISRUPTION_BUDGET,
     objects::SERVICE,
@@ -50,7 +50,7 @@ const IN_NAMESPACE: [ResourceKind; 10] = [
 ];
 
 /// Kinds of objects that keep a Namespace if they are not the extension's. Not those that every Namespace has.
-const KEEPING: [ResourceKind; 5] = [
+const KEEPING: [ApiKind; 5] = [
     objects::DEPLOYMENT,
     objects::STATEFUL_SET,
     objects::DAEMON_SET,
@@ -66,7 +66,7 @@ const KEEPING: [ResourceKind; 5] = [
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Uninstall {
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
 }
 
 /// Runs the command.
@@ -126,7 +126,7 @@ async fn installed(
 }
 
 async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
-    let links = Api::<Link>::all(cluster.client.clone());
+    let links = cluster.all::<Link>();
     let found = cluster
         .request_opt("list Links", links.list_metadata(&ListParams::default()))
         .await?;

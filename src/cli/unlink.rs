@@ -11,16 +11,16 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
 use self::words::{kept_secret, left_over, memberships, others, question};
 use super::{
     common::{
-        args::{self, Global, Output},
+        args::{self, Global, ManifestOutput},
         cluster::Cluster,
         complete,
         inventory::delete,
-        linked::{Linked, Mirrors, SEEN, known_clusters, links},
+        linked::{LinkedObjects, Mirrors, SEEN, known_clusters, links},
         output,
         wait::{poll, spin},
     },
@@ -88,14 +88,14 @@ pub(crate) struct Unlink {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration, requires = "apply")]
     wait: Duration,
     #[command(flatten)]
-    output: Output,
+    output: ManifestOutput,
 }
 
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &name(&cluster, args).await?;
-    let mut linked = Box::pin(Linked::gather(
+    let mut linked = Box::pin(LinkedObjects::gather(
         &cluster,
         name,
         args.link.as_deref(),
@@ -104,7 +104,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     ))
     .await?;
     if args.only_controller {
-        linked = Linked {
+        linked = LinkedObjects {
             leftovers: linked.leftovers,
             ..Default::default()
         };
@@ -176,7 +176,7 @@ async fn revocation(
     cluster: &Cluster,
     args: &Unlink,
     name: &ClusterName,
-    linked: &Linked,
+    linked: &LinkedObjects,
 ) -> Option<String> {
     if !linked.remaining.is_empty() {
         return None; // the other Links may use them
@@ -186,7 +186,7 @@ async fn revocation(
         .secrets
         .iter()
         .find(|secret| secret.namespace.as_ref() == Some(namespace))?;
-    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let secrets = cluster.api::<Secret>(namespace);
     let read = cluster.request("read the credentials", secrets.get(&own.name));
     let kubeconfig = read.await.ok()?.data?.remove(labels::KUBECONFIG_KEY)?;
     let account = account_namespace(&kubeconfig.0)?;
@@ -210,7 +210,7 @@ async fn apply(
     cluster: &Cluster,
     args: &Unlink,
     name: &ClusterName,
-    linked: Linked,
+    linked: LinkedObjects,
 ) -> anyhow::Result<()> {
     if !args.yes && !confirmed(&question(name, &linked))? {
         return Err(fail(

@@ -99,7 +99,7 @@ pub(crate) enum ManifestFormat {
 
 /// How manifests are printed.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Output {
+pub(crate) struct ManifestOutput {
     /// Output format
     #[arg(
         short = 'o',
@@ -110,7 +110,7 @@ pub(crate) struct Output {
     format: ManifestFormat,
 }
 
-impl Output {
+impl ManifestOutput {
     /// A manifest in the wanted format.
     pub(crate) fn format(&self, manifest: &Manifest) -> String {
         match self.format {

@@ -4,7 +4,7 @@ use std::{future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 
 use super::output;
 use crate::{
@@ -71,6 +71,19 @@ impl Cluster {
         }
     }
 
+    /// The objects of a kind in a namespace.
+    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// The objects of a kind in all namespaces, or those without one.
+    pub(crate) fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
     /// Address of the API server, without a slash at its end.
     pub(crate) fn server(&self) -> &str {
         &self.server
@@ -110,7 +123,7 @@ impl Cluster {
 
     /// Linkerd's configuration. Fails when Linkerd is not installed.
     pub(crate) async fn linkerd_config(&self, namespace: &str) -> anyhow::Result<LinkerdConfig> {
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+        let api = self.api::<ConfigMap>(namespace);
         let config = self
             .request("read Linkerd's configuration", api.get_opt(LINKERD_CONFIG))
             .await?

@@ -28,45 +28,45 @@ use crate::{api::labels::MANAGER, client::requests::is_served, manifests::identi
 
 /// A kind of object: its group and version, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ResourceKind(&'static str, &'static str);
+pub(crate) struct ApiKind(&'static str, &'static str);
 
 /// A kind with a type of its own.
-const fn of<K: Resource>() -> ResourceKind {
-    ResourceKind(K::API_VERSION, K::KIND)
+const fn of<K: Resource>() -> ApiKind {
+    ApiKind(K::API_VERSION, K::KIND)
 }
 
-pub(crate) const ADMISSION_BINDING: ResourceKind = of::<ValidatingAdmissionPolicyBinding>();
-pub(crate) const ADMISSION_POLICY: ResourceKind = of::<ValidatingAdmissionPolicy>();
-pub(crate) const API_SERVICE: ResourceKind = of::<APIService>();
-pub(crate) const CLUSTER_ROLE: ResourceKind = of::<ClusterRole>();
-pub(crate) const CLUSTER_ROLE_BINDING: ResourceKind = of::<ClusterRoleBinding>();
-pub(crate) const CUSTOM_RESOURCE: ResourceKind = of::<CustomResourceDefinition>();
-pub(crate) const DAEMON_SET: ResourceKind = of::<DaemonSet>();
-pub(crate) const DEPLOYMENT: ResourceKind = of::<Deployment>();
-pub(crate) const DISRUPTION_BUDGET: ResourceKind = of::<PodDisruptionBudget>();
-pub(crate) const LEASE: ResourceKind = of::<Lease>();
-pub(crate) const MUTATING_WEBHOOK: ResourceKind = of::<MutatingWebhookConfiguration>();
-pub(crate) const NAMESPACE: ResourceKind = of::<Namespace>();
-pub(crate) const NETWORK_POLICY: ResourceKind = of::<NetworkPolicy>();
-pub(crate) const ROLE: ResourceKind = of::<Role>();
-pub(crate) const ROLE_BINDING: ResourceKind = of::<RoleBinding>();
-pub(crate) const SECRET: ResourceKind = of::<Secret>();
-pub(crate) const SERVICE: ResourceKind = of::<Service>();
-pub(crate) const SERVICE_ACCOUNT: ResourceKind = of::<ServiceAccount>();
-pub(crate) const STATEFUL_SET: ResourceKind = of::<StatefulSet>();
-pub(crate) const VALIDATING_WEBHOOK: ResourceKind = of::<ValidatingWebhookConfiguration>();
-pub(crate) const VOLUME_CLAIM: ResourceKind = of::<PersistentVolumeClaim>();
+pub(crate) const ADMISSION_BINDING: ApiKind = of::<ValidatingAdmissionPolicyBinding>();
+pub(crate) const ADMISSION_POLICY: ApiKind = of::<ValidatingAdmissionPolicy>();
+pub(crate) const API_SERVICE: ApiKind = of::<APIService>();
+pub(crate) const CLUSTER_ROLE: ApiKind = of::<ClusterRole>();
+pub(crate) const CLUSTER_ROLE_BINDING: ApiKind = of::<ClusterRoleBinding>();
+pub(crate) const CUSTOM_RESOURCE: ApiKind = of::<CustomResourceDefinition>();
+pub(crate) const DAEMON_SET: ApiKind = of::<DaemonSet>();
+pub(crate) const DEPLOYMENT: ApiKind = of::<Deployment>();
+pub(crate) const DISRUPTION_BUDGET: ApiKind = of::<PodDisruptionBudget>();
+pub(crate) const LEASE: ApiKind = of::<Lease>();
+pub(crate) const MUTATING_WEBHOOK: ApiKind = of::<MutatingWebhookConfiguration>();
+pub(crate) const NAMESPACE: ApiKind = of::<Namespace>();
+pub(crate) const NETWORK_POLICY: ApiKind = of::<NetworkPolicy>();
+pub(crate) const ROLE: ApiKind = of::<Role>();
+pub(crate) const ROLE_BINDING: ApiKind = of::<RoleBinding>();
+pub(crate) const SECRET: ApiKind = of::<Secret>();
+pub(crate) const SERVICE: ApiKind = of::<Service>();
+pub(crate) const SERVICE_ACCOUNT: ApiKind = of::<ServiceAccount>();
+pub(crate) const STATEFUL_SET: ApiKind = of::<StatefulSet>();
+pub(crate) const VALIDATING_WEBHOOK: ApiKind = of::<ValidatingWebhookConfiguration>();
+pub(crate) const VOLUME_CLAIM: ApiKind = of::<PersistentVolumeClaim>();
 
-pub(crate) const LINK: ResourceKind = ResourceKind("multicluster.linkerd.io/v1alpha3", "Link");
-pub(crate) const SERVER: ResourceKind = ResourceKind("policy.linkerd.io/v1beta3", "Server");
-pub(crate) const AUTHORIZATION_POLICY: ResourceKind =
-    ResourceKind("policy.linkerd.io/v1alpha1", "AuthorizationPolicy");
-pub(crate) const MESH_TLS_AUTHENTICATION: ResourceKind =
-    ResourceKind("policy.linkerd.io/v1alpha1", "MeshTLSAuthentication");
-pub(crate) const NETWORK_AUTHENTICATION: ResourceKind =
-    ResourceKind("policy.linkerd.io/v1alpha1", "NetworkAuthentication");
+pub(crate) const LINK: ApiKind = ApiKind("multicluster.linkerd.io/v1alpha3", "Link");
+pub(crate) const SERVER: ApiKind = ApiKind("policy.linkerd.io/v1beta3", "Server");
+pub(crate) const AUTHORIZATION_POLICY: ApiKind =
+    ApiKind("policy.linkerd.io/v1alpha1", "AuthorizationPolicy");
+pub(crate) const MESH_TLS_AUTHENTICATION: ApiKind =
+    ApiKind("policy.linkerd.io/v1alpha1", "MeshTLSAuthentication");
+pub(crate) const NETWORK_AUTHENTICATION: ApiKind =
+    ApiKind("policy.linkerd.io/v1alpha1", "NetworkAuthentication");
 
-impl ResourceKind {
+impl ApiKind {
     /// The identity of an object of this kind.
     pub(crate) fn named(self, namespace: Option<String>, name: String) -> Identity {
         Identity {

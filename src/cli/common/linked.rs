@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
     core::ObjectMeta,
 };
@@ -24,7 +24,7 @@ pub(crate) const SEEN: Duration = Duration::from_secs(2);
 
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
-pub(crate) struct Linked {
+pub(crate) struct LinkedObjects {
     pub(crate) links: Vec<Identity>,
     pub(crate) secrets: Vec<Identity>,
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
@@ -50,7 +50,7 @@ pub(crate) struct Mirrors {
     pub(crate) shared: Vec<Identity>,
 }
 
-impl Linked {
+impl LinkedObjects {
     /// All objects for a cluster; if other Links remain, only those of the Link `only`.
     pub(crate) async fn gather(
         cluster: &Cluster,
@@ -149,7 +149,7 @@ impl Mirrors {
         name: &ClusterName,
         namespace: &str,
     ) -> anyhow::Result<Self> {
-        let services = Api::<PartialObjectMeta<Service>>::all(cluster.client.clone());
+        let services = cluster.all::<PartialObjectMeta<Service>>();
         let list = async |selector: String| {
             let params = ListParams::default().labels(&selector);
             cluster
@@ -233,7 +233,7 @@ impl Mirrors {
 ///
 /// A Link that cannot be decoded has at least its name, and usually that of the target cluster.
 pub(crate) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
-    let api = Api::<LinkObject>::namespaced(cluster.client.clone(), namespace);
+    let api = cluster.api::<LinkObject>(namespace);
     let found = cluster
         .request_opt("list Links", api.list(&ListParams::default()))
         .await?;
@@ -247,7 +247,7 @@ pub(crate) async fn elsewhere(
     namespace: &str,
     name: &ClusterName,
 ) -> anyhow::Result<Vec<String>> {
-    let api = Api::<LinkObject>::all(cluster.client.clone());
+    let api = cluster.all::<LinkObject>();
     let listed = async {
         match api.list(&ListParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(vec![]),

@@ -10,12 +10,12 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
-use super::taken::{Evidence, Holder, compare, holder, objection};
+use super::taken::{Evidence, NameHolder, compare, holder, objection};
 use crate::{
     api::{labels::KUBECONFIG_KEY, link::Link},
     cli::common::{
@@ -102,7 +102,7 @@ impl<'d> Prepared<'d> {
         let cluster = name.to_string();
         let namespace = self.direction.objects.link.namespace().unwrap_or_default();
         let another = match holder(known, &cluster) {
-            Holder::Duplicate(other) => {
+            NameHolder::Duplicate(other) => {
                 let other = other.name_any();
                 return Err(fail(
                     format!(
@@ -115,12 +115,12 @@ impl<'d> Prepared<'d> {
                 ));
             }
             _ if replace => None,
-            Holder::Renamed(_) => Some((name.to_string(), "leads to another cluster")),
-            Holder::Same(link) => {
+            NameHolder::Renamed(_) => Some((name.to_string(), "leads to another cluster")),
+            NameHolder::Same(link) => {
                 let objection = self.objection(Some(link)).await?;
                 objection.map(|objection| (name.to_string(), objection))
             }
-            Holder::Nobody => {
+            NameHolder::Nobody => {
                 // They share Linkerd's Secret.
                 let elsewhere = elsewhere(&self.cluster, &namespace, name).await?;
                 match elsewhere.into_iter().next() {
@@ -273,7 +273,7 @@ impl<'d> Prepared<'d> {
     async fn changed_link(&self) -> Result<(), String> {
         let link = &self.direction.objects.link;
         let namespace = link.namespace().unwrap_or_default();
-        let api = Api::<Link>::namespaced(self.cluster.client.clone(), &namespace);
+        let api = self.cluster.api::<Link>(&namespace);
         let name = link.name_any();
         let live = self
             .cluster
@@ -294,7 +294,7 @@ impl<'d> Prepared<'d> {
     async fn put_back(&self, new: &Secret, before: &Before) -> Result<&'static str, String> {
         let (namespace, name) = (new.namespace().unwrap_or_default(), new.name_any());
         let done = if let Before::Found(old) = before {
-            let api = Api::<Secret>::namespaced(self.cluster.client.clone(), &namespace);
+            let api = self.cluster.api::<Secret>(&namespace);
             let patch = json!({ "data": { KUBECONFIG_KEY: kubeconfig(old) } });
             let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
             let patched = api.patch(&name, &params, &patch);
@@ -323,7 +323,7 @@ fn path(secret: &Secret) -> String {
 /// The Secret that the cluster has now.
 async fn before(cluster: &Cluster, new: &Secret) -> anyhow::Result<Before> {
     let namespace = new.namespace().unwrap_or_default();
-    let api = Api::<Secret>::namespaced(cluster.client.clone(), &namespace);
+    let api = cluster.api::<Secret>(&namespace);
     let name = new.name_any();
     let read = async {
         match api.get_opt(&name).await {
@@ -346,7 +346,7 @@ async fn may(cluster: &Cluster, attributes: ResourceAttributes) -> bool {
         },
         ..Default::default()
     };
-    let api = Api::<SelfSubjectAccessReview>::all(cluster.client.clone());
+    let api = cluster.all::<SelfSubjectAccessReview>();
     let params = PostParams::default();
     let asked = cluster.request("ask for permissions", api.create(&params, &review));
     let status = asked.await.ok().and_then(|answer| answer.status);

@@ -4,28 +4,28 @@
 //! that the name belongs to, which may not be reachable from here.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::Value;
 
 use crate::{
     api::link::Link,
-    cli::{common::cluster::Cluster, rotate::Account},
+    cli::{common::cluster::Cluster, rotate::TokenAccount},
     client::Access,
     manifests::{kubeconfig::Secret, yaml},
 };
 
 /// The cluster that a kubeconfig leads to.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct KubeconfigTarget {
     /// Address of the API server, without a slash at its end.
     server: String,
     /// Its certificate authority.
     authority: String,
     /// The ServiceAccount of the token. The UID of an account is that of no other account in any cluster.
-    account: Option<Account>,
+    account: Option<TokenAccount>,
 }
 
-impl Place {
+impl KubeconfigTarget {
     /// Reads a kubeconfig. `None` if it leads nowhere.
     fn of(kubeconfig: &[u8]) -> Option<Self> {
         let document: Value = yaml::from_yaml(std::str::from_utf8(kubeconfig).ok()?).ok()?;
@@ -35,7 +35,8 @@ impl Place {
         Some(Self {
             server: server.trim_end_matches('/').to_owned(),
             authority: authority.unwrap_or_default().to_owned(),
-            account: text("/users/0/user/token").and_then(|token| Account::of(&Secret::new(token))),
+            account: text("/users/0/user/token")
+                .and_then(|token| TokenAccount::of(&Secret::new(token))),
         })
     }
 
@@ -77,7 +78,7 @@ pub(super) async fn compare(
     new: &[u8],
     access: &Access,
 ) -> anyhow::Result<Option<Evidence>> {
-    let (Some(old), Some(new)) = (Place::of(old), Place::of(new)) else {
+    let (Some(old), Some(new)) = (KubeconfigTarget::of(old), KubeconfigTarget::of(new)) else {
         return Ok(None);
     };
     if old.is(&new) {
@@ -88,7 +89,7 @@ pub(super) async fn compare(
         return Ok(Some(Evidence::Elsewhere));
     };
     let target = Cluster::connect(access).await?;
-    let accounts = Api::<ServiceAccount>::namespaced(target.client.clone(), &account.namespace);
+    let accounts = target.api::<ServiceAccount>(&account.namespace);
     let read = accounts.get_opt(&account.name);
     // Without an answer, nothing says that it is the same cluster.
     let known = target.request("read the ServiceAccount", read).await.ok();
@@ -103,7 +104,7 @@ pub(super) async fn compare(
 
 /// The Links that a link of this name concerns.
 #[derive(Debug, PartialEq)]
-pub(super) enum Holder<'l> {
+pub(super) enum NameHolder<'l> {
     /// There is none yet.
     Nobody,
     /// The Link that will be changed. It is for the same name.
@@ -115,19 +116,19 @@ pub(super) enum Holder<'l> {
 }
 
 /// Finds the Link that has the name of a cluster.
-pub(super) fn holder<'l>(links: &'l [Link], cluster: &str) -> Holder<'l> {
+pub(super) fn holder<'l>(links: &'l [Link], cluster: &str) -> NameHolder<'l> {
     let target = |link: &Link| link.spec.target_cluster_name.clone();
     if let Some(own) = links.iter().find(|link| link.name_any() == cluster) {
         // A Link that cannot be decoded may name none.
         return if [cluster, ""].contains(&target(own).as_str()) {
-            Holder::Same(own)
+            NameHolder::Same(own)
         } else {
-            Holder::Renamed(own)
+            NameHolder::Renamed(own)
         };
     }
     match links.iter().find(|link| target(link) == cluster) {
-        Some(other) => Holder::Duplicate(other),
-        None => Holder::Nobody,
+        Some(other) => NameHolder::Duplicate(other),
+        None => NameHolder::Nobody,
     }
 }
 
@@ -169,11 +170,12 @@ mod tests {
             (kubeconfig(there, "a", Some("2")), false),
             (kubeconfig(there, "a", None), false),
         ] {
-            let [old, new] = [&old, &new].map(|text| Place::of(text.as_bytes()).unwrap());
+            let [old, new] =
+                [&old, &new].map(|text| KubeconfigTarget::of(text.as_bytes()).unwrap());
             assert_eq!(old.is(&new), expected, "{old:?}");
         }
         for nowhere in ["another", "users: [", ""] {
-            assert_eq!(Place::of(nowhere.as_bytes()), None, "{nowhere}");
+            assert_eq!(KubeconfigTarget::of(nowhere.as_bytes()), None, "{nowhere}");
         }
     }
 
@@ -208,13 +210,13 @@ mod tests {
         let (east, other) = (link("east", "east"), link("other", "east"));
         let (renamed, broken) = (link("east", "north"), link("east", ""));
         let links = [other.clone(), link("north", "north")];
-        assert_eq!(holder(&links, "west"), Holder::Nobody);
-        assert_eq!(holder(&links, "east"), Holder::Duplicate(&other));
+        assert_eq!(holder(&links, "west"), NameHolder::Nobody);
+        assert_eq!(holder(&links, "east"), NameHolder::Duplicate(&other));
         let links = [other.clone(), east.clone()];
-        assert_eq!(holder(&links, "east"), Holder::Same(&east));
+        assert_eq!(holder(&links, "east"), NameHolder::Same(&east));
         let links = [renamed.clone()];
-        assert_eq!(holder(&links, "east"), Holder::Renamed(&renamed));
+        assert_eq!(holder(&links, "east"), NameHolder::Renamed(&renamed));
         let links = [broken.clone()];
-        assert_eq!(holder(&links, "east"), Holder::Same(&broken));
+        assert_eq!(holder(&links, "east"), NameHolder::Same(&broken));
     }
 }

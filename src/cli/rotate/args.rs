@@ -68,12 +68,12 @@ pub(crate) struct Rotate {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = args::duration)]
     pub(super) wait: Duration,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-    pub(super) output: Format,
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = RotateFormat::Text)]
+    pub(super) output: RotateFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum RotateFormat {
     /// One line per step, on stderr
     Text,
     /// One JSON document

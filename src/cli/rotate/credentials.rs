@@ -26,7 +26,7 @@ pub(super) struct Credentials {
 
 /// The ServiceAccount in a token's claims, which are not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Account {
+pub(in crate::cli) struct TokenAccount {
     pub(in crate::cli) namespace: String,
     pub(in crate::cli) name: String,
     /// The UID of the ServiceAccount, which tells clusters apart.
@@ -37,7 +37,7 @@ pub(in crate::cli) struct Account {
     pub(super) expires: Option<Timestamp>,
 }
 
-impl Account {
+impl TokenAccount {
     /// The ServiceAccount of a token, if it belongs to one.
     pub(in crate::cli) fn of(token: &Secret) -> Option<Self> {
         let claims = token_claims(token.expose())?;
@@ -89,8 +89,8 @@ impl Credentials {
     }
 
     /// The ServiceAccount of the token, if it belongs to one.
-    pub(super) fn account(&self) -> Option<Account> {
-        Account::of(&self.token)
+    pub(super) fn account(&self) -> Option<TokenAccount> {
+        TokenAccount::of(&self.token)
     }
 
     /// The same kubeconfig with another token.
@@ -209,7 +209,7 @@ impl Stored {
     }
 
     fn api(&self, cluster: &Cluster) -> Api<KubernetesSecret> {
-        Api::namespaced(cluster.client.clone(), &self.namespace)
+        cluster.api(&self.namespace)
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
             let claim = format!(r#"{{"serviceaccount":{{"uid":"{uid}"}}}}"#);
             of(&format!(r#"{{{subject},"kubernetes.io":{claim}}}"#))
         };
-        let account = Account::of(&requested("a")).unwrap();
+        let account = TokenAccount::of(&requested("a")).unwrap();
         for (token, elsewhere) in [
             (stored("a"), false),
             (requested("a"), false),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    credentials::Account,
-    tokens::{Owner, Token},
+    credentials::TokenAccount,
+    tokens::{TokenOwner, TokenSecret},
 };
 use crate::manifests::kubeconfig::Secret;
 
@@ -19,11 +19,11 @@ const RECENT: SignedDuration = SignedDuration::from_hours(1);
 /// The credentials of a link.
 pub(super) struct Facts<'a> {
     /// The tokens of the account, newest last.
-    pub(super) tokens: &'a [Token],
+    pub(super) tokens: &'a [TokenSecret],
     /// The tokens in the Secrets of the link: first the controller's, then those of Linkerd.
     pub(super) held: Vec<&'a Secret>,
     /// The account of the controller's token.
-    pub(super) account: &'a Account,
+    pub(super) account: &'a TokenAccount,
     /// Whether Linkerd's destination controller started before its Secret was changed.
     pub(super) restart_is_due: bool,
     /// The current time.
@@ -38,9 +38,9 @@ pub(super) enum Decision<'a> {
     /// Create a token, and put it into use.
     Create,
     /// Put the token of an interrupted run into use.
-    Continue(&'a Token),
+    Continue(&'a TokenSecret),
     /// All Secrets have this token. An earlier run did not restart Linkerd, or did not revoke all old tokens.
-    Finish(&'a Token),
+    Finish(&'a TokenSecret),
 }
 
 /// The token Secrets that are old once the new token is in use.
@@ -53,7 +53,7 @@ pub(super) struct Old {
 }
 
 /// A Secret of the source cluster, and the token that it has.
-pub(super) struct Holder {
+pub(super) struct TokenHolder {
     /// Namespace and name of the Secret.
     pub(super) path: String,
     pub(super) token: Secret,
@@ -64,8 +64,8 @@ impl Old {
     /// with the path of one Secret that has the token.
     pub(super) fn keep_used(
         &mut self,
-        tokens: &[Token],
-        holders: &[Holder],
+        tokens: &[TokenSecret],
+        holders: &[TokenHolder],
     ) -> Vec<(String, String)> {
         let holder = |name: &String| {
             let token = tokens.iter().find(|token| token.name == *name)?;
@@ -86,7 +86,7 @@ impl<'a> Facts<'a> {
     pub(super) fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
         let young = older_than.and_then(|limit| self.young(limit));
         let mut newest_first = self.tokens.iter().rev();
-        if let Some(newest) = newest_first.find(|token| token.owner == Owner::This) {
+        if let Some(newest) = newest_first.find(|token| token.owner == TokenOwner::This) {
             if self.held.iter().all(|held| **held == newest.text) {
                 let unfinished =
                     self.restart_is_due || !self.old(Some(&newest.name), shared).revoked.is_empty();
@@ -127,10 +127,10 @@ impl<'a> Facts<'a> {
             let is_held = self.held.iter().any(|held| **held == token.text);
             let list = match token.owner {
                 _ if Some(token.name.as_str()) == new => continue,
-                Owner::This => &mut old.revoked,
-                Owner::Unknown if shared => &mut old.revoked,
-                Owner::Unknown if is_held => &mut old.kept,
-                Owner::Unknown | Owner::Another => continue,
+                TokenOwner::This => &mut old.revoked,
+                TokenOwner::Unknown if shared => &mut old.revoked,
+                TokenOwner::Unknown if is_held => &mut old.kept,
+                TokenOwner::Unknown | TokenOwner::Another => continue,
             };
             list.push(token.name.clone());
         }
@@ -140,7 +140,7 @@ impl<'a> Facts<'a> {
 
 /// What decides on the steps of a rotation.
 pub(super) struct Steps<'a> {
-    pub(super) account: &'a Account,
+    pub(super) account: &'a TokenAccount,
     /// Number of Secrets with credentials of the link.
     pub(super) secrets: usize,
     /// Whether Linkerd has to be restarted.
@@ -194,8 +194,8 @@ mod tests {
     }
 
     /// A token with its name as text, created so many minutes ago.
-    fn token(name: &str, owner: Owner, minutes: i64) -> Token {
-        Token {
+    fn token(name: &str, owner: TokenOwner, minutes: i64) -> TokenSecret {
+        TokenSecret {
             name: name.into(),
             text: Secret::new(name),
             created: Some(now() - SignedDuration::from_mins(minutes)),
@@ -205,14 +205,14 @@ mod tests {
 
     /// The name of the decision, and of its token.
     fn decided(
-        tokens: &[Token],
+        tokens: &[TokenSecret],
         held: &[&str],
         restart_is_due: bool,
         older_than: Option<u64>,
         shared: bool,
     ) -> String {
         let held: Vec<Secret> = held.iter().copied().map(Secret::new).collect();
-        let account = Account {
+        let account = TokenAccount {
             namespace: "mc".into(),
             name: "west".into(),
             uid: None,
@@ -237,12 +237,12 @@ mod tests {
 
     #[test]
     fn a_new_token_is_created_unless_an_earlier_run_is_unfinished() {
-        let shared = || token("shared", Owner::Unknown, 9999);
+        let shared = || token("shared", TokenOwner::Unknown, 9999);
         let (long_ago, lately) = (
-            || token("a", Owner::This, 5000),
-            || token("b", Owner::This, 5),
+            || token("a", TokenOwner::This, 5000),
+            || token("b", TokenOwner::This, 5),
         );
-        let another = || token("c", Owner::Another, 1);
+        let another = || token("c", TokenOwner::Another, 1);
         let (both_old, both_new) = (["a", "a"], ["b", "b"]);
         for (tokens, held, due, older_than, expected) in [
             // The first rotation.
@@ -328,14 +328,14 @@ mod tests {
     #[test]
     fn shared_tokens_are_revoked_only_on_request_also_later() {
         let tokens = [
-            token("shared", Owner::Unknown, 50),
-            token("another", Owner::Another, 40),
-            token("own", Owner::This, 30),
+            token("shared", TokenOwner::Unknown, 50),
+            token("another", TokenOwner::Another, 40),
+            token("own", TokenOwner::This, 30),
         ];
         assert_eq!(decided(&tokens, &["own"], false, None, false), "create");
         assert_eq!(decided(&tokens, &["own"], false, None, true), "finish own");
         let (own, shared) = (Secret::new("own"), Secret::new("shared"));
-        let account = Account {
+        let account = TokenAccount {
             namespace: String::new(),
             name: String::new(),
             uid: None,
@@ -370,11 +370,11 @@ mod tests {
     #[test]
     fn a_token_that_a_secret_has_is_kept_whatever_the_flags_say() {
         let tokens = [
-            token("shared", Owner::Unknown, 50),
-            token("first", Owner::This, 40),
-            token("second", Owner::This, 30),
+            token("shared", TokenOwner::Unknown, 50),
+            token("first", TokenOwner::This, 40),
+            token("second", TokenOwner::This, 30),
         ];
-        let holder = |path: &str, token: &str| Holder {
+        let holder = |path: &str, token: &str| TokenHolder {
             path: path.into(),
             token: Secret::new(token),
         };

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret as KubernetesSecret};
-use kube::{Api, api::ListParams};
+use kube::api::ListParams;
 
 use super::{
-    credentials::{Account, Stored},
-    decision::{DESTINATION, Holder},
-    tokens::{Owner, Token},
+    credentials::{Stored, TokenAccount},
+    decision::{DESTINATION, TokenHolder},
+    tokens::{TokenOwner, TokenSecret},
 };
 use crate::{
     api::labels,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The source cluster.
-pub(super) struct Source {
+pub(super) struct SourceCluster {
     pub(super) cluster: Cluster,
     pub(super) access: Access,
     /// Namespace of Links.
@@ -28,16 +28,15 @@ pub(super) struct Source {
 }
 
 /// The target cluster of a link.
-pub(super) struct Target {
+pub(super) struct TargetCluster {
     pub(super) cluster: Cluster,
     /// The context that was used.
     pub(super) context: String,
 }
 
 /// The Secret that the controller reads.
-pub(super) async fn own(source: &Source, name: &str) -> anyhow::Result<Stored> {
-    let secrets =
-        Api::<KubernetesSecret>::namespaced(source.cluster.client.clone(), &source.namespace);
+pub(super) async fn own(source: &SourceCluster, name: &str) -> anyhow::Result<Stored> {
+    let secrets = source.cluster.api::<KubernetesSecret>(&source.namespace);
     let found = source
         .cluster
         .request("read the credentials", secrets.get_opt(name))
@@ -61,74 +60,77 @@ pub(super) struct Linkerds {
 
 /// Finds the Secrets of a cluster that Linkerd reads.
 pub(super) async fn linkerds(
-    source: &Source,
+    source: &SourceCluster,
     cluster: &str,
     own: &Stored,
-    tokens: &[Token],
+    tokens: &[TokenSecret],
 ) -> anyhow::Result<Linkerds> {
     let of_cluster = format!("{}={cluster}", labels::CREDENTIALS_CLUSTER);
     let found = in_linkerds_namespace(source, &of_cluster).await?;
     if found.is_empty() {
-        // In another namespace, Linkerd may have them, and use the token that would be revoked.
-        if !has_destination(source).await? {
-            return Err(fail(
-                format!(
-                    "namespace {:?} is not Linkerd's: it has neither credentials for {cluster} nor the Deployment \
-                     {DESTINATION}",
-                    source.linkerd
-                ),
-                "pass Linkerd's namespace with --linkerd-namespace",
-            ));
-        }
-        output::warning(&format!(
-            "namespace {} has no credentials for {cluster}, so remote discovery and federated Services do not work",
-            source.linkerd
-        ));
+        warn_of_none(source, cluster).await?;
     }
     let (mut ours, mut is_shared) = (Vec::new(), false);
     for secret in &found {
         let stored = Stored::read(secret)?;
-        let known = tokens
-            .iter()
-            .find(|token| stored.has(&token.text))
-            .map(|token| token.owner);
-        if known == Some(Owner::Another) {
+        let mut known = tokens.iter();
+        let known = known.find(|token| stored.has(&token.text));
+        if known.is_some_and(|token| token.owner == TokenOwner::Another) {
             output::note(&format!(
                 "{cluster}: the Secret {} has the token of another Link, and stays as it is",
                 stored.path()
             ));
             is_shared = true;
-            continue;
+        } else {
+            check_equal(own, &stored)?;
+            ours.push(stored);
         }
-        let same_account = |account: &Account| {
-            own.credentials.account().is_some_and(|own| {
-                (&own.namespace, &own.name) == (&account.namespace, &account.name)
-            })
-        };
-        let same = stored
-            .credentials
-            .account()
-            .as_ref()
-            .is_some_and(same_account)
-            && stored.credentials.server() == own.credentials.server();
-        if !same {
-            return Err(fail(
-                format!(
-                    "the Secrets {} and {} are for different ServiceAccounts or API servers",
-                    own.path(),
-                    stored.path()
-                ),
-                "make them equal with `linkerd-mc link`, or apply all that `linkerd-mc link-gen` prints",
-            ));
-        }
-        ours.push(stored);
     }
     Ok(Linkerds { ours, is_shared })
 }
 
+/// Warns that Linkerd has no credentials for a cluster. Fails if this is not Linkerd's namespace: in another one, Linkerd
+/// may have them, and use the token that would be revoked.
+async fn warn_of_none(source: &SourceCluster, cluster: &str) -> anyhow::Result<()> {
+    let linkerd = &source.linkerd;
+    if !has_destination(source).await? {
+        return Err(fail(
+            format!(
+                "namespace {linkerd:?} is not Linkerd's: it has neither credentials for {cluster} nor the Deployment \
+                 {DESTINATION}"
+            ),
+            "pass Linkerd's namespace with --linkerd-namespace",
+        ));
+    }
+    output::warning(&format!(
+        "namespace {linkerd} has no credentials for {cluster}, so remote discovery and federated Services do not work"
+    ));
+    Ok(())
+}
+
+/// Fails unless both Secrets have credentials for the same ServiceAccount and API server.
+fn check_equal(own: &Stored, linkerds: &Stored) -> anyhow::Result<()> {
+    let account = |stored: &Stored| {
+        let account = stored.credentials.account()?;
+        Some((account.namespace, account.name))
+    };
+    let same_account = account(own).is_some() && account(own) == account(linkerds);
+    if same_account && own.credentials.server() == linkerds.credentials.server() {
+        return Ok(());
+    }
+    Err(fail(
+        format!(
+            "the Secrets {} and {} are for different ServiceAccounts or API servers",
+            own.path(),
+            linkerds.path()
+        ),
+        "make them equal with `linkerd-mc link`, or apply all that `linkerd-mc link-gen` prints",
+    ))
+}
+
 /// Whether Linkerd's namespace has its destination controller.
-pub(super) async fn has_destination(source: &Source) -> anyhow::Result<bool> {
-    let api = Api::<Deployment>::namespaced(source.cluster.client.clone(), &source.linkerd);
+pub(super) async fn has_destination(source: &SourceCluster) -> anyhow::Result<bool> {
+    let api = source.cluster.api::<Deployment>(&source.linkerd);
     let found = api.get_opt(DESTINATION);
     let found = source.cluster.request("read the Deployment", found).await?;
     Ok(found.is_some())
@@ -136,11 +138,10 @@ pub(super) async fn has_destination(source: &Source) -> anyhow::Result<bool> {
 
 /// The Secrets with a label in Linkerd's namespace.
 async fn in_linkerds_namespace(
-    source: &Source,
+    source: &SourceCluster,
     selector: &str,
 ) -> anyhow::Result<Vec<KubernetesSecret>> {
-    let client = source.cluster.client.clone();
-    let secrets = Api::<KubernetesSecret>::namespaced(client, &source.linkerd);
+    let secrets = source.cluster.api::<KubernetesSecret>(&source.linkerd);
     let params = ListParams::default().labels(selector);
     let found = secrets.list(&params);
     let found = source.cluster.request("list Linkerd's credentials", found);
@@ -148,9 +149,8 @@ async fn in_linkerds_namespace(
 }
 
 /// The tokens that the controller and Linkerd have now, for all Links.
-pub(super) async fn holders(source: &Source) -> anyhow::Result<Vec<Holder>> {
-    let client = source.cluster.client.clone();
-    let secrets = Api::<KubernetesSecret>::namespaced(client, &source.namespace);
+pub(super) async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenHolder>> {
+    let secrets = source.cluster.api::<KubernetesSecret>(&source.namespace);
     let mut found = in_linkerds_namespace(source, labels::CREDENTIALS_CLUSTER).await?;
     let links = links(&source.cluster, &source.namespace).await?;
     let names = links
@@ -164,7 +164,7 @@ pub(super) async fn holders(source: &Source) -> anyhow::Result<Vec<Holder>> {
     // A Secret without a token uses none.
     let stored = found.iter().filter_map(|secret| Stored::read(secret).ok());
     Ok(stored
-        .map(|stored| Holder {
+        .map(|stored| TokenHolder {
             path: stored.path(),
             token: stored.credentials.token().clone(),
         })
@@ -174,10 +174,10 @@ pub(super) async fn holders(source: &Source) -> anyhow::Result<Vec<Holder>> {
 /// Fails if tokens of the target cluster show that it is not the cluster of the link, where a new token would be of no
 /// use. The link's token is not sent there, because another cluster must not see it.
 pub(super) fn is_of_target<'t>(
-    target: &Target,
+    target: &TargetCluster,
     own: &Stored,
-    account: &Account,
-    mut tokens: impl Iterator<Item = &'t Token>,
+    account: &TokenAccount,
+    mut tokens: impl Iterator<Item = &'t TokenSecret>,
 ) -> anyhow::Result<()> {
     // An account that was created again has another UID.
     let same_server = own.credentials.server() == target.cluster.server();

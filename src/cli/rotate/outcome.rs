@@ -7,14 +7,14 @@ use crate::cli::common::output;
 /// The result of one link.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Outcome {
+pub(super) struct RotationOutcome {
     pub(super) cluster: String,
     pub(super) result: Ending,
     /// Why it failed, or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(flatten)]
-    pub(super) done: Done,
+    pub(super) done: RotationDetails,
 }
 
 /// The kind of result.
@@ -36,7 +36,7 @@ pub(super) enum Ending {
 /// What was done for one link.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Done {
+pub(super) struct RotationDetails {
     /// Token Secret of the new credentials, with its namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) token_secret: Option<String>,
@@ -52,8 +52,13 @@ pub(super) struct Done {
     pub(super) old_token_expires: Option<String>,
 }
 
-impl Outcome {
-    pub(super) fn new(cluster: &str, result: Ending, reason: Option<String>, done: Done) -> Self {
+impl RotationOutcome {
+    pub(super) fn new(
+        cluster: &str,
+        result: Ending,
+        reason: Option<String>,
+        done: RotationDetails,
+    ) -> Self {
         Self {
             cluster: cluster.to_owned(),
             result,
@@ -63,7 +68,7 @@ impl Outcome {
     }
 
     /// Also prints the error.
-    pub(super) fn failed(cluster: &str, error: &anyhow::Error, done: Done) -> Self {
+    pub(super) fn failed(cluster: &str, error: &anyhow::Error, done: RotationDetails) -> Self {
         output::error(error);
         Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)
     }

@@ -7,14 +7,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
 use super::{
     decision::DESTINATION,
-    gather::{Source, has_destination},
+    gather::{SourceCluster, has_destination},
 };
 use crate::{
     api::{labels, link::Link},
@@ -29,7 +29,7 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 /// Fails if Linkerd has no destination controller, or if it would lose a cluster now. Changes nothing. `links` are those
 /// of the source cluster; clusters in `proven` are known to answer.
 pub(super) async fn is_possible(
-    source: &Source,
+    source: &SourceCluster,
     links: &[Link],
     proven: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
@@ -37,7 +37,7 @@ pub(super) async fn is_possible(
     if !has_destination(source).await? {
         return Err(not_found(namespace));
     }
-    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let secrets = cluster.api::<Secret>(namespace);
     let params = ListParams::default().labels(labels::CREDENTIALS_CLUSTER);
     let known = cluster
         .request("list Linkerd's credentials", secrets.list_metadata(&params))
@@ -79,9 +79,9 @@ fn not_found(namespace: &str) -> anyhow::Error {
 }
 
 /// Restarts it as `kubectl rollout restart` does, and waits until only new Pods are left and all are available.
-pub(super) async fn restart(source: &Source, wait: Duration) -> anyhow::Result<()> {
+pub(super) async fn restart(source: &SourceCluster, wait: Duration) -> anyhow::Result<()> {
     let (cluster, namespace) = (&source.cluster, &source.linkerd);
-    let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
+    let api = cluster.api::<Deployment>(namespace);
     let now = timing::now().to_string();
     let patch =
         json!({ "spec": { "template": { "metadata": { "annotations": { RESTARTED: now } } } } });

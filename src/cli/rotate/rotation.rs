@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::{
     args::Rotate,
-    credentials::{Account, Stored},
-    decision::{DESTINATION, Decision, Facts, Holder, Old, Steps},
-    gather::{Linkerds, Source, Target, is_of_target, linkerds, own},
-    outcome::{Done, Ending},
-    tokens::{Token, Tokens, link_id},
+    credentials::{Stored, TokenAccount},
+    decision::{DESTINATION, Decision, Facts, Old, Steps, TokenHolder},
+    gather::{Linkerds, SourceCluster, TargetCluster, is_of_target, linkerds, own},
+    outcome::{Ending, RotationDetails},
+    tokens::{TokenSecret, Tokens, link_id},
 };
 use crate::{
     api::link::Link,
@@ -26,14 +26,14 @@ use crate::{
 
 /// One link, and its credentials.
 pub(super) struct Rotation<'a> {
-    source: &'a Source,
-    target: Target,
+    source: &'a SourceCluster,
+    target: TargetCluster,
     link: Link,
     /// Identifies the link in the target cluster.
     id: String,
-    account: Account,
+    account: TokenAccount,
     /// The tokens of the account when the rotation began.
-    tokens: Vec<Token>,
+    tokens: Vec<TokenSecret>,
     /// The Secret that the controller reads.
     own: Stored,
     /// The Secrets that Linkerd reads; they may be missing.
@@ -43,19 +43,19 @@ pub(super) struct Rotation<'a> {
     /// Whether Linkerd's destination controller may have started before that Link wrote the Secret.
     may_be_outdated: bool,
     /// The token of an earlier run, to continue with.
-    begun: Option<Token>,
+    begun: Option<TokenSecret>,
     /// The new token, once all Secrets have it.
     new: Option<Secret>,
     /// What is old once the new token is in use.
     old: Old,
-    pub(super) done: Done,
+    pub(super) done: RotationDetails,
 }
 
 impl<'a> Rotation<'a> {
     /// Reads the Secrets of a link, and the tokens in the target cluster.
     pub(super) async fn gather(
-        source: &'a Source,
-        target: Target,
+        source: &'a SourceCluster,
+        target: TargetCluster,
         link: Link,
     ) -> anyhow::Result<Self> {
         let cluster = link.spec.target_cluster_name.clone();
@@ -87,7 +87,7 @@ impl<'a> Rotation<'a> {
             begun: None,
             new: None,
             old: Old::default(),
-            done: Done::default(),
+            done: RotationDetails::default(),
         })
     }
 
@@ -127,7 +127,7 @@ impl<'a> Rotation<'a> {
             now: timing::now(),
         };
         let decision = facts.decide(args.older_than, args.revoke_shared);
-        let old = |new: Option<&Token>| {
+        let old = |new: Option<&TokenSecret>| {
             let new = new.map(|token| token.name.as_str());
             facts.old(new, args.revoke_shared)
         };
@@ -199,7 +199,11 @@ impl<'a> Rotation<'a> {
     }
 
     /// Writes the controller's Secret, and waits until the controller uses it.
-    async fn controller_takes(&mut self, token: &Token, wait: Duration) -> anyhow::Result<()> {
+    async fn controller_takes(
+        &mut self,
+        token: &TokenSecret,
+        wait: Duration,
+    ) -> anyhow::Result<()> {
         is_of_target(
             &self.target,
             &self.own,
@@ -216,7 +220,7 @@ impl<'a> Rotation<'a> {
     }
 
     /// Leaves the controller with the credentials that it had, and no unused token in the target cluster.
-    async fn undo(&mut self, token: &Token) {
+    async fn undo(&mut self, token: &TokenSecret) {
         match self.own.restore(&self.source.cluster).await {
             Ok(true) => self.say(&format!("restored the Secret {}", self.own.path())),
             Ok(false) => {}
@@ -247,8 +251,7 @@ impl<'a> Rotation<'a> {
 
     /// Waits until the Link's status shows that these credentials are in use.
     async fn in_use(&self, fingerprint: &str, wait: Duration) -> anyhow::Result<()> {
-        let links =
-            Api::<Link>::namespaced(self.source.cluster.client.clone(), &self.source.namespace);
+        let links = self.source.cluster.api::<Link>(&self.source.namespace);
         let name = self.link.name_any();
         let attempt = async || {
             let read = links.get(&name);
@@ -275,7 +278,7 @@ impl<'a> Rotation<'a> {
 
     /// Deletes the tokens that were in use before, except those that a Secret still has. Fails if a Secret of the link
     /// does not have the new one any more.
-    pub(super) async fn revoke(&mut self, holders: &[Holder]) -> anyhow::Result<()> {
+    pub(super) async fn revoke(&mut self, holders: &[TokenHolder]) -> anyhow::Result<()> {
         let Some(new) = self.new.clone() else {
             return Ok(());
         };

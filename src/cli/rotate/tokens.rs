@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
+use k8s_openapi::api::core::v1::{Namespace, Secret as KubernetesSecret};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 
-use super::credentials::Account;
+use super::credentials::TokenAccount;
 use crate::{
     api::labels,
     cli::common::{
@@ -27,7 +27,7 @@ const FILLED: Duration = Duration::from_secs(30);
 /// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
 pub(super) struct Tokens<'a> {
     target: &'a Cluster,
-    account: &'a Account,
+    account: &'a TokenAccount,
     /// The ID of the link, which new Secrets have as a label.
     link: String,
     api: Api<KubernetesSecret>,
@@ -35,16 +35,16 @@ pub(super) struct Tokens<'a> {
 
 /// A token Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
+pub(super) struct TokenSecret {
     pub(super) name: String,
     pub(super) text: Secret,
     pub(super) created: Option<Timestamp>,
-    pub(super) owner: Owner,
+    pub(super) owner: TokenOwner,
 }
 
 /// Who uses a token, by the label of its Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum TokenOwner {
     /// Only this link.
     This,
     /// Only another link.
@@ -54,24 +54,24 @@ pub(super) enum Owner {
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn of(target: &'a Cluster, account: &'a Account, link: &str) -> Self {
+    pub(super) fn of(target: &'a Cluster, account: &'a TokenAccount, link: &str) -> Self {
         Self {
             target,
             account,
             link: link.to_owned(),
-            api: Api::namespaced(target.client.clone(), &account.namespace),
+            api: target.api(&account.namespace),
         }
     }
 
     /// The Secrets that have a token, newest last.
-    pub(super) async fn list(&self) -> anyhow::Result<Vec<Token>> {
+    pub(super) async fn list(&self) -> anyhow::Result<Vec<TokenSecret>> {
         let kind = format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE);
         let params = ListParams::default().fields(&kind);
         let found = self
             .target
             .request("list the token Secrets", self.api.list(&params))
             .await?;
-        let mut tokens: Vec<Token> = found
+        let mut tokens: Vec<TokenSecret> = found
             .into_iter()
             .filter(|secret| {
                 let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
@@ -84,7 +84,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Creates a Secret for this link, and waits for its token.
-    pub(super) async fn create(&self) -> anyhow::Result<Token> {
+    pub(super) async fn create(&self) -> anyhow::Result<TokenSecret> {
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{}-token-", self.account.name)),
@@ -134,19 +134,19 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    fn token(&self, secret: &KubernetesSecret) -> Option<Token> {
+    fn token(&self, secret: &KubernetesSecret) -> Option<TokenSecret> {
         let data = secret.data.as_ref()?.get("token")?;
         let text = std::str::from_utf8(&data.0)
             .ok()
             .filter(|text| !text.is_empty())?;
-        Some(Token {
+        Some(TokenSecret {
             name: secret.name_any(),
             text: Secret::new(text),
             created: secret.creation_timestamp().map(|time| time.0),
             owner: match secret.labels().get(labels::TOKEN_OF_LINK) {
-                Some(link) if *link == self.link => Owner::This,
-                Some(_) => Owner::Another,
-                None => Owner::Unknown,
+                Some(link) if *link == self.link => TokenOwner::This,
+                Some(_) => TokenOwner::Another,
+                None => TokenOwner::Unknown,
             },
         })
     }
@@ -159,7 +159,7 @@ pub(in crate::cli) async fn link_id(
     namespace: &str,
     cluster: &str,
 ) -> anyhow::Result<String> {
-    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(source.client.clone());
+    let namespaces = source.all::<Namespace>();
     // Kubernetes has no other stable ID for a cluster.
     let system = source
         .request(

@@ -46,7 +46,7 @@ pub(crate) struct StatusArgs {
     pub(super) services: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(super) output: Format,
+    pub(super) output: StatusFormat,
     /// Update the output whenever something changes, until interrupted
     #[arg(short, long, conflicts_with = "wait")]
     pub(super) watch: bool,
@@ -79,7 +79,7 @@ impl StatusArgs {
             },
             cluster_name: Some(cluster),
             services: true,
-            output: Format::Table,
+            output: StatusFormat::Table,
             watch: false,
             wait: false,
             goal: Goal::Ready,
@@ -89,12 +89,12 @@ impl StatusArgs {
     }
 
     pub(super) fn is_table(&self) -> bool {
-        matches!(self.output, Format::Table | Format::Wide)
+        matches!(self.output, StatusFormat::Table | StatusFormat::Wide)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum StatusFormat {
     /// One row per Link
     Table,
     /// A table with all columns

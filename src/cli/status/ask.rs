@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::{
     args::StatusArgs,
     services::{ServiceRow, rows},
-    view::Status,
+    view::StatusView,
 };
 use crate::{
     cli::common::contexts::refuse_silence,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Reads from all clusters once.
-pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Status> {
+pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
     let (snapshots, destinations) = futures::join!(
         snapshots_of(contexts, Depth::Credentials),
         destinations_of(contexts)
@@ -41,7 +41,7 @@ pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::
         Some(cluster) => only(topology, cluster),
         None => topology,
     };
-    Ok(Status { topology, services })
+    Ok(StatusView { topology, services })
 }
 
 fn only(topology: Topology, cluster: &str) -> Topology {

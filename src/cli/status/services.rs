@@ -30,7 +30,7 @@ pub(super) struct ServiceRow {
     /// Name; `null` if it does not exist.
     pub(super) service: Option<String>,
     /// How it gets to its endpoints; `null` if it does not exist.
-    pub(super) mode: Option<Mode>,
+    pub(super) mode: Option<MirrorMode>,
     /// What it mirrors, `<service>@<cluster>`; several for a federated Service.
     pub(super) from: Vec<String>,
     /// Its endpoints in this cluster; `null` if Linkerd discovers them in other clusters.
@@ -64,7 +64,7 @@ impl From<Count> for CountOutput {
 /// How a mirror gets to its endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Mode {
+pub(super) enum MirrorMode {
     /// Through the target cluster's gateway.
     Gateway,
     /// As `Gateway`, with a Service for each pod.
@@ -77,7 +77,7 @@ pub(super) enum Mode {
     Federated,
 }
 
-impl Mode {
+impl MirrorMode {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
@@ -112,14 +112,17 @@ pub(super) fn rows(
     endpoints: &Endpoints,
     cluster: Option<&str>,
 ) -> Vec<ServiceRow> {
-    let mut said = Said::of(links);
+    let mut said = Reports::of(links);
     let mut rows = Vec::new();
     for mirror in mirrors {
         let id = mirror.metadata.resource_id();
-        let mode = Mode::of(mirror);
-        let own = matches!(mode, Mode::Gateway | Mode::Headless | Mode::HeadlessPod);
+        let mode = MirrorMode::of(mirror);
+        let own = matches!(
+            mode,
+            MirrorMode::Gateway | MirrorMode::Headless | MirrorMode::HeadlessPod
+        );
         let from = from(mirror, mode);
-        let word = if mode == Mode::Federated {
+        let word = if mode == MirrorMode::Federated {
             said.take_members(&id, &from)
         } else {
             said.take_mirror(&id, mirror.metadata.label(labels::CLUSTER_NAME))
@@ -132,7 +135,7 @@ pub(super) fn rows(
             service: Some(id.name),
             mode: Some(mode),
             preferred: PreferenceStatus::of(mirror),
-            ..word.map(Word::row).unwrap_or_default()
+            ..word.map(ServiceReport::row).unwrap_or_default()
         });
     }
     // The rest is about Services that have no mirror, or are not members.
@@ -155,10 +158,10 @@ pub(super) fn rows(
 }
 
 /// What a mirror mirrors, `<service>@<cluster>`.
-fn from(mirror: &Service, mode: Mode) -> Vec<String> {
+fn from(mirror: &Service, mode: MirrorMode) -> Vec<String> {
     let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
     let remote = mirror.metadata.label(labels::REMOTE_SERVICE);
-    if mode == Mode::Federated {
+    if mode == MirrorMode::Federated {
         return members(mirror);
     }
     if !remote.is_empty() {
@@ -181,12 +184,12 @@ fn members(service: &Service) -> Vec<String> {
 }
 
 /// What a controller reports about one Service of a target cluster.
-struct Word<'a> {
+struct ServiceReport<'a> {
     from: String,
     condition: &'a ServiceCondition,
 }
 
-impl Word<'_> {
+impl ServiceReport<'_> {
     fn is_problem(&self) -> bool {
         self.condition.status != "True" && !self.is_drained()
     }
@@ -213,7 +216,7 @@ impl Word<'_> {
 
 /// What a report is about. Two clusters may want the same name for their mirrors.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct ReportKey {
     local: ResourceId,
     is_federated: bool,
     cluster: String,
@@ -221,9 +224,9 @@ struct Key {
 
 /// What controllers report.
 #[derive(Default)]
-struct Said<'a>(BTreeMap<Key, Word<'a>>);
+struct Reports<'a>(BTreeMap<ReportKey, ServiceReport<'a>>);
 
-impl<'a> Said<'a> {
+impl<'a> Reports<'a> {
     fn of(links: &'a [LinkSnapshot]) -> Self {
         let mut said = Self::default();
         for link in links {
@@ -254,20 +257,20 @@ impl<'a> Said<'a> {
         };
         let remote = &service.remote_ref;
         let local = condition_local(condition).unwrap_or(name);
-        let key = Key {
+        let key = ReportKey {
             local: ResourceId::new(&remote.namespace, local),
             is_federated,
             cluster: link.cluster().to_owned(),
         };
-        if !self.0.get(&key).is_some_and(Word::is_problem) {
+        if !self.0.get(&key).is_some_and(ServiceReport::is_problem) {
             let from = format!("{}@{}", remote.name, link.cluster());
-            self.0.insert(key, Word { from, condition });
+            self.0.insert(key, ServiceReport { from, condition });
         }
     }
 
     /// What is said about the mirror of a Service of this cluster.
-    fn take_mirror(&mut self, local: &ResourceId, cluster: &str) -> Option<Word<'a>> {
-        self.0.remove(&Key {
+    fn take_mirror(&mut self, local: &ResourceId, cluster: &str) -> Option<ServiceReport<'a>> {
+        self.0.remove(&ReportKey {
             local: local.clone(),
             is_federated: false,
             cluster: cluster.to_owned(),
@@ -275,8 +278,12 @@ impl<'a> Said<'a> {
     }
 
     /// What is said about the members of a federated Service: the first problem, if there is one.
-    fn take_members(&mut self, local: &ResourceId, members: &[String]) -> Option<Word<'a>> {
-        let first = Key {
+    fn take_members(
+        &mut self,
+        local: &ResourceId,
+        members: &[String],
+    ) -> Option<ServiceReport<'a>> {
+        let first = ReportKey {
             local: local.clone(),
             is_federated: true,
             cluster: String::new(),
@@ -284,9 +291,12 @@ impl<'a> Said<'a> {
         let of_service = self.0.range(first..);
         let of_service = of_service.take_while(|(key, _)| key.is_federated && key.local == *local);
         let of_members = of_service.filter(|(_, word)| members.contains(&word.from));
-        let keys: Vec<Key> = of_members.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<ReportKey> = of_members.map(|(key, _)| key.clone()).collect();
         let mut words: Vec<_> = keys.iter().filter_map(|key| self.0.remove(key)).collect();
-        let first = words.iter().position(Word::is_problem).unwrap_or_default();
+        let first = words
+            .iter()
+            .position(ServiceReport::is_problem)
+            .unwrap_or_default();
         (first < words.len()).then(|| words.swap_remove(first))
     }
 }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    args::{Format, StatusArgs},
-    services::{Mode, ServiceRow},
+    args::{StatusArgs, StatusFormat},
+    services::{MirrorMode, ServiceRow},
 };
 use crate::{
     api::text::one_line,
@@ -21,7 +21,7 @@ use crate::{
 
 /// All that `status` shows; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Status {
+pub(super) struct StatusView {
     /// Clusters and Links.
     #[serde(flatten)]
     pub(super) topology: Topology,
@@ -31,7 +31,7 @@ pub(super) struct Status {
 }
 
 /// One row per Link.
-pub(super) fn links(topology: &Topology, shape: Shape, now: Timestamp) -> Table {
+pub(super) fn links(topology: &Topology, shape: TableShape, now: Timestamp) -> Table {
     let columns = link_columns(shape);
     let mut table = Table::new(
         columns
@@ -48,8 +48,8 @@ pub(super) fn links(topology: &Topology, shape: Shape, now: Timestamp) -> Table 
 type ToCell = fn(&Edge, Timestamp) -> Cell;
 
 #[rustfmt::skip]
-fn link_columns(shape: Shape) -> Vec<(Column, ToCell)> {
-    let Shape { several, wide } = shape;
+fn link_columns(shape: TableShape) -> Vec<(Column, ToCell)> {
+    let TableShape { several, wide } = shape;
     let columns: [(bool, Column, ToCell); 16] = [
         (several, Column::elastic("SOURCE"), |e, _| (&e.source).into()),
         (several, Column::elastic("TARGET"), |e, _| (&e.target).into()),
@@ -110,7 +110,7 @@ pub(crate) fn latency(gateway: Option<&GatewaySummary>) -> String {
 }
 
 /// The notes below the table: one line per problem.
-pub(super) fn notes(topology: &Topology, shape: Shape) -> Vec<String> {
+pub(super) fn notes(topology: &Topology, shape: TableShape) -> Vec<String> {
     let mut notes = Vec::new();
     for edge in &topology.links {
         // The wide table has a column for it.
@@ -135,7 +135,7 @@ pub(super) fn notes(topology: &Topology, shape: Shape) -> Vec<String> {
 }
 
 /// The notes below the table of Services: preferred clusters that receive no requests, one line per Service.
-fn absences(rows: &[ServiceRow], shape: Shape, now: Timestamp) -> Vec<String> {
+fn absences(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<String> {
     let ago = |time| format!("{} ago", age(now, Some(time)));
     let ahead = |time| format!("in {}", age(time, Some(now)));
     let absences = rows.iter().filter_map(|row| {
@@ -152,7 +152,7 @@ fn absences(rows: &[ServiceRow], shape: Shape, now: Timestamp) -> Vec<String> {
 }
 
 /// One row per Service.
-fn services(rows: &[ServiceRow], shape: Shape) -> Table {
+fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
     let mut columns = vec![
         Column::elastic("NAMESPACE"),
         Column::elastic("SERVICE"),
@@ -186,7 +186,7 @@ fn services(rows: &[ServiceRow], shape: Shape) -> Table {
         let mut cells: Vec<Cell> = vec![
             (&row.namespace).into(),
             row.service.as_deref().unwrap_or_default().into(),
-            row.mode.map(Mode::as_str).unwrap_or_default().into(),
+            row.mode.map(MirrorMode::as_str).unwrap_or_default().into(),
             row.from.join(",").into(),
             endpoints.into(),
         ];
@@ -223,7 +223,7 @@ fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
 }
 
 /// What is printed in place of an empty table.
-pub(super) fn absent(args: &StatusArgs, status: &Status) -> Option<&'static str> {
+pub(super) fn absent(args: &StatusArgs, status: &StatusView) -> Option<&'static str> {
     if !args.is_table() {
         None
     } else if status.topology.links.is_empty() {
@@ -239,15 +239,15 @@ pub(super) fn absent(args: &StatusArgs, status: &Status) -> Option<&'static str>
 pub(super) fn render(
     args: &StatusArgs,
     contexts: &[KubeContext],
-    status: &Status,
+    status: &StatusView,
     now: Timestamp,
     width: Option<usize>,
 ) -> anyhow::Result<String> {
     Ok(match args.output {
-        Format::Json => serde_json::to_string_pretty(status)? + "\n",
-        Format::Yaml => yaml::to_yaml(status)?,
-        Format::Table | Format::Wide => {
-            let shape = Shape::of(args, contexts);
+        StatusFormat::Json => serde_json::to_string_pretty(status)? + "\n",
+        StatusFormat::Yaml => yaml::to_yaml(status)?,
+        StatusFormat::Table | StatusFormat::Wide => {
+            let shape = TableShape::of(args, contexts);
             let table = match &status.services {
                 Some(rows) => services(rows, shape),
                 None => links(&status.topology, shape, now),
@@ -274,18 +274,18 @@ pub(super) fn render(
 
 /// How much of a table is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct TableShape {
     /// Whether several clusters are asked.
     pub(super) several: bool,
     /// Whether all columns are shown.
     pub(super) wide: bool,
 }
 
-impl Shape {
+impl TableShape {
     pub(super) fn of(args: &StatusArgs, contexts: &[KubeContext]) -> Self {
         Self {
             several: contexts.len() > 1,
-            wide: args.output == Format::Wide,
+            wide: args.output == StatusFormat::Wide,
         }
     }
 }
@@ -338,8 +338,8 @@ mod tests {
         anstream::adapter::strip_str(&table.render(width)).to_string()
     }
 
-    fn shape(several: bool, wide: bool) -> Shape {
-        Shape { several, wide }
+    fn shape(several: bool, wide: bool) -> TableShape {
+        TableShape { several, wide }
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
             context: "here".into(),
             namespace: "shop".into(),
             service: Some(service.into()),
-            mode: Some(Mode::Federated),
+            mode: Some(MirrorMode::Federated),
             from: ["web@(local)", "web@east", "web@west"]
                 .map(Into::into)
                 .into(),
@@ -442,7 +442,7 @@ mod tests {
         shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
         shop/pay-federated: prefers east=80,local=20; failed over to local: east became unavailable 2m ago
         ");
-        let several = Shape {
+        let several = TableShape {
             several: true,
             ..shape
         };

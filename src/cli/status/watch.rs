@@ -10,9 +10,9 @@ use kube::{
 };
 
 use super::{
-    args::{Format, StatusArgs},
+    args::{StatusArgs, StatusFormat},
     ask::ask,
-    view::{self, Shape, absent, render},
+    view::{self, TableShape, absent, render},
 };
 use crate::{
     api::{link::LinkObject, text::one_line},
@@ -104,7 +104,7 @@ struct Log {
 
 impl Log {
     /// The errors of clusters that were not there last time. JSON and YAML have them too.
-    fn new_errors(&mut self, args: &StatusArgs, status: &view::Status) -> Vec<String> {
+    fn new_errors(&mut self, args: &StatusArgs, status: &view::StatusView) -> Vec<String> {
         if !args.is_table() {
             return Vec::new();
         }
@@ -119,20 +119,22 @@ impl Log {
         &mut self,
         args: &StatusArgs,
         contexts: &[KubeContext],
-        status: &view::Status,
+        status: &view::StatusView,
     ) -> anyhow::Result<String> {
         let render = |now| render(args, contexts, status, now, None);
         // The text, and a key without ages: it is printed again only if the key has changed.
         let (text, key) = match args.output {
-            Format::Json => (serde_json::to_string(status)? + "\n", None),
-            Format::Yaml => (
+            StatusFormat::Json => (serde_json::to_string(status)? + "\n", None),
+            StatusFormat::Yaml => (
                 format!("---\n{}", crate::manifests::yaml::to_yaml(status)?),
                 None,
             ),
-            Format::Table | Format::Wide if args.services => {
+            StatusFormat::Table | StatusFormat::Wide if args.services => {
                 (render(timing::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
-            Format::Table | Format::Wide => return Ok(self.rows(args, contexts, status)),
+            StatusFormat::Table | StatusFormat::Wide => {
+                return Ok(self.rows(args, contexts, status));
+            }
         };
         let key = Some(key.unwrap_or_else(|| text.clone()));
         if self.text == key {
@@ -146,7 +148,7 @@ impl Log {
         &mut self,
         args: &StatusArgs,
         contexts: &[KubeContext],
-        status: &view::Status,
+        status: &view::StatusView,
     ) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
@@ -157,8 +159,12 @@ impl Log {
             edge
         };
         let edges: Vec<Edge> = status.topology.links.iter().map(without_notes).collect();
-        let table =
-            view::links(&status.topology, Shape::of(args, contexts), timing::now()).lines(None);
+        let table = view::links(
+            &status.topology,
+            TableShape::of(args, contexts),
+            timing::now(),
+        )
+        .lines(None);
         let header = table.first().filter(|_| first).cloned();
         let rows = table.iter().skip(1).zip(&edges);
         let news = rows
@@ -216,9 +222,9 @@ mod tests {
                 preferred: preferred(away),
                 ..ServiceRow::default()
             };
-            let status = view::Status {
+            let status = view::StatusView {
                 services: Some(vec![row]),
-                ..view::Status::default()
+                ..view::StatusView::default()
             };
             let news = log.news(&args, &[], &status).unwrap();
             assert_eq!(!news.is_empty(), is_news, "{away}: {news}");
@@ -231,9 +237,9 @@ mod tests {
         let Command::Status(args) = cli.command else {
             panic!("another command");
         };
-        let (mut log, mut status) = (Log::default(), view::Status::default());
+        let (mut log, mut status) = (Log::default(), view::StatusView::default());
         status.topology = Topology::of(&snapshots());
-        let lines = |log: &mut Log, status: &view::Status| {
+        let lines = |log: &mut Log, status: &view::StatusView| {
             let news = log.news(&args, &[], status).unwrap();
             news.lines().count()
         };

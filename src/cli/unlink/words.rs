@@ -1,7 +1,7 @@
 //! What `unlink` says about the objects that it prints or deletes. Pure.
 
 use crate::{
-    cli::common::linked::{Linked, Mirrors},
+    cli::common::linked::{LinkedObjects, Mirrors},
     hint::fail,
     manifests::{identity::Identity, link::ClusterName},
 };
@@ -39,7 +39,7 @@ fn with_others(shared: &[Identity]) -> String {
 }
 
 /// A note if other Links of the namespace are for the cluster too.
-pub(super) fn others(cluster: &ClusterName, linked: &Linked) -> Option<String> {
+pub(super) fn others(cluster: &ClusterName, linked: &LinkedObjects) -> Option<String> {
     let other = linked.remaining.first()?;
     Some(format!(
         "note: {cluster} stays linked by the Link {other}, with the mirrors that it selects"
@@ -85,7 +85,7 @@ pub(super) fn kept_secret(elsewhere: &[String]) -> Option<String> {
 }
 
 /// The confirmation prompt, with the numbers of Services that will be removed.
-pub(super) fn question(name: &ClusterName, linked: &Linked) -> String {
+pub(super) fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
     let links: Vec<&str> = linked.links.iter().map(|link| link.name.as_str()).collect();
     if let (Some(other), [link]) = (linked.remaining.first(), links.as_slice()) {
         return format!("Delete the Link {link}? The Link {other} stays, and {name} with it");
@@ -198,11 +198,11 @@ mod tests {
             let links = links
                 .iter()
                 .map(|link| LINK.named(None, (*link).to_owned()));
-            let linked = Linked {
+            let linked = LinkedObjects {
                 links: links.collect(),
                 remaining: remaining.iter().map(ToString::to_string).collect(),
                 mirrors,
-                ..Linked::default()
+                ..LinkedObjects::default()
             };
             assert_eq!(question(&name, &linked), expected);
         }
