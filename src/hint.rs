@@ -31,7 +31,7 @@ pub(crate) fn fail(what: impl Into<String>, hint: impl Into<String>) -> anyhow::
     hinted(what.into(), hint.into(), false, None)
 }
 
-/// Like [`fail`], for a command line that cannot be meant: the process ends as for one that cannot be parsed.
+/// Like [`fail`], for a command line that makes no sense: the exit code is that of one that clap refuses.
 pub(crate) fn misuse(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     hinted(what.into(), hint.into(), true, None)
 }

@@ -18,9 +18,9 @@ use super::common::{
     args::{self, Global},
     cluster::Cluster,
     complete,
-    linked::{Mirrors, SEEN, known_clusters, links},
+    linked::{Mirrors, PROPAGATION, known_clusters, links},
     output,
-    wait::{LOOK, Progress, poll},
+    wait::{POLL_INTERVAL, Progress, poll},
 };
 use crate::{
     api::{
@@ -136,7 +136,7 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
             ),
         )
     })?;
-    tokio::time::sleep(SEEN).await;
+    tokio::time::sleep(PROPAGATION).await;
     if all {
         output::note(&format!(
             "{name} is drained {}: it has left all federated Services",
@@ -211,18 +211,18 @@ impl Which {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Polls the Links until `told` returns `Ok`. The inner `Err` is its last error.
+    /// Polls the Links until `check` returns `Ok`. The inner `Err` is its last error.
     async fn wait<T>(
         &self,
         cluster: &Cluster,
         waiting: &str,
         wait: Duration,
-        told: impl Fn(&[Link]) -> Result<T, String>,
+        check: impl Fn(&[Link]) -> Result<T, String>,
     ) -> anyhow::Result<Result<T, String>> {
         let progress = Progress::new(waiting);
-        let attempt = async || anyhow::Ok(told(&self.links(cluster).await?));
+        let attempt = async || anyhow::Ok(check(&self.links(cluster).await?));
         let waits = |why: &String| progress.say(&format!("{waiting} ({why})"));
-        let polling = poll(LOOK, wait, attempt, waits);
+        let polling = poll(POLL_INTERVAL, wait, attempt, waits);
         progress.during(Box::pin(polling)).await
     }
 

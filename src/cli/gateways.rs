@@ -69,10 +69,7 @@ struct GatewayRow {
 
 /// Shows the gateways.
 pub(crate) async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
-    let contexts = Contexts {
-        all_contexts: false,
-    };
-    let contexts = contexts.select(global, args.wait).await?;
+    let contexts = Contexts::default().select(global, args.wait).await?;
     for context in &contexts {
         let cluster = context
             .client

@@ -56,7 +56,7 @@ const WRITTEN_AGAIN: &str = "mirror.linkerd.io/written-again";
 /// Services that are processed concurrently.
 const AT_ONCE: usize = 8;
 /// Poll interval for the slices that Kubernetes creates.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Hand all mirrors back to Linkerd's service mirror without interrupting traffic
 ///
@@ -108,11 +108,11 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
 
 /// Fails if a controller holds the lease: it would create again what is deleted here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
-    let leases = cluster.api::<Lease>(namespace);
-    let found = cluster
-        .request("read the lease", leases.get_opt(lease::NAME))
-        .await?;
-    if found.is_some_and(|found| is_held(&found, timing::now())) {
+    let lease = cluster.get::<Lease>("read the lease", namespace, lease::NAME);
+    if lease
+        .await?
+        .is_some_and(|found| is_held(&found, timing::now()))
+    {
         return Err(fail(
             format!("the controller is running in namespace {namespace:?}"),
             format!(
@@ -248,13 +248,11 @@ impl Mirror {
     /// Endpoints that have all addresses were written by Linkerd's service mirror, and stay as they are. Others are
     /// replaced: Kubernetes leaves some behind if a mirror had a selector for a while.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        let api = cluster.api::<Endpoints>(&self.service.namespace);
-        let read = api.get_opt(&self.service.name);
-        let known = cluster
-            .request(&format!("read the Endpoints {self}"), read)
-            .await?;
-        let mut endpoints =
-            endpoints::of_slices(&self.service.namespace, &self.service.name, &self.ours);
+        let ResourceId { namespace, name } = &self.service;
+        let api = cluster.api::<Endpoints>(namespace);
+        let what = format!("read the Endpoints {self}");
+        let known = cluster.get::<Endpoints>(&what, namespace, name).await?;
+        let mut endpoints = endpoints::of_slices(namespace, name, &self.ours);
         let params = PostParams::default();
         let Some(known) = known else {
             let what = format!("create the Endpoints {self}");
@@ -266,7 +264,7 @@ impl Mirror {
         }
         endpoints.metadata.resource_version = known.metadata.resource_version;
         let what = format!("replace the Endpoints {self}");
-        let replaced = api.replace(&self.service.name, &params, &endpoints);
+        let replaced = api.replace(name, &params, &endpoints);
         cluster.request(&what, replaced).await.map(|_| ())
     }
 
@@ -283,7 +281,7 @@ impl Mirror {
             let there: BTreeSet<&str> = endpoints::addresses(&theirs).collect();
             anyhow::Ok(wanted.is_subset(&there).then_some(()).ok_or(()))
         };
-        poll(LOOK, wait, attempt, |()| ()).await?.map_err(|()| {
+        poll(POLL_INTERVAL, wait, attempt, |()| ()).await?.map_err(|()| {
             fail(
                 format!("Kubernetes created no EndpointSlices for the Endpoints {self} within {wait:?}"),
                 "check that kube-controller-manager runs endpointslice-mirroring-controller; nothing of this mirror was deleted",

@@ -16,7 +16,7 @@ use super::{
         args::{self, Global, ManifestOutput},
         cluster::Cluster,
         complete, output,
-        wait::{LOOK, Progress, poll},
+        wait::{POLL_INTERVAL, Progress, poll},
     },
     link_gen::{LinkArgs, generate},
     status::{self, StatusArgs},
@@ -216,7 +216,7 @@ fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> 
     } else if status.credentials_fingerprint.as_deref() == Some(credentials) {
         return Ok(());
     } else {
-        // With the old credentials, while the new ones are tried.
+        // Ready with the old credentials, while the controller tries the new ones.
         (
             status.condition("CredentialsValid"),
             "the new credentials are not in use",
@@ -312,7 +312,7 @@ async fn wait_until_ready(
             why.unwrap_or_default()
         ));
     };
-    poll(LOOK, wait, attempt, waits).await?.map_err(|why| {
+    poll(POLL_INTERVAL, wait, attempt, waits).await?.map_err(|why| {
         fail(
             format!(
                 "the Link {name} in {context} is not ready after {wait:?}: {}",

@@ -20,7 +20,7 @@ use super::common::{
     args::{Global, ManifestOutput},
     cluster::Cluster,
     output,
-    wait::{LOOK, poll, spin},
+    wait::{POLL_INTERVAL, poll, spin},
 };
 use crate::{
     api::{duration::format_go_duration, labels, link::Link},
@@ -216,7 +216,7 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
     };
     let token = spin(
         "waiting for the token",
-        poll(LOOK, TOKEN_WAIT, attempt, |_| ()),
+        poll(POLL_INTERVAL, TOKEN_WAIT, attempt, |_| ()),
     )
     .await?;
     token.map_err(|secret| {
@@ -269,16 +269,14 @@ async fn mint(
 
 async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> {
     let (namespace, name) = (&args.gateway_namespace, &args.gateway_name);
-    let services = cluster.api::<Service>(namespace);
-    let service = cluster
-        .request("read the gateway's Service", services.get_opt(name))
-        .await?
-        .ok_or_else(|| {
-            fail(
-                format!("gateway Service {name:?} not found in namespace {namespace:?}"),
-                "install it with `linkerd-mc install`, choose another with --gateway-name and --gateway-namespace, or link without one with --gateway=false",
-            )
-        })?;
+    let what = "read the gateway's Service";
+    let service = cluster.get::<Service>(what, namespace, name).await?;
+    let service = service.ok_or_else(|| {
+        fail(
+            format!("gateway Service {name:?} not found in namespace {namespace:?}"),
+            "install it with `linkerd-mc install`, choose another with --gateway-name and --gateway-namespace, or link without one with --gateway=false",
+        )
+    })?;
     let overrides = Overrides {
         addresses: args.gateway_addresses.clone(),
         port: Some(args.gateway_port).filter(|port| *port != 0),

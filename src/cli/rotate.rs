@@ -76,18 +76,10 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
     let links = links(&source.cluster, &source.namespace).await?;
     let mut outcomes = Vec::new();
     let due = due(global, args, &source, &links, &mut outcomes).await?;
-    // Before anything is changed: a restart that is not possible would leave all of it half done.
+    // Checked before anything is changed: without the restart, all links would stay half rotated.
     if let Err(error) = may_restart(args, &source, &links, &due).await {
         output::error(&error);
-        outcomes.extend(due.iter().map(|rotation| {
-            let reason = Some(format!("{error:#}"));
-            RotationOutcome::new(
-                rotation.cluster(),
-                Ending::Failed,
-                reason,
-                RotationDetails::default(),
-            )
-        }));
+        outcomes.extend(due.into_iter().map(|rotation| rotation.failed(&error)));
         return Ok(outcomes);
     }
     let written = written(args, due, &mut outcomes).await;
@@ -124,21 +116,20 @@ async fn due<'a>(
             Ok(mut rotation) => {
                 if let Some((result, reason)) = rotation.decide(args, &destination) {
                     output::note(&format!("{cluster}: {reason}"));
-                    outcomes.push(RotationOutcome::new(
-                        &cluster,
-                        result,
-                        Some(reason),
-                        rotation.done,
-                    ));
+                    outcomes.push(rotation.ended(result, Some(reason)));
                 } else {
                     due.push(rotation);
                 }
             }
-            Err(error) => outcomes.push(RotationOutcome::failed(
-                &cluster,
-                &error,
-                RotationDetails::default(),
-            )),
+            Err(error) => {
+                output::error(&error);
+                outcomes.push(RotationOutcome {
+                    cluster,
+                    result: Ending::Failed,
+                    reason: Some(format!("{error:#}")),
+                    done: RotationDetails::default(),
+                });
+            }
         }
     }
     Ok(due)
@@ -169,7 +160,10 @@ async fn written<'a>(
         let cluster = rotation.cluster().to_owned();
         match ended.with_context(|| format!("cannot rotate the credentials for {cluster}")) {
             Ok(()) => written.push(rotation),
-            Err(error) => outcomes.push(RotationOutcome::failed(&cluster, &error, rotation.done)),
+            Err(error) => {
+                output::error(&error);
+                outcomes.push(rotation.failed(&error));
+            }
         }
     }
     written
@@ -182,10 +176,9 @@ async fn ended(
     restarted: &anyhow::Result<()>,
     holders: &anyhow::Result<Vec<TokenHolder>>,
 ) -> RotationOutcome {
-    let cluster = rotation.cluster().to_owned();
     if rotation.needs_restart() && args.no_restart {
         let reason = rotation.restart_is_needed();
-        return RotationOutcome::new(&cluster, Ending::RestartNeeded, Some(reason), rotation.done);
+        return rotation.ended(Ending::RestartNeeded, Some(reason));
     }
     let in_doubt = match (restarted, holders) {
         (Err(error), _) if rotation.needs_restart() => Some(error),
@@ -194,15 +187,15 @@ async fn ended(
     };
     if let Some(error) = in_doubt {
         rotation.keep();
-        let reason = Some(format!("{error:#}"));
-        return RotationOutcome::new(&cluster, Ending::Failed, reason, rotation.done);
+        return rotation.failed(error);
     }
-    match rotation
-        .revoke(holders.as_deref().unwrap_or_default())
-        .await
-    {
-        Ok(()) => RotationOutcome::new(&cluster, Ending::Rotated, None, rotation.done),
-        Err(error) => RotationOutcome::failed(&cluster, &error, rotation.done),
+    let holders = holders.as_deref().unwrap_or_default();
+    match rotation.revoke(holders).await {
+        Ok(()) => rotation.ended(Ending::Rotated, None),
+        Err(error) => {
+            output::error(&error);
+            rotation.failed(&error)
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
         cluster::Cluster,
         complete,
         inventory::delete,
-        linked::{LinkedObjects, Mirrors, SEEN, known_clusters, links},
+        linked::{LinkedObjects, Mirrors, PROPAGATION, known_clusters, links},
         output,
         wait::{poll, spin},
     },
@@ -125,7 +125,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         linked.secrets.clear();
     } else if linked.links.is_empty() && !linked.secrets.is_empty() {
         // The memberships may have been removed a moment ago.
-        tokio::time::sleep(SEEN).await;
+        tokio::time::sleep(PROPAGATION).await;
     }
     let printed = args.output.format(&identity::manifest(linked.all())?);
     for note in notes.into_iter().flatten() {
@@ -248,7 +248,7 @@ async fn apply(
             return Err(left_over(name, &left, had_link));
         }
         if !linked.secrets.is_empty() {
-            tokio::time::sleep(SEEN).await;
+            tokio::time::sleep(PROPAGATION).await;
         }
         format!("deleted the link to {name} and its mirrors")
     };

@@ -1,10 +1,11 @@
 //! Requests of one-shot commands to a cluster, with timeouts, and with errors that name the server.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
 
 use super::output;
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     manifests::yaml,
 };
 
-/// Time after which a person is told what a command waits for, if that is a plugin of the kubeconfig.
+/// How long to wait for an exec plugin of the kubeconfig before the user is told.
 const MOMENT: Duration = Duration::from_secs(5);
 
 /// Runs a command that sends requests. Other commands start no runtime.
@@ -121,18 +122,35 @@ impl Cluster {
         self.request(what, optional).await
     }
 
+    /// Reads an object; `None` if it does not exist.
+    pub(crate) async fn get<K>(
+        &self,
+        what: &str,
+        namespace: &str,
+        name: &str,
+    ) -> anyhow::Result<Option<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        self.request(what, self.api::<K>(namespace).get_opt(name))
+            .await
+    }
+
     /// Linkerd's configuration. Fails when Linkerd is not installed.
     pub(crate) async fn linkerd_config(&self, namespace: &str) -> anyhow::Result<LinkerdConfig> {
-        let api = self.api::<ConfigMap>(namespace);
+        let what = "read Linkerd's configuration";
         let config = self
-            .request("read Linkerd's configuration", api.get_opt(LINKERD_CONFIG))
-            .await?
-            .ok_or_else(|| {
-                fail(
-                    format!("ConfigMap {LINKERD_CONFIG} not found in namespace {namespace:?}"),
-                    "install Linkerd first, or pass its namespace with --linkerd-namespace",
-                )
-            })?;
+            .get::<ConfigMap>(what, namespace, LINKERD_CONFIG)
+            .await?;
+        let config = config.ok_or_else(|| {
+            fail(
+                format!("ConfigMap {LINKERD_CONFIG} not found in namespace {namespace:?}"),
+                "install Linkerd first, or pass its namespace with --linkerd-namespace",
+            )
+        })?;
         let broken = || format!("invalid ConfigMap {namespace}/{LINKERD_CONFIG}");
         let repair = || "run `linkerd check`, and repair it with `linkerd upgrade`".to_owned();
         let text = config

@@ -143,7 +143,7 @@ fn from_cluster(
         let page = ListParams::default().limit(OFFERED);
         Ok(ask(client, &page).await?)
     };
-    // Also for a plugin of the kubeconfig that asks a person, who did not expect to be asked.
+    // The timeout also ends an exec plugin that prompts: nobody expects a prompt after Tab.
     block_on(async { tokio::time::timeout(PATIENCE, asked).await? }).unwrap_or_default()
 }
 

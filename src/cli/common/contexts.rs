@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Which contexts to use.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Contexts {
     /// Use all contexts of the kubeconfig; for several of them, pass --context a,b,c
     #[arg(long, conflicts_with = "context")]

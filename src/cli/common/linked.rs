@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Time in which Linkerd sees that no Service names a cluster any more, before its credentials are deleted.
-pub(crate) const SEEN: Duration = Duration::from_secs(2);
+pub(crate) const PROPAGATION: Duration = Duration::from_secs(2);
 
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]

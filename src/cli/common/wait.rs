@@ -56,7 +56,7 @@ pub(crate) async fn spin<T>(message: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// Interval for reads of one object.
-pub(crate) const LOOK: Duration = Duration::from_millis(250);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Calls `attempt` at this interval until it returns `Ok(Ok(_))`, at most for `wait`. Returns its last result, in which
 /// `Ok(Err(_))` says what is still pending; `waits` gets it before each pause. The last attempt begins when the time is

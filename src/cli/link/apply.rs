@@ -141,7 +141,7 @@ impl<'d> Prepared<'d> {
         ))
     }
 
-    /// What is against changing a Link, or without one Linkerd's Secret, by where its credentials lead.
+    /// Why a Link, or without one Linkerd's Secret, may not be changed: its credentials may be for another cluster.
     async fn objection(&self, link: Option<&Link>) -> anyhow::Result<Option<&'static str>> {
         let Direction { objects, from, .. } = self.direction;
         let Some(new) = kubeconfig(&objects.credentials) else {
@@ -245,12 +245,13 @@ impl<'d> Prepared<'d> {
         Ok(())
     }
 
-    /// Leaves no credentials that nothing uses: the first objects were `applied`, and the next one was not.
+    /// Undoes a link that was applied in part, so that no unused credentials stay: the first `applied` objects were
+    /// written, and the next one failed.
     async fn undo(&self, applied: usize) {
         let objects = &self.direction.objects;
         let new = [&objects.credentials, &objects.control_plane_credentials];
         let applied = new.into_iter().zip(&self.secrets).take(applied);
-        // The answer may be lost, and not the request.
+        // The request may have succeeded although its answer was lost.
         let link = self.changed_link().await;
         for (new, before) in applied {
             let said = match (&link, before) {
@@ -337,7 +338,7 @@ async fn before(cluster: &Cluster, new: &Secret) -> anyhow::Result<Before> {
     cluster.request(&what, read).await
 }
 
-/// Whether the user may do something. If that cannot be found out, the request itself will tell.
+/// Whether the user may do something. Yes if that cannot be found out: then the request itself fails with the reason.
 async fn may(cluster: &Cluster, attributes: ResourceAttributes) -> bool {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {

@@ -1,4 +1,4 @@
-//! Whether the name of a link is free: no other cluster may be under it.
+//! Checks that the name of a link is free: one name never stands for two clusters.
 //!
 //! What Links and Secrets of the source cluster say is compared with the target cluster. Nothing is sent to the cluster
 //! that the name belongs to, which may not be reachable from here.
@@ -26,7 +26,7 @@ struct KubeconfigTarget {
 }
 
 impl KubeconfigTarget {
-    /// Reads a kubeconfig. `None` if it leads nowhere.
+    /// Reads a kubeconfig. `None` if it names no API server.
     fn of(kubeconfig: &[u8]) -> Option<Self> {
         let document: Value = yaml::from_yaml(std::str::from_utf8(kubeconfig).ok()?).ok()?;
         let text = |path: &str| document.pointer(path).and_then(Value::as_str);
@@ -72,7 +72,7 @@ pub(super) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
 }
 
 /// Compares credentials that were applied earlier with `new` ones. `access` is that of the cluster of `new`. `None` if
-/// the old ones lead nowhere.
+/// one of them names no API server.
 pub(super) async fn compare(
     old: &[u8],
     new: &[u8],

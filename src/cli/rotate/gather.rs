@@ -36,10 +36,10 @@ pub(super) struct TargetCluster {
 
 /// The Secret that the controller reads.
 pub(super) async fn own(source: &SourceCluster, name: &str) -> anyhow::Result<Stored> {
-    let secrets = source.cluster.api::<KubernetesSecret>(&source.namespace);
+    let what = "read the credentials";
     let found = source
         .cluster
-        .request("read the credentials", secrets.get_opt(name))
+        .get::<KubernetesSecret>(what, &source.namespace, name)
         .await?;
     let secret = found.ok_or_else(|| {
         fail(
@@ -130,9 +130,10 @@ fn check_equal(own: &Stored, linkerds: &Stored) -> anyhow::Result<()> {
 
 /// Whether Linkerd's namespace has its destination controller.
 pub(super) async fn has_destination(source: &SourceCluster) -> anyhow::Result<bool> {
-    let api = source.cluster.api::<Deployment>(&source.linkerd);
-    let found = api.get_opt(DESTINATION);
-    let found = source.cluster.request("read the Deployment", found).await?;
+    let (cluster, what) = (&source.cluster, "read the Deployment");
+    let found = cluster
+        .get::<Deployment>(what, &source.linkerd, DESTINATION)
+        .await?;
     Ok(found.is_some())
 }
 

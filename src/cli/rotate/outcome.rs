@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::cli::common::output;
-
 /// The result of one link.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,26 +48,4 @@ pub(super) struct RotationDetails {
     /// When the old token expires, if it does. Such a token has no Secret, and cannot be revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) old_token_expires: Option<String>,
-}
-
-impl RotationOutcome {
-    pub(super) fn new(
-        cluster: &str,
-        result: Ending,
-        reason: Option<String>,
-        done: RotationDetails,
-    ) -> Self {
-        Self {
-            cluster: cluster.to_owned(),
-            result,
-            reason,
-            done,
-        }
-    }
-
-    /// Also prints the error.
-    pub(super) fn failed(cluster: &str, error: &anyhow::Error, done: RotationDetails) -> Self {
-        output::error(error);
-        Self::new(cluster, Ending::Failed, Some(format!("{error:#}")), done)
-    }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     api::{labels, link::Link},
-    cli::common::wait::{LOOK, poll},
+    cli::common::wait::{POLL_INTERVAL, poll},
     hint::fail,
     timing,
 };
@@ -97,7 +97,7 @@ pub(super) async fn restart(source: &SourceCluster, wait: Duration) -> anyhow::R
             .await?;
         anyhow::Ok(is_rolled_out(&live).then_some(()).ok_or(()))
     };
-    poll(LOOK, wait, attempt, |()| ()).await?.map_err(|()| {
+    poll(POLL_INTERVAL, wait, attempt, |()| ()).await?.map_err(|()| {
         fail(
             format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
             format!(

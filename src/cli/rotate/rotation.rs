@@ -9,14 +9,14 @@ use super::{
     credentials::{Stored, TokenAccount},
     decision::{DESTINATION, Decision, Facts, Old, Steps, TokenHolder},
     gather::{Linkerds, SourceCluster, TargetCluster, is_of_target, linkerds, own},
-    outcome::{Ending, RotationDetails},
+    outcome::{Ending, RotationDetails, RotationOutcome},
     tokens::{TokenSecret, Tokens, link_id},
 };
 use crate::{
     api::link::Link,
     cli::common::{
         output,
-        wait::{LOOK, poll, spin},
+        wait::{POLL_INTERVAL, poll, spin},
     },
     clusters::snapshot::{Destination, Known},
     hint::fail,
@@ -48,7 +48,7 @@ pub(super) struct Rotation<'a> {
     new: Option<Secret>,
     /// What is old once the new token is in use.
     old: Old,
-    pub(super) done: RotationDetails,
+    done: RotationDetails,
 }
 
 impl<'a> Rotation<'a> {
@@ -94,6 +94,21 @@ impl<'a> Rotation<'a> {
     /// Name of the target cluster.
     pub(super) fn cluster(&self) -> &str {
         &self.link.spec.target_cluster_name
+    }
+
+    /// The result, with what was done.
+    pub(super) fn ended(self, result: Ending, reason: Option<String>) -> RotationOutcome {
+        RotationOutcome {
+            cluster: self.link.spec.target_cluster_name,
+            result,
+            reason,
+            done: self.done,
+        }
+    }
+
+    /// The result after an error.
+    pub(super) fn failed(self, error: &anyhow::Error) -> RotationOutcome {
+        self.ended(Ending::Failed, Some(format!("{error:#}")))
     }
 
     /// Whether Linkerd, which reads credentials only at startup, may still have those of this link.
@@ -261,7 +276,7 @@ impl<'a> Rotation<'a> {
             anyhow::Ok(in_use.then_some(()).ok_or(status))
         };
         let waiting = format!("waiting for the Link {name} to use the new credentials");
-        let ended = spin(&waiting, poll(LOOK, wait, attempt, |_| ())).await?;
+        let ended = spin(&waiting, poll(POLL_INTERVAL, wait, attempt, |_| ())).await?;
         ended.map_err(|status| {
             let why = status
                 .condition("CredentialsValid")

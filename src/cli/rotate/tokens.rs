@@ -15,7 +15,7 @@ use crate::{
     api::labels,
     cli::common::{
         cluster::Cluster,
-        wait::{LOOK, poll},
+        wait::{POLL_INTERVAL, poll},
     },
     hint::fail,
     manifests::kubeconfig::Secret,
@@ -117,7 +117,7 @@ impl<'a> Tokens<'a> {
             let live = self.target.request("read the token Secret", read).await?;
             anyhow::Ok(self.token(&live).ok_or(()))
         };
-        poll(LOOK, FILLED, attempt, |()| ()).await?.map_err(|()| {
+        poll(POLL_INTERVAL, FILLED, attempt, |()| ()).await?.map_err(|()| {
             fail(
                 format!("the Secret {}/{name} has no token yet", self.account.namespace),
                 "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",

@@ -74,9 +74,7 @@ impl StatusArgs {
     /// Those of `--services --cluster-name <cluster>`.
     pub(crate) fn services_of(cluster: String) -> Self {
         Self {
-            contexts: Contexts {
-                all_contexts: false,
-            },
+            contexts: Contexts::default(),
             cluster_name: Some(cluster),
             services: true,
             output: StatusFormat::Table,

@@ -112,7 +112,7 @@ pub(super) fn rows(
     endpoints: &Endpoints,
     cluster: Option<&str>,
 ) -> Vec<ServiceRow> {
-    let mut said = Reports::of(links);
+    let mut reports = Reports::of(links);
     let mut rows = Vec::new();
     for mirror in mirrors {
         let id = mirror.metadata.resource_id();
@@ -123,9 +123,9 @@ pub(super) fn rows(
         );
         let from = from(mirror, mode);
         let word = if mode == MirrorMode::Federated {
-            said.take_members(&id, &from)
+            reports.take_members(&id, &from)
         } else {
-            said.take_mirror(&id, mirror.metadata.label(labels::CLUSTER_NAME))
+            reports.take_mirror(&id, mirror.metadata.label(labels::CLUSTER_NAME))
         };
         rows.push(ServiceRow {
             context: context.to_owned(),
@@ -139,7 +139,7 @@ pub(super) fn rows(
         });
     }
     // The rest is about Services that have no mirror, or are not members.
-    rows.extend(said.0.into_iter().filter_map(|(key, word)| {
+    rows.extend(reports.0.into_iter().filter_map(|(key, word)| {
         let is_shown = word.is_problem() || word.is_drained();
         is_shown.then(|| ServiceRow {
             context: context.to_owned(),
@@ -228,21 +228,21 @@ struct Reports<'a>(BTreeMap<ReportKey, ServiceReport<'a>>);
 
 impl<'a> Reports<'a> {
     fn of(links: &'a [LinkSnapshot]) -> Self {
-        let mut said = Self::default();
+        let mut reports = Self::default();
         for link in links {
             let Some(status) = link.status() else {
                 continue;
             };
             for service in &status.mirror_services {
                 let name = mirror::mirror_name(&service.remote_ref.name, link.cluster());
-                said.note(link, service, name, false);
+                reports.note(link, service, name, false);
             }
             for service in &status.federated_services {
                 let name = mirror::federated_name(&service.remote_ref.name);
-                said.note(link, service, name, true);
+                reports.note(link, service, name, true);
             }
         }
-        said
+        reports
     }
 
     fn note(
@@ -268,7 +268,7 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// What is said about the mirror of a Service of this cluster.
+    /// The report about the mirror of a Service of this cluster.
     fn take_mirror(&mut self, local: &ResourceId, cluster: &str) -> Option<ServiceReport<'a>> {
         self.0.remove(&ReportKey {
             local: local.clone(),
@@ -277,7 +277,7 @@ impl<'a> Reports<'a> {
         })
     }
 
-    /// What is said about the members of a federated Service: the first problem, if there is one.
+    /// The report about the members of a federated Service: the first problem, if there is one.
     fn take_members(
         &mut self,
         local: &ResourceId,
