@@ -28,7 +28,10 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "hint",
         ],
     ),
-    ("controller", &["client", "mirror", "api", "budget", "timing", "hint"]),
+    (
+        "controller",
+        &["client", "mirror", "api", "budget", "timing", "hint"],
+    ),
     ("check", &["clusters", "mirror", "api"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
     ("client", &["mirror", "api", "budget", "timing", "hint"]),
