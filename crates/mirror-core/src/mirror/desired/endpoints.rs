@@ -4,9 +4,14 @@ mod gateway;
 mod hosts;
 mod slice;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hasher as _,
+    sync::Arc,
+};
 
 use serde_json::json;
+use siphasher::sip::SipHasher13;
 
 #[cfg(test)]
 pub(crate) use self::slice::MAX_ENDPOINTS;
@@ -27,8 +32,9 @@ use crate::{
     },
 };
 
-/// Suffix of a slice's hash of the desired state while another slice has some of its addresses.
-const SHARED: &str = "-shared";
+/// Part of a slice's hash of the desired state while other slices have some of its addresses. A hash of their names
+/// follows.
+const SHARED: &str = "-shared-";
 
 /// Names of slices by address.
 type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
@@ -45,13 +51,21 @@ fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     holders
 }
 
-/// Whether another slice than the one of this name has any of the addresses of these endpoints.
-fn shares(name: &str, endpoints: &[Endpoint], holders: &Holders<'_>) -> bool {
+/// What the hash of the desired state of the slice of this name ends with: nothing, unless other slices have some of the
+/// addresses of these endpoints.
+fn shared_mark(name: &str, endpoints: &[Endpoint], holders: &Holders<'_>) -> String {
     let addresses = endpoints.iter().flat_map(|e| &e.addresses);
-    addresses.into_iter().any(|address| {
-        let of = holders.get(&**address);
-        of.is_some_and(|of| of.iter().any(|slice| *slice != name))
-    })
+    let of = addresses.filter_map(|address| holders.get(&**address));
+    let others: BTreeSet<&str> = of.flatten().copied().filter(|of| *of != name).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let mut hasher = SipHasher13::new();
+    for other in others {
+        hasher.write(other.as_bytes());
+        hasher.write_u8(0xff); // a separator: no UTF-8 text has this byte
+    }
+    format!("{SHARED}{:016x}", hasher.finish())
 }
 
 impl DesiredSlice<'_> {
@@ -64,13 +78,16 @@ impl DesiredSlice<'_> {
                 .is_none_or(|service| self.metadata.labels.get(l::SLICE_SERVICE) == Some(service))
     }
 
-    /// Records in the hash of the desired state that addresses are shared. So the hash differs, and the slice is
-    /// written again, when no other slice has these addresses any more.
-    fn mark_shared(&mut self) {
-        let DesiredMetadata { annotations, .. } = &mut self.metadata;
-        let state = annotations.get(l::DESIRED_STATE).unwrap_or_default();
-        let shared = format!("{state}{SHARED}");
-        annotations.insert(l::DESIRED_STATE, shared.into());
+    /// Records in the hash of the desired state with which slices addresses are shared. So the hash differs, and the
+    /// slice is written again, when one of them has these addresses no more.
+    fn mark_shared(&mut self, holders: &Holders<'_>) {
+        let mark = shared_mark(&self.name, &self.endpoints, holders);
+        if !mark.is_empty() {
+            let DesiredMetadata { annotations, .. } = &mut self.metadata;
+            let state = annotations.get(l::DESIRED_STATE).unwrap_or_default();
+            let shared = format!("{state}{mark}");
+            annotations.insert(l::DESIRED_STATE, shared.into());
+        }
     }
 }
 
@@ -79,7 +96,8 @@ impl DesiredSlice<'_> {
 ///
 /// Linkerd's destination controller forgets an address when any slice of the Service loses it, even if another slice
 /// still has it. It learns the address again when that other slice changes (`deleteEndpointSlice` in its
-/// `port_publisher.go`). So a slice of ours that shared an address is written once more when it no longer does. The
+/// `port_publisher.go`). So a slice of ours is written once more when a slice with which it shared an address has
+/// it no more. The
 /// other slice may be ours, or the one that Kubernetes created for the Endpoints of Linkerd's service mirror.
 pub(crate) fn reconcile(
     state: &State,
@@ -91,7 +109,7 @@ pub(crate) fn reconcile(
 }
 
 /// As [`reconcile`], except that slices that stay keep their endpoints, and are not deleted. They are written once more
-/// too when they no longer share an address.
+/// too when another slice has an address of theirs no more.
 pub(crate) fn reconcile_except(
     state: &State,
     desired: Vec<DesiredSlice<'_>>,
@@ -116,9 +134,7 @@ pub(crate) fn reconcile_except(
     };
     writes.extend(kept.into_iter().filter_map(|slice| mark(slice, &holders)));
     for mut slice in desired {
-        if shares(&slice.name, &slice.endpoints, &holders) {
-            slice.mark_shared();
-        }
+        slice.mark_shared(&holders);
         let found = ours
             .iter()
             .position(|actual| actual.metadata.name() == slice.name);
@@ -140,12 +156,9 @@ pub(crate) fn reconcile_except(
 /// The write that marks a slice that stays as it is, or unmarks it, if its addresses are shared, or are not any more.
 fn mark(slice: &EndpointSlice, holders: &Holders<'_>) -> Option<Write> {
     let marked = slice.metadata.annotation(l::DESIRED_STATE);
-    let plain = marked.strip_suffix(SHARED).unwrap_or(marked);
-    let state = if shares(slice.metadata.name(), &slice.endpoints, holders) {
-        format!("{plain}{SHARED}")
-    } else {
-        plain.to_owned()
-    };
+    let plain = marked.split(SHARED).next().unwrap_or_default();
+    let shared = shared_mark(slice.metadata.name(), &slice.endpoints, holders);
+    let state = format!("{plain}{shared}");
     (state != marked).then(|| {
         guarded(
             ObjectKind::EndpointSlice,

@@ -16,7 +16,7 @@ use crate::{
         metadata::{Metadata, OwnerReference},
     },
     mirror::{
-        NamespacePhase, federated_name,
+        Indexed as _, NamespacePhase, federated_name,
         fixtures::{LINKS, Svc, port, slice, svc},
         metadata::{installation, is_managed},
     },
@@ -106,6 +106,19 @@ impl Simulation {
                 self.watched(changed);
             }
         }
+    }
+
+    /// Whether a slice of ours belongs to a Service that records no installation any more, and whose Link is gone. Nobody
+    /// owns such a Service, so nobody repairs its slices.
+    pub(crate) fn has_orphans(&self) -> bool {
+        self.cluster.slices.iter().any(|((namespace, _), slice)| {
+            let id = slice
+                .group()
+                .map(|name| (namespace.clone(), name.to_owned()));
+            let service = id.and_then(|id| self.cluster.services.get(&id));
+            installation(&slice.metadata).is_some()
+                && service.is_some_and(|service| installation(&service.metadata).is_none())
+        })
     }
 
     /// Creates an object of another installation, whose Links are in another namespace.
