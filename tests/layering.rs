@@ -8,6 +8,8 @@
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
+#[path = "layering/calls.rs"]
+mod calls;
 #[path = "layering/drawing.rs"]
 mod drawing;
 #[path = "layering/graph.rs"]
@@ -202,6 +204,28 @@ fn no_files_use_each_other_in_a_circle() {
     assert!(
         told.is_empty(),
         "these files use each other:\n{}",
+        told.join("\n")
+    );
+}
+
+/// An event changes the state, a key is planned, writes go out, and answers come back as events: no file of the engine
+/// calls one that calls it back.
+#[test]
+fn no_files_of_the_engine_call_each_other_in_a_circle() {
+    let engine = Path::new("src/controller/engine");
+    let files = reachable().into_iter().filter(|file| {
+        let is_inside = file.path.starts_with(engine) || file.path == engine.with_extension("rs");
+        is_inside && !file.test
+    });
+    let sources: Vec<_> = files
+        .map(|file| (file.path.display().to_string(), read(&file.path)))
+        .collect();
+    assert!(sources.len() > 10, "only {} files found", sources.len());
+    let circles = calls::circles(&sources).unwrap_or_else(|error| panic!("{error}"));
+    let told: Vec<String> = circles.iter().map(|circle| circle.join(", ")).collect();
+    assert!(
+        told.is_empty(),
+        "these files call each other:\n{}",
         told.join("\n")
     );
 }

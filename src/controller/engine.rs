@@ -6,14 +6,10 @@
 //! for one key. Keys that wait for confirmations of target clusters do not count towards that limit.
 
 mod absorb;
-mod addresses;
+mod blocked;
 mod confirm;
 mod creating;
-mod denied;
-mod done;
-mod drains;
 mod finish;
-mod first_lists;
 mod foreign;
 mod gateways;
 mod link_state;
@@ -23,16 +19,17 @@ mod local_event;
 mod preferences;
 mod problems;
 mod remote;
-mod routes;
+mod report;
 mod sessions;
-mod settings;
 mod state;
 mod status;
 mod wake;
+mod watches;
 mod work;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, oneshot, watch as latest},
     task::JoinSet,
@@ -40,24 +37,22 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::settings::Settings;
+pub(crate) use self::state::Settings;
 use self::{
-    addresses::Addresses,
+    blocked::Blocked,
     confirm::Confirmations,
     creating::Creating,
-    denied::Denied,
-    first_lists::FirstLists,
     foreign::Lookups,
     gateways::{GatewayEvent, GatewayTasks},
     link_state::LinkState,
-    local_event::Needed,
+    local_event::{FirstLists, Needed},
     preferences::Preferences,
     problems::Problems,
     sessions::Sessions,
     state::Engine,
     wake::Timers,
 };
-pub(super) use self::{local::watch_local, local_event::LocalEvent};
+pub(super) use self::{local_event::LocalEvent, watches::watch_local};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
@@ -69,11 +64,7 @@ use super::{
     repeats::Repeats,
     session,
 };
-use crate::{
-    budget::Budget,
-    mirror::{Local, State},
-    timing,
-};
+use crate::{budget::Budget, mirror::State, timing};
 
 /// Maximum number of messages that wait for the engine. When it is reached, senders wait.
 const INBOX: usize = 1024;
@@ -196,8 +187,7 @@ impl Engine {
             lookups: Lookups::default(),
             problems: Problems::default(),
             preferences: Preferences::default(),
-            addresses: Addresses::default(),
-            denied: Denied::default(),
+            blocked: Blocked::default(),
             throttled_until: Instant::now(),
             sessions: Sessions::new(shared, outbox),
             by_slices: false,
@@ -260,30 +250,6 @@ impl Engine {
         }
     }
 
-    /// Starts to plan: the local cluster has been listed. Target clusters may have been listed before.
-    fn on_listed(&mut self, local: Local) {
-        // Slices of federated Services stay for streams that started with them, so the slices of members are needed
-        // too.
-        let (members, routes) = (local.has_federated_slices(), local.has_preferences());
-        self.needed.send_if_modified(|needed| {
-            let before = *needed;
-            needed.members |= members;
-            // Preferences may have been enabled once, and routes of that time may still lead somewhere.
-            needed.routes |= routes;
-            *needed != before
-        });
-        self.state.local = Some(local);
-        self.enqueue_all(queue::LOCAL, self.state.keys());
-        let names: Vec<String> = self.links.keys().cloned().collect();
-        for name in &names {
-            self.follow_probe(name);
-            if self.remote(name).is_some() {
-                let keys = self.state.keys_of_cluster(&self.cluster(name));
-                self.begin_sync(name, keys);
-            }
-        }
-    }
-
     /// Starts to write, to probe gateways, and to watch target clusters.
     fn on_elected(&mut self, fence: Fence) {
         self.writer.fence = fence;
@@ -301,8 +267,9 @@ impl Engine {
     /// Starts to process due keys, up to the limit.
     fn dispatch(&mut self) {
         let now = Instant::now();
-        self.try_for_addresses();
-        self.try_denied();
+        let next = self.blocked.due(now);
+        self.enqueue_all(queue::LOCAL, next);
+        self.blocked.log();
         while self.queue.running() < self.settings.max_in_flight {
             let all = self.settings.max_in_flight;
             let share = |by: &str| match self.pace.allowance(by, now) {
@@ -320,6 +287,27 @@ impl Engine {
         self.ask_clusters();
     }
 
+    /// Updates the time of day. Clusters whose drain has ended join federated Services again. Preferred clusters that
+    /// have been available long enough receive requests again.
+    fn tell_time(&mut self, now: Timestamp) {
+        let (drained, returned) = self.state.advance(now);
+        self.enqueue_all(queue::LOCAL, returned);
+        for (cluster, keys) in drained {
+            let link = self.state.link(&cluster);
+            let link = link.map(|(target, _)| target.link.clone());
+            if let Some(state) = link.and_then(|link| self.links.get_mut(&link)) {
+                state.status.touch();
+            }
+            self.enqueue_gradually(&cluster, keys);
+        }
+    }
+
+    /// When the next drain ends, or the next preferred cluster receives requests again.
+    fn next_turn(&self, now: Instant) -> Option<Instant> {
+        let left = self.state.next_turn()?.duration_since(self.state.now);
+        now.checked_add(left.unsigned_abs())
+    }
+
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         let statuses = self.links.values().filter_map(LinkState::next_status);
@@ -330,15 +318,10 @@ impl Engine {
             works: self.works(),
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
-            key: [
-                self.queue.next_due(),
-                self.addresses.next_due(),
-                self.denied.next_due(),
-                allowed,
-            ]
-            .into_iter()
-            .flatten()
-            .min(),
+            key: [self.queue.next_due(), self.blocked.next_due(), allowed]
+                .into_iter()
+                .flatten()
+                .min(),
             // Without the lease no status is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),

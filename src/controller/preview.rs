@@ -96,8 +96,7 @@ pub(crate) async fn state(
         limits,
     } = settings;
     let namespace = config.namespace.clone();
-    let mirrored = format!("{}=true", l::MIRRORED_SERVICE);
-    let gateways = format!("{}=true", l::MIRRORED_GATEWAY);
+    let queries = mirror::local_queries();
     let ours = || Api::namespaced(client.clone(), &namespace);
     let (mut known, mut credentials) = (list::<LinkObject>(&ours(), None).await?, BTreeMap::new());
     if let Some(proposed) = proposed {
@@ -176,10 +175,10 @@ pub(crate) async fn state(
             .iter()
             .map(|n| (n.name_any(), known(n)))
             .collect(),
-        mirrors: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
-        slices: objects(list(&Api::all(client.clone()), Some(&mirrored)).await?),
-        probes: objects(list(&probes, Some(&gateways)).await?),
-        probe_slices: objects(list(&probe_slices, Some(&mirror::slices_of_probes())).await?),
+        mirrors: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
+        slices: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
+        probes: objects(list(&probes, queries.probes.labels.as_deref()).await?),
+        probe_slices: objects(list(&probe_slices, queries.probe_slices.labels.as_deref()).await?),
         members: objects(members),
         member_slices: None,
         routes: match config.routes {

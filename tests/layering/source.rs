@@ -177,7 +177,7 @@ fn names(tokens: &TokenStream) -> impl Iterator<Item = String> {
 }
 
 /// The tokens without what stands under `#[cfg(test)]`: an item or a statement ends with its braces or a semicolon.
-fn without_tests(tokens: TokenStream) -> TokenStream {
+pub(crate) fn without_tests(tokens: TokenStream) -> TokenStream {
     let mut kept = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {

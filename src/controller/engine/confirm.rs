@@ -6,8 +6,6 @@
 //! removals, also in a Service that it shares with others. When a confirmation has arrived, the key is planned again. A
 //! confirmation is used once, and only while it is recent and its Link and session are the same.
 
-mod confirmations;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -16,8 +14,6 @@ use std::{
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-pub(super) use self::confirmations::{Basis, Confirmations, Question, Said};
-use super::{done::Done, state::Engine};
 use crate::{
     api::{k8s::Service, wire::Wire},
     client::requests::{RequestError, within},
@@ -26,130 +22,223 @@ use crate::{
 
 /// Timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
-impl Engine {
-    /// The clusters that have confirmed what a key asks of them, if this is still valid.
-    pub(super) fn confirmed(&mut self, key: &Key) -> BTreeSet<String> {
-        let asked = self.confirmations.clusters_of(key);
-        let basis = |cluster: String| self.basis(&cluster).map(|(basis, _)| (cluster, basis));
-        let bases: BTreeMap<String, Basis> = asked.into_iter().filter_map(basis).collect();
-        let basis = |cluster: &str| bases.get(cluster);
-        self.confirmations.confirmed(key, basis, Instant::now())
-    }
+/// Maximum number of concurrent requests to one target cluster.
+const AT_ONCE: usize = 8;
+/// Maximum age of a confirmation.
+const RECENT: Duration = Duration::from_secs(30);
 
-    /// Requests the confirmations that a plan lacks.
-    pub(super) fn request(&mut self, key: &Key, lacking: &[RemoteRef]) {
-        for remote in lacking {
-            // All keys of a cluster are enqueued when it is connected again.
-            if self.is_away(&remote.cluster) {
-                self.settle_for(key, &remote.cluster);
-            } else {
-                self.confirmations.need(key, remote);
-            }
+/// A key, and a Service of a target cluster whose absence the cluster has to confirm for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfirmationRequest {
+    pub(super) key: Key,
+    pub(super) remote: RemoteRef,
+}
+
+/// What a confirmation depends on. If it has changed, the confirmation is not valid.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Precondition {
+    /// The session whose client was used: another session may lead to another cluster.
+    pub(super) session: u64,
+    /// The Link, whose selectors say what is exported.
+    pub(super) target: Target,
+}
+
+/// The answer of a target cluster.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The Service is not exported.
+    NotExported,
+    /// The Service is exported: the state of the cluster is outdated.
+    Exported,
+    /// There was no answer, for this reason.
+    None(String),
+}
+
+/// Where a request is.
+#[derive(Debug)]
+enum Progress<P> {
+    /// It waits in its cluster's queue, with this number.
+    Waiting(u64, RemoteRef),
+    /// The cluster is being asked.
+    Asked,
+    /// The cluster has confirmed it: the time of the request, and the precondition.
+    Confirmed(Instant, P),
+}
+
+/// All confirmations that keys need: waiting, requested, or received. `P` is their precondition.
+#[derive(Debug)]
+pub(super) struct Confirmations<P = Precondition> {
+    keys: BTreeMap<Key, BTreeMap<String, Progress<P>>>,
+    clusters: BTreeMap<String, Requests>,
+    /// The last number of a request.
+    last: u64,
+}
+
+/// The requests to one cluster.
+#[derive(Debug, Default)]
+struct Requests {
+    waiting: BTreeMap<u64, Key>,
+    running: usize,
+}
+
+impl<P> Default for Confirmations<P> {
+    fn default() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            last: 0,
         }
     }
+}
 
-    /// Asks target clusters for the confirmations that keys need, up to the limit for each cluster.
-    pub(super) fn ask_clusters(&mut self) {
-        while let Some(question) = self.confirmations.next() {
-            if self.is_away(&question.remote.cluster) {
-                self.confirmations.answered(&question, None);
-                self.settle_for(&question.key, &question.remote.cluster);
-                continue;
-            }
-            let Some((basis, client)) = self.basis(&question.remote.cluster) else {
-                // The session was just replaced; its successor enqueues the key again.
-                self.confirmations.answered(&question, None);
-                self.delay(&question);
-                continue;
-            };
-            let RemoteRef {
-                cluster,
-                namespace,
-                service,
-            } = &question.remote;
-            let preferring = self.state.preferring(cluster, namespace, service);
-            let preferred = preferring.is_some();
-            self.tasks.spawn(async move {
-                let asked = Instant::now();
-                let said = ask(client, &basis.target, &question, preferred).await;
-                Done::Confirmed {
-                    question,
-                    basis: Box::new(basis),
-                    asked,
-                    said,
-                }
-            });
-        }
+impl<P: PartialEq> Confirmations<P> {
+    /// The clusters that a key asks, or has asked.
+    pub(super) fn clusters_of(&self, key: &Key) -> Vec<String> {
+        let requests = self.keys.get(key).into_iter().flatten();
+        requests.map(|(cluster, _)| cluster.clone()).collect()
     }
 
-    /// Handles the answer of a target cluster.
-    pub(super) fn on_confirmed(
+    /// The clusters that have confirmed what a key asks of them, on the current precondition. Confirmations that are
+    /// too old, or have another precondition, are removed.
+    pub(super) fn confirmed<'p>(
         &mut self,
-        question: &Question,
-        basis: Basis,
-        asked: Instant,
-        said: Said,
-    ) {
-        let key = &question.key;
-        match said {
-            Said::NotExported => {
-                if self.confirmations.answered(question, Some((asked, basis))) {
-                    self.queue.enqueue(key.clone(), &question.remote.cluster);
-                }
+        key: &Key,
+        current: impl Fn(&str) -> Option<&'p P>,
+        now: Instant,
+    ) -> BTreeSet<String>
+    where
+        P: 'p,
+    {
+        self.forget_if(key, |cluster, progress| match progress {
+            Progress::Confirmed(at, of) => {
+                now.duration_since(*at) > RECENT || current(cluster) != Some(of)
             }
-            Said::Exported => {
-                self.confirmations.answered(question, None);
-                self.changed.remove(key);
-                self.delay(question);
+            Progress::Waiting(..) | Progress::Asked => false,
+        });
+        let requests = self.keys.get(key).into_iter().flatten();
+        let confirmed =
+            requests.filter(|(_, progress)| matches!(progress, Progress::Confirmed(..)));
+        confirmed.map(|(cluster, _)| cluster.clone()).collect()
+    }
+
+    /// Forgets what a key does not need any more: confirmations, and requests that are not answered yet.
+    pub(super) fn keep(&mut self, key: &Key, needed: &[RemoteRef]) {
+        let is_needed = |cluster: &str| needed.iter().any(|remote| remote.cluster == cluster);
+        self.forget_if(key, |cluster, _| !is_needed(cluster));
+    }
+
+    /// Uses up the confirmations of a key: its plan is executed now.
+    pub(super) fn use_up(&mut self, key: &Key) {
+        self.forget_if(key, |_, progress| {
+            matches!(progress, Progress::Confirmed(..))
+        });
+    }
+
+    /// Forgets a key that needs no confirmation any more.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.forget_if(key, |_, _| true);
+    }
+
+    fn forget_if(&mut self, key: &Key, goes: impl Fn(&str, &Progress<P>) -> bool) {
+        let Some(requests) = self.keys.get_mut(key) else {
+            return;
+        };
+        let gone = requests.iter().filter(|(cluster, of)| goes(cluster, of));
+        let gone: Vec<String> = gone.map(|(cluster, _)| cluster.clone()).collect();
+        for cluster in gone {
+            if let (Some(Progress::Waiting(number, _)), Some(of)) =
+                (requests.remove(&cluster), self.clusters.get_mut(&cluster))
+            {
+                of.waiting.remove(&number);
             }
-            Said::Nothing(why) => {
-                self.confirmations.answered(question, None);
-                let cluster = &question.remote.cluster;
-                let what = format!(
-                    "failed to confirm with cluster {cluster} that a Service is not exported"
-                );
-                self.problems.failed(key, &format!("{what}: {why}"));
-                self.settle_for(key, cluster);
-                // The time that a cluster does not answer is not the controller's.
-                self.changed.remove(key);
-                self.delay(question);
-            }
+        }
+        if requests.is_empty() {
+            self.keys.remove(key);
+        }
+        self.forget_idle_clusters();
+    }
+
+    /// Requests a confirmation that a key needs, unless it is requested or received already.
+    pub(super) fn need(&mut self, key: &Key, remote: &RemoteRef) {
+        let requests = self.keys.entry(key.clone()).or_default();
+        if requests.contains_key(&remote.cluster) {
+            return;
+        }
+        self.last += 1;
+        let progress = Progress::Waiting(self.last, remote.clone());
+        requests.insert(remote.cluster.clone(), progress);
+        let of = self.clusters.entry(remote.cluster.clone()).or_default();
+        of.waiting.insert(self.last, key.clone());
+    }
+
+    /// The next request to send. The caller has to end it with [`Self::answered`].
+    pub(super) fn next(&mut self) -> Option<ConfirmationRequest> {
+        let mut clusters = self.clusters.iter_mut();
+        let (cluster, key) = clusters.find_map(|(cluster, of)| {
+            let may_ask = of.running < AT_ONCE;
+            let (_, key) = may_ask.then(|| of.waiting.pop_first())??;
+            of.running += 1;
+            Some((cluster.clone(), key))
+        })?;
+        let progress = self.keys.get_mut(&key)?.get_mut(&cluster)?;
+        match std::mem::replace(progress, Progress::Asked) {
+            Progress::Waiting(_, remote) => Some(ConfirmationRequest { key, remote }),
+            Progress::Asked | Progress::Confirmed(..) => None,
         }
     }
 
-    fn delay(&mut self, question: &Question) {
-        let cluster = &question.remote.cluster;
-        self.queue.delay(&question.key, cluster, Instant::now());
-    }
-
-    /// Whether a target cluster is known not to respond.
-    fn is_away(&self, cluster: &str) -> bool {
-        let link = self.state.link(cluster).map(|(target, _)| &target.link);
-        let state = link.and_then(|link| self.links.get(link));
-        state.is_some_and(|state| matches!(state.facts.connected, Some(Err(_))))
-    }
-
-    /// The current basis for a confirmation of this cluster, and a client to ask it.
-    fn basis(&self, cluster: &str) -> Option<(Basis, Client)> {
-        let (target, _) = self.state.link(cluster)?;
-        let session = self.links.get(&target.link)?.current.as_ref()?;
-        let basis = Basis {
-            session: session.id,
-            target: target.clone(),
+    /// Ends a request. `confirmed`: when it was sent, and its precondition, if it was confirmed. Returns whether the
+    /// key still needs this confirmation, and now has it.
+    pub(super) fn answered(
+        &mut self,
+        request: &ConfirmationRequest,
+        confirmed: Option<(Instant, P)>,
+    ) -> bool {
+        let ConfirmationRequest { key, remote } = request;
+        if let Some(of) = self.clusters.get_mut(&remote.cluster) {
+            of.running = of.running.saturating_sub(1);
+        }
+        self.forget_idle_clusters();
+        // Nothing to do if the key was forgotten meanwhile, or has a new request.
+        let requests = self.keys.get_mut(key);
+        let progress = requests.and_then(|requests| requests.get_mut(&remote.cluster));
+        let Some(progress @ Progress::Asked) = progress else {
+            return false;
         };
-        Some((basis, session.client.clone()?))
+        let Some((at, precondition)) = confirmed else {
+            let cluster = &remote.cluster;
+            self.forget_if(key, |of, _| of == cluster);
+            return false;
+        };
+        *progress = Progress::Confirmed(at, precondition);
+        true
+    }
+
+    /// Keys that wait for a confirmation, or have one.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn forget_idle_clusters(&mut self) {
+        self.clusters
+            .retain(|_, of| of.running > 0 || !of.waiting.is_empty());
     }
 }
 
 /// Asks a target cluster whether a Service is really not exported. `preferred`: its federated members are mirrored too.
-async fn ask(client: Client, target: &Target, question: &Question, preferred: bool) -> Said {
-    let Question { key, remote } = question;
+pub(super) async fn ask(
+    client: Client,
+    target: &Target,
+    request: &ConfirmationRequest,
+    preferred: bool,
+) -> Answer {
+    let ConfirmationRequest { key, remote } = request;
     let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);
     let live = match within(DEADLINE, api.get(&remote.service)).await {
         Ok(live) => Service::from(live),
-        Err(RequestError::Status(status)) if status.code == 404 => return Said::NotExported,
-        Err(RequestError::Status(status)) => return Said::Nothing(status.message.clone()),
-        Err(RequestError::Unanswered(message)) => return Said::Nothing(message),
+        Err(RequestError::Status(status)) if status.code == 404 => return Answer::NotExported,
+        Err(RequestError::Status(status)) => return Answer::None(status.message.clone()),
+        Err(RequestError::Unanswered(message)) => return Answer::None(message),
     };
     let exported = match key {
         Key::Federated { .. } => mirror::member(target, &live),
@@ -158,8 +247,11 @@ async fn ask(client: Client, target: &Target, question: &Question, preferred: bo
         }
     };
     if exported {
-        Said::Exported
+        Answer::Exported
     } else {
-        Said::NotExported
+        Answer::NotExported
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,74 +1,179 @@
 //! Names of desired Services that belong to somebody else. No watch reports when such a name becomes free, so the names
 //! are looked up again and again: with backoff, a few at a time, and not all at the same moment.
 
-mod lookups;
-
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
-pub(super) use self::lookups::Lookups;
-use self::lookups::Name;
-use super::{done::Done, state::Engine};
-use crate::{
-    api::k8s::Service,
-    controller::{
-        apply::{Failure, Written},
-        queue,
-    },
-    mirror::{Owner, owner},
-};
+use crate::timing::Backoff;
 
-impl Engine {
-    /// Looks up names that belonged to others, as long as they are still needed.
-    pub(super) fn look_up_names(&mut self) {
-        while let Some(name) = self.lookups.next(Instant::now()) {
-            if !self.state.is_wanted(&name.0, &name.1) {
-                self.lookups.looked_up();
-                self.lookups.forget(&name);
-                self.state.foreign.remove(&name);
-                continue;
-            }
-            let writer = self.writer.clone();
-            self.tasks.spawn(async move {
-                let found = writer.look(&name.0, &name.1).await;
-                Done::LookedUp {
-                    name,
-                    found: found.map(|found| found.map(Box::new)),
-                }
-            });
+/// Time until the first lookup. It doubles with each lookup that finds no change.
+const FIRST: Duration = Duration::from_secs(60);
+/// Maximum time between two lookups.
+const LONGEST: Duration = Duration::from_secs(600);
+const BACKOFF: Backoff = Backoff::new(FIRST, LONGEST);
+/// Maximum number of concurrent lookups.
+const AT_ONCE: usize = 4;
+
+/// Namespace and name of a Service.
+pub(super) type Name = (String, String);
+
+/// The schedule of lookups.
+#[derive(Debug, Default)]
+pub(super) struct Lookups {
+    names: BTreeMap<Name, Wait>,
+    due: BTreeSet<(Instant, Name)>,
+    under_way: usize,
+}
+
+#[derive(Debug)]
+struct Wait {
+    /// When the lookup is due; `None` while it runs.
+    at: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Lookups {
+    /// Schedules the first lookup of a name that belongs to somebody else.
+    pub(super) fn found(&mut self, name: Name, now: Instant) {
+        if !self.names.contains_key(&name) {
+            self.schedule(name, BACKOFF, now);
         }
     }
 
-    /// Records that a name belongs to somebody else, which was found when an object of this name was to be created.
-    pub(super) fn found_foreign(&mut self, name: Name, who: String) {
-        self.lookups.found(name.clone(), Instant::now());
-        self.state.foreign.insert(name, who);
+    /// Schedules the next lookup after one that found no change, or failed.
+    pub(super) fn found_again(&mut self, name: Name, now: Instant) {
+        let backoff = self.names.get(&name).map_or(BACKOFF, |wait| wait.backoff);
+        self.schedule(name, backoff, now);
     }
 
-    /// Handles the result of a lookup.
-    pub(super) fn on_looked_up(
-        &mut self,
-        name: Name,
-        found: Result<Option<Box<Service>>, Failure>,
-    ) {
-        self.lookups.looked_up();
-        let is_foreign = |found: &Service| owner(&found.metadata) == Owner::Foreign;
-        let found = match found {
-            Ok(found) if !found.as_deref().is_some_and(is_foreign) => found,
-            Ok(_) | Err(_) => {
-                self.lookups.found_again(name, Instant::now());
-                return;
-            }
-        };
-        let mut keys = self.state.keys_for_name(&name.0, &name.1);
-        keys.extend(self.state.keys_of_namespace(&name.0));
-        self.lookups.forget(&name);
-        self.state.foreign.remove(&name);
-        if let Some(found) = found {
-            self.absorb_written(Written::Service(Arc::from(found)));
+    /// Resets the backoff of a name, because something related to it has changed.
+    pub(super) fn changed(&mut self, namespace: &str, name: &str, now: Instant) {
+        if self.names.is_empty() {
+            return;
         }
-        self.follow_probes(&keys);
-        self.enqueue_all(queue::LOCAL, keys);
+        let name = (namespace.to_owned(), name.to_owned());
+        if let Some(wait) = self.names.get(&name)
+            && let Some(at) = wait.at
+        {
+            if at > now + FIRST {
+                self.schedule(name, BACKOFF, now);
+            } else if let Some(wait) = self.names.get_mut(&name) {
+                wait.backoff.reset();
+            }
+        }
+    }
+
+    /// Resets the backoff of all names in a namespace that has changed.
+    pub(super) fn namespace_changed(&mut self, namespace: &str, now: Instant) {
+        let from = (namespace.to_owned(), String::new());
+        let names = self.names.range(from..).map(|(name, _)| name);
+        let names: Vec<Name> = names
+            .take_while(|(of, _)| of == namespace)
+            .cloned()
+            .collect();
+        for (namespace, name) in names {
+            self.changed(&namespace, &name, now);
+        }
+    }
+
+    /// Ends the lookups of a name.
+    pub(super) fn forget(&mut self, name: &Name) {
+        if let Some(Wait { at: Some(at), .. }) = self.names.remove(name) {
+            self.due.remove(&(at, name.clone()));
+        }
+    }
+
+    /// When the next lookup is due, if one may start.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let (at, _) = self.due.first().filter(|_| self.under_way < AT_ONCE)?;
+        Some(*at)
+    }
+
+    /// The next name to look up. The caller has to call [`Self::looked_up`] when the lookup has ended.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Name> {
+        self.next_due().filter(|at| *at <= now)?;
+        let (_, name) = self.due.pop_first()?;
+        self.names.get_mut(&name)?.at = None;
+        self.under_way += 1;
+        Some(name)
+    }
+
+    /// Records that a lookup has ended.
+    pub(super) fn looked_up(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    fn schedule(&mut self, name: Name, mut backoff: Backoff, now: Instant) {
+        self.forget(&name);
+        let at = now + backoff.next_jittered();
+        self.due.insert((at, name.clone()));
+        let at = Some(at);
+        self.names.insert(name, Wait { at, backoff });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> Name {
+        ("ns".to_owned(), name.to_owned())
+    }
+
+    /// Looks up the next name, and finds no change. Returns the time until that lookup.
+    fn look_up(lookups: &mut Lookups, now: &mut Instant) -> Duration {
+        let before = *now;
+        *now = lookups.next_due().unwrap();
+        let name = lookups.next(*now).unwrap();
+        lookups.looked_up();
+        lookups.found_again(name, *now);
+        now.duration_since(before)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lookups_back_off_until_something_changes() {
+        let (mut lookups, mut now) = (Lookups::default(), Instant::now());
+        lookups.found(name("web"), now);
+        let delays: Vec<_> = (0..6).map(|_| look_up(&mut lookups, &mut now)).collect();
+        for (delay, longest) in delays.iter().zip([60, 120, 240, 480, 600, 600]) {
+            let longest = Duration::from_secs(longest);
+            assert!(*delay >= longest / 2 && *delay <= longest, "{delays:?}");
+        }
+        for changed in [true, false] {
+            if changed {
+                lookups.changed("ns", "web", now);
+            } else {
+                lookups.namespace_changed("ns", now);
+            }
+            assert!(look_up(&mut lookups, &mut now) <= FIRST);
+            look_up(&mut lookups, &mut now);
+            look_up(&mut lookups, &mut now);
+        }
+        lookups.changed("ns", "other", now);
+        lookups.namespace_changed("n", now);
+        assert!(look_up(&mut lookups, &mut now) > FIRST);
+        lookups.forget(&name("web"));
+        assert_eq!(lookups.next_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lookups_of_many_names_are_spread_and_limited() {
+        let (mut lookups, now) = (Lookups::default(), Instant::now());
+        for number in 0..100 {
+            lookups.found(name(&number.to_string()), now);
+            lookups.found(name(&number.to_string()), now);
+        }
+        let moments: BTreeSet<Instant> = lookups.due.iter().map(|(at, _)| *at).collect();
+        assert!(moments.len() > 90, "{}", moments.len());
+        let late = now + FIRST;
+        let begun = std::iter::from_fn(|| lookups.next(late)).count();
+        assert_eq!((begun, lookups.next_due()), (AT_ONCE, None));
+        lookups.looked_up();
+        assert!(lookups.next(late).is_some());
+        assert!(lookups.next(late).is_none());
     }
 }

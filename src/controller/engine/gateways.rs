@@ -105,11 +105,10 @@ impl Engine {
         let remembered = state.link.status.as_ref().filter(|_| state.carried);
         let remembered = remembered.and_then(|status| status.gateway.as_ref());
         state.facts.gateway = Some(GatewayInputs {
-            state: entry.gateway.clone(),
             latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),
             unprobed: wanted.probe.as_ref().err().cloned(),
             unresolved: None,
-            refused: Vec::new(),
+            ..GatewayInputs::default()
         });
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));
@@ -205,7 +204,6 @@ impl Engine {
         if *entry.gateway == before {
             return;
         }
-        facts.state = entry.gateway.clone();
         state.status.touch();
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.state.keys_of_cluster(&cluster);

@@ -9,11 +9,7 @@ use kube::{Client, ResourceExt as _};
 
 use super::{gateways::GatewayWatch, status::StatusState};
 use crate::{
-    api::{
-        conditions::credentials_valid,
-        k8s::{EndpointSlice, Service},
-        link::Link,
-    },
+    api::{conditions::credentials_valid, link::Link},
     controller::{
         metrics::Metrics,
         session::{Session, Spec},
@@ -21,7 +17,7 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, Known, LeftOut, RemoteState, State, Store,
+        Key, Known, RemoteState, State,
         status::{Expiry, Outcomes, StatusInputs},
     },
 };
@@ -39,7 +35,7 @@ pub(super) struct LinkState {
     /// A session that is still listing, and that will replace the current one.
     pub(super) pending: Option<Pending>,
     /// Failures of the current session, by source.
-    pub(super) troubles: BTreeMap<usize, String>,
+    pub(super) failures: BTreeMap<usize, String>,
     /// The last logged reason why the target cluster is not connected.
     told: Option<Told>,
     lines: Ration,
@@ -66,29 +62,23 @@ pub(super) fn record<'a>(
 /// A session whose lists are not complete.
 pub(super) struct Pending {
     pub(super) session: Session,
-    pub(super) services: Vec<Option<Store<Service>>>,
-    pub(super) slices: Vec<Option<Store<EndpointSlice>>>,
-    pub(super) left_out: Vec<LeftOut>,
-    pub(super) cut: Vec<LeftOut>,
+    /// What it has listed.
+    pub(super) remote: RemoteState,
+    /// Numbers of the watches that have not listed yet: first those of Services, then those of slices.
+    pub(super) unlisted: BTreeSet<usize>,
     /// Its failures, by source. They become the Link's when the session is complete.
-    pub(super) troubles: BTreeMap<usize, String>,
+    pub(super) failures: BTreeMap<usize, String>,
 }
 
 impl Pending {
     /// A session that was started, and has not listed anything yet.
     pub(super) fn new(session: Session) -> Self {
-        let Spec {
-            services, slices, ..
-        } = &session.spec;
-        let services: Vec<_> = services.iter().map(|_| None).collect();
-        let slices: Vec<_> = slices.iter().map(|_| None).collect();
+        let (services, slices) = (session.spec.services.len(), session.spec.slices.len());
         Self {
             session,
-            left_out: vec![LeftOut::default(); services.len()],
-            cut: vec![LeftOut::default(); slices.len()],
-            services,
-            slices,
-            troubles: BTreeMap::new(),
+            remote: RemoteState::of_watches(services, slices),
+            unlisted: (0..services + slices).collect(),
+            failures: BTreeMap::new(),
         }
     }
 }
@@ -103,7 +93,7 @@ impl LinkState {
             outcomes: Outcomes::default(),
             current: None,
             pending: None,
-            troubles: BTreeMap::new(),
+            failures: BTreeMap::new(),
             told: None,
             lines: Ration::default(),
             outstanding: BTreeSet::new(),
@@ -119,7 +109,7 @@ impl LinkState {
     }
 
     /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
-    pub(super) fn settle(&mut self, key: &Key) {
+    pub(super) fn processed(&mut self, key: &Key) {
         if !self.facts.settled && self.outstanding.remove(key) && self.outstanding.is_empty() {
             self.facts.settled = true;
             self.status.touch();
@@ -135,7 +125,7 @@ impl LinkState {
     pub(super) fn leave_cluster(&mut self) {
         self.current = None;
         self.pending = None;
-        self.troubles.clear();
+        self.failures.clear();
         self.told = None;
         self.outstanding.clear();
         self.outcomes = Outcomes::default();
@@ -143,10 +133,8 @@ impl LinkState {
         self.rejected = None;
         self.watched = None;
         self.facts = StatusInputs {
-            generation: self.facts.generation,
             invalid: self.facts.invalid.take(),
             duplicate_of: self.facts.duplicate_of.take(),
-            listed: self.facts.listed.take(),
             drain: self.facts.drain.take(),
             ..StatusInputs::default()
         };
@@ -180,11 +168,11 @@ impl LinkState {
 
     /// Reports what fails in the pending session, beside a current one. If it has other credentials than the current one,
     /// they may be the cause; otherwise it is what the Link selects now.
-    pub(super) fn judge_pending(&mut self) {
+    pub(super) fn evaluate_pending(&mut self) {
         let (Some(current), Some(pending)) = (&self.current, &self.pending) else {
             return;
         };
-        let trouble = pending.troubles.values().next().cloned();
+        let trouble = pending.failures.values().next().cloned();
         if pending.session.spec.kubeconfig == current.spec.kubeconfig {
             self.set_held_up(trouble);
         } else if let Some(message) = trouble {
@@ -199,58 +187,45 @@ impl LinkState {
         if self.facts.held_up == now {
             return;
         }
-        match (&self.facts.held_up, &now) {
-            (Some(_), Some(_)) => self.status.reword(),
-            (None, Some(why)) => {
-                let link = self.link.name_any();
-                tracing::warn!(link, "the change of the Link is not in effect yet: {why}");
-                self.status.touch();
-            }
-            (_, None) => self.status.touch(),
+        if let (None, Some(why)) = (&self.facts.held_up, &now) {
+            let link = self.link.name_any();
+            tracing::warn!(link, "the change of the Link is not in effect yet: {why}");
         }
         self.facts.held_up = now;
+        self.status.touch();
     }
 
     /// Updates the state of the credentials.
     pub(super) fn set_credentials(&mut self, now: Option<Result<(), (&'static str, String)>>) {
-        if self.facts.credentials == now {
-            return;
+        if self.facts.credentials != now {
+            self.facts.credentials = now;
+            self.status.touch();
         }
-        match (&self.facts.credentials, &now) {
-            (Some(Err((before, _))), Some(Err((reason, _)))) if before == reason => {
-                self.status.reword();
-            }
-            _ => self.status.touch(),
-        }
-        self.facts.credentials = now;
     }
 
     /// Records the connection status of one source, and updates whether the cluster is connected. Returns whether the
     /// cluster is connected again after a failure.
     pub(super) fn set_connection(&mut self, source: usize, connection: ConnectionStatus) -> bool {
-        note(&mut self.troubles, source, connection);
-        self.judge_connection()
+        note(&mut self.failures, source, connection);
+        self.evaluate_connection()
     }
 
     /// Takes over the failures of a session that is complete.
-    pub(super) fn take_troubles(&mut self, troubles: BTreeMap<usize, String>) {
-        self.troubles = troubles;
-        self.judge_connection();
+    pub(super) fn take_failures(&mut self, failures: BTreeMap<usize, String>) {
+        self.failures = failures;
+        self.evaluate_connection();
     }
 
-    fn judge_connection(&mut self) -> bool {
-        let now = match self.troubles.values().next() {
+    fn evaluate_connection(&mut self) -> bool {
+        let now = match self.failures.values().next() {
             None => Ok(()),
             Some(message) => Err(message.clone()),
         };
         let again = now.is_ok() && matches!(self.facts.connected, Some(Err(_)));
         if self.facts.connected.as_ref() != Some(&now) {
             self.log_connection(&now);
-            match (&self.facts.connected, &now) {
-                (Some(Err(_)), Err(_)) => self.status.reword(),
-                _ => self.status.touch(),
-            }
             self.facts.connected = Some(now);
+            self.status.touch();
         }
         again
     }
@@ -279,28 +254,12 @@ impl LinkState {
 
 /// Records the connection status of one source.
 pub(super) fn note(
-    troubles: &mut BTreeMap<usize, String>,
+    failures: &mut BTreeMap<usize, String>,
     source: usize,
     connection: ConnectionStatus,
 ) {
     match connection {
-        ConnectionStatus::Alive => troubles.remove(&source),
-        ConnectionStatus::Lost(message) => troubles.insert(source, message),
+        ConnectionStatus::Alive => failures.remove(&source),
+        ConnectionStatus::Lost(message) => failures.insert(source, message),
     };
-}
-
-/// The objects of a session, if all its lists are complete.
-pub(super) fn complete(pending: &mut Pending) -> Option<RemoteState> {
-    let complete =
-        pending.services.iter().all(Option::is_some) && pending.slices.iter().all(Option::is_some);
-    complete.then(|| RemoteState {
-        services: pending
-            .services
-            .iter_mut()
-            .filter_map(Option::take)
-            .collect(),
-        slices: pending.slices.iter_mut().filter_map(Option::take).collect(),
-        left_out: std::mem::take(&mut pending.left_out),
-        cut: std::mem::take(&mut pending.cut),
-    })
 }

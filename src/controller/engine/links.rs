@@ -107,8 +107,7 @@ impl Engine {
             .entry(name.clone())
             .or_insert_with(|| LinkState::new(link.clone()));
         state.status.seen(&link);
-        if state.facts.generation != link.metadata.generation {
-            state.facts.generation = link.metadata.generation;
+        if state.link.metadata.generation != link.metadata.generation {
             state.status.touch();
         }
         state.link = link;
@@ -181,13 +180,6 @@ impl Engine {
             && let Some(before) = state.named.replace(now.to_owned())
         {
             self.forget_cluster(&before);
-        }
-    }
-
-    /// Removes the metrics of a cluster, if no Link names it any more.
-    pub(super) fn forget_cluster(&self, cluster: &str) {
-        if self.state.link(cluster).is_none() {
-            self.metrics.remove_cluster(cluster);
         }
     }
 

@@ -1,271 +1,37 @@
 //! Changes of the local cluster: updates the state, and enqueues the keys that they concern.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta};
-use tokio::{
-    sync::{mpsc, watch as latest},
-    task::JoinSet,
-    time::Instant,
-};
+use kube::{ResourceExt as _, core::PartialObjectMeta};
+use tokio::time::Instant;
 
 use super::{
     absorb::{absorb, absorb_listed, absorb_routes, namespaces},
     link_state::LinkState,
-    local_event::{LocalEvent, Needed, Required, Start},
-    routes::{When, watch_routes},
+    local_event::{LocalEvent, Required},
     state::Engine,
 };
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
-        link::LinkObject,
-        selector::Selector,
-        wire::Wire,
+        routes::{Route, RouteKind},
     },
     controller::{
-        metrics::{Metrics, ResourceKind},
+        apply::{Gone, Written},
         queue,
-        watch::{Event, EventHandler as _, notice_recovery, watch},
+        watch::Event,
     },
-    mirror::{self, Config, Key, LeftOut},
+    mirror::{Indexed, Key, Local, ObjectKind, Owner, State, Store, owner},
 };
 
-/// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
-/// stopped receiving. Some watches start when `needed` says so.
-pub(in crate::controller) fn watch_local(
-    client: &Client,
-    config: &Config,
-    metrics: &Metrics,
-    outbox: &mpsc::Sender<LocalEvent>,
-    needed: latest::Receiver<Needed>,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    let (recovered, seen) = latest::channel(0);
-    tasks.spawn(notice_recovery(client.clone(), recovered));
-    let start = Start {
-        outbox,
-        metrics,
-        recovered: seen,
-    };
-    let (mirrored, gateways) = (
-        format!("{}=true", l::MIRRORED_SERVICE),
-        format!("{}=true", l::MIRRORED_GATEWAY),
-    );
-    let ours = config.namespace.as_str();
-    let all = || client.clone();
-
-    let namespaces = start.handler(
-        "Namespaces",
-        ResourceKind::Namespace,
-        LocalEvent::Namespaces,
-    );
-    tasks.spawn(watch(
-        start.watched(Api::<PartialObjectMeta<Namespace>>::all(all())),
-        namespaces,
-    ));
-    let mirrors = start
-        .handler(
-            "mirror Services",
-            ResourceKind::Service,
-            LocalEvent::Mirrors,
-        )
-        .cutting(|object| &mut object.metadata);
-    tasks.spawn(watch(
-        start
-            .watched(Api::<Wire<Service>>::all(all()))
-            .labels(&mirrored),
-        mirrors,
-    ));
-    let slices = start
-        .handler(
-            "mirror EndpointSlices",
-            ResourceKind::EndpointSlice,
-            LocalEvent::Slices,
-        )
-        .cutting(|object| &mut object.metadata);
-    tasks.spawn(watch(
-        start
-            .watched(Api::<Wire<EndpointSlice>>::all(all()))
-            .labels(&mirrored),
-        slices,
-    ));
-    let probes = start
-        .handler("probe Services", ResourceKind::Service, LocalEvent::Probes)
-        .cutting(|object| &mut object.metadata);
-    tasks.spawn(watch(
-        start
-            .watched(Api::<Wire<Service>>::namespaced(all(), ours))
-            .labels(&gateways),
-        probes,
-    ));
-    let slices = start
-        .handler(
-            "probe EndpointSlices",
-            ResourceKind::EndpointSlice,
-            LocalEvent::ProbeSlices,
-        )
-        .cutting(|object| &mut object.metadata);
-    tasks.spawn(watch(
-        start
-            .watched(Api::<Wire<EndpointSlice>>::namespaced(all(), ours))
-            .labels(mirror::slices_of_probes()),
-        slices,
-    ));
-    let links = start.handler("Links", ResourceKind::Link, LocalEvent::Links);
-    tasks.spawn(watch(
-        start.watched(Api::<LinkObject>::namespaced(all(), ours)),
-        links,
-    ));
-    let secrets = start.handler("Secrets", ResourceKind::Secret, LocalEvent::Secrets);
-    let credentials = format!("type={}", l::CREDENTIALS_TYPE);
-    tasks.spawn(watch(
-        start
-            .watched(Api::<Secret>::namespaced(all(), ours))
-            .fields(credentials),
-        secrets,
-    ));
-    let mut members = start
-        .handler(
-            "federated members",
-            ResourceKind::Service,
-            LocalEvent::Members,
-        )
-        .cutting(|object| &mut object.metadata);
-    match config.local_members.as_ref().map(Selector::query) {
-        Some(selector) => {
-            tasks.spawn(watch(
-                start
-                    .watched(Api::<Wire<Service>>::all(all()))
-                    .labels(&selector),
-                members,
-            ));
-            // Kubernetes copies the labels of a Service to the slices that it creates for it.
-            let slices = start
-                .handler(
-                    "EndpointSlices of federated members",
-                    ResourceKind::EndpointSlice,
-                    LocalEvent::MemberSlices,
-                )
-                .cutting(|object| &mut object.metadata);
-            let watched = start
-                .watched(Api::<Wire<EndpointSlice>>::all(all()))
-                .labels(selector);
-            let begins = config.routes.is_some();
-            let needed = needed.clone();
-            tasks.spawn(async move {
-                // With preferences, requests go to local members only if these are available.
-                if !begins {
-                    Needed::wait(needed, |needed| needed.members).await;
-                }
-                watch(watched, slices).await;
-            });
-        }
-        None => {
-            tasks.spawn(async move {
-                let none = Event::List {
-                    objects: Vec::new(),
-                    left_out: LeftOut::default(),
-                };
-                members.on_event(none).await;
-                std::future::pending::<()>().await;
-            });
-        }
-    }
-    let when = match config.routes {
-        Some(_) => When::Always,
-        None => When::Needed(needed),
-    };
-    watch_routes(client, &start, &when, &mut tasks);
-    tasks
-}
-
 impl Engine {
-    /// Handles a change of the local cluster.
+    /// Handles a change of the local cluster, before and after its first lists are complete.
     pub(super) fn on_local_event(&mut self, event: LocalEvent) {
-        let (lists, now) = (event.lists(), Instant::now());
-        let mut keys: Vec<Key> = Vec::new();
-        match (event, &mut self.state.local) {
-            (LocalEvent::Links(change), _) => self.on_links_event(change),
-            (LocalEvent::Secrets(change), _) => self.on_secrets_event(change),
-            (LocalEvent::Room(room), _) => {
-                let next = self.addresses.set_room(room);
-                self.try_for_address(next);
-            }
-            (LocalEvent::Recovered, _) => {
-                self.queue.hurry();
-                self.denied.hurry(now);
-            }
-            (event, None) => self.first_lists.on_event(event),
-            (LocalEvent::Mirrors(change), Some(local)) => {
-                let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());
-                let touched = absorb_listed(&mut local.mirrors, change, true);
-                for service in &touched {
-                    let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-                    self.lookups.changed(namespace, name, now);
-                    keys.extend(self.state.keys_of_local(service));
-                }
-                if deletes && !touched.is_empty() {
-                    // The deleted Service had a ClusterIP.
-                    keys.extend(self.addresses.freed());
-                }
-            }
-            (LocalEvent::Probes(change), Some(local)) => {
-                for service in absorb_listed(&mut local.probes, change, true) {
-                    keys.extend(self.state.keys_of_local(&service));
-                }
-                self.follow_probes(&keys);
-            }
-            (LocalEvent::Slices(change), Some(local)) => {
-                for slice in absorb_listed(&mut local.slices, change, true) {
-                    keys.extend(self.state.keys_of_local_slice(&slice));
-                }
-            }
-            (LocalEvent::ProbeSlices(change), Some(local)) => {
-                for slice in absorb_listed(&mut local.probe_slices, change, true) {
-                    keys.extend(self.state.keys_of_local_slice(&slice));
-                }
-            }
-            (LocalEvent::Members(change), Some(local)) => {
-                for service in absorb_listed(&mut local.members, change, false) {
-                    keys.extend(self.state.keys_of_member(&service));
-                }
-            }
-            (LocalEvent::MemberSlices(change), Some(local)) => {
-                let was_listed = local.member_slices.is_some();
-                for slice in absorb(&mut local.member_slices, change, false) {
-                    keys.extend(self.state.keys_of_member_slice(&slice));
-                }
-                if !was_listed {
-                    keys.extend(self.state.keys_of_members());
-                }
-            }
-            (LocalEvent::Routes(kind, change), Some(local)) => {
-                let (touched, news) = absorb_routes(&mut local.routes, kind, change);
-                for route in touched {
-                    keys.extend(self.state.keys_of_route(&route));
-                }
-                if news {
-                    keys.extend(self.state.keys_of_all_routed());
-                }
-            }
-            (LocalEvent::Namespaces(change), Some(local)) => {
-                for (name, namespace) in namespaces(&local.namespaces, change) {
-                    let Some(concerned) = self.state.change_namespace(&name, namespace) else {
-                        continue;
-                    };
-                    self.lookups.namespace_changed(&name, now);
-                    keys.extend(concerned);
-                }
-            }
-            (LocalEvent::Networks(networks), Some(_)) => {
-                keys.extend(self.state.change_networks(networks));
-                for state in self.links.values_mut() {
-                    state.status.touch();
-                }
-            }
+        let lists = event.lists();
+        let keys = self.apply_local(event);
+        if self.state.local.is_some() {
+            self.enqueue_all(queue::LOCAL, keys);
         }
-        self.enqueue_all(queue::LOCAL, keys);
         let Some(kind) = lists else { return };
         let knew_mirrors = self.first_lists.with_mirrors().is_some();
         if let Some(local) = self.first_lists.on_listed(kind) {
@@ -274,6 +40,238 @@ impl Engine {
         if kind == Required::Mirrors && !knew_mirrors {
             let all: Vec<String> = self.links.keys().cloned().collect();
             self.check_sessions(&all);
+        }
+    }
+
+    /// Starts to plan: the local cluster has been listed. Target clusters may have been listed before.
+    fn on_listed(&mut self, local: Local) {
+        // Slices of federated Services stay for streams that started with them, so the slices of members are needed
+        // too.
+        let (members, routes) = (local.has_federated_slices(), local.has_preferences());
+        self.needed.send_if_modified(|needed| {
+            let before = *needed;
+            needed.members |= members;
+            // Preferences may have been enabled once, and routes of that time may still lead somewhere.
+            needed.routes |= routes;
+            *needed != before
+        });
+        self.state.local = Some(local);
+        self.enqueue_all(queue::LOCAL, self.state.keys());
+        let names: Vec<String> = self.links.keys().cloned().collect();
+        for name in &names {
+            self.follow_probe(name);
+            if self.remote(name).is_some() {
+                let keys = self.state.keys_of_cluster(&self.cluster(name));
+                self.begin_sync(name, keys);
+            }
+        }
+    }
+
+    /// Applies a change to the state. Returns the keys that it concerns.
+    fn apply_local(&mut self, event: LocalEvent) -> Vec<Key> {
+        match event {
+            LocalEvent::Links(change) => self.on_links_event(change),
+            LocalEvent::Secrets(change) => self.on_secrets_event(change),
+            LocalEvent::Room(free) => return self.blocked.set_free(free).into_iter().collect(),
+            LocalEvent::Recovered => {
+                self.queue.hurry();
+                self.blocked.hurry(Instant::now());
+            }
+            LocalEvent::Mirrors(change) => return self.apply_mirrors(change),
+            LocalEvent::Probes(change) => {
+                let keys = self.apply_to(
+                    |local| &mut local.probes,
+                    change,
+                    true,
+                    State::keys_of_local,
+                );
+                self.follow_probes(&keys);
+                return keys;
+            }
+            LocalEvent::Slices(change) => {
+                return self.apply_to(
+                    |local| &mut local.slices,
+                    change,
+                    true,
+                    State::keys_of_local_slice,
+                );
+            }
+            LocalEvent::ProbeSlices(change) => {
+                return self.apply_to(
+                    |local| &mut local.probe_slices,
+                    change,
+                    true,
+                    State::keys_of_local_slice,
+                );
+            }
+            LocalEvent::Members(change) => {
+                return self.apply_to(
+                    |local| &mut local.members,
+                    change,
+                    false,
+                    State::keys_of_member,
+                );
+            }
+            LocalEvent::MemberSlices(change) => return self.apply_member_slices(change),
+            LocalEvent::Routes(kind, change) => return self.apply_routes(kind, change),
+            LocalEvent::Namespaces(change) => return self.apply_namespaces(change),
+            LocalEvent::Networks(networks) => {
+                self.links
+                    .values_mut()
+                    .for_each(|state| state.status.touch());
+                if self.state.local.is_some() {
+                    return self.state.change_networks(networks);
+                }
+                self.local().networks = networks;
+            }
+        }
+        Vec::new()
+    }
+
+    /// The local cluster, as far as it has been listed.
+    fn local(&mut self) -> &mut Local {
+        let known = self.state.local.as_mut();
+        known.unwrap_or_else(|| self.first_lists.local())
+    }
+
+    /// Applies a change to a store of the local cluster. `ours`: as for [`absorb_listed`]. Returns the keys of each object
+    /// that it concerns.
+    fn apply_to<T: Indexed>(
+        &mut self,
+        store: fn(&mut Local) -> &mut Store<T>,
+        change: Event<T>,
+        ours: bool,
+        keys_of: fn(&State, &T) -> Vec<Key>,
+    ) -> Vec<Key> {
+        let touched = absorb_listed(store(self.local()), change, ours);
+        let keys = touched
+            .iter()
+            .flat_map(|object| keys_of(&self.state, object));
+        keys.collect()
+    }
+
+    fn apply_mirrors(&mut self, change: Event<Service>) -> Vec<Key> {
+        let now = Instant::now();
+        let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());
+        let touched = absorb_listed(&mut self.local().mirrors, change, true);
+        let mut keys = Vec::new();
+        for service in &touched {
+            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+            self.lookups.changed(namespace, name, now);
+            keys.extend(self.state.keys_of_local(service));
+        }
+        if deletes && !touched.is_empty() {
+            // The deleted Service had a ClusterIP.
+            keys.extend(self.blocked.freed());
+        }
+        keys
+    }
+
+    fn apply_member_slices(&mut self, change: Event<EndpointSlice>) -> Vec<Key> {
+        let store = &mut self.local().member_slices;
+        let was_listed = store.is_some();
+        let touched = absorb(store, change, false);
+        let slices = touched.iter();
+        let keys = slices.flat_map(|slice| self.state.keys_of_member_slice(slice));
+        let mut keys: Vec<Key> = keys.collect();
+        if !was_listed {
+            keys.extend(self.state.keys_of_members());
+        }
+        keys
+    }
+
+    fn apply_routes(&mut self, kind: RouteKind, change: Option<Event<Route>>) -> Vec<Key> {
+        let (touched, is_new) = absorb_routes(&mut self.local().routes, kind, change);
+        let routes = touched.iter();
+        let keys = routes.flat_map(|route| self.state.keys_of_route(route));
+        let mut keys: Vec<Key> = keys.collect();
+        if is_new {
+            keys.extend(self.state.keys_of_all_routed());
+        }
+        keys
+    }
+
+    fn apply_namespaces(&mut self, change: Event<PartialObjectMeta<Namespace>>) -> Vec<Key> {
+        let (is_listed, now) = (self.state.local.is_some(), Instant::now());
+        let mut keys = Vec::new();
+        for (name, namespace) in namespaces(&self.local().namespaces, change) {
+            if !is_listed {
+                self.local().namespaces.set(&name, namespace);
+            } else if let Some(concerned) = self.state.change_namespace(&name, namespace) {
+                self.lookups.namespace_changed(&name, now);
+                keys.extend(concerned);
+            }
+        }
+        keys
+    }
+
+    /// Puts the response to a write into the same store as the watch's event, which follows a moment later. Enqueues the
+    /// keys of others that may have waited for it.
+    pub(super) fn absorb_written(&mut self, written: Written) {
+        let keys = match written {
+            _ if self.state.local.is_none() => Vec::new(),
+            Written::Service(service) => {
+                let store: fn(&mut Local) -> &mut Store<Service> = match owner(&service.metadata) {
+                    Owner::Probe(_) => |local| &mut local.probes,
+                    _ => |local| &mut local.mirrors,
+                };
+                self.apply_to(
+                    store,
+                    Event::Apply(service),
+                    true,
+                    State::keys_of_preference,
+                )
+            }
+            Written::Slice(slice) => {
+                let is_probes = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
+                let store: fn(&mut Local) -> &mut Store<EndpointSlice> = if is_probes {
+                    |local| &mut local.probe_slices
+                } else {
+                    |local| &mut local.slices
+                };
+                self.apply_to(store, Event::Apply(slice), true, |_, _| Vec::new())
+            }
+            Written::Route(route) => match self.local().routes.get_mut(&route.kind) {
+                Some(Some(store)) => {
+                    let touched = absorb_listed(store, Event::Apply(route), true);
+                    let routes = touched.iter();
+                    let keys = routes.flat_map(|route| self.state.keys_of_route(route));
+                    keys.collect()
+                }
+                _ => Vec::new(),
+            },
+            Written::Namespace(name, labels) => self.state.created_namespace(&name, labels),
+            Written::Gone(gone) => self.absorb_gone(&gone),
+        };
+        self.enqueue_all(queue::LOCAL, keys);
+    }
+
+    /// Removes an object that we deleted. Returns the keys that may have waited for its name, or for its address.
+    fn absorb_gone(&mut self, gone: &Gone) -> Vec<Key> {
+        let local = self.local();
+        match gone.kind {
+            ObjectKind::EndpointSlice => {
+                for store in [&mut local.slices, &mut local.probe_slices] {
+                    gone.forget(store);
+                }
+                Vec::new()
+            }
+            ObjectKind::Route(kind) => {
+                let store = local.routes.get_mut(&kind).and_then(Option::as_mut);
+                let route = store.and_then(|store| gone.forget(store));
+                route.map_or_else(Vec::new, |route| self.state.keys_of_route(&route))
+            }
+            ObjectKind::Service | ObjectKind::Namespace => {
+                let probe = gone.forget(&mut local.probes);
+                let mirror = gone.forget(&mut local.mirrors);
+                let Some(service) = mirror.or(probe) else {
+                    return Vec::new();
+                };
+                let freed = (!service.is_headless()).then(|| self.blocked.freed());
+                let mut keys: Vec<Key> = freed.flatten().into_iter().collect();
+                keys.extend(self.state.keys_of_local(&service));
+                keys
+            }
         }
     }
 

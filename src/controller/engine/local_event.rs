@@ -1,9 +1,12 @@
 //! The events of the watches of the local cluster, for the engine.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{Api, core::PartialObjectMeta};
+use kube::{Api, Client, core::PartialObjectMeta};
 use tokio::sync::{mpsc, watch as latest};
 
 use crate::{
@@ -18,7 +21,7 @@ use crate::{
         trouble::Trouble,
         watch::{ConnectionStatus, Event, EventHandler, Watched},
     },
-    mirror::ClusterNetworks,
+    mirror::{ClusterNetworks, Local},
 };
 
 /// A change of the local cluster.
@@ -88,6 +91,40 @@ impl LocalEvent {
     }
 }
 
+/// The first lists of the local cluster. They are kept here until all of them have come: what has not been listed must
+/// not be mistaken for what does not exist.
+pub(super) struct FirstLists {
+    local: Local,
+    missing: BTreeSet<Required>,
+}
+
+impl Default for FirstLists {
+    fn default() -> Self {
+        Self {
+            local: Local::default(),
+            missing: Required::ALL.into(),
+        }
+    }
+}
+
+impl FirstLists {
+    /// The local cluster, as far as it has been listed.
+    pub(super) fn local(&mut self) -> &mut Local {
+        &mut self.local
+    }
+
+    /// The local cluster as far as it has been listed; `None` before its mirrors have been.
+    pub(super) fn with_mirrors(&self) -> Option<&Local> {
+        (!self.missing.contains(&Required::Mirrors)).then_some(&self.local)
+    }
+
+    /// Records that a kind has been listed. Returns the local cluster if no other kind was missing.
+    pub(super) fn on_listed(&mut self, kind: Required) -> Option<Local> {
+        let is_last = self.missing.remove(&kind) && self.missing.is_empty();
+        is_last.then(|| std::mem::take(&mut self.local))
+    }
+}
+
 /// What has to be watched only if it is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct Needed {
@@ -108,6 +145,9 @@ impl Needed {
 
 /// What all watches of the local cluster have in common.
 pub(super) struct Start<'a> {
+    pub(super) client: &'a Client,
+    /// The namespace of the installation.
+    pub(super) ours: &'a str,
     pub(super) outbox: &'a mpsc::Sender<LocalEvent>,
     pub(super) metrics: &'a Metrics,
     /// Changes when the local API server recovers.
@@ -153,7 +193,7 @@ pub(super) struct LocalHandler<T> {
     trouble: Trouble,
     what: String,
     /// The metadata of which annotations may be dropped.
-    cut: Option<fn(&mut T) -> &mut Metadata>,
+    pub(super) cut: Option<fn(&mut T) -> &mut Metadata>,
     /// Whether it was logged that annotations were dropped.
     told: AtomicBool,
 }
@@ -208,14 +248,17 @@ impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::labels as l;
+    use crate::{api::labels as l, controller::engine::tests::client, mirror::LeftOut};
 
-    #[test]
-    fn large_annotations_of_local_objects_are_not_kept() {
+    #[tokio::test]
+    async fn large_annotations_of_local_objects_are_not_kept() {
         let (outbox, _events) = mpsc::channel(1);
         let (_, recovered) = latest::channel(0);
         let metrics = crate::controller::metrics::tests::filled();
+        let client = client();
         let start = Start {
+            client: &client,
+            ours: "mc",
             outbox: &outbox,
             metrics: &metrics,
             recovered,
@@ -246,5 +289,42 @@ mod tests {
         assert_eq!(large.metadata.annotation(l::MEMBERS), "web@east");
         // What is said in the log is said once.
         assert!(handler.told.load(Ordering::Relaxed));
+    }
+
+    fn list<T>() -> Event<T> {
+        Event::List {
+            objects: Vec::new(),
+            left_out: LeftOut::default(),
+        }
+    }
+
+    #[test]
+    fn local_cluster_is_not_known_before_every_kind_has_been_listed() {
+        let events = || {
+            [
+                LocalEvent::Namespaces(list()),
+                LocalEvent::Mirrors(list()),
+                LocalEvent::Slices(list()),
+                LocalEvent::Probes(list()),
+                LocalEvent::ProbeSlices(list()),
+                LocalEvent::Members(list()),
+                LocalEvent::Links(list()),
+                LocalEvent::Secrets(list()),
+                LocalEvent::Networks(ClusterNetworks::default()),
+            ]
+        };
+        let count = events().len();
+        for last in 0..count {
+            let mut lists = FirstLists::default();
+            let mut order: Vec<_> = events().into_iter().collect();
+            order.rotate_left(last);
+            for (index, event) in order.into_iter().enumerate() {
+                let kind = event.lists().unwrap();
+                let is_complete = lists.on_listed(kind).is_some();
+                assert_eq!(is_complete, index + 1 == count, "{kind:?}");
+                // A second list of the same kind is nothing new.
+                assert!(lists.on_listed(kind).is_none(), "{kind:?}");
+            }
+        }
     }
 }

@@ -1,45 +1,116 @@
-//! Metrics of preferences: how many federated Services send requests to each cluster first, or leave it out.
+//! How many federated Services send requests to each cluster first, and how many leave it out.
 
-mod counts;
+use std::collections::BTreeMap;
 
-pub(super) use self::counts::Preferences;
-use self::counts::Taken;
-use super::state::Engine;
 use crate::{
-    api::{
-        labels as l,
-        preference::{FailedOver, has_member},
-    },
+    api::preference::{FailedOver, Place, Preference, active},
     mirror::Key,
 };
 
-impl Engine {
-    /// Records which clusters receive the requests to a federated Service, once its desired state is reached.
-    pub(super) fn note_preference(&mut self, key: &Key) {
-        let Key::Federated { namespace, service } = key else {
-            return;
-        };
-        let taken = self
-            .state
-            .federated(namespace, service)
-            .and_then(|service| {
-                let annotation = |key: &str| service.metadata.annotations.get(key);
-                let preference = annotation(l::PREFER)?.parse().ok()?;
-                let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
-                Some(Taken::new(
-                    &preference,
-                    &failed_over.unwrap_or_default(),
-                    |place| has_member(annotation, place),
-                ))
-            });
-        for (place, [active, left_out]) in self.preferences.note(key, taken) {
-            // Only Links can create series, so that no remote object can.
-            if place
-                .cluster()
-                .is_none_or(|cluster| self.state.link(cluster).is_some())
-            {
-                self.metrics.preferred(&place.to_string(), active, left_out);
+/// The results of the preferences of federated Services.
+#[derive(Debug, Default)]
+pub(super) struct Preferences {
+    /// By key of a Service with a preference.
+    known: BTreeMap<Key, Taken>,
+    /// Numbers of Services that send requests to a cluster first, and of Services that leave it out. A cluster is not
+    /// removed when both are zero.
+    counts: BTreeMap<Place, [usize; 2]>,
+}
+
+/// The clusters that receive the requests to one Service.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Clusters that receive them first.
+    by: Vec<Place>,
+    /// Preferred clusters that are left out.
+    left_out: Vec<Place>,
+}
+
+impl Taken {
+    pub(super) fn new(
+        preference: &Preference,
+        failed_over: &FailedOver,
+        has_member: impl Fn(&Place) -> bool,
+    ) -> Self {
+        let by = active(preference, failed_over, has_member);
+        Self {
+            by: by.into_iter().cloned().collect(),
+            left_out: failed_over.0.keys().cloned().collect(),
+        }
+    }
+}
+
+impl Preferences {
+    /// Updates a Service; `None` if it has no preference, or does not exist. Returns the clusters whose numbers change.
+    pub(super) fn note(&mut self, key: &Key, now: Option<Taken>) -> Vec<(Place, [usize; 2])> {
+        if self.known.get(key) == now.as_ref() {
+            return Vec::new();
+        }
+        let mut changed = Vec::new();
+        if let Some(before) = self.known.remove(key) {
+            self.count(&before, &mut changed, |count| *count -= 1);
+        }
+        if let Some(now) = now {
+            self.count(&now, &mut changed, |count| *count += 1);
+            self.known.insert(key.clone(), now);
+        }
+        changed.sort();
+        changed.dedup();
+        let numbers = changed.into_iter().map(|place| {
+            let counts = self.counts.get(&place).copied().unwrap_or_default();
+            (place, counts)
+        });
+        numbers.collect()
+    }
+
+    fn count(&mut self, taken: &Taken, changed: &mut Vec<Place>, by: impl Fn(&mut usize)) {
+        for (index, places) in [&taken.by, &taken.left_out].into_iter().enumerate() {
+            for place in places {
+                by(&mut self.counts.entry(place.clone()).or_default()[index]);
+                changed.push(place.clone());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_counted_by_clusters_that_receive_requests_or_are_left_out() {
+        let taken = |preference: &str, failed_over: &str| {
+            let preference = preference.parse().unwrap();
+            Some(Taken::new(
+                &preference,
+                &FailedOver::read(failed_over),
+                |_| true,
+            ))
+        };
+        let (local, east) = (Place::Local, Place::from("east"));
+        let (web, api) = (Key::federated("ns", "web"), Key::federated("ns", "api"));
+        let away = "local=2026-01-02T03:04:05Z/..";
+        let mut preferences = Preferences::default();
+        for (key, now, expected) in [
+            (&web, taken("local,east", ""), vec![(local.clone(), [1, 0])]),
+            (&web, taken("local,east", ""), vec![]),
+            (
+                &web,
+                taken("local,east", away),
+                vec![(local.clone(), [0, 1]), (east.clone(), [1, 0])],
+            ),
+            (
+                &api,
+                taken("east=2,local=1", ""),
+                vec![(local.clone(), [1, 1]), (east.clone(), [2, 0])],
+            ),
+            (
+                &web,
+                None,
+                vec![(local.clone(), [1, 0]), (east.clone(), [1, 0])],
+            ),
+        ] {
+            assert_eq!(preferences.note(key, now), expected);
         }
     }
 }

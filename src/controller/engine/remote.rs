@@ -1,21 +1,26 @@
 //! Events of sessions: updates the state, and enqueues the keys that they concern.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::{
-    absorb::{absorb, absorb_listed},
-    link_state::{LinkState, complete, note},
+    absorb::absorb_listed,
+    link_state::{LinkState, note},
     state::Engine,
 };
 use crate::{
-    api::{conditions::credentials_valid, k8s::Service},
+    api::{
+        conditions::credentials_valid,
+        k8s::{EndpointSlice, Service},
+    },
     client::fingerprint,
     controller::{
         metrics::{Cache, ResourceKind},
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
         watch::{ConnectionStatus, Event},
     },
-    mirror::{self, Key, LeftOut, LinkEntry, RemoteState, Store, status::Exceeded},
+    mirror::{self, Indexed, Key, LeftOut, LinkEntry, RemoteState, Store},
     timing,
 };
 
@@ -55,85 +60,141 @@ impl Engine {
                 state.note_credentials(&self.metrics);
             }
             SessionEvent::ConnectionStatus(source, connection) => {
-                let cluster = self.cluster(link);
-                let Some(state) = self.links.get_mut(link) else {
-                    return;
-                };
-                match &connection {
-                    ConnectionStatus::Alive => self.metrics.last_contact(&cluster, timing::now()),
-                    ConnectionStatus::Lost(_) => {
-                        if let Some(kind) = watched(state, source) {
-                            self.metrics.watch_restarted(&cluster, kind);
-                        }
-                    }
-                }
-                if let Some(pending) = state.pending.as_mut().filter(|_| pending) {
-                    note(&mut pending.troubles, source, connection.clone());
-                }
-                // While a new session is pending, the connection status is that of the current one.
-                if !pending || state.current.is_none() {
-                    if state.set_connection(source, connection) {
-                        // Keys that waited for the cluster to be reachable do not have to wait any longer.
-                        let keys = self.state.keys_of_cluster(&cluster);
-                        self.enqueue_all(&cluster, keys);
-                    }
-                } else {
-                    state.judge_pending();
-                }
+                self.on_connection(link, pending, source, connection);
             }
-            SessionEvent::Services(..) | SessionEvent::Slices(..) if pending => {
-                self.on_pending_event(link, report);
+            SessionEvent::Services(index, change) => {
+                self.on_services_event(link, pending, index, change);
             }
-            SessionEvent::Services(index, change) => self.on_services_event(link, index, change),
             SessionEvent::Slices(index, change) => {
-                let Some(remote) = self.remote(link) else {
-                    return;
-                };
-                let Some(store) = remote.slices.get_mut(index) else {
-                    return;
-                };
-                let news = take_left_out(&mut remote.cut, index, &change);
-                let touched = absorb_listed(store, change, false);
-                let cluster = self.cluster(link);
-                let mut keys: Vec<_> = touched
-                    .iter()
-                    .flat_map(|slice| self.state.keys_of_remote_slice(&cluster, slice))
-                    .collect();
-                if let Some((before, now)) = news {
-                    keys.extend(self.state.keys_of_limit(&cluster, &before, &now));
-                    self.note_limit(link);
-                }
-                self.enqueue_changed(&cluster, keys);
+                self.on_slices_event(link, pending, index, change);
             }
         }
     }
 
-    /// Handles an event of a pending session. The last missing list completes the session.
-    fn on_pending_event(&mut self, link: &str, report: SessionEvent) {
-        let Some(pending) = self
-            .links
-            .get_mut(link)
-            .and_then(|state| state.pending.as_mut())
+    /// Handles the connection status of one source of a session. `pending`: the session is not the current one.
+    fn on_connection(
+        &mut self,
+        link: &str,
+        pending: bool,
+        source: usize,
+        connection: ConnectionStatus,
+    ) {
+        let cluster = self.cluster(link);
+        let Some(state) = self.links.get_mut(link) else {
+            return;
+        };
+        match &connection {
+            ConnectionStatus::Alive => self.metrics.last_contact(&cluster, timing::now()),
+            ConnectionStatus::Lost(_) => {
+                if let Some(kind) = watched(state, source) {
+                    self.metrics.watch_restarted(&cluster, kind);
+                }
+            }
+        }
+        if let Some(pending) = state.pending.as_mut().filter(|_| pending) {
+            note(&mut pending.failures, source, connection.clone());
+        }
+        // While a new session is pending, the connection status is that of the current one.
+        if pending && state.current.is_some() {
+            state.evaluate_pending();
+        } else if state.set_connection(source, connection) {
+            // Keys that waited for the cluster to be reachable do not have to wait any longer.
+            let keys = self.state.keys_of_cluster(&cluster);
+            self.enqueue_all(&cluster, keys);
+        }
+    }
+
+    /// What a session knows of its cluster. `pending`: the session is not the current one.
+    fn known_of(&mut self, link: &str, pending: bool) -> Option<&mut RemoteState> {
+        if pending {
+            let pending = self.links.get_mut(link)?.pending.as_mut()?;
+            return Some(&mut pending.remote);
+        }
+        self.remote(link)
+    }
+
+    fn on_services_event(
+        &mut self,
+        link: &str,
+        pending: bool,
+        index: usize,
+        change: Event<Service>,
+    ) {
+        let lists = matches!(change, Event::List { .. });
+        let Some(remote) = self.known_of(link, pending) else {
+            return;
+        };
+        let Some(known) = (remote.services.get_mut(index)).zip(remote.left_out.get_mut(index))
         else {
             return;
         };
-        match report {
-            SessionEvent::Services(index, change) => {
-                take_left_out(&mut pending.left_out, index, &change);
-                let Some(store) = pending.services.get_mut(index) else {
-                    return;
-                };
-                absorb(store, change, false);
+        let (touched, limits) = apply(known, change);
+        if pending {
+            self.listed_by_pending(link, index, lists);
+            return;
+        }
+        let (cluster, now) = (self.cluster(link), Instant::now());
+        let mut keys = self.keys_of_limits(link, limits);
+        for service in &touched {
+            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+            keys.extend(self.state.keys_of_remote(&cluster, service));
+            for wanted in [
+                mirror::mirror_name(name, &cluster),
+                mirror::federated_name(name),
+            ] {
+                self.lookups.changed(namespace, &wanted, now);
             }
-            SessionEvent::Slices(index, change) => {
-                take_left_out(&mut pending.cut, index, &change);
-                if let Some(store) = pending.slices.get_mut(index) {
-                    absorb(store, change, false);
-                }
-            }
-            SessionEvent::Client(..)
-            | SessionEvent::Unusable(_)
-            | SessionEvent::ConnectionStatus(..) => return,
+        }
+        self.enqueue_changed(&cluster, keys);
+        self.measure_remote(link);
+    }
+
+    fn on_slices_event(
+        &mut self,
+        link: &str,
+        pending: bool,
+        index: usize,
+        change: Event<EndpointSlice>,
+    ) {
+        let lists = matches!(change, Event::List { .. });
+        let Some(remote) = self.known_of(link, pending) else {
+            return;
+        };
+        let watches_of_services = remote.services.len();
+        let Some(known) = (remote.slices.get_mut(index)).zip(remote.cut.get_mut(index)) else {
+            return;
+        };
+        let (touched, limits) = apply(known, change);
+        if pending {
+            self.listed_by_pending(link, watches_of_services + index, lists);
+            return;
+        }
+        let cluster = self.cluster(link);
+        let mut keys = self.keys_of_limits(link, limits);
+        let slices = touched.iter();
+        keys.extend(slices.flat_map(|slice| self.state.keys_of_remote_slice(&cluster, slice)));
+        self.enqueue_changed(&cluster, keys);
+    }
+
+    /// The keys that a change of what the limit leaves out concerns.
+    fn keys_of_limits(&mut self, link: &str, limits: Option<(LeftOut, LeftOut)>) -> Vec<Key> {
+        let Some((before, now)) = limits else {
+            return Vec::new();
+        };
+        if let Some(state) = self.links.get_mut(link) {
+            state.status.touch();
+        }
+        let cluster = self.cluster(link);
+        self.state.keys_of_limit(&cluster, &before, &now)
+    }
+
+    /// Handles a change in the watch of this number of a pending session. The last missing list completes the session.
+    fn listed_by_pending(&mut self, link: &str, watch: usize, lists: bool) {
+        let state = self.links.get_mut(link);
+        if let Some(pending) = state.and_then(|state| state.pending.as_mut())
+            && lists
+        {
+            pending.unlisted.remove(&watch);
         }
         self.complete_pending(link);
     }
@@ -144,7 +205,9 @@ impl Engine {
         let state = self.links.get_mut(link);
         let pending = state.and_then(|state| state.pending.as_mut());
         let is_valid = entry.is_some_and(|entry| entry.target.is_ok());
-        if let Some(remote) = pending.filter(|_| is_valid).and_then(complete) {
+        let complete = pending.filter(|pending| is_valid && pending.unlisted.is_empty());
+        if let Some(pending) = complete {
+            let remote = std::mem::take(&mut pending.remote);
             self.on_synced(link, remote);
         }
     }
@@ -155,21 +218,19 @@ impl Engine {
         let keys = self
             .state
             .change_link(link, |links| links.listed(link, remote));
-        self.note_limit(link);
         let Some(state) = self.links.get_mut(link) else {
             return;
         };
-        let troubles = state
-            .pending
-            .as_mut()
-            .map(|p| std::mem::take(&mut p.troubles));
-        state.current = state.pending.take().map(|pending| pending.session);
+        let Some(pending) = state.pending.take() else {
+            return;
+        };
+        state.current = Some(pending.session);
         let in_use = state.current.as_ref().map(|session| &session.spec);
         state.facts.credentials_in_use = in_use.map(|spec| fingerprint(&spec.kubeconfig));
         state.note_credentials(&self.metrics);
         state.set_credentials(Some(Ok(())));
         state.set_held_up(None);
-        state.take_troubles(troubles.unwrap_or_default());
+        state.take_failures(pending.failures);
         state.status.touch();
         tracing::info!(
             link,
@@ -196,49 +257,6 @@ impl Engine {
             state.facts.settled = state.outstanding.is_empty();
         }
         self.enqueue_gradually(&cluster, keys);
-    }
-
-    fn on_services_event(&mut self, link: &str, index: usize, change: Event<Service>) {
-        let Some(remote) = self.remote(link) else {
-            return;
-        };
-        let Some(store) = remote.services.get_mut(index) else {
-            return;
-        };
-        let news = take_left_out(&mut remote.left_out, index, &change);
-        let touched = absorb_listed(store, change, false);
-        let (cluster, now) = (self.cluster(link), Instant::now());
-        let mut keys = Vec::new();
-        if let Some((before, now)) = news {
-            keys.extend(self.state.keys_of_limit(&cluster, &before, &now));
-            self.note_limit(link);
-        }
-        for service in &touched {
-            let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-            keys.extend(self.state.keys_of_remote(&cluster, service));
-            for wanted in [
-                mirror::mirror_name(name, &cluster),
-                mirror::federated_name(name),
-            ] {
-                self.lookups.changed(namespace, &wanted, now);
-            }
-        }
-        self.enqueue_changed(&cluster, keys);
-        self.measure_remote(link);
-    }
-
-    /// Updates what the status says about the objects that the limit leaves out.
-    pub(super) fn note_limit(&mut self, link: &str) {
-        let limits = self.settings.limits;
-        let now = self
-            .remote(link)
-            .and_then(|remote| Exceeded::of(remote, limits));
-        if let Some(state) = self.links.get_mut(link)
-            && state.facts.exceeded != now
-        {
-            state.facts.exceeded = now;
-            state.status.touch();
-        }
     }
 
     pub(super) fn remote(&mut self, link: &str) -> Option<&mut RemoteState> {
@@ -271,17 +289,19 @@ impl Engine {
     }
 }
 
-/// Updates which objects a list left out. Returns those left out before, and now.
-fn take_left_out<T>(
-    known: &mut [LeftOut],
-    index: usize,
-    change: &Event<T>,
-) -> Option<(LeftOut, LeftOut)> {
-    let (Event::List { left_out, .. }, Some(known)) = (change, known.get_mut(index)) else {
-        return None;
+/// Applies a change to the objects of a watch. Returns the objects that it concerns, in the states before and after. If
+/// it is a list, also which objects were left out before, and which are now.
+fn apply<T: Indexed>(
+    (store, left_out): (&mut Store<T>, &mut LeftOut),
+    change: Event<T>,
+) -> (Vec<Arc<T>>, Option<(LeftOut, LeftOut)>) {
+    let limits = match &change {
+        Event::List { left_out: now, .. } => {
+            Some((std::mem::replace(left_out, now.clone()), now.clone()))
+        }
+        Event::Apply(_) | Event::Delete(_) => None,
     };
-    let before = std::mem::replace(known, left_out.clone());
-    Some((before, left_out.clone()))
+    (absorb_listed(store, change, false), limits)
 }
 
 /// The kind of objects that a source of a session watches; `None` for the heartbeat.

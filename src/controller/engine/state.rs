@@ -1,26 +1,66 @@
-//! The state of the engine, and how keys are enqueued.
+//! The settings and the state of the engine, the results of its tasks, and how keys are enqueued.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, watch as latest},
     task::JoinSet,
     time::Instant,
 };
 
 use super::{
-    addresses::Addresses, confirm::Confirmations, creating::Creating, denied::Denied, done::Done,
-    first_lists::FirstLists, foreign::Lookups, gateways::GatewayTasks, link_state::LinkState,
-    local_event::Needed, preferences::Preferences, problems::Problems, sessions::Sessions,
-    settings::Settings,
+    blocked::Blocked,
+    confirm::{Answer, ConfirmationRequest, Confirmations, Precondition},
+    creating::Creating,
+    foreign::Lookups,
+    gateways::GatewayTasks,
+    link_state::LinkState,
+    local_event::{FirstLists, Needed},
+    preferences::Preferences,
+    problems::Problems,
+    sessions::Sessions,
 };
 use crate::{
+    api::{k8s::Service, link::LinkStatus},
+    client::Size,
     controller::{
-        apply::Writer, events::News, metrics::Metrics, pace::Pace, queue::Queue, repeats::Repeats,
+        apply::{Failure, Writer, Written},
+        events::News,
+        metrics::Metrics,
+        pace::Pace,
+        queue::Queue,
+        repeats::Repeats,
+        transport::Transport,
     },
-    mirror::{Key, State},
+    mirror::{Config, Key, Limits, Plan, RemoteRef, ServiceOutcome, State},
 };
+
+/// The settings of the engine.
+pub(crate) struct Settings {
+    /// The settings of the core.
+    pub config: Config,
+    /// Whether headless Services are mirrored as headless, if a Link does not set this.
+    pub headless: bool,
+    /// Maximum number of keys that are processed concurrently.
+    pub max_in_flight: usize,
+    /// Limits on the objects that are kept of each target cluster.
+    pub limits: Limits,
+    /// Maximum size of the objects that are kept of all target clusters, in bytes.
+    pub bytes: usize,
+    /// Maximum sustained rate of writes per second for each target cluster.
+    pub writes_each_second: u32,
+    /// Limits on the size of API servers' responses.
+    pub pages: Size,
+    /// Address at which gateways are probed instead of the probe Service, `host:port`.
+    pub probe_address: Option<String>,
+    /// How target clusters, gateways and DNS are reached.
+    pub transport: Arc<dyn Transport>,
+    /// The runtime of the sessions with target clusters. A separate runtime keeps the work on their responses, above
+    /// all on large ones, off the engine's thread.
+    pub sessions: Handle,
+}
 
 /// The whole state of the controller.
 pub(super) struct Engine {
@@ -44,9 +84,7 @@ pub(super) struct Engine {
     pub(super) lookups: Lookups,
     pub(super) problems: Problems,
     pub(super) preferences: Preferences,
-    pub(super) addresses: Addresses,
-    /// Keys with a write that the API server does not allow.
-    pub(super) denied: Denied,
+    pub(super) blocked: Blocked,
     /// The API server asked for a pause until then: nothing is written.
     pub(super) throttled_until: Instant,
     pub(super) sessions: Sessions,
@@ -89,8 +127,81 @@ impl Engine {
         keys.into_iter().for_each(|key| self.queue.enqueue(key, by));
     }
 
+    /// The name of the Link in charge of a cluster.
+    pub(super) fn link_of(&self, cluster: &str) -> Option<String> {
+        let (target, _) = self.state.link(cluster)?;
+        Some(target.link.clone())
+    }
+
+    /// Removes the metrics of a cluster, if no Link names it any more.
+    pub(super) fn forget_cluster(&self, cluster: &str) {
+        if self.state.link(cluster).is_none() {
+            self.metrics.remove_cluster(cluster);
+        }
+    }
+
     /// The client of the local cluster.
     pub(super) fn client(&self) -> Client {
         self.writer.client.clone()
+    }
+}
+
+/// The result of a task.
+pub(super) enum Done {
+    /// A plan was executed, or failed.
+    Plan {
+        key: Key,
+        /// Whether it creates a Service with a `ClusterIP`.
+        creates: bool,
+        /// What it counts towards the allowance of its cluster.
+        cost: usize,
+        /// What it writes, to be compared with the next one.
+        content: u64,
+        report: Vec<ServiceOutcome>,
+        /// The removals that it left out, because they are not confirmed.
+        lacking: Vec<RemoteRef>,
+        written: Vec<Written>,
+        ended: Result<(), Failure>,
+    },
+    /// A Link's status was written, with the status that the API server returned, or the write failed.
+    Status {
+        link: String,
+        uid: Option<String>,
+        sent: Box<LinkStatus>,
+        ended: Result<Box<LinkStatus>, String>,
+    },
+    /// A name that belonged to somebody else was looked up.
+    LookedUp {
+        name: (String, String),
+        found: Result<Option<Box<Service>>, Failure>,
+    },
+    /// A target cluster was asked whether a Service is really not exported.
+    Confirmed {
+        request: ConfirmationRequest,
+        precondition: Box<Precondition>,
+        asked: Instant,
+        answer: Answer,
+    },
+}
+
+/// Executes a plan that writes `content`. `lacking`: the removals that it left out, because they are not confirmed.
+pub(super) async fn execute(
+    writer: &Writer,
+    key: Key,
+    plan: Plan,
+    content: u64,
+    lacking: Vec<RemoteRef>,
+) -> Done {
+    let (creates, cost) = (plan.needs_cluster_ip(), plan.cost());
+    let (written, ended) = writer.apply(plan.writes).await;
+    Done::Plan {
+        key,
+        creates,
+        cost,
+        content,
+        report: plan.report,
+        lacking,
+        written,
+        ended,
     }
 }

@@ -7,18 +7,21 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub(super) use self::state::StatusState;
 use self::state::has;
-use super::{done::Done, link_state::LinkState, state::Engine};
+use super::{
+    link_state::LinkState,
+    state::{Done, Engine},
+};
 use crate::{
     api::link::{LinkObject, LinkStatus},
     client::requests::{RequestError, request},
-    controller::metrics::{LinkCounts, ResourceKind, Verb, WriteResult},
+    controller::metrics::{LinkCounts, Metrics, ResourceKind, Verb, WriteResult},
     mirror::{
-        status::{expiry, status},
+        status::{Exceeded, GatewayInputs, StatusInputs, expiry, status},
         target::drain::until,
     },
     timing,
@@ -56,87 +59,74 @@ impl Engine {
             return;
         }
         let now = Instant::now();
-        let client = self.client();
-        let namespace = self.state.config.namespace.clone();
-        for (name, state) in &mut self.links {
-            if state.next_status().is_none_or(|due| due > now) {
-                continue;
-            }
-            let entry = self.state.links.get(name);
-            state.facts.listed = entry.and_then(|entry| entry.listed.clone());
-            if let Some(gateway) = &mut state.facts.gateway {
-                gateway.refused = self.state.refused(name);
-            }
-            let drain = self.state.drain_of(name);
-            match (&state.facts.drain, &drain) {
-                (None, Some(drain)) => {
-                    tracing::info!(link = name, "drained {}", until(drain.until));
-                }
-                (Some(_), None) => tracing::info!(link = name, "no longer drained"),
-                _ => {}
-            }
-            state.facts.drain = drain;
-            let ready = state.facts.settled && matches!(state.facts.connected, Some(Ok(())));
-            let wall = timing::now();
-            state.look(wall);
-            let last = state.status.last();
-            let mut sent = status(last, &state.facts, &state.outcomes, whole_seconds(wall));
-            if state.carried && !state.facts.settled {
-                carry(last, &mut sent);
-            }
-            let count =
-                |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
-            let counts = LinkCounts {
-                mirrored: count(sent.mirrored),
-                federated: count(sent.federated),
-                unhealthy: count(sent.unhealthy),
-            };
-            self.metrics.link_counts(name, counts);
-            self.metrics.link_ready(name, ready);
-            self.metrics
-                .link_invalid(name, state.facts.invalid.is_some());
-            self.metrics.link_drained(name, state.facts.drain.is_some());
-            let mut before = last.clone();
-            if sent == before {
-                if !state.status.is_sent_again(&state.link, now) {
-                    continue;
-                }
-                before = has(&state.link).into_owned();
-            } else if state.status.waits(&sent, now) {
-                continue;
-            }
-            state.status.begin(now);
-            let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);
-            let (link, metrics) = (name.clone(), self.metrics.clone());
-            let uid = state.link.uid();
-            self.tasks.spawn(async move {
-                let body = body(&before, &sent);
-                let patch = Patch::Merge(&body);
-                let parameters = PatchParams::default();
-                let answer = request(api.patch_status(&link, &parameters, &patch)).await;
-                let outcome = if answer.is_ok() {
-                    WriteResult::Ok
-                } else {
-                    WriteResult::Error
-                };
-                metrics.write(Verb::Patch, ResourceKind::Link, outcome);
-                let ended = match answer {
-                    Ok(object) => Ok(object.link.status.unwrap_or_default()),
-                    // The Link was deleted, or its CRD has no status: there is nothing to write to.
-                    Err(RequestError::Status(status)) if status.code == 404 => {
-                        Ok(LinkStatus::default())
-                    }
-                    Err(RequestError::Status(status)) => Err(status.message.clone()),
-                    Err(RequestError::Unanswered(message)) => Err(message),
-                };
-                Done::Status {
-                    link,
-                    uid,
-                    sent: Box::new(sent),
-                    ended: ended.map(Box::new),
-                }
-            });
+        let is_due = |state: &LinkState| state.next_status().is_some_and(|due| due <= now);
+        let links = self.links.iter().filter(|(_, state)| is_due(state));
+        let due: Vec<String> = links.map(|(name, _)| name.clone()).collect();
+        for name in due {
+            self.write_status(name, now);
         }
+    }
+
+    /// What is known of a Link, for its status.
+    pub(super) fn inputs(&self, name: &str) -> Option<StatusInputs> {
+        let (state, entry) = (self.links.get(name)?, self.state.links.get(name)?);
+        let exceeded = |remote| Exceeded::of(remote, self.settings.limits);
+        let gateway = state.facts.gateway.clone();
+        Some(StatusInputs {
+            generation: state.link.metadata.generation,
+            listed: entry.listed.clone(),
+            exceeded: entry.remote.as_ref().and_then(exceeded),
+            drain: self.state.drain_of(name),
+            gateway: gateway.map(|gateway| GatewayInputs {
+                state: entry.gateway.clone(),
+                refused: self.state.refused(name),
+                ..gateway
+            }),
+            ..state.facts.clone()
+        })
+    }
+
+    /// Writes the status of a Link, if it has changed, and may be written now.
+    fn write_status(&mut self, name: String, now: Instant) {
+        let inputs = self.inputs(&name);
+        let (Some(inputs), Some(state)) = (inputs, self.links.get_mut(&name)) else {
+            return;
+        };
+        match (&state.facts.drain, &inputs.drain) {
+            (None, Some(drain)) => tracing::info!(link = name, "drained {}", until(drain.until)),
+            (Some(_), None) => tracing::info!(link = name, "no longer drained"),
+            _ => {}
+        }
+        state.facts.drain.clone_from(&inputs.drain);
+        let wall = timing::now();
+        state.look(wall);
+        let last = state.status.last();
+        let mut sent = status(last, &inputs, &state.outcomes, whole_seconds(wall));
+        if state.carried && !inputs.settled {
+            carry(last, &mut sent);
+        }
+        measure(&self.metrics, &name, &inputs, &sent);
+        let mut before = last.clone();
+        if sent == before {
+            if !state.status.is_sent_again(&state.link, now) {
+                return;
+            }
+            before = has(&state.link).into_owned();
+        } else if state.status.waits(&sent, now) {
+            return;
+        }
+        state.status.begin(now);
+        let (uid, metrics) = (state.link.uid(), self.metrics.clone());
+        let api = Api::namespaced(self.client(), &self.state.config.namespace);
+        self.tasks.spawn(async move {
+            let ended = patch_status(&api, &name, &body(&before, &sent), &metrics).await;
+            Done::Status {
+                link: name,
+                uid,
+                sent: Box::new(sent),
+                ended: ended.map(Box::new),
+            }
+        });
     }
 
     /// Handles the result of a write.
@@ -178,44 +168,61 @@ fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
     }
 }
 
+/// Updates the metrics of a Link.
+fn measure(metrics: &Metrics, link: &str, inputs: &StatusInputs, sent: &LinkStatus) {
+    let count = |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+    let counts = LinkCounts {
+        mirrored: count(sent.mirrored),
+        federated: count(sent.federated),
+        unhealthy: count(sent.unhealthy),
+    };
+    metrics.link_counts(link, counts);
+    let is_connected = matches!(inputs.connected, Some(Ok(())));
+    metrics.link_ready(link, inputs.settled && is_connected);
+    metrics.link_invalid(link, inputs.invalid.is_some());
+    metrics.link_drained(link, inputs.drain.is_some());
+}
+
+/// Sends a patch of a status. Returns the status that the API server stored.
+async fn patch_status(
+    api: &Api<LinkObject>,
+    link: &str,
+    body: &Value,
+    metrics: &Metrics,
+) -> Result<LinkStatus, String> {
+    let patch = Patch::Merge(body);
+    let answer = request(api.patch_status(link, &PatchParams::default(), &patch)).await;
+    let outcome = match &answer {
+        Ok(_) => WriteResult::Ok,
+        Err(_) => WriteResult::Error,
+    };
+    metrics.write(Verb::Patch, ResourceKind::Link, outcome);
+    match answer {
+        Ok(object) => Ok(object.link.status.unwrap_or_default()),
+        // The Link was deleted, or its CRD has no status: there is nothing to write to.
+        Err(RequestError::Status(status)) if status.code == 404 => Ok(LinkStatus::default()),
+        Err(RequestError::Status(status)) => Err(status.message.clone()),
+        Err(RequestError::Unanswered(message)) => Err(message),
+    }
+}
+
 /// The merge patch from one status to the next. Removed fields are set to null.
-fn body(before: &LinkStatus, now: &LinkStatus) -> serde_json::Value {
-    let mut body = json!({ "status": now });
-    for (gone, pointer) in [
-        (before.gateway.is_some() && now.gateway.is_none(), "gateway"),
-        (
-            before.target_cluster_name.is_some() && now.target_cluster_name.is_none(),
-            "targetClusterName",
-        ),
-        (
-            before.credentials_fingerprint.is_some() && now.credentials_fingerprint.is_none(),
-            "credentialsFingerprint",
-        ),
-    ] {
-        if gone {
-            body["status"][pointer] = serde_json::Value::Null;
+fn body(before: &LinkStatus, now: &LinkStatus) -> Value {
+    let mut body = json!(now);
+    set_removed_to_null(&json!(before), &mut body);
+    json!({ "status": body })
+}
+
+fn set_removed_to_null(before: &Value, now: &mut Value) {
+    let (Some(before), Some(now)) = (before.as_object(), now.as_object_mut()) else {
+        return;
+    };
+    for (field, before) in before {
+        match now.get_mut(field) {
+            Some(now) => set_removed_to_null(before, now),
+            None => drop(now.insert(field.clone(), Value::Null)),
         }
     }
-    if let (Some(before), Some(now)) = (&before.gateway, &now.gateway) {
-        let gateway = &mut body["status"]["gateway"];
-        for (gone, field) in [
-            (before.alive.is_some() && now.alive.is_none(), "alive"),
-            (before.since.is_some() && now.since.is_none(), "since"),
-            (
-                before.latency_ms.is_some() && now.latency_ms.is_none(),
-                "latencyMs",
-            ),
-            (
-                !before.addresses.is_empty() && now.addresses.is_empty(),
-                "addresses",
-            ),
-        ] {
-            if gone {
-                gateway[field] = serde_json::Value::Null;
-            }
-        }
-    }
-    body
 }
 
 #[cfg(test)]

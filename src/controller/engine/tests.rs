@@ -41,7 +41,7 @@ use crate::{
 /// Name of the Secret of all Links.
 const CREDENTIALS: &str = "credentials";
 
-fn client() -> Client {
+pub(super) fn client() -> Client {
     let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>(
         )
@@ -168,7 +168,7 @@ impl Engine {
     /// Records that all keys have been processed.
     fn settle_all(&mut self, keys: &[Key]) {
         for key in keys {
-            self.settle(key);
+            self.processed(key, &[]);
         }
     }
 
@@ -177,7 +177,7 @@ impl Engine {
         let state = self.known(link);
         let now = status(
             &state.link.status.clone().unwrap_or_default(),
-            &state.facts,
+            &self.inputs(link).unwrap(),
             &state.outcomes,
             timing::now(),
         );

@@ -1,148 +1,320 @@
-//! Plans a key, starts to execute its plan, and records for which Links the key was processed.
+//! Plans a key, starts to execute its plan, and handles how its turn ended.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::Client;
 use tokio::time::Instant;
 
-use super::{done, finish::failed, link_state::LinkState, state::Engine};
+use super::{
+    blocked::Shortage,
+    confirm::{self, Answer, ConfirmationRequest, Precondition},
+    state::{self, Done, Engine},
+};
 use crate::{
     controller::{pace::Change, queue, repeats},
-    mirror::{self, Confirmed, Key, Plan, Reason, RemoteRef},
+    mirror::{self, Confirmed, Key, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome},
 };
+
+/// The message of a Service that waits because no `ClusterIP` is free.
+const WAITS: &str =
+    "the Service range of this cluster has no free ClusterIP; will retry when one may be free";
+/// The message of a Service that waits because too few are free.
+const WAITS_FOR_ROOM: &str = "less than a quarter of the Service range of this cluster would be free; \
+     will retry when there is room";
+
+/// How the turn of a key ended.
+pub(super) enum Turn {
+    /// Nothing has to be written, apart from the removals that these clusters have not confirmed.
+    InSync(Vec<RemoteRef>),
+    /// The plan was executed, without the removals that these clusters have not confirmed.
+    Written(Vec<RemoteRef>),
+    /// The key is planned again at once.
+    Again,
+    /// The key is planned again with backoff, after this time at the earliest.
+    Retry(Option<Duration>),
+    /// The key waits until then.
+    Until(Instant),
+    /// The key waits until the API server may allow this write; the message of the refusal.
+    Denied(String),
+    /// The key waits for a `ClusterIP`.
+    LacksAddress,
+}
 
 impl Engine {
     /// Plans a key, and starts to execute its plan. Removals that are not confirmed are left out, and the confirmations
     /// requested.
     pub(super) fn work(&mut self, key: Key) {
-        let started = Instant::now();
+        let now = Instant::now();
         let confirmed = self.confirmed(&key);
         let plan = mirror::plan(&self.state, &key, Confirmed::By(&confirmed));
-        self.metrics.planned(started.elapsed());
+        self.metrics.planned(now.elapsed());
         let plan = self.affordable(&key, plan);
         self.confirmations.keep(&key, &plan.confirm);
-        let lacking = plan
-            .confirm
-            .iter()
-            .filter(|remote| !confirmed.contains(&remote.cluster));
+        let lacking = plan.confirm.iter();
+        let lacking = lacking.filter(|remote| !confirmed.contains(&remote.cluster));
         let lacking: Vec<RemoteRef> = lacking.cloned().collect();
-        let is_done = plan.writes.is_empty();
-        if is_done {
-            self.record_outcomes(&plan.report);
-            self.note_preference(&key);
-            self.settle_beside(&key, &lacking);
-        }
-        if is_done && lacking.is_empty() {
-            self.confirmations.forget(&key);
-            self.problems.recovered(&key);
-            self.changed.remove(&key);
-            self.allowed(&key);
-            self.queue.done(&key);
-            return;
-        }
         let content = repeats::content(&plan);
-        if !is_done && self.is_reverted(&key, &plan, content, started) {
-            return;
-        }
-        let change = if is_done {
-            Change::Traffic
-        } else {
-            Change::of(&plan)
-        };
-        if let Some(at) = self.pace.not_before(&key, change, started) {
-            self.metrics.postponed();
-            self.queue.postponed(&key, at);
+        if let Some(turn) = self.turn_without_writes(&key, &plan, &lacking, content, now) {
+            self.end_turn(&key, turn);
             return;
         }
         self.request(&key, &lacking);
-        if is_done {
-            // It is enqueued again when a confirmation has arrived.
-            self.queue.release(&key);
-            return;
-        }
-        if !self.creating.begin(&key, &plan, &self.state) {
-            // The key is planned again when the creations in progress have ended. That plan says whether one more is
-            // allowed.
-            self.queue.failed(&key, started, None);
-            return;
-        }
         self.confirmations.use_up(&key);
         let by = self.queue.lane_of(&key);
-        self.pace.wrote(&key, change, plan.cost(), &by, started);
+        self.pace
+            .wrote(&key, Change::of(&plan), plan.cost(), &by, now);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            let done = done::execute(&writer, key, plan, content, lacking).await;
-            metrics.applied(started.elapsed());
+            let done = state::execute(&writer, key, plan, content, lacking).await;
+            metrics.applied(now.elapsed());
             done
         });
     }
 
-    /// Whether a plan waits because the same writes did not last the last times. Then it is reported.
-    fn is_reverted(&mut self, key: &Key, plan: &Plan, content: u64, now: Instant) -> bool {
-        let Some(until) = self.repeats.not_before(key, content) else {
-            return false;
+    /// How the turn of a key ends if its plan is not executed now; `None` if it is.
+    fn turn_without_writes(
+        &mut self,
+        key: &Key,
+        plan: &Plan,
+        lacking: &[RemoteRef],
+        content: u64,
+        now: Instant,
+    ) -> Option<Turn> {
+        let in_sync = plan.writes.is_empty();
+        if in_sync {
+            self.report_outcomes(key, &plan.report, lacking);
+            self.note_preference(key);
+            if lacking.is_empty() {
+                return Some(Turn::InSync(Vec::new()));
+            }
+        } else if let Some(until) = self.repeats.not_before(key, content) {
+            // The same writes did not last the last times.
+            self.report_failure(key, &plan.report, Reason::Error, &repeats::message(plan));
+            if until > now {
+                return Some(Turn::Until(until));
+            }
+        }
+        let change = if in_sync {
+            Change::Traffic
+        } else {
+            Change::of(plan)
         };
-        let message = repeats::message(plan);
-        self.problems.failed(key, &message);
-        self.record_outcomes(&failed(&plan.report, Reason::Error, &message));
-        self.settle(key);
-        if until <= now {
-            return false;
+        if let Some(at) = self.pace.not_before(key, change, now) {
+            return Some(Turn::Until(at));
         }
-        self.metrics.postponed();
-        self.queue.postponed(key, until);
-        true
+        if in_sync {
+            return Some(Turn::InSync(lacking.to_vec()));
+        }
+        // When the creations in progress have ended, the next plan says whether one more is allowed.
+        let may_create = self.creating.begin(key, plan, &self.state);
+        (!may_create).then_some(Turn::Retry(None))
     }
 
-    /// Records that nothing of a key is denied. If something was, the cause may be gone for others too.
-    pub(super) fn allowed(&mut self, key: &Key) {
-        for next in self.denied.allow(key) {
-            self.queue.enqueue(next, queue::LOCAL);
+    /// Handles how the turn of a key ended: when it is planned again, and which keys may be tried now.
+    pub(super) fn end_turn(&mut self, key: &Key, turn: Turn) {
+        let now = Instant::now();
+        match turn {
+            Turn::InSync(lacking) if lacking.is_empty() => {
+                self.confirmations.forget(key);
+                self.problems.recovered(key);
+                self.changed.remove(key);
+                let next = self.blocked.succeeded(key, now);
+                self.enqueue_all(queue::LOCAL, next);
+                self.queue.done(key);
+            }
+            Turn::InSync(lacking) => {
+                self.request(key, &lacking);
+                // It is enqueued again when a confirmation has arrived.
+                self.queue.release(key);
+            }
+            Turn::Written(lacking) => {
+                let next = self.blocked.succeeded(key, now);
+                self.enqueue_all(queue::LOCAL, next);
+                if let Some(since) = self.changed.remove(key) {
+                    self.metrics.propagated(since.elapsed());
+                }
+                // Planning again costs microseconds, and confirms that the desired state is reached.
+                self.queue.enqueue_again(key);
+                if lacking.is_empty() {
+                    self.queue.done(key);
+                } else {
+                    self.queue.release(key);
+                }
+            }
+            Turn::Again => {
+                self.queue.enqueue_again(key);
+                self.queue.done(key);
+            }
+            Turn::Retry(wait) => self.queue.failed(key, now, wait),
+            Turn::Until(at) => {
+                self.metrics.postponed();
+                self.queue.postponed(key, at);
+            }
+            Turn::Denied(message) => {
+                self.blocked.deny(key, &message, now);
+                self.queue.done(key);
+            }
+            Turn::LacksAddress => {
+                self.blocked.lacks_address(key, now);
+                self.queue.done(key);
+            }
         }
     }
 
-    /// Enqueues keys with denied writes that are due.
-    pub(super) fn try_denied(&mut self) {
-        for key in self.denied.due(Instant::now()) {
-            self.queue.enqueue(key, queue::LOCAL);
+    /// Reports a plan that could not be executed, and logs it unless the reason is no failure.
+    pub(super) fn report_failure(
+        &mut self,
+        key: &Key,
+        report: &[ServiceOutcome],
+        reason: Reason,
+        message: &str,
+    ) {
+        if reason == Reason::Error {
+            self.problems.failed(key, message);
         }
+        self.report_outcomes(key, &failed(report, reason, message), &[]);
     }
 
-    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
-    pub(super) fn settle(&mut self, key: &Key) {
-        self.settle_beside(key, &[]);
+    /// Reports that no `ClusterIP` is free for a plan.
+    pub(super) fn report_shortage(&mut self, key: &Key, report: &[ServiceOutcome]) {
+        self.report_failure(key, report, Reason::NoClusterIp, WAITS);
     }
 
-    /// As [`Self::settle`], except for the Links of clusters that have to confirm something for this key.
-    pub(super) fn settle_beside(&mut self, key: &Key, lacking: &[RemoteRef]) {
-        let lacking = lacking.iter().map(|remote| &*remote.cluster);
-        let waiting: Vec<String> = lacking.filter_map(|of| self.link_of(of)).collect();
-        // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
-        let only = match key {
-            Key::Mirror { cluster, .. } => self.link_of(cluster),
-            Key::Federated { .. } | Key::Probe { .. } => None,
+    /// The part of a plan that may be executed now: while no `ClusterIP` is free, without the Services that need one.
+    fn affordable(&mut self, key: &Key, plan: Plan) -> Plan {
+        if !plan.needs_cluster_ip() {
+            let next = self.blocked.needs_no_address(key);
+            self.enqueue_all(queue::LOCAL, next);
+            return plan;
+        }
+        // Probe Services are not created for what a target cluster has, but for its Link.
+        let needed = match key {
+            Key::Probe { .. } => 0,
+            Key::Mirror { .. } | Key::Federated { .. } => plan.cluster_ips(),
         };
-        let links: &mut dyn Iterator<Item = (&String, &mut LinkState)> = match &only {
-            Some(link) => &mut self
-                .links
-                .get_mut(link)
-                .map(|state| (link, state))
-                .into_iter(),
-            None => &mut self.links.iter_mut(),
+        let why = match self.blocked.may_create(key, needed) {
+            Ok(()) => return plan,
+            Err(Shortage::NoneFree) => WAITS,
+            Err(Shortage::RangeFull) => WAITS_FOR_ROOM,
         };
-        for (_, state) in links.filter(|(link, _)| !waiting.contains(link)) {
-            state.settle(key);
+        let report = failed(&plan.report, Reason::NoClusterIp, why);
+        Plan {
+            report,
+            ..plan.without_cluster_ips()
         }
     }
 
-    /// Records that a key was processed as far as this cluster is concerned.
-    pub(super) fn settle_for(&mut self, key: &Key, cluster: &str) {
-        let link = self.link_of(cluster);
-        if let Some(state) = link.and_then(|link| self.links.get_mut(&link)) {
-            state.settle(key);
+    /// The clusters that have confirmed what a key asks of them, if this is still valid.
+    fn confirmed(&mut self, key: &Key) -> BTreeSet<String> {
+        let asked = self.confirmations.clusters_of(key).into_iter();
+        let current = asked.filter_map(|cluster| {
+            let (current, _) = self.precondition(&cluster)?;
+            Some((cluster, current))
+        });
+        let current: BTreeMap<String, Precondition> = current.collect();
+        let current = |cluster: &str| current.get(cluster);
+        self.confirmations.confirmed(key, current, Instant::now())
+    }
+
+    /// Requests the confirmations that a plan lacks.
+    fn request(&mut self, key: &Key, lacking: &[RemoteRef]) {
+        for remote in lacking {
+            // All keys of a cluster are enqueued when it is connected again.
+            if self.is_away(&remote.cluster) {
+                self.processed_for(key, &remote.cluster);
+            } else {
+                self.confirmations.need(key, remote);
+            }
         }
     }
 
-    /// The name of the Link in charge of a cluster.
-    fn link_of(&self, cluster: &str) -> Option<String> {
+    /// Asks target clusters for the confirmations that keys need, up to the limit for each cluster.
+    pub(super) fn ask_clusters(&mut self) {
+        while let Some(request) = self.confirmations.next() {
+            let cluster = request.remote.cluster.as_str();
+            if self.is_away(cluster) {
+                self.confirmations.answered(&request, None);
+                self.processed_for(&request.key, cluster);
+                continue;
+            }
+            let Some((precondition, client)) = self.precondition(cluster) else {
+                // The session was just replaced; its successor enqueues the key again.
+                self.confirmations.answered(&request, None);
+                self.queue.delay(&request.key, cluster, Instant::now());
+                continue;
+            };
+            let RemoteRef {
+                namespace, service, ..
+            } = &request.remote;
+            let preferring = self.state.preferring(cluster, namespace, service);
+            let preferred = preferring.is_some();
+            self.tasks.spawn(async move {
+                let asked = Instant::now();
+                let answer = confirm::ask(client, &precondition.target, &request, preferred).await;
+                Done::Confirmed {
+                    request,
+                    precondition: Box::new(precondition),
+                    asked,
+                    answer,
+                }
+            });
+        }
+    }
+
+    /// Handles the answer of a target cluster.
+    pub(super) fn on_confirmed(
+        &mut self,
+        request: &ConfirmationRequest,
+        precondition: Precondition,
+        asked: Instant,
+        answer: &Answer,
+    ) {
+        let (key, cluster) = (&request.key, &request.remote.cluster);
+        let confirmed = matches!(answer, Answer::NotExported).then_some((asked, precondition));
+        if self.confirmations.answered(request, confirmed) {
+            self.queue.enqueue(key.clone(), cluster);
+        }
+        if let Answer::None(why) = answer {
+            let what =
+                format!("failed to confirm with cluster {cluster} that a Service is not exported");
+            self.problems.failed(key, &format!("{what}: {why}"));
+            self.processed_for(key, cluster);
+        }
+        if !matches!(answer, Answer::NotExported) {
+            // The time that a cluster does not confirm it is not the controller's.
+            self.changed.remove(key);
+            self.queue.delay(key, cluster, Instant::now());
+        }
+    }
+
+    /// Whether a target cluster is known not to respond.
+    fn is_away(&self, cluster: &str) -> bool {
+        let state = self.link_of(cluster).and_then(|link| self.links.get(&link));
+        state.is_some_and(|state| matches!(state.facts.connected, Some(Err(_))))
+    }
+
+    /// The current precondition of a confirmation of this cluster, and a client to ask it.
+    fn precondition(&self, cluster: &str) -> Option<(Precondition, Client)> {
         let (target, _) = self.state.link(cluster)?;
-        Some(target.link.clone())
+        let session = self.links.get(&target.link)?.current.as_ref()?;
+        let precondition = Precondition {
+            session: session.id,
+            target: target.clone(),
+        };
+        Some((precondition, session.client.clone()?))
     }
+}
+
+/// The report of a plan that could not be executed.
+fn failed(report: &[ServiceOutcome], reason: Reason, message: &str) -> Vec<ServiceOutcome> {
+    let mut report = report.to_vec();
+    for outcome in &mut report {
+        if let Outcome::Mirrored { .. } | Outcome::Absent = outcome.report {
+            outcome.report = Outcome::Failed(Problem::new(reason, message));
+        }
+    }
+    report
 }

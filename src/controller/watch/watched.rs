@@ -36,14 +36,6 @@ impl<K> Watched<K> {
         }
     }
 
-    /// Only objects that match this field selector.
-    pub(in crate::controller) fn fields(self, selector: impl Into<String>) -> Self {
-        Self {
-            fields: Some(selector.into()),
-            ..self
-        }
-    }
-
     /// Only objects within this limit.
     pub(in crate::controller) fn limit(self, limit: Limit) -> Self {
         Self { limit, ..self }

@@ -55,8 +55,8 @@ pub use target::{
     networks, refused_message,
 };
 pub use target::{
-    Copied, CopiedError, Exclusions, Gateway, PolicyError, Probe, Queries, copied_rules, member,
-    mode, refusal, slices_of, slices_of_probes,
+    Copied, CopiedError, Exclusions, Gateway, LocalQueries, PolicyError, Probe, Queries, Query,
+    copied_rules, local_queries, member, mode, refusal, slices_of,
 };
 #[cfg(test)]
 pub(crate) use target::{InvalidLink, networks::Refusal};

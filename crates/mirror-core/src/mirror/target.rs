@@ -9,7 +9,7 @@ pub(crate) mod policy;
 
 pub use self::{
     exclusions::{CopiedError, Exclusions, copied_rules},
-    export::{Queries, member, mode, slices_of, slices_of_probes},
+    export::{LocalQueries, Queries, Query, local_queries, member, mode, slices_of},
     link::{Gateway, InvalidLink, Probe},
     networks::refusal,
     policy::{Copied, PolicyError},

@@ -1,9 +1,10 @@
-//! When the status of a Link is written: at most every two seconds, and later after a failure. If only the text of
-//! messages or the reports about Services change, the pauses double. A status that somebody else changed is restored,
+//! When the status of a Link is written: at most every two seconds, and later after a failure. While type, status and
+//! reason of all conditions stay the same, the pauses double. A status that somebody else changed is restored,
 //! at most once a minute. Fields that the CRD pruned are sent once each time that Links are listed.
 
 use std::{borrow::Cow, time::Duration};
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
@@ -16,9 +17,10 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(2);
 /// Delay before a write, so that changes in quick succession are written together.
 const GATHER: Duration = Duration::from_millis(100);
-/// Maximum time between two writes while only the reports about Services change. There may be hundreds of Services.
+/// Maximum time between two writes while the conditions stay the same. There may be hundreds of Services. If only the
+/// text of messages changes, it is [`LONGEST`], because a target cluster's messages may differ each time.
 const LONGEST_OF_SERVICES: Duration = Duration::from_secs(10);
-/// Maximum delay after a failure.
+/// Maximum delay after a failure, and while only the text of messages changes.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Minimum time between two writes for a changed latency alone, which has to differ by more than half.
 const LATENCY_EVERY: Duration = Duration::from_secs(600);
@@ -37,12 +39,8 @@ pub(in crate::controller::engine) struct StatusState {
     restored: Option<Instant>,
     /// When a status was last sent.
     written: Option<Instant>,
-    /// Whether it is due only because the text of messages changed.
-    only_words: bool,
-    /// How often in a row it was sent only because of that.
-    rewordings: Backoff,
-    /// How often in a row it was sent only because of reports about Services.
-    of_services: Backoff,
+    /// How often in a row it was sent while the conditions stayed the same.
+    repeats: Backoff,
     /// Whether the Link's status has to be compared with the last one that was sent: after a list of Links or a failed
     /// write. Links are listed after a change of the CRD, which may have new fields.
     unchecked: bool,
@@ -63,9 +61,7 @@ impl StatusState {
             last: has(link).into_owned(),
             restored: None,
             written: None,
-            only_words: false,
-            rewordings: Backoff::new(EVERY, LONGEST),
-            of_services: Backoff::new(EVERY, LONGEST_OF_SERVICES),
+            repeats: Backoff::new(EVERY, LONGEST),
             unchecked: false,
             due: None,
             turns: None,
@@ -94,22 +90,30 @@ impl StatusState {
         self.turns = turns_in.and_then(|time| Instant::now().checked_add(time));
     }
 
-    /// Whether this status is not sent yet, because only its reports about Services have changed. While nothing else
-    /// changes, the pauses between two writes double.
+    /// Whether this status is not sent yet, because type, status and reason of all conditions are the same as before.
+    /// While they stay so, the pauses between two writes double.
     pub(super) fn waits(&mut self, sent: &LinkStatus, now: Instant) -> bool {
-        let before = self.written.filter(|_| is_of_services(&self.last, sent));
-        let Some(written) = before else {
-            self.of_services.reset();
+        let longest = match Difference::between(&self.last, sent) {
+            Difference::Conditions => {
+                self.repeats.reset();
+                return false;
+            }
+            Difference::Services => LONGEST_OF_SERVICES,
+            Difference::Messages => LONGEST,
+        };
+        let Some(written) = self.written else {
+            self.repeats.reset();
+            self.repeats.next_pause();
             return false;
         };
-        let pause = self.of_services.pause();
+        let pause = self.repeats.pause().min(longest);
         let waits = now < written + pause;
         if waits {
             self.touch_at(written + pause);
-        } else if now < written + 2 * LONGEST_OF_SERVICES {
-            self.of_services.next_pause();
+        } else if now < written + 2 * longest {
+            self.repeats.next_pause();
         } else {
-            self.of_services.reset();
+            self.repeats.reset();
         }
         waits
     }
@@ -119,11 +123,6 @@ impl StatusState {
         self.unchecked = false;
         self.writing = true;
         self.written = Some(now);
-        if std::mem::take(&mut self.only_words) {
-            self.rewordings.next_pause();
-        } else {
-            self.rewordings.reset();
-        }
     }
 
     /// Records the result of a write: the status that the API server stored, or an error.
@@ -146,17 +145,7 @@ impl StatusState {
 
     /// Records that something may have changed.
     pub(in crate::controller::engine) fn touch(&mut self) {
-        self.only_words = false;
         self.touch_at(Instant::now() + GATHER);
-    }
-
-    /// Records that only the text of a message has changed. While nothing else changes, the pauses between two writes
-    /// double, up to a minute, because a target cluster's messages may differ each time.
-    pub(in crate::controller::engine) fn reword(&mut self) {
-        self.only_words |= self.due.is_none();
-        let last = self.written.map(|at| at + self.rewordings.pause());
-        let soon = Instant::now() + GATHER;
-        self.touch_at(last.map_or(soon, |last| last.max(soon)));
     }
 
     fn touch_at(&mut self, at: Instant) {
@@ -227,29 +216,54 @@ impl StatusState {
     }
 }
 
-/// Whether two statuses differ only in their reports about Services and in the text of messages.
-fn is_of_services(last: &LinkStatus, sent: &LinkStatus) -> bool {
-    let kept = |status: &LinkStatus| {
-        let conditions = status.conditions.iter();
-        let conditions: Vec<_> = conditions
-            .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
-            .collect();
-        let LinkStatus {
-            mirror_services: _,
-            federated_services: _,
-            mirrored: _,
-            federated: _,
-            unhealthy: _,
-            conditions: _,
-            gateway,
-            target_cluster_name,
-            credentials_fingerprint,
-            observed_generation,
-        } = status;
-        let names = (target_cluster_name.clone(), credentials_fingerprint.clone());
-        (conditions, gateway.clone(), names, *observed_generation)
-    };
-    kept(last) == kept(sent)
+/// In what two statuses differ.
+enum Difference {
+    /// Only in the text of messages.
+    Messages,
+    /// In the reports about Services, too.
+    Services,
+    /// In the type, status or reason of a condition, or in something else about the Link.
+    Conditions,
+}
+
+impl Difference {
+    fn between(last: &LinkStatus, sent: &LinkStatus) -> Self {
+        let (last, sent) = (without_messages(last), without_messages(sent));
+        if last == sent {
+            Self::Messages
+        } else if without_services(last) == without_services(sent) {
+            Self::Services
+        } else {
+            Self::Conditions
+        }
+    }
+}
+
+fn without_messages(status: &LinkStatus) -> LinkStatus {
+    let mut status = status.clone();
+    let services = status.mirror_services.iter_mut();
+    for service in services.chain(&mut status.federated_services) {
+        for condition in &mut service.conditions {
+            condition.message.clear();
+        }
+    }
+    for condition in &mut status.conditions {
+        condition.message.clear();
+        condition.last_transition_time.0 = Timestamp::UNIX_EPOCH;
+        condition.observed_generation = None;
+    }
+    status
+}
+
+fn without_services(status: LinkStatus) -> LinkStatus {
+    LinkStatus {
+        mirror_services: Vec::new(),
+        federated_services: Vec::new(),
+        mirrored: None,
+        federated: None,
+        unhealthy: None,
+        ..status
+    }
 }
 
 /// The status that a Link has.
@@ -260,16 +274,31 @@ pub(super) fn has(link: &Link) -> Cow<'_, LinkStatus> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
     use tokio::time::sleep_until;
 
     use super::*;
+
+    fn said(message: &str) -> Condition {
+        Condition {
+            type_: "Connected".to_owned(),
+            status: "False".to_owned(),
+            reason: "Unreachable".to_owned(),
+            message: message.to_owned(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn service_reports_are_written_with_backoff_and_conditions_immediately() {
         let mut state = StatusState::seeded(&Link::default());
         let started = Instant::now();
         let mut at = Vec::new();
-        let mut sent = LinkStatus::default();
+        let mut sent = LinkStatus {
+            target_cluster_name: Some("east".to_owned()),
+            ..LinkStatus::default()
+        };
         while started.elapsed() < Duration::from_secs(60) {
             state.touch();
             sleep_until(state.next().unwrap()).await;
@@ -288,26 +317,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reworded_messages_are_written_with_backoff_and_changes_immediately() {
-        let mut state = StatusState::seeded(&Link::default());
+        let mut link = Link::default();
+        link.status.get_or_insert_default().conditions = vec![said("no answer")];
+        let mut state = StatusState::seeded(&link);
         let started = Instant::now();
-        let write = async |state: &mut StatusState| {
-            sleep_until(state.next().unwrap()).await;
-            state.look(None);
+        let mut sent = LinkStatus::default();
+        let mut number = 0;
+        let mut write = async |state: &mut StatusState, is_reworded: bool| {
+            number += 1;
+            if is_reworded {
+                sent.conditions = vec![said(&format!("no answer: {number}"))];
+            } else {
+                sent.target_cluster_name = Some("east".to_owned());
+            }
+            state.touch();
+            loop {
+                sleep_until(state.next().unwrap()).await;
+                state.look(None);
+                if !state.waits(&sent, Instant::now()) {
+                    break;
+                }
+            }
             state.begin(Instant::now());
-            let sent = LinkStatus::default();
-            state.end(sent.clone(), Ok(sent));
+            state.end(sent.clone(), Ok(sent.clone()));
             started.elapsed().as_secs()
         };
         let mut at = Vec::new();
         for _ in 0..8 {
-            state.reword();
-            at.push(write(&mut state).await);
+            at.push(write(&mut state, true).await);
         }
         assert_eq!(at, [0, 4, 12, 28, 60, 120, 180, 240]);
-        state.reword();
-        state.touch();
-        assert_eq!(write(&mut state).await, 242);
-        state.reword();
-        assert_eq!(write(&mut state).await, 244);
+        assert_eq!(write(&mut state, false).await, 242);
+        assert_eq!(write(&mut state, true).await, 244);
     }
 }

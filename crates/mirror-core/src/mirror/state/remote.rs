@@ -22,6 +22,16 @@ pub struct RemoteState {
 }
 
 impl RemoteState {
+    /// Nothing, from this number of watches of Services, and of slices.
+    pub fn of_watches(services: usize, slices: usize) -> Self {
+        Self {
+            services: vec![Store::default(); services],
+            slices: vec![Store::default(); slices],
+            left_out: vec![LeftOut::default(); services],
+            cut: vec![LeftOut::default(); slices],
+        }
+    }
+
     /// The Service as last seen by any watch.
     pub fn service(&self, namespace: &str, name: &str) -> Option<&Arc<Service>> {
         self.services

@@ -81,10 +81,67 @@ pub fn slices_of(names: &Names) -> Vec<String> {
         .collect()
 }
 
-/// Selects the slices of probe Services, in the namespace of Links. Slices that Kubernetes creates for the Endpoints of
-/// Linkerd's own service mirror have no other label of ours than the one for the cluster.
-pub fn slices_of_probes() -> String {
-    format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE)
+/// Which objects of a kind are requested from the source cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Only those in the namespace of Links.
+    pub of_installation: bool,
+    /// A label selector.
+    pub labels: Option<String>,
+    /// A field selector.
+    pub fields: Option<String>,
+}
+
+impl Query {
+    /// Objects with these labels, in all namespaces.
+    pub fn of_labels(selector: impl Into<String>) -> Self {
+        Self {
+            labels: Some(selector.into()),
+            ..Self::default()
+        }
+    }
+}
+
+/// The objects that are always requested from the source cluster, besides namespaces.
+pub struct LocalQueries {
+    /// Mirrors, and their slices.
+    pub mirrors: Query,
+    /// Probe Services.
+    pub probes: Query,
+    /// Slices of probe Services.
+    pub probe_slices: Query,
+    /// Links.
+    pub links: Query,
+    /// Secrets with credentials.
+    pub credentials: Query,
+}
+
+/// What is always requested from the source cluster, besides namespaces.
+pub fn local_queries() -> LocalQueries {
+    let is_true = |label: &str| Query::of_labels(format!("{label}=true"));
+    let links = Query {
+        of_installation: true,
+        ..Query::default()
+    };
+    // Slices that Kubernetes creates for the Endpoints of Linkerd's own service mirror have no other label of ours than
+    // the one for the cluster.
+    let slices_of_probes = format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE);
+    LocalQueries {
+        mirrors: is_true(l::MIRRORED_SERVICE),
+        probes: Query {
+            of_installation: true,
+            ..is_true(l::MIRRORED_GATEWAY)
+        },
+        probe_slices: Query {
+            of_installation: true,
+            ..Query::of_labels(slices_of_probes)
+        },
+        credentials: Query {
+            fields: Some(format!("type={}", l::CREDENTIALS_TYPE)),
+            ..links.clone()
+        },
+        links,
+    }
 }
 
 #[cfg(test)]

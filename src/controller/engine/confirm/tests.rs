@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Here the basis of an answer is only the number of a session.
+/// Here the precondition of an answer is only the number of a session.
 type Stage = Confirmations<u64>;
 
 fn remote(cluster: &str, service: &str) -> RemoteRef {
@@ -21,7 +21,7 @@ fn mirror(cluster: &str, service: &str) -> (Key, RemoteRef) {
 }
 
 /// All questions that may be asked now.
-fn asked(stage: &mut Stage) -> Vec<Question> {
+fn asked(stage: &mut Stage) -> Vec<ConfirmationRequest> {
     std::iter::from_fn(|| stage.next()).collect()
 }
 
@@ -127,5 +127,5 @@ async fn unneeded_confirmations_are_neither_requested_nor_used() {
     assert!(stage.answered(&question, Some((now, 1))));
     assert_eq!(confirmed(&mut stage, &key, 1, now), ["east"]);
     stage.use_up(&key);
-    assert!(stage.clusters.is_empty() && stage.ready.is_empty());
+    assert!(stage.clusters.is_empty());
 }
