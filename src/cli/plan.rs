@@ -20,7 +20,7 @@ use super::common::{
 };
 use crate::{
     api::{labels as l, link::Link},
-    controller::preview::{self, Proposed, Settings},
+    controller::preview::{self, PreviewSettings, Proposed},
     hint::fail,
     manifests::yaml,
     mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
@@ -115,7 +115,7 @@ pub(crate) async fn run(
         .mirroring
         .over_deployment(given, &client, parse)
         .await?;
-    let settings = Settings {
+    let settings = PreviewSettings {
         config: mirroring.config()?,
         headless: mirroring.headless(),
         limits: mirroring.limits(),

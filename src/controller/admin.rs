@@ -99,13 +99,13 @@ pub(crate) struct Admin {
 /// The open connections.
 #[derive(Default)]
 struct Open {
-    connections: Vec<(Turn, AbortHandle)>,
+    connections: Vec<(LastUse, AbortHandle)>,
     turns: Arc<AtomicU64>,
 }
 
 /// When a connection was last used: the number of accepted connections and requests before that.
 #[derive(Clone)]
-struct Turn {
+struct LastUse {
     last: Arc<AtomicU64>,
     all: Arc<AtomicU64>,
 }
@@ -123,8 +123,8 @@ impl Open {
         }
     }
 
-    fn turn(&self) -> Turn {
-        let turn = Turn {
+    fn turn(&self) -> LastUse {
+        let turn = LastUse {
             last: Arc::default(),
             all: self.turns.clone(),
         };
@@ -133,7 +133,7 @@ impl Open {
     }
 }
 
-impl Turn {
+impl LastUse {
     /// Records that the connection is used now.
     fn renew(&self) {
         let now = self.all.fetch_add(1, Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl Admin {
     }
 }
 
-async fn connection(stream: TcpStream, state: Served, turn: Turn, stop: CancellationToken) {
+async fn connection(stream: TcpStream, state: Served, turn: LastUse, stop: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
         turn.renew();
         let response = respond(request.method(), request.uri().path(), &state);

@@ -140,7 +140,7 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
                 if !said.permits(&message, now) {
                     continue;
                 }
-                let told = Told {
+                let told = EventText {
                     source: &news.link.1,
                     type_: "Warning",
                     reason: INVALID_LINK,
@@ -158,7 +158,7 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
                 if !said.permits(&on_links, now) {
                     continue;
                 }
-                let told = Told {
+                let told = EventText {
                     source: &remote.cluster,
                     type_: "Normal",
                     reason: SKIPPED,
@@ -181,7 +181,7 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
 
 /// The fields of an Event other than its message.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct EventText<'a> {
     /// Last part of the source's name: the target cluster, or the Link if it names none.
     source: &'a str,
     /// Kubernetes' type: `Normal` or `Warning`.
@@ -198,7 +198,7 @@ fn message(problem: &Problem) -> String {
     format!("Skipped mirroring service: {why}")
 }
 
-fn event(about: ObjectReference, told: Told<'_>, message: &str) -> Event {
+fn event(about: ObjectReference, told: EventText<'_>, message: &str) -> Event {
     let now = timing::now();
     Event {
         metadata: ObjectMeta {

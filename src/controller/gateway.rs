@@ -15,7 +15,7 @@ use futures::future::join_all;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::answers::Name;
+use self::answers::ResolvedName;
 use super::transport;
 use crate::{mirror::Host, timing::jitter};
 
@@ -37,7 +37,7 @@ pub enum Resolution {
 #[derive(Debug)]
 pub struct Resolver {
     fixed: BTreeSet<IpAddr>,
-    names: BTreeMap<String, Name>,
+    names: BTreeMap<String, ResolvedName>,
 }
 
 /// The addresses of a gateway without host names, which needs no lookups: sorted and without duplicates. `None` if it
@@ -102,7 +102,7 @@ impl Resolver {
                     resolver.fixed.insert(*address);
                 }
                 Host::Name(name) => {
-                    resolver.names.insert(name.clone(), Name::new(name));
+                    resolver.names.insert(name.clone(), ResolvedName::new(name));
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Resolver {
 
     fn resolution(&self) -> Resolution {
         let mut addresses = self.fixed.clone();
-        addresses.extend(self.names.values().flat_map(Name::addresses));
+        addresses.extend(self.names.values().flat_map(ResolvedName::addresses));
         if !addresses.is_empty() {
             return Resolution::Addresses(addresses.into_iter().collect());
         }

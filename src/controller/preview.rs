@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// The settings of the controller that affect its plans.
-pub(crate) struct Settings {
+pub(crate) struct PreviewSettings {
     /// The settings of the core.
     pub config: Config,
     /// Whether headless Services are mirrored as headless, if a Link does not set this.
@@ -85,12 +85,12 @@ pub(crate) async fn controller_args(
 /// does not exist or is invalid.
 pub(crate) async fn state(
     client: &Client,
-    settings: Settings,
+    settings: PreviewSettings,
     name: &str,
     proposed: Option<Proposed>,
     deadline: Duration,
 ) -> anyhow::Result<State> {
-    let Settings {
+    let PreviewSettings {
         config,
         headless,
         limits,

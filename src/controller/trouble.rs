@@ -16,14 +16,14 @@ const LINES_PER_SECOND: f64 = 1.0 / 6.0;
 
 /// The last logged message about one failure.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct LastLogged {
     words: String,
     at: Instant,
     /// How many different messages were suppressed since.
     untold: u32,
 }
 
-impl Told {
+impl LastLogged {
     /// A failure that is logged for the first time.
     pub(super) fn new(words: &str) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Ration {
 #[derive(Debug)]
 pub(super) struct Trouble {
     what: String,
-    now: Option<Told>,
+    now: Option<LastLogged>,
 }
 
 impl Trouble {
@@ -120,7 +120,7 @@ impl Trouble {
         };
         let untold = and_untold(untold, 0);
         tracing::warn!("failed to {}, will retry: {reason}{untold}", self.what);
-        self.now = Some(Told::new(reason));
+        self.now = Some(LastLogged::new(reason));
         true
     }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn different_messages_are_logged_once_a_minute_with_their_number() {
-        let mut told = Told::new("0");
+        let mut told = LastLogged::new("0");
         let mut lines = Vec::new();
         for second in 1..=180 {
             advance(Duration::from_secs(1)).await;

@@ -150,11 +150,11 @@ impl Context {
             kind: "Config",
             clusters: [Named {
                 name: &self.cluster_name,
-                entry: Entry::Cluster(&self.cluster),
+                entry: NamedEntry::Cluster(&self.cluster),
             }],
             contexts: [Named {
                 name: &self.name,
-                entry: Entry::Context {
+                entry: NamedEntry::Context {
                     cluster: &self.cluster_name,
                     namespace: self.namespace.as_deref(),
                     user,
@@ -163,7 +163,7 @@ impl Context {
             current_context: &self.name,
             users: [Named {
                 name: user,
-                entry: Entry::User {
+                entry: NamedEntry::User {
                     token: token.expose(),
                 },
             }],
@@ -188,12 +188,12 @@ struct File<'a> {
 struct Named<'a> {
     name: &'a str,
     #[serde(flatten)]
-    entry: Entry<'a>,
+    entry: NamedEntry<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Entry<'a> {
+enum NamedEntry<'a> {
     Cluster(&'a ClusterEntry),
     Context {
         cluster: &'a str,

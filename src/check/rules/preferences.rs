@@ -27,9 +27,9 @@ const INSTALL: &str =
 /// The problem of each preference, if there is one, by federated Service. Only the first problem that is found counts,
 /// because the statuses of Links repeat it.
 #[derive(Default)]
-struct Found(BTreeMap<ResourceId, Option<String>>);
+struct FoundRoutes(BTreeMap<ResourceId, Option<String>>);
 
-impl Found {
+impl FoundRoutes {
     fn note(&mut self, federated: ResourceId, problem: Option<String>) {
         let known = self.0.entry(federated).or_default();
         if known.is_none() {
@@ -49,7 +49,7 @@ pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
     let ignores = snapshot
         .controller()
         .is_some_and(|ours| !ours.heeds_preferences);
-    let mut found = Found::default();
+    let mut found = FoundRoutes::default();
     for member in members {
         if let Some(text) = member.metadata.annotations.get(PREFER) {
             let ResourceId { namespace, name } = member.metadata.resource_id();

@@ -30,7 +30,7 @@ pub(super) struct ServiceRow {
     /// Name; `null` if it does not exist.
     pub(super) service: Option<String>,
     /// How it gets to its endpoints; `null` if it does not exist.
-    pub(super) mode: Option<MirrorMode>,
+    pub(super) mode: Option<ShownMode>,
     /// What it mirrors, `<service>@<cluster>`; several for a federated Service.
     pub(super) from: Vec<String>,
     /// Its endpoints in this cluster; `null` if Linkerd discovers them in other clusters.
@@ -64,7 +64,7 @@ impl From<Count> for CountOutput {
 /// How a mirror gets to its endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum MirrorMode {
+pub(super) enum ShownMode {
     /// Through the target cluster's gateway.
     Gateway,
     /// As `Gateway`, with a Service for each pod.
@@ -77,7 +77,7 @@ pub(super) enum MirrorMode {
     Federated,
 }
 
-impl MirrorMode {
+impl ShownMode {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
@@ -116,13 +116,13 @@ pub(super) fn rows(
     let mut rows = Vec::new();
     for mirror in mirrors {
         let id = mirror.metadata.resource_id();
-        let mode = MirrorMode::of(mirror);
+        let mode = ShownMode::of(mirror);
         let own = matches!(
             mode,
-            MirrorMode::Gateway | MirrorMode::Headless | MirrorMode::HeadlessPod
+            ShownMode::Gateway | ShownMode::Headless | ShownMode::HeadlessPod
         );
         let from = from(mirror, mode);
-        let word = if mode == MirrorMode::Federated {
+        let word = if mode == ShownMode::Federated {
             reports.take_members(&id, &from)
         } else {
             reports.take_mirror(&id, mirror.metadata.label(labels::CLUSTER_NAME))
@@ -158,10 +158,10 @@ pub(super) fn rows(
 }
 
 /// What a mirror mirrors, `<service>@<cluster>`.
-fn from(mirror: &Service, mode: MirrorMode) -> Vec<String> {
+fn from(mirror: &Service, mode: ShownMode) -> Vec<String> {
     let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
     let remote = mirror.metadata.label(labels::REMOTE_SERVICE);
-    if mode == MirrorMode::Federated {
+    if mode == ShownMode::Federated {
         return members(mirror);
     }
     if !remote.is_empty() {

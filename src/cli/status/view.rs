@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     args::{StatusArgs, StatusFormat},
-    services::{MirrorMode, ServiceRow},
+    services::{ServiceRow, ShownMode},
 };
 use crate::{
     api::text::one_line,
@@ -186,7 +186,7 @@ fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
         let mut cells: Vec<Cell> = vec![
             (&row.namespace).into(),
             row.service.as_deref().unwrap_or_default().into(),
-            row.mode.map(MirrorMode::as_str).unwrap_or_default().into(),
+            row.mode.map(ShownMode::as_str).unwrap_or_default().into(),
             row.from.join(",").into(),
             endpoints.into(),
         ];
@@ -411,7 +411,7 @@ mod tests {
             context: "here".into(),
             namespace: "shop".into(),
             service: Some(service.into()),
-            mode: Some(MirrorMode::Federated),
+            mode: Some(ShownMode::Federated),
             from: ["web@(local)", "web@east", "web@west"]
                 .map(Into::into)
                 .into(),

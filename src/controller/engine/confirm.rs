@@ -56,7 +56,7 @@ pub(super) enum Answer {
 
 /// Where a request is.
 #[derive(Debug)]
-enum Progress<P> {
+enum Confirmation<P> {
     /// It waits in its cluster's queue, with this number.
     Waiting(u64, RemoteRef),
     /// The cluster is being asked.
@@ -68,7 +68,7 @@ enum Progress<P> {
 /// All confirmations that keys need: waiting, requested, or received. `P` is their precondition.
 #[derive(Debug)]
 pub(super) struct Confirmations<P = Precondition> {
-    keys: BTreeMap<Key, BTreeMap<String, Progress<P>>>,
+    keys: BTreeMap<Key, BTreeMap<String, Confirmation<P>>>,
     clusters: BTreeMap<String, Requests>,
     /// The last number of a request.
     last: u64,
@@ -110,14 +110,14 @@ impl<P: PartialEq> Confirmations<P> {
         P: 'p,
     {
         self.forget_if(key, |cluster, progress| match progress {
-            Progress::Confirmed(at, of) => {
+            Confirmation::Confirmed(at, of) => {
                 now.duration_since(*at) > RECENT || current(cluster) != Some(of)
             }
-            Progress::Waiting(..) | Progress::Asked => false,
+            Confirmation::Waiting(..) | Confirmation::Asked => false,
         });
         let requests = self.keys.get(key).into_iter().flatten();
         let confirmed =
-            requests.filter(|(_, progress)| matches!(progress, Progress::Confirmed(..)));
+            requests.filter(|(_, progress)| matches!(progress, Confirmation::Confirmed(..)));
         confirmed.map(|(cluster, _)| cluster.clone()).collect()
     }
 
@@ -130,7 +130,7 @@ impl<P: PartialEq> Confirmations<P> {
     /// Uses up the confirmations of a key: its plan is executed now.
     pub(super) fn use_up(&mut self, key: &Key) {
         self.forget_if(key, |_, progress| {
-            matches!(progress, Progress::Confirmed(..))
+            matches!(progress, Confirmation::Confirmed(..))
         });
     }
 
@@ -139,14 +139,14 @@ impl<P: PartialEq> Confirmations<P> {
         self.forget_if(key, |_, _| true);
     }
 
-    fn forget_if(&mut self, key: &Key, goes: impl Fn(&str, &Progress<P>) -> bool) {
+    fn forget_if(&mut self, key: &Key, goes: impl Fn(&str, &Confirmation<P>) -> bool) {
         let Some(requests) = self.keys.get_mut(key) else {
             return;
         };
         let gone = requests.iter().filter(|(cluster, of)| goes(cluster, of));
         let gone: Vec<String> = gone.map(|(cluster, _)| cluster.clone()).collect();
         for cluster in gone {
-            if let (Some(Progress::Waiting(number, _)), Some(of)) =
+            if let (Some(Confirmation::Waiting(number, _)), Some(of)) =
                 (requests.remove(&cluster), self.clusters.get_mut(&cluster))
             {
                 of.waiting.remove(&number);
@@ -165,7 +165,7 @@ impl<P: PartialEq> Confirmations<P> {
             return;
         }
         self.last += 1;
-        let progress = Progress::Waiting(self.last, remote.clone());
+        let progress = Confirmation::Waiting(self.last, remote.clone());
         requests.insert(remote.cluster.clone(), progress);
         let of = self.clusters.entry(remote.cluster.clone()).or_default();
         of.waiting.insert(self.last, key.clone());
@@ -181,9 +181,9 @@ impl<P: PartialEq> Confirmations<P> {
             Some((cluster.clone(), key))
         })?;
         let progress = self.keys.get_mut(&key)?.get_mut(&cluster)?;
-        match std::mem::replace(progress, Progress::Asked) {
-            Progress::Waiting(_, remote) => Some(ConfirmationRequest { key, remote }),
-            Progress::Asked | Progress::Confirmed(..) => None,
+        match std::mem::replace(progress, Confirmation::Asked) {
+            Confirmation::Waiting(_, remote) => Some(ConfirmationRequest { key, remote }),
+            Confirmation::Asked | Confirmation::Confirmed(..) => None,
         }
     }
 
@@ -202,7 +202,7 @@ impl<P: PartialEq> Confirmations<P> {
         // Nothing to do if the key was forgotten meanwhile, or has a new request.
         let requests = self.keys.get_mut(key);
         let progress = requests.and_then(|requests| requests.get_mut(&remote.cluster));
-        let Some(progress @ Progress::Asked) = progress else {
+        let Some(progress @ Confirmation::Asked) = progress else {
             return false;
         };
         let Some((at, precondition)) = confirmed else {
@@ -210,7 +210,7 @@ impl<P: PartialEq> Confirmations<P> {
             self.forget_if(key, |of, _| of == cluster);
             return false;
         };
-        *progress = Progress::Confirmed(at, precondition);
+        *progress = Confirmation::Confirmed(at, precondition);
         true
     }
 

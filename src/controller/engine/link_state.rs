@@ -13,7 +13,7 @@ use crate::{
     controller::{
         metrics::Metrics,
         session::{Session, Spec},
-        trouble::{Ration, Told, and_untold},
+        trouble::{LastLogged, Ration, and_untold},
         watch::ConnectionStatus,
     },
     mirror::{
@@ -37,7 +37,7 @@ pub(super) struct LinkState {
     /// Failures of the current session, by source.
     pub(super) failures: BTreeMap<usize, String>,
     /// The last logged reason why the target cluster is not connected.
-    told: Option<Told>,
+    told: Option<LastLogged>,
     lines: Ration,
     /// Keys of the first sync that have not been processed yet.
     pub(super) outstanding: BTreeSet<Key>,
@@ -248,7 +248,7 @@ impl LinkState {
             }
             (_, None) => {}
         }
-        self.told = now.as_ref().err().map(|why| Told::new(why));
+        self.told = now.as_ref().err().map(|why| LastLogged::new(why));
     }
 }
 

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    controller::trouble::{Ration, Told, and_untold},
+    controller::trouble::{LastLogged, Ration, and_untold},
     mirror::Key,
 };
 
 /// The keys that currently fail, and the reasons.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
-    keys: BTreeMap<Key, Told>,
+    keys: BTreeMap<Key, LastLogged>,
     /// Rate limits of target clusters that had lines recently.
     rations: BTreeMap<String, Ration>,
 }
@@ -23,7 +23,7 @@ impl Problems {
         let untold = if let Some(told) = self.keys.get_mut(key) {
             told.again(message)
         } else {
-            self.keys.insert(key.clone(), Told::new(message));
+            self.keys.insert(key.clone(), LastLogged::new(message));
             Some(0)
         };
         let Some(untold) = untold else {

@@ -90,8 +90,8 @@ pub(in crate::controller) fn watch_local(
     ));
     start.watch_members(config, needed.clone(), &mut tasks);
     let when = match config.routes {
-        Some(_) => When::Always,
-        None => When::Needed(needed),
+        Some(_) => WatchTime::Always,
+        None => WatchTime::Needed(needed),
     };
     watch_routes(client, &start, &when, &mut tasks);
     tasks
@@ -191,7 +191,7 @@ impl Start<'_> {
 
 /// When routes are watched.
 #[derive(Clone)]
-pub(super) enum When {
+pub(super) enum WatchTime {
     /// Always, because preferences are enabled.
     Always,
     /// Once some of ours may be left from a time when preferences were enabled. Then only the kinds that we write are
@@ -203,7 +203,7 @@ pub(super) enum When {
 pub(super) fn watch_routes(
     client: &Client,
     start: &Start<'_>,
-    when: &When,
+    when: &WatchTime,
     tasks: &mut JoinSet<()>,
 ) {
     for kind in RouteKind::ALL {
@@ -215,7 +215,7 @@ fn watch_kind(
     client: &Client,
     kind: RouteKind,
     start: &Start<'_>,
-    when: &When,
+    when: &WatchTime,
     tasks: &mut JoinSet<()>,
 ) {
     let what = format!("{} of {}", kind.plural(), kind.group());
@@ -230,7 +230,7 @@ fn watch_kind(
     ));
     let when = when.clone();
     tasks.spawn(async move {
-        if let When::Needed(needed) = when {
+        if let WatchTime::Needed(needed) = when {
             Needed::wait(needed, |needed| needed.routes).await;
             if !kind.is_written() {
                 // If the engine has ended, the next event notices it.

@@ -27,7 +27,7 @@ const MAX_ADDRESSES: usize = 100;
 
 /// The state of one name.
 #[derive(Debug)]
-pub(super) struct Name {
+pub(super) struct ResolvedName {
     /// The last good answers, oldest first.
     answers: VecDeque<BTreeSet<IpAddr>>,
     /// How many of them are considered.
@@ -38,7 +38,7 @@ pub(super) struct Name {
     error: String,
 }
 
-impl Name {
+impl ResolvedName {
     pub(super) fn new(name: &str) -> Self {
         Self {
             answers: VecDeque::new(),
@@ -145,7 +145,7 @@ mod tests {
             ),
         ];
         for (what, steps) in table {
-            let mut name = Name::new("gw");
+            let mut name = ResolvedName::new("gw");
             for (i, (answer, addresses)) in steps.iter().enumerate() {
                 if answer.is_empty() {
                     name.failed("refused");
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn name_with_random_answers_from_many_addresses_settles() {
-        let mut name = Name::new("gw");
+        let mut name = ResolvedName::new("gw");
         let mut changes_late = 0;
         for round in 0..200_u8 {
             let before = name.addresses();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_name_is_bounded() {
-        let mut name = Name::new("gw");
+        let mut name = ResolvedName::new("gw");
         for round in 0..500_u32 {
             let answer =
                 (0..50).map(|i| IpAddr::from((0x0a00_0000 + round * 50 + i).to_be_bytes()));

@@ -77,7 +77,7 @@ async fn preview_of_an_unknown_link_names_those_that_exist() {
         ),
     ] {
         let list = json!({ "metadata": {}, "items": links });
-        let settings = Settings {
+        let settings = PreviewSettings {
             config: Config {
                 namespace: "mc".to_owned(),
                 ..Config::default()

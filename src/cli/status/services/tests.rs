@@ -79,7 +79,7 @@ fn rows_combine_services_with_reports_of_controllers() {
             format!(
                 "{} {} {} {} {} {}",
                 row.service.as_deref().unwrap_or("-"),
-                row.mode.map_or("-", MirrorMode::as_str),
+                row.mode.map_or("-", ShownMode::as_str),
                 row.from.join(","),
                 row.endpoints
                     .map_or_else(|| "-".into(), |e| format!("{}/{}", e.ready, e.total)),
