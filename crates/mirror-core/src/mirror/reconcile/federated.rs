@@ -91,8 +91,12 @@ impl FederatedService<'_> {
             return Ok(None);
         }
         let (state, namespace) = (self.state, self.namespace);
-        let name = fits(self.name.clone())?;
-        state.grants(Purpose::Federated(self.service), namespace, &name)?;
+        let granted = fits(self.name.clone())
+            .and_then(|name| state.grants(Purpose::Federated(self.service), namespace, &name));
+        if let Err(problem) = granted {
+            self.delete_stripped(&mut plan.writes);
+            return Err(problem);
+        }
         ensure_namespace(state, namespace, clusters.iter().copied(), &mut plan.writes)?;
         let members = Members {
             of: self,

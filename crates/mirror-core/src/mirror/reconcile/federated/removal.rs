@@ -2,7 +2,11 @@
 
 use super::{members::FederatedService, routes};
 use crate::{
-    api::{k8s::Service, members::MEMBERS},
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        members::MEMBERS,
+    },
     mirror::{
         desired::endpoints, metadata::is_managed, ownership::membership::Memberships, state::State,
         write::Write,
@@ -37,13 +41,28 @@ impl FederatedService<'_> {
     fn delete_ownerless(&self, writes: &mut Vec<Write>) {
         let (state, namespace, name) = (self.state, self.namespace, &self.name);
         if state.existing(namespace, name).is_some() {
-            return;
+            return self.delete_stripped(writes);
         }
         routes::delete_ownerless(state, namespace, name, writes);
-        let slices = state.local_slices(namespace, name).iter();
-        let left = slices.filter(|slice| slice.metadata.owner_references.is_empty());
+        self.delete_slices(|_| true, writes);
+    }
+
+    /// Deletes slices that lost their owner and the label of their Service. They take no traffic, but they keep names
+    /// that others want: `web-federated-east-ipv4` may be a slice of the mirror of `web` of a cluster `federated-east`.
+    pub(super) fn delete_stripped(&self, writes: &mut Vec<Write>) {
+        let is_stripped =
+            |slice: &EndpointSlice| !slice.metadata.labels.contains_key(l::SLICE_SERVICE);
+        self.delete_slices(is_stripped, writes);
+    }
+
+    /// Deletes slices of ours that have no owner.
+    fn delete_slices(&self, which: impl Fn(&EndpointSlice) -> bool, writes: &mut Vec<Write>) {
+        let slices = self.state.local_slices(self.namespace, &self.name).iter();
+        let left = slices
+            .filter(|slice| slice.metadata.owner_references.is_empty())
+            .filter(|slice| which(slice));
         let left: Vec<_> = left.cloned().collect();
-        endpoints::reconcile(state, Vec::new(), &left, writes);
+        endpoints::reconcile(self.state, Vec::new(), &left, writes);
     }
 }
 

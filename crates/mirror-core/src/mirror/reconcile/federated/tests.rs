@@ -7,7 +7,9 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Key, Liveness, State, Target,
-        fixtures::{Svc, as_told, at, body, left_out, link, plan, port, said, state, svc},
+        fixtures::{
+            LINKS, Svc, as_told, at, body, left_out, link, map, plan, port, said, slice, state, svc,
+        },
     },
 };
 
@@ -396,4 +398,39 @@ fn a_cluster_does_not_stay_a_member_under_another_services_name() {
         .with_news("east", |entry| entry.remote = None)
         .with_news("west", |entry| entry.remote = None);
     assert_eq!(said(&plan(&state, &key()).writes), DELETE);
+}
+
+#[test]
+fn stripped_slices_of_a_name_that_is_somebody_elses_do_not_keep_their_names() {
+    let stripped = |service: bool| {
+        let mut made = slice("web-federated", "east-ipv4");
+        made.metadata.owner_references = Box::default();
+        let labels: &[(&str, &str)] = if service {
+            &[
+                (l::MIRRORED_SERVICE, "true"),
+                (l::SLICE_SERVICE, "web-federated"),
+            ]
+        } else {
+            &[(l::MIRRORED_SERVICE, "true")]
+        };
+        made.metadata.labels = map(labels);
+        made.metadata.annotations = map(&[(l::MANAGED_BY, l::MANAGER), (l::INSTALLATION, LINKS)]);
+        made
+    };
+    let deleted = ["delete EndpointSlice ns/web-federated-east-ipv4"];
+    for (members, is_theirs, with_label, writes) in [
+        (true, true, false, &deleted[..]),
+        (true, true, true, &[]),
+        (false, false, false, &deleted),
+        (false, false, true, &deleted),
+    ] {
+        let east: &[Svc] = if members { &[web()] } else { &[] };
+        let mut state = both(east, &[]).local_slice(stripped(with_label));
+        if is_theirs {
+            let name = ("ns".to_owned(), "web-federated".to_owned());
+            state.foreign.insert(name, "somebody".to_owned());
+        }
+        let found = said(&plan(&state, &key()).writes);
+        assert_eq!(found, writes, "{members} {is_theirs} {with_label}");
+    }
 }
