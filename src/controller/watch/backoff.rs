@@ -7,7 +7,7 @@ use tokio::{sync::watch as latest, time::sleep};
 
 use crate::{
     client::requests::{explain, has_answered},
-    timing::{Backoff, jitter},
+    timing::{Backoff, jitter, jittered},
 };
 
 /// Time until the first retry after a failure.
@@ -158,7 +158,7 @@ impl WatchBackoff {
                 let is_reported = breaks.failures() >= QUIET_BREAKS;
                 (breaks.next_jittered(), is_reported)
             }
-            Failure::Endless(_) | Failure::Empty => (ENDLESS_PAUSE, true),
+            Failure::Endless(_) | Failure::Empty => (jittered(ENDLESS_PAUSE), true),
             Failure::Stale => (Duration::ZERO, false),
         };
         let most = least.max(most) + jitter(least / 10);
