@@ -16,6 +16,8 @@ use crate::{
 const NAME: &str = "links.multicluster.linkerd.io";
 /// Fields of a Link's status in Linkerd's own CRD.
 const LINKERDS_FIELDS: [&str; 2] = ["mirrorServices", "federatedServices"];
+/// What Linkerd's own CRD does not say of a Link's status: that fields which it does not name are kept, and a default.
+const OURS: [&str; 2] = ["x-kubernetes-preserve-unknown-fields", "default"];
 /// How long the load continues with each CRD.
 const HOLD: Duration = Duration::from_secs(10);
 
@@ -56,8 +58,7 @@ pub(super) async fn replace_by_linkerds(rig: &Rig) -> anyhow::Result<()> {
     rig.west.plane.kubectl(&patch).await.map(|_| ())
 }
 
-/// The JSON patch that removes from our CRD what Linkerd's own does not have in a Link's status: some fields and the
-/// default, in all versions.
+/// The JSON patch that removes from our CRD what Linkerd's own does not have in a Link's status, in all versions.
 fn downgrade(definition: &Value) -> anyhow::Result<String> {
     let versions = definition["spec"]["versions"].as_array();
     let mut changes = Vec::new();
@@ -69,8 +70,8 @@ fn downgrade(definition: &Value) -> anyhow::Result<String> {
         let known = status["properties"].as_object().into_iter().flatten();
         let ours = known.filter(|(field, _)| !LINKERDS_FIELDS.contains(&field.as_str()));
         let fields = ours.map(|(field, _)| format!("properties/{field}"));
-        let default = status.get("default").map(|_| "default".to_owned());
-        for part in default.into_iter().chain(fields) {
+        let others = OURS.into_iter().filter(|key| status.get(*key).is_some());
+        for part in others.map(str::to_owned).chain(fields) {
             let path = format!("/spec/versions/{number}{pointer}/{part}");
             changes.push(json!({ "op": "remove", "path": path }));
         }
