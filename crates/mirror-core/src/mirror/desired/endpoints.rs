@@ -39,11 +39,15 @@ const SHARED: &str = "-shared-";
 /// Names of slices by address.
 type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// The slices that have each address.
+/// The slices in which each address takes traffic. Linkerd takes out an address that becomes unready like one that goes.
 fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     let mut holders = Holders::new();
     for slice in slices {
-        for address in slice.endpoints.iter().flat_map(|e| &e.addresses) {
+        let ready = slice
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.is_ready());
+        for address in ready.flat_map(|endpoint| &endpoint.addresses) {
             let of = holders.entry(address).or_default();
             of.push(slice.metadata.name());
         }

@@ -445,5 +445,8 @@ fn slice_that_stays_is_marked_while_it_shares_addresses_and_written_again_after_
     assert_eq!(pass(&kept, &[other.clone(), third]), [""; 0]);
     assert_eq!(pass(&kept, std::slice::from_ref(&other)), shared);
     mark(&mut kept, &shared[0]);
+    let mut unready = other;
+    unready.endpoints = [seen("192.0.2.1", None, false)].into();
+    assert_eq!(pass(&kept, &[unready]), [plain.clone()]);
     assert_eq!(pass(&kept, &[]), [plain]);
 }
