@@ -109,51 +109,52 @@ fn ports(http: u16, grpc: u16, admin: u16) -> Value {
 
 /// Creates a Service as a mirror is, and its slice, with marks under this prefix.
 async fn mirror(client: Client, marks: &str, namespace: String, name: String) {
-    let mut labels = json!({ "app": name, "team": "payments" });
-    labels[format!("{marks}/cluster-name")] = json!("limit");
-    labels[format!("{marks}/mirrored-service")] = json!("true");
-    let mut annotations =
-        json!({ "example.com/owner": "payments@example.com", "example.com/tier": "1" });
-    for (mark, value) in [
-        ("desired-state", "17f15594999516d2"),
-        ("copied-keys", "app,team;example.com/owner,example.com/tier"),
-        ("managed-by", "linkerd-mc"),
-        ("remote-resource-version", "1000001"),
-        (
-            "remote-svc-fq-name",
-            &format!("{name}.{namespace}.svc.cluster.local"),
-        ),
-    ] {
-        annotations[format!("{marks}/{mark}")] = json!(value);
-    }
-    let service: Wire<Service> = serde_json::from_value(json!({
+    let mark = |name: &str| format!("{marks}/{name}");
+    let labels = json!({ mark("cluster-name"): "limit", mark("mirrored-service"): "true" });
+    let full_name = format!("{name}.{namespace}.svc.cluster.local");
+    let annotations = json!({
+        mark("desired-state"): "17f15594999516d2",
+        mark("managed-by"): "linkerd-mc",
+        mark("installation"): NAMESPACE,
+        mark("remote-svc-fq-name"): full_name,
+    });
+    let mut service = json!({
         "metadata": {
             "name": name, "namespace": namespace, "labels": labels, "annotations": annotations,
         },
         "spec": { "type": "ClusterIP", "ports": ports(80, 9090, 9990) },
-    }))
-    .unwrap();
+    });
+    let metadata = &mut service["metadata"];
+    metadata["labels"]["app"] = json!(name);
+    metadata["labels"]["team"] = json!("payments");
+    let copied = &mut metadata["annotations"];
+    copied["example.com/owner"] = json!("payments@example.com");
+    copied["example.com/tier"] = json!("1");
+    copied[mark("copied-keys")] = json!("app,team;example.com/owner,example.com/tier");
+    copied[mark("remote-resource-version")] = json!("1000001");
+    let service: Wire<Service> = serde_json::from_value(service).unwrap();
     let services: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
     let made = services
         .create(&PostParams::default(), &service)
         .await
         .unwrap();
-    labels["kubernetes.io/service-name"] = json!(name);
-    labels["endpointslice.kubernetes.io/managed-by"] = json!("linkerd-mc");
-    let slice: Wire<EndpointSlice> = serde_json::from_value(json!({
+    let mut slice = json!({
         "metadata": {
             "name": format!("{name}-ipv4"), "namespace": namespace, "labels": labels,
             "annotations": annotations,
             "ownerReferences": [{
-                "apiVersion": "v1", "kind": "Service", "name": name, "controller": true,
+                "apiVersion": "v1", "kind": "Service", "name": name,
                 "uid": made.object.metadata.uid,
             }],
         },
         "addressType": "IPv4",
         "endpoints": [{ "addresses": ["192.0.2.10"], "conditions": { "ready": true } }],
         "ports": ports(4143, 4143, 4143),
-    }))
-    .unwrap();
+    });
+    let labels = &mut slice["metadata"]["labels"];
+    labels["kubernetes.io/service-name"] = json!(name);
+    labels["endpointslice.kubernetes.io/managed-by"] = json!("linkerd-mc");
+    let slice: Wire<EndpointSlice> = serde_json::from_value(slice).unwrap();
     let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
     slices.create(&PostParams::default(), &slice).await.unwrap();
 }

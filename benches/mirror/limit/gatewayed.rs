@@ -144,7 +144,7 @@ impl Bare {
     fn shown(&self, owner: &str, gateway: Option<usize>, ready: bool) -> Value {
         let member = owner.trim_end_matches("-federated");
         let mut labels = json!({
-            "app": member, "team": "payments", "kubernetes.io/service-name": owner,
+            "kubernetes.io/service-name": owner,
             "endpointslice.kubernetes.io/managed-by": "linkerd-mc",
         });
         labels[self.mark("mirrored-service")] = json!("true");
