@@ -66,8 +66,14 @@ impl FederatedService<'_> {
     }
 }
 
-/// Deletes slices first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
+/// Deletes slices first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race. A
+/// Service with a preference waits until the routes are listed: it is the only record that they may exist, and Kubernetes
+/// does not delete a route that lost its owner.
 pub(super) fn delete_with_slices(state: &State, actual: &Service, writes: &mut Vec<Write>) {
+    let annotations = &actual.metadata.annotations;
+    if annotations.contains_key(l::PREFER) && !state.knows_routes() {
+        return;
+    }
     delete_what_is_behind(state, actual, writes);
     writes.push(Write::delete_service(actual));
 }

@@ -311,6 +311,22 @@ fn without_routes_the_mirrors_that_routes_lead_to_stay_until_these_are_gone() {
     assert_eq!(annotation(&made, l::PREFER), None);
 }
 
+#[test]
+fn service_with_a_preference_stays_until_its_routes_are_listed() {
+    let mut state = led_to_east(Federation::Any).linked(flat("east"), &[], &[]);
+    state.here().members = Store::default();
+    let mut unlisted = state.clone();
+    unlisted.here().routes.clear();
+    assert_eq!(said(&plan(&unlisted, &key()).writes), [""; 0]);
+    assert_eq!(
+        said(&plan(&state, &key()).writes),
+        [
+            "delete HTTPRoute ns/web-federated-80",
+            "delete Service ns/web-federated"
+        ]
+    );
+}
+
 /// The Link of a cluster that Linkerd discovers, of this age, and what it prefers.
 fn preferring(cluster: &str, created: i64, place: &str) -> Target {
     let mut made = link(cluster);
