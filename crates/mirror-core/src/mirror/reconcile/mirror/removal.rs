@@ -110,6 +110,8 @@ pub(crate) fn delete_with_slices(
     writes.push(Write::delete_service(service));
 }
 
+/// Our slices of a mirror. If somebody has removed a slice's owner and its cluster, Kubernetes does not delete it, so it
+/// counts too.
 fn our_slices<'a>(
     state: &'a State,
     cluster: &'a str,
@@ -118,9 +120,12 @@ fn our_slices<'a>(
 ) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
     let slices = state.local_slices(namespace, name).iter();
     slices.map(AsRef::as_ref).filter(move |slice| {
-        is_our_slice(slice)
-            && slice.metadata.labels.get(l::CLUSTER_NAME) == Some(cluster)
-            && !state.is_theirs(&slice.metadata)
+        let metadata = &slice.metadata;
+        let is_its = match metadata.labels.get(l::CLUSTER_NAME) {
+            Some(own) => own == cluster,
+            None => metadata.owner_references.is_empty(),
+        };
+        is_our_slice(slice) && is_its && !state.is_theirs(metadata)
     })
 }
 

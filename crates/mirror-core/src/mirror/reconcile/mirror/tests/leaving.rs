@@ -1,5 +1,7 @@
 //! Which mirrors are removed, and which stay because their Service cannot be seen.
 
+use std::sync::Arc;
+
 use super::{DELETE, has, hold, key, stands, then, unlinked, web};
 use crate::{
     api::labels as l,
@@ -32,6 +34,16 @@ fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
                 &format!("{service}.ns.svc.cluster.local"),
             )
     };
+    // Kubernetes deletes a slice with its owner, and only then.
+    let stripped = |mut state: State, owned: bool| {
+        let mut slice = state.local_slices("ns", "web-east")[0].as_ref().clone();
+        slice.metadata.labels.remove(l::CLUSTER_NAME);
+        if !owned {
+            slice.metadata.owner_references = Box::default();
+        }
+        state.here().slices.put(Arc::new(slice));
+        state
+    };
     // A mirror as earlier versions wrote it.
     let unclaimed = |state: State| {
         state.edited("ns", "web-east", |service| {
@@ -48,6 +60,18 @@ fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
         ("3.2 deleted", then(web(), &[], true), &DELETE, absent),
         ("never exported", has(svc("web")), &[], absent),
         ("the Link was deleted", unlinked(stands()), &DELETE, ""),
+        (
+            "somebody removed the slice's cluster",
+            stripped(unlinked(stands()), true),
+            &DELETE[1..],
+            "",
+        ),
+        (
+            "somebody removed the slice's cluster and owner",
+            stripped(unlinked(stands()), false),
+            &DELETE,
+            "",
+        ),
         (
             "the Link of a mirror of Linkerd's service mirror was deleted",
             unlinked(state().local(&[links_own()])),
