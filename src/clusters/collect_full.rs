@@ -2,7 +2,7 @@
 //!
 //! One list for each kind, in pages, never a request for each mirror. All requests run concurrently.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Debug};
 
 use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use k8s_openapi::api::{
     networking::v1::{IPAddress, ServiceCIDR},
 };
 use kube::{Api, Client, api::PartialObjectMeta};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
@@ -40,7 +41,7 @@ use crate::{
         requests::{explain, is_served, list_all},
         service_range as range,
     },
-    mirror::slices_of,
+    mirror::{local_queries, slices_of},
 };
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
@@ -63,86 +64,34 @@ pub(crate) async fn full_snapshot_of(
     parse: ParseArgs,
 ) -> FullSnapshot {
     let client = &cluster.client;
-    let mirrored = format!("{}=true", labels::MIRRORED_SERVICE);
-    let gateways = format!("{}=true", labels::MIRRORED_GATEWAY);
     let (
         extension_namespaces,
         snapshot,
-        serves_links,
-        may_list_links,
-        crd,
+        (serves_links, may_list_links, crd),
         deployments,
-        mirrors,
-        probes,
-        slices,
+        (mirrors, probes, slices),
         destination,
         trust_roots,
     ) = futures::join!(
         extension_namespaces(client),
         snapshot_of(cluster, Depth::Targets),
-        serves_links(client),
-        is_permitted(client, "multicluster.linkerd.io", "links", "list"),
-        crd(client),
+        link_api(client),
         deployments(client, parse),
-        services(client, &mirrored),
-        services(client, &gateways),
-        slices(client),
+        own_objects(client),
         destination(cluster),
         trust_roots(client, &cluster.linkerd_namespace),
     );
-
-    let mut namespaces: BTreeSet<_> = extension_namespaces.iter().flatten().cloned().collect();
     let links = snapshot.links.as_deref().unwrap_or_default();
-    namespaces.extend(links.iter().map(LinkSnapshot::namespace).map(str::to_owned));
-    let controller = deployments.iter().flatten().find(|w| w.is_ours());
-    let local_members = controller.and_then(|w| w.local_members.as_deref());
-    let controller_namespace = controller
-        .map(|w| w.id.namespace.clone())
-        .or_else(|| namespaces.first().cloned());
-    let known = mirrors.as_deref().unwrap_or_default();
-    let waiting = links
-        .iter()
-        .map(|link| service_range::waiting(link, known))
-        .sum();
-    let no_namespace = || "extension namespace not found".to_owned();
-    let controller_namespace = controller_namespace.as_deref();
-    let mut controllers = deployments.iter().flatten().filter(|w| w.is_ours());
-    let all_write_routes = controller.is_some() && controllers.all(|w| w.heeds_preferences);
-    let (local_members, routes, foreign, range, pods, controller_denied, confinement) = futures::join!(
-        async {
-            match local_members {
-                Some(selector) => services(client, selector).await,
-                None => Ok(vec![]),
-            }
-        },
-        async {
-            if all_write_routes {
-                Ok(vec![]) // none of them is left over
-            } else {
-                own_routes(client).await
-            }
-        },
+    let waiting = waiting(links, &mirrors);
+    let controllers = Controllers::of(&deployments, &extension_namespaces, links);
+    let (local_members, routes, controller_denied, confinement, foreign, range, pods) = futures::join!(
+        controllers.local_members(client),
+        controllers.left_routes(client),
+        controllers.in_namespace(async |namespace| controller_denied(client, namespace).await),
+        controllers.in_namespace(async |namespace| confined(client, namespace).await),
         foreign(client, &mirrors, &probes, &slices),
         service_range(client, waiting),
-        // After a failure, these requests would only wait for the same timeout again.
-        async {
-            match &extension_namespaces {
-                Ok(_) => pods(client, &namespaces).await,
-                Err(why) => Err(why.clone()),
-            }
-        },
-        async {
-            match controller_namespace {
-                Some(namespace) => controller_denied(client, namespace).await,
-                None => Err(no_namespace()),
-            }
-        },
-        async {
-            match controller_namespace {
-                Some(namespace) => confined(client, namespace).await,
-                None => Err(no_namespace()),
-            }
-        }
+        pods(client, &extension_namespaces, links),
     );
     FullSnapshot {
         now,
@@ -168,16 +117,81 @@ pub(crate) async fn full_snapshot_of(
     }
 }
 
+/// The controllers of ours that run in a cluster.
+struct Controllers<'a> {
+    found: Vec<&'a Workload>,
+    /// The namespace of the first one, or else the first namespace of the extension.
+    namespace: Option<&'a str>,
+}
+
+impl<'a> Controllers<'a> {
+    fn of(
+        deployments: &'a Known<Vec<Workload>>,
+        extension_namespaces: &'a Known<Vec<String>>,
+        links: &'a [LinkSnapshot],
+    ) -> Self {
+        let found = deployments.iter().flatten().filter(|w| w.is_ours());
+        let found: Vec<&Workload> = found.collect();
+        let first = found.first().map(|first| &*first.id.namespace);
+        let namespaces = namespaces(extension_namespaces, links);
+        Self {
+            namespace: first.or_else(|| namespaces.first().copied()),
+            found,
+        }
+    }
+
+    async fn local_members(&self, client: &Client) -> Known<Vec<Service>> {
+        let first = self.found.first();
+        match first.and_then(|first| first.local_members.as_deref()) {
+            Some(selector) => services(client, selector).await,
+            None => Ok(vec![]),
+        }
+    }
+
+    /// Routes that may be left over: none if all controllers write routes.
+    async fn left_routes(&self, client: &Client) -> Known<Vec<OwnRoute>> {
+        let all_write_routes = self.found.iter().all(|w| w.heeds_preferences);
+        if all_write_routes && !self.found.is_empty() {
+            return Ok(vec![]);
+        }
+        own_routes(client).await
+    }
+
+    async fn in_namespace<T>(&self, ask: impl AsyncFnOnce(&str) -> Known<T>) -> Known<T> {
+        match self.namespace {
+            Some(namespace) => ask(namespace).await,
+            None => Err("extension namespace not found".to_owned()),
+        }
+    }
+}
+
+/// The namespaces of the extension and of the Links.
+fn namespaces<'a>(
+    of_extension: &'a Known<Vec<String>>,
+    links: &'a [LinkSnapshot],
+) -> BTreeSet<&'a str> {
+    let of_extension = of_extension.iter().flatten().map(String::as_str);
+    of_extension
+        .chain(links.iter().map(LinkSnapshot::namespace))
+        .collect()
+}
+
+/// How many Services wait for a `ClusterIP`.
+fn waiting(links: &[LinkSnapshot], mirrors: &Known<Vec<Service>>) -> usize {
+    let known = mirrors.as_deref().unwrap_or_default();
+    let waiting = links.iter().map(|link| service_range::waiting(link, known));
+    waiting.sum()
+}
+
 /// Linkerd's credentials, and when its destination controller started.
 pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
     let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let (secrets, pods) = futures::try_join!(
-        list_all(&secrets, labels::CREDENTIALS_CLUSTER),
-        list_all(&pods, DESTINATION)
-    )
-    .map_err(|error| explain(&error))?;
+        list(&secrets, labels::CREDENTIALS_CLUSTER),
+        list(&pods, DESTINATION)
+    )?;
     let mut credentials: Vec<_> = secrets.iter().filter_map(linkerd_credentials).collect();
     // The last one of a cluster is kept: one that Linkerd uses, if there is one.
     credentials.sort_by_key(|(_, credentials)| credentials.lacks.is_empty());
@@ -197,10 +211,8 @@ pub(crate) async fn extension_namespaces(client: &Client) -> Known<Vec<String>> 
         labels::EXTENSION_NAME_LEGACY
     );
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
-    let namespaces = list_all(&api, &selector)
-        .await
-        .map_err(|error| explain(&error))?;
-    Ok(namespaces
+    Ok(list(&api, &selector)
+        .await?
         .into_iter()
         .filter_map(|ns| ns.metadata.name)
         .collect())
@@ -208,7 +220,12 @@ pub(crate) async fn extension_namespaces(client: &Client) -> Known<Vec<String>> 
 
 /// Mirrors of all Links and federated Services.
 pub(crate) async fn mirrors(client: &Client) -> Known<Vec<Service>> {
-    services(client, &format!("{}=true", labels::MIRRORED_SERVICE)).await
+    services(client, &mirrored()).await
+}
+
+/// Selects mirrors, as the controller does.
+fn mirrored() -> String {
+    local_queries().mirrors.labels.unwrap_or_default()
 }
 
 /// EndpointSlices of mirrors and probe Services.
@@ -225,7 +242,7 @@ pub(crate) async fn own_routes(client: &Client) -> Known<Vec<OwnRoute>> {
 
 async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
     let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource());
-    match list_all(&api, &format!("{}=true", labels::MIRRORED_SERVICE)).await {
+    match list_all(&api, &mirrored()).await {
         // The API server does not serve the kind.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(explain(&error)),
@@ -238,9 +255,8 @@ async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
 
 async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
     let api: Api<Wire<Service>> = Api::all(client.clone());
-    let services = list_all(&api, selector).await;
-    let services = services.map_err(|error| explain(&error))?;
-    let mut services: Vec<Service> = services.into_iter().map(Service::from).collect();
+    let services = list(&api, selector).await?.into_iter();
+    let mut services: Vec<Service> = services.map(Service::from).collect();
     services.sort_by_cached_key(|service| service.metadata.resource_id());
     Ok(services)
 }
@@ -248,10 +264,21 @@ async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
 async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
     // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
     // gateways of target clusters have it; slices to local members do not.
+    list_slices(client, labels::CLUSTER_NAME).await
+}
+
+async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
     let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
-    let slices = list_all(&api, labels::CLUSTER_NAME).await;
-    let slices = slices.map_err(|error| explain(&error))?;
-    Ok(slices.into_iter().map(EndpointSlice::from).collect())
+    let slices = list(&api, selector).await?.into_iter();
+    Ok(slices.map(EndpointSlice::from).collect())
+}
+
+async fn list<K>(api: &Api<K>, selector: &str) -> Known<Vec<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let found = list_all(api, selector).await;
+    found.map_err(|error| explain(&error))
 }
 
 /// Endpoints of mirrors that somebody else created. `slices` are those that name a cluster.
@@ -265,12 +292,7 @@ async fn foreign(
     let all = || mirrors.iter().chain(&probes);
     let queries = slices_of(&foreign_endpoints::names(all())).into_iter();
     let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
-        .map(async |query| {
-            let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
-            let found = list_all(&api, &format!("{query},!{}", labels::CLUSTER_NAME)).await;
-            let found = found.map_err(|error| explain(&error))?;
-            Ok::<_, String>(found.into_iter().map(EndpointSlice::from).collect())
-        })
+        .map(async |query| list_slices(client, &format!("{query},!{}", labels::CLUSTER_NAME)).await)
         .buffered(LISTS_AT_ONCE)
         .try_collect()
         .await?;
@@ -293,14 +315,30 @@ async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceR
     };
     let family = if range::is_v4(first) { "IPv4" } else { "IPv6" };
     let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
-    let used = list_all(&api, &format!("{IP_FAMILY}={family}")).await;
-    let used = used.map_err(|error| explain(&error))?.len();
+    let used = list(&api, &format!("{IP_FAMILY}={family}")).await?.len();
     Ok(Some(ServiceRange { networks, used }))
 }
 
-async fn serves_links(client: &Client) -> Known<bool> {
-    let is_served = is_served(client, "multicluster.linkerd.io/v1alpha3", "Link").await;
-    is_served.map_err(|error| explain(&error))
+/// Whether Links are served and may be listed, and the features of their CRD.
+async fn link_api(client: &Client) -> (Known<bool>, Known<bool>, Known<Crd>) {
+    let (is_served, may_list, crd) = futures::join!(
+        is_served(client, "multicluster.linkerd.io/v1alpha3", "Link"),
+        is_permitted(client, "multicluster.linkerd.io", "links", "list"),
+        crd(client),
+    );
+    (is_served.map_err(|error| explain(&error)), may_list, crd)
+}
+
+/// Mirrors, probe Services, and the slices of both.
+async fn own_objects(
+    client: &Client,
+) -> (
+    Known<Vec<Service>>,
+    Known<Vec<Service>>,
+    Known<Vec<EndpointSlice>>,
+) {
+    let probes = local_queries().probes.labels.unwrap_or_default();
+    futures::join!(mirrors(client), services(client, &probes), slices(client))
 }
 
 async fn crd(client: &Client) -> Known<Crd> {
@@ -338,8 +376,7 @@ async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<Workload>> 
         "{} in (controller,service-mirror,local-service-mirror)",
         labels::COMPONENT
     );
-    let deployments = list_all::<Deployment>(&Api::all(client.clone()), &selector).await;
-    let deployments = deployments.map_err(|error| explain(&error))?;
+    let deployments = list::<Deployment>(&Api::all(client.clone()), &selector).await?;
     Ok(deployments
         .iter()
         .map(|deployment| workload(deployment, parse))
@@ -356,13 +393,18 @@ async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> 
         .and_then(|mut data| data.remove(key)))
 }
 
-async fn pods(client: &Client, namespaces: &BTreeSet<String>) -> Known<Vec<MeshedPod>> {
+/// Meshed pods. If the namespaces of the extension cannot be listed, these requests would only wait for the same timeout
+/// again.
+async fn pods(
+    client: &Client,
+    extension_namespaces: &Known<Vec<String>>,
+    links: &[LinkSnapshot],
+) -> Known<Vec<MeshedPod>> {
+    extension_namespaces.as_ref().map_err(String::clone)?;
     let mut all = Vec::new();
-    for namespace in namespaces {
+    for namespace in namespaces(extension_namespaces, links) {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let pods = list_all(&api, CONTROL_PLANE_NS)
-            .await
-            .map_err(|error| explain(&error))?;
+        let pods = list(&api, CONTROL_PLANE_NS).await?;
         all.extend(pods.iter().map(meshed_pod));
     }
     Ok(all)

@@ -88,84 +88,16 @@ impl Writer {
     async fn one(&self, write: Write, uids: &mut Uids) -> Result<Option<Written>, Failure> {
         match write {
             Write::Create(Object::Namespace { name, labels }) => {
-                let metadata = ObjectMeta {
-                    name: Some(name.clone()),
-                    labels: Some(
-                        labels
-                            .iter()
-                            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                            .collect(),
-                    ),
-                    ..ObjectMeta::default()
-                };
-                let namespace = Namespace {
-                    metadata,
-                    ..Namespace::default()
-                };
-                let api: Api<Namespace> = Api::all(self.client.clone());
-                let labels = match request(api.create(&PostParams::default(), &namespace)).await {
-                    Ok(_) => labels,
-                    Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
-                        Map::default()
-                    }
-                    Err(error) => return Err(Failure::of(error, "create namespace")),
-                };
-                Ok(Some(Written::Namespace(name, labels)))
+                self.create_namespace(name, labels).await.map(Some)
             }
             Write::Create(Object::Service(service)) => {
-                let (namespace, name) = service.metadata.id();
-                let service = Wire::from(*service);
-                let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), &namespace);
-                match request(api.create(&PostParams::default(), &service)).await {
-                    Ok(answer) => {
-                        let made = Service::from(answer);
-                        uids.insert(name.into(), made.metadata.uid.clone().unwrap_or_default());
-                        Ok(Some(Written::Service(Arc::new(made))))
-                    }
-                    Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
-                        let live = self.look(&namespace, &name).await?;
-                        Err(judge(namespace, name, live, &service.object))
-                    }
-                    Err(error) => Err(Failure::of(error, "create mirror service")),
-                }
+                let made = self.create_service(*service).await?;
+                let uid = made.metadata.uid.clone().unwrap_or_default();
+                uids.insert(made.metadata.name().into(), uid);
+                Ok(Some(Written::Service(Arc::new(made))))
             }
-            Write::Create(Object::EndpointSlice(mut slice)) => {
-                own(&mut slice.metadata.owner_references, uids)?;
-                let (namespace, name) = slice.metadata.id();
-                let slice = Wire::from(*slice);
-                let api: Api<Wire<EndpointSlice>> =
-                    Api::namespaced(self.client.clone(), &namespace);
-                match request(api.create(&PostParams::default(), &slice)).await {
-                    Ok(answer) => Ok(Some(Written::Slice(Arc::new(answer.into())))),
-                    Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
-                        let live = match request(api.get(&name)).await {
-                            Ok(live) => EndpointSlice::from(live),
-                            Err(RequestError::Status(status)) if status.code == 404 => {
-                                return Err(Failure::Outdated(None));
-                            }
-                            Err(error) => return Err(Failure::of(error, "get mirror endpoints")),
-                        };
-                        let is_ours =
-                            live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER);
-                        if is_ours && live.group() == slice.object.group() {
-                            let live = Written::Slice(Arc::new(live));
-                            return Err(Failure::Outdated(Some(Box::new(live))));
-                        }
-                        let whose = match live.group().filter(|_| is_ours) {
-                            Some(service) => format!("belongs to Service {service}"),
-                            None => "is not ours".to_owned(),
-                        };
-                        let message = format!(
-                            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and {whose}"
-                        );
-                        Err(Failure::Refused {
-                            message,
-                            wait: None,
-                            denied: true,
-                        })
-                    }
-                    Err(error) => Err(Failure::of(error, "create mirror endpoints")),
-                }
+            Write::Create(Object::EndpointSlice(slice)) => {
+                self.create_slice(*slice, uids).await.map(Some)
             }
             Write::Create(Object::Route(route)) => self.create_route(*route, uids).await.map(Some),
             Write::Patch(patch) => self.patch(patch, uids).await.map(Some),
@@ -176,35 +108,14 @@ impl Writer {
                 uid,
                 service: _,
             } => {
-                let parameters = DeleteParams::background().preconditions(Preconditions {
-                    uid: Some(uid.clone()),
-                    resource_version: None,
-                });
-                let client = self.client.clone();
-                let answer = match kind {
-                    ObjectKind::EndpointSlice => {
-                        let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
-                        request(api.delete(&name, &parameters)).await.map(|_| ())
-                    }
-                    ObjectKind::Service | ObjectKind::Namespace => {
-                        let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
-                        request(api.delete(&name, &parameters)).await.map(|_| ())
-                    }
-                    ObjectKind::Route(kind) => {
-                        routes::delete(client, kind, &(&namespace, &name), &parameters).await
-                    }
-                };
-                match answer {
-                    Ok(()) => {}
-                    Err(RequestError::Status(status)) if status.code == 404 => {}
-                    Err(error) => return Err(Failure::of(error, "delete mirror")),
-                }
-                Ok(Some(Written::Gone(Gone {
+                let gone = Gone {
                     kind,
                     namespace,
                     name,
                     uid,
-                })))
+                };
+                self.delete(&gone).await?;
+                Ok(Some(Written::Gone(gone)))
             }
             Write::RetireEndpoints {
                 namespace,
@@ -214,6 +125,91 @@ impl Writer {
                 self.retire(&namespace, &name, &cluster).await?;
                 Ok(None)
             }
+        }
+    }
+
+    async fn create_namespace(&self, name: String, labels: Map) -> Result<Written, Failure> {
+        let pairs = labels.iter();
+        let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(pairs.collect()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let labels = match request(api.create(&PostParams::default(), &namespace)).await {
+            Ok(_) => labels,
+            Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => Map::default(),
+            Err(error) => return Err(Failure::of(error, "create namespace")),
+        };
+        Ok(Written::Namespace(name, labels))
+    }
+
+    async fn create_service(&self, service: Service) -> Result<Service, Failure> {
+        let (namespace, name) = service.metadata.id();
+        let service = Wire::from(service);
+        let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), &namespace);
+        match request(api.create(&PostParams::default(), &service)).await {
+            Ok(made) => Ok(Service::from(made)),
+            Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
+                let live = self.look(&namespace, &name).await?;
+                Err(judge(namespace, name, live, &service.object))
+            }
+            Err(error) => Err(Failure::of(error, "create mirror service")),
+        }
+    }
+
+    async fn create_slice(
+        &self,
+        mut slice: EndpointSlice,
+        uids: &Uids,
+    ) -> Result<Written, Failure> {
+        own(&mut slice.metadata.owner_references, uids)?;
+        let (namespace, name) = slice.metadata.id();
+        let slice = Wire::from(slice);
+        let api: Api<Wire<EndpointSlice>> = Api::namespaced(self.client.clone(), &namespace);
+        match request(api.create(&PostParams::default(), &slice)).await {
+            Ok(made) => Ok(Written::Slice(Arc::new(made.into()))),
+            Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
+                match request(api.get(&name)).await {
+                    Ok(live) => Err(judge_slice(live.into(), &slice.object)),
+                    Err(RequestError::Status(status)) if status.code == 404 => {
+                        Err(Failure::Outdated(None))
+                    }
+                    Err(error) => Err(Failure::of(error, "get mirror endpoints")),
+                }
+            }
+            Err(error) => Err(Failure::of(error, "create mirror endpoints")),
+        }
+    }
+
+    async fn delete(&self, gone: &Gone) -> Result<(), Failure> {
+        let (namespace, name) = (&*gone.namespace, &*gone.name);
+        let parameters = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(gone.uid.clone()),
+            resource_version: None,
+        });
+        let client = self.client.clone();
+        let answer = match gone.kind {
+            ObjectKind::EndpointSlice => {
+                let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, namespace);
+                request(api.delete(name, &parameters)).await.map(|_| ())
+            }
+            ObjectKind::Service | ObjectKind::Namespace => {
+                let api: Api<Wire<Service>> = Api::namespaced(client, namespace);
+                request(api.delete(name, &parameters)).await.map(|_| ())
+            }
+            ObjectKind::Route(kind) => {
+                routes::delete(client, kind, &(namespace, name), &parameters).await
+            }
+        };
+        match answer {
+            Ok(()) => Ok(()),
+            Err(RequestError::Status(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(Failure::of(error, "delete mirror")),
         }
     }
 
@@ -367,6 +363,26 @@ pub(super) fn judge(
         namespace,
         name,
         who: "a Service that is not a mirror".to_owned(),
+    }
+}
+
+/// The failure when a slice cannot be created because `live` has its name.
+fn judge_slice(live: EndpointSlice, wanted: &EndpointSlice) -> Failure {
+    let is_ours = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER);
+    if is_ours && live.group() == wanted.group() {
+        return Failure::Outdated(Some(Box::new(Written::Slice(Arc::new(live)))));
+    }
+    let whose = match live.group().filter(|_| is_ours) {
+        Some(service) => format!("belongs to Service {service}"),
+        None => "is not ours".to_owned(),
+    };
+    let (namespace, name) = live.metadata.id();
+    Failure::Refused {
+        message: format!(
+            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and {whose}"
+        ),
+        wait: None,
+        denied: true,
     }
 }
 

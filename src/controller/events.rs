@@ -127,14 +127,9 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
         let said = said
             .entry(news.link.clone())
             .or_insert_with(|| Said::nothing(now));
-        let on_link = ObjectReference {
-            api_version: Some("multicluster.linkerd.io/v1alpha3".to_owned()),
-            kind: Some("Link".to_owned()),
-            namespace: Some(news.link.0.clone()),
-            name: Some(news.link.1.clone()),
-            uid: news.link_uid.clone(),
-            ..ObjectReference::default()
-        };
+        let (namespace, name) = (news.link.0.clone(), news.link.1.clone());
+        let link = ("multicluster.linkerd.io/v1alpha3", "Link");
+        let on_link = reference(link, namespace, name, news.link_uid);
         match news.what {
             What::InvalidLink(message) => {
                 if !said.permits(&message, now) {
@@ -165,17 +160,28 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
                 };
                 create(&local, event(on_link, told, &on_links)).await;
                 let Some(client) = client else { continue };
-                let on_service = ObjectReference {
-                    api_version: Some("v1".to_owned()),
-                    kind: Some("Service".to_owned()),
-                    namespace: Some(remote.namespace.clone()),
-                    name: Some(remote.service.clone()),
-                    uid,
-                    ..ObjectReference::default()
-                };
+                let (namespace, name) = (remote.namespace.clone(), remote.service.clone());
+                let on_service = reference(("v1", "Service"), namespace, name, uid);
                 said.on_service(client, event(on_service, told, &why));
             }
         }
+    }
+}
+
+/// A reference to an object, with its API version and kind.
+fn reference(
+    (version, kind): (&str, &str),
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(version.to_owned()),
+        kind: Some(kind.to_owned()),
+        namespace: Some(namespace),
+        name: Some(name),
+        uid,
+        ..ObjectReference::default()
     }
 }
 

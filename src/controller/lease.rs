@@ -83,32 +83,27 @@ pub(crate) async fn acquire(
             return Ok(None);
         };
         match looked {
-            Ok((act, lease)) => {
-                let written = match act {
-                    Act::Wait(free) => {
-                        next = next.min(free);
-                        None
-                    }
-                    // Not cancelled by `stop`, because a lease that was taken has to be released.
-                    Act::Create | Act::Take | Act::Renew => Some(elector.take(lease).await),
-                };
-                match written {
-                    Some(Ok(held)) if stop.is_cancelled() => {
-                        elector.release(held).await;
-                        return Ok(None);
-                    }
-                    Some(Ok(held)) => {
-                        tracing::info!(lease = lease_name, "became the leader");
-                        return Ok(Some(Leadership::start(elector, held)));
-                    }
-                    None | Some(Err(Failure::Conflict)) => {
-                        trouble.clear();
-                    }
-                    Some(Err(Failure::Other(reason))) => {
-                        trouble.set(&reason);
-                    }
-                }
+            Ok((Act::Wait(free), _)) => {
+                next = next.min(free);
+                trouble.clear();
             }
+            // Not cancelled by `stop`, because a lease that was taken has to be released.
+            Ok((Act::Create | Act::Take | Act::Renew, lease)) => match elector.take(lease).await {
+                Ok(held) if stop.is_cancelled() => {
+                    elector.release(held).await;
+                    return Ok(None);
+                }
+                Ok(held) => {
+                    tracing::info!(lease = lease_name, "became the leader");
+                    return Ok(Some(Leadership::start(elector, held)));
+                }
+                Err(Failure::Conflict) => {
+                    trouble.clear();
+                }
+                Err(Failure::Other(reason)) => {
+                    trouble.set(&reason);
+                }
+            },
             Err(reason) => {
                 trouble.set(&reason);
             }

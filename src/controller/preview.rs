@@ -40,9 +40,8 @@ use crate::{
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
-        self, Config, Confirmed, GatewayState, Indexed, LeftOut, Limit, Limits, LinkEntry, Links,
-        Liveness, Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store, Target,
-        Write,
+        self, Config, Confirmed, Indexed, LeftOut, Limit, Limits, LinkEntry, Links, Liveness,
+        Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store, Target, Write,
     },
     timing,
 };
@@ -96,27 +95,13 @@ pub(crate) async fn state(
         limits,
     } = settings;
     let namespace = config.namespace.clone();
-    let queries = mirror::local_queries();
-    let ours = || Api::namespaced(client.clone(), &namespace);
-    let (mut known, mut credentials) = (list::<LinkObject>(&ours(), None).await?, BTreeMap::new());
+    let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);
+    let (mut known, mut credentials) = (list(&api, None).await?, BTreeMap::new());
     if let Some(proposed) = proposed {
         add(&mut known, proposed.link, timing::now());
         credentials = proposed.credentials;
     }
-    let link = known
-        .iter()
-        .find(|link| link.name_any() == name)
-        .ok_or_else(|| {
-            let names: Vec<_> = known.iter().map(ResourceExt::name_any).collect();
-            fail(
-                format!("Link {name} not found in namespace {namespace}"),
-                if names.is_empty() {
-                    "preview a Link that is not applied yet with --link-file".to_owned()
-                } else {
-                    format!("known Links: {}", names.join(", "))
-                },
-            )
-        })?;
+    let link = find(&known, name, &namespace)?;
     let target =
         Target::parse_object(link, headless).with_context(|| format!("invalid Link {name}"))?;
     let secret = &link.link.spec.cluster_credentials_secret;
@@ -126,73 +111,17 @@ pub(crate) async fn state(
     };
     let there = from_credentials(&kubeconfig, deadline).await?;
     let addresses = addresses(&target).await;
-    let networks = cluster_networks(client).await;
-    let networks = networks.context("cannot read the networks of the cluster")?;
-    let networks = networks.networks;
-    let members = match &config.local_members {
-        None => Vec::new(),
-        Some(selector) => list(&Api::all(client.clone()), Some(&selector.query())).await?,
-    };
     let mut links = Links::default();
     for other in &known {
-        let remembered = other
-            .link
-            .status
-            .as_ref()
-            .and_then(|s| s.gateway.as_ref())
-            .and_then(|g| g.alive);
-        let liveness = match remembered {
-            None => Liveness::Unknown,
-            Some(true) => Liveness::Alive,
-            Some(false) => Liveness::Dead,
-        };
-        let this = other.name_any() == name;
-        links.insert(
-            other.name_any(),
-            LinkEntry {
-                gateway: GatewayState {
-                    addresses: addresses.clone().filter(|_| this),
-                    liveness,
-                },
-                ..LinkEntry::new(other, headless)
-            },
-        );
+        let mut entry = LinkEntry::new(other, headless);
+        entry.gateway.liveness = remembered(other);
+        if other.name_any() == name {
+            entry.gateway.addresses.clone_from(&addresses);
+        }
+        links.insert(other.name_any(), entry);
     }
     let by_slices = links.by_slices();
-    let known = |namespace: &Namespace| {
-        let phase = match namespace.metadata.deletion_timestamp {
-            None => NamespacePhase::Active,
-            Some(_) => NamespacePhase::Terminating,
-        };
-        let labels = namespace.labels().iter();
-        mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)))
-    };
-    let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
-    let probes = Api::namespaced(client.clone(), &namespace);
-    let probe_slices = Api::namespaced(client.clone(), &namespace);
-    let mut local = Local {
-        namespaces: namespaces
-            .iter()
-            .map(|n| (n.name_any(), known(n)))
-            .collect(),
-        mirrors: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
-        slices: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
-        probes: objects(list(&probes, queries.probes.labels.as_deref()).await?),
-        probe_slices: objects(list(&probe_slices, queries.probe_slices.labels.as_deref()).await?),
-        members: objects(members),
-        member_slices: None,
-        routes: match config.routes {
-            Some(_) => routes::routes(client).await?,
-            None => BTreeMap::new(),
-        },
-        networks,
-    };
-    if let Some(selector) = config.local_members.as_ref().map(Selector::query)
-        && (by_slices || local.has_federated_slices() || config.routes.is_some())
-    {
-        let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
-        local.member_slices = Some(objects(slices));
-    }
+    let local = local(client, &config, by_slices).await?;
     let stands = local.services_with_objects(&target.cluster);
     let remote = remote(&there, &target, limits, &stands, by_slices)
         .await
@@ -212,6 +141,84 @@ pub(crate) async fn state(
     };
     find_taken_names(client, &mut state, &target.cluster).await?;
     Ok(state)
+}
+
+/// The Link of this name.
+fn find<'a>(
+    known: &'a [LinkObject],
+    name: &str,
+    namespace: &str,
+) -> anyhow::Result<&'a LinkObject> {
+    let mut links = known.iter();
+    links.find(|link| link.name_any() == name).ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(ResourceExt::name_any).collect();
+        let hint = if names.is_empty() {
+            "preview a Link that is not applied yet with --link-file".to_owned()
+        } else {
+            format!("known Links: {}", names.join(", "))
+        };
+        fail(
+            format!("Link {name} not found in namespace {namespace}"),
+            hint,
+        )
+    })
+}
+
+/// Whether the gateway of a Link is alive, as the Link's status says.
+fn remembered(link: &LinkObject) -> Liveness {
+    let status = link.link.status.as_ref();
+    let gateway = status.and_then(|status| status.gateway.as_ref());
+    match gateway.and_then(|gateway| gateway.alive) {
+        None => Liveness::Unknown,
+        Some(true) => Liveness::Alive,
+        Some(false) => Liveness::Dead,
+    }
+}
+
+/// Lists the objects in this cluster that the controller watches.
+async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Result<Local> {
+    let queries = mirror::local_queries();
+    let networks = cluster_networks(client).await;
+    let networks = networks.context("cannot read the networks of the cluster")?;
+    let selector = config.local_members.as_ref().map(Selector::query);
+    let members = match &selector {
+        None => Vec::new(),
+        Some(selector) => list(&Api::all(client.clone()), Some(selector)).await?,
+    };
+    let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
+    let probes = Api::namespaced(client.clone(), &config.namespace);
+    let probe_slices = Api::namespaced(client.clone(), &config.namespace);
+    let mut local = Local {
+        namespaces: namespaces.iter().map(known_namespace).collect(),
+        mirrors: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
+        slices: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
+        probes: objects(list(&probes, queries.probes.labels.as_deref()).await?),
+        probe_slices: objects(list(&probe_slices, queries.probe_slices.labels.as_deref()).await?),
+        members: objects(members),
+        member_slices: None,
+        routes: match config.routes {
+            Some(_) => routes::routes(client).await?,
+            None => BTreeMap::new(),
+        },
+        networks: networks.networks,
+    };
+    if let Some(selector) = selector
+        && (by_slices || local.has_federated_slices() || config.routes.is_some())
+    {
+        let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
+        local.member_slices = Some(objects(slices));
+    }
+    Ok(local)
+}
+
+fn known_namespace(namespace: &Namespace) -> (String, mirror::Namespace) {
+    let phase = match namespace.metadata.deletion_timestamp {
+        None => NamespacePhase::Active,
+        Some(_) => NamespacePhase::Terminating,
+    };
+    let labels = namespace.labels().iter();
+    let known = mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)));
+    (namespace.name_any(), known)
 }
 
 /// Finds names of objects to create that are already taken. The controller learns this from the API server's responses.

@@ -11,10 +11,7 @@ mod watched;
 use std::{pin::pin, time::Duration};
 
 use futures::StreamExt as _;
-use kube::{
-    Resource, ResourceExt as _,
-    api::{WatchEvent, WatchParams},
-};
+use kube::{Resource, ResourceExt as _, api::WatchEvent};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
@@ -85,12 +82,7 @@ where
         return Ok(());
     }
     let mut look = Instant::now() + RELIST;
-    let parameters = WatchParams {
-        label_selector: watched.labels.clone(),
-        field_selector: watched.fields.clone(),
-        timeout: Some(WATCH_SECONDS),
-        ..WatchParams::default()
-    };
+    let parameters = watched.watch_params(WATCH_SECONDS);
     loop {
         let events = watched.api.watch(&parameters, &version).await;
         let mut events = pin!(events.map_err(|error| Failure::of("watch", error))?);
@@ -114,36 +106,13 @@ where
                 }
             };
             let Some(event) = event else { break };
-            let event = match event {
-                Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
-                    return Err(Failure::said("watch", status));
-                }
-                Err(error) => return Err(Failure::Broken(explain(&error), life.settled)),
-                Ok(event) => event,
-            };
+            let (next_version, object) = read(event, life.settled)?;
+            version = next_version;
             life.shown(handler, backoff).await;
-            let (object, is_there) = match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
-                WatchEvent::Deleted(object) => (object, false),
-                WatchEvent::Bookmark(bookmark) => {
-                    version = bookmark.metadata.resource_version;
-                    continue;
-                }
-                WatchEvent::Error(_) => continue,
-            };
-            version = object.resource_version().unwrap_or_default();
-            let number = number(&object, |namespace, name| limit.number(namespace, name));
-            let object = kept(object, handler);
-            let change = if is_there && handler.keeps(&object) {
-                if !limit.admits(number, handler.cost(&object)) {
-                    continue;
-                }
-                Event::Apply(object)
-            } else {
-                limit.gone(number);
-                Event::Delete(object)
-            };
-            if !handler.on_event(change).await {
+            if let Some((object, is_there)) = object
+                && let Some(change) = change_of(object, is_there, limit, handler)
+                && !handler.on_event(change).await
+            {
                 return Ok(());
             }
         }
@@ -154,6 +123,43 @@ where
             ));
         }
     }
+}
+
+/// The version after an event, and the object of the event with whether it exists. A bookmark has no object.
+fn read<K: Resource>(
+    event: kube::Result<WatchEvent<K>>,
+    is_settled: bool,
+) -> Result<(String, Option<(K, bool)>), Failure> {
+    let (object, is_there) = match event {
+        Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, true),
+        Ok(WatchEvent::Deleted(object)) => (object, false),
+        Ok(WatchEvent::Bookmark(bookmark)) => {
+            return Ok((bookmark.metadata.resource_version, None));
+        }
+        Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
+            return Err(Failure::said("watch", status));
+        }
+        Err(error) => return Err(Failure::Broken(explain(&error), is_settled)),
+    };
+    let version = object.resource_version().unwrap_or_default();
+    Ok((version, Some((object, is_there))))
+}
+
+/// What the handler gets for an object that has changed; `None` if the limit leaves the object out.
+fn change_of<K: Resource, T: From<K>>(
+    object: K,
+    is_there: bool,
+    limit: &mut Limit,
+    handler: &impl EventHandler<T>,
+) -> Option<Event<T>> {
+    let number = number(&object, |namespace, name| limit.number(namespace, name));
+    let object = kept(object, handler);
+    if is_there && handler.keeps(&object) {
+        let is_admitted = limit.admits(number, handler.cost(&object));
+        return is_admitted.then_some(Event::Apply(object));
+    }
+    limit.gone(number);
+    Some(Event::Delete(object))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub use self::confinement::{ADMISSION, SETTINGS};
 use super::{
     identity::{self, Identity},
     render::{Manifest, Template, render},
-    values::{Resources, VERSION, Values},
+    values::{Federation, Resources, VERSION, Values},
 };
 
 const NAMESPACE: Template = (
@@ -354,7 +354,14 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     if !controller.take_over_from.is_empty() {
         args.push(format!("--take-over-from={}", controller.take_over_from));
     }
-    let federation = &values.federation;
+    args.extend(federation_args(&values.federation));
+    // Even with one replica, because a rolling update temporarily has two.
+    args.push("--leader-elect".to_owned());
+    args
+}
+
+fn federation_args(federation: &Federation) -> Vec<String> {
+    let mut args = Vec::new();
     if federation.enabled {
         args.push(format!(
             "--federated-service-selector={}",
@@ -375,8 +382,6 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
         args.push("--enable-routes".to_owned());
         args.push(format!("--hold-down={}", federation.hold_down));
     }
-    // Even with one replica, because a rolling update temporarily has two.
-    args.push("--leader-elect".to_owned());
     args
 }
 

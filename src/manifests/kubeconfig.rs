@@ -3,7 +3,7 @@
 use std::{fmt, path::Path};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use kube::config::Kubeconfig;
+use kube::config::{Cluster, Kubeconfig};
 use serde::Serialize;
 
 use super::yaml;
@@ -112,30 +112,13 @@ impl Context {
                 context.cluster
             ))
         })?;
-        let from_file = cluster
-            .certificate_authority
-            .as_deref()
-            .filter(|path| !path.is_empty() && cluster.certificate_authority_data.is_none());
-        let certificate_authority_data = match from_file {
-            Some(path) => {
-                let pem = read(Path::new(path)).hint(
-                    || format!("cannot read {path}, the certificate authority of context {name:?}"),
-                    || {
-                        "the source cluster needs these certificates in its credentials Secret"
-                            .into()
-                    },
-                )?;
-                Some(BASE64_STANDARD.encode(pem))
-            }
-            None => cluster.certificate_authority_data.clone(),
-        };
         Ok(Self {
             name: name.to_owned(),
             namespace: context.namespace.clone(),
             cluster_name: context.cluster.clone(),
             cluster: ClusterEntry {
                 server,
-                certificate_authority_data,
+                certificate_authority_data: certificates(cluster, name, read)?,
                 insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
                 tls_server_name: cluster.tls_server_name.clone(),
                 proxy_url: cluster.proxy_url.clone(),
@@ -220,6 +203,24 @@ pub fn is_local_address(server: &str) -> bool {
         Ok(address) => address.is_loopback() || address.is_unspecified(),
         Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
+}
+
+/// The certificate authority of a cluster in base64, also if the kubeconfig has the path of a file.
+fn certificates(
+    cluster: &Cluster,
+    context: &str,
+    read: impl Fn(&Path) -> std::io::Result<Vec<u8>>,
+) -> anyhow::Result<Option<String>> {
+    let data = &cluster.certificate_authority_data;
+    let path = cluster.certificate_authority.as_deref();
+    let Some(path) = path.filter(|path| !path.is_empty() && data.is_none()) else {
+        return Ok(data.clone());
+    };
+    let pem = read(Path::new(path)).hint(
+        || format!("cannot read {path}, the certificate authority of context {context:?}"),
+        || "the source cluster needs these certificates in its credentials Secret".into(),
+    )?;
+    Ok(Some(BASE64_STANDARD.encode(pem)))
 }
 
 #[cfg(test)]

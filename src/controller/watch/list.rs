@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::{Resource, api::ListParams};
+use kube::{
+    Resource,
+    api::{ListParams, ObjectList},
+};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
@@ -44,6 +47,29 @@ impl Pages {
         self.0 = (was / 2).max(1);
         was > 1
     }
+
+    /// Requests a page. `None` if it was too much, and a smaller one has to be requested.
+    async fn request<K>(
+        &mut self,
+        watched: &Watched<K>,
+        parameters: &mut ListParams,
+    ) -> Result<Option<ObjectList<K>>, Failure>
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        parameters.limit = Some(self.0);
+        match watched.api.list(parameters).await {
+            Err(error) if was_too_much(&error) && self.halve() => {
+                tracing::debug!(
+                    objects = self.0,
+                    "reduced the page size: {}",
+                    explain(&error)
+                );
+                Ok(None)
+            }
+            page => page.map(Some).map_err(|error| Failure::of("list", error)),
+        }
+    }
 }
 
 /// Maximum number of pages in a row without an object. An API server goes on until a page has as many as it was asked
@@ -62,29 +88,14 @@ where
     T: From<K>,
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut parameters = ListParams {
-        label_selector: watched.labels.clone(),
-        field_selector: watched.fields.clone(),
-        ..ListParams::default()
-    };
+    let mut parameters = watched.list_params();
     pages.begin();
     let max = limit.max();
     let (mut listing, mut seen) = (limit.list(), 0_usize);
     let (began, mut told) = (Instant::now(), false);
     let mut empty = 0;
     loop {
-        parameters.limit = Some(pages.0);
-        let page = match watched.api.list(&parameters).await {
-            Err(error) if was_too_much(&error) && pages.halve() => {
-                tracing::debug!(
-                    objects = pages.0,
-                    "reduced the page size: {}",
-                    explain(&error)
-                );
-                None
-            }
-            page => Some(page.map_err(|error| Failure::of("list", error))?),
-        };
+        let page = pages.request(watched, &mut parameters).await?;
         if !told && began.elapsed() >= LONG {
             told = true;
             let message = format!("a list takes longer than {} s", LONG.as_secs());

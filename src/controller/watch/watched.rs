@@ -1,6 +1,9 @@
 //! The objects to watch.
 
-use kube::Api;
+use kube::{
+    Api,
+    api::{ListParams, WatchParams},
+};
 use tokio::sync::watch as latest;
 
 use crate::mirror::Limit;
@@ -39,6 +42,25 @@ impl<K> Watched<K> {
     /// Only objects within this limit.
     pub(in crate::controller) fn limit(self, limit: Limit) -> Self {
         Self { limit, ..self }
+    }
+
+    /// The parameters of a list.
+    pub(super) fn list_params(&self) -> ListParams {
+        ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            ..ListParams::default()
+        }
+    }
+
+    /// The parameters of a watch that ends after this number of seconds.
+    pub(super) fn watch_params(&self, seconds: u32) -> WatchParams {
+        WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(seconds),
+            ..WatchParams::default()
+        }
     }
 
     /// Pauses end early when this changes.

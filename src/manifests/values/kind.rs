@@ -137,36 +137,38 @@ impl Kind {
             Self::OneOf(words) => good(text.is_some_and(|text| words.contains(&text))),
             Self::Labels => {
                 entries(value, |value| value.as_str().is_some_and(is_label_value))?;
-                match OUR_LABELS
+                let reserved = OUR_LABELS
                     .into_iter()
-                    .find(|label| value.get(label).is_some())
-                {
-                    Some(label) => Err(format!("the label {label} is reserved")),
-                    None => Ok(()),
-                }
+                    .find(|label| value.get(label).is_some());
+                reserved.map_or(Ok(()), |label| {
+                    Err(format!("the label {label} is reserved"))
+                })
             }
             Self::NodeLabels => entries(value, |value| value.as_str().is_some_and(is_label_value)),
             Self::Annotations => entries(value, Value::is_string),
             Self::List => good(is_list_of_texts(value)),
             Self::TextOrList => good(text.is_some() || is_list_of_texts(value)),
             Self::Namespaces => {
-                let names: Vec<&str> = match value {
-                    Value::String(text) => text.split(',').map(str::trim).collect(),
-                    Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
-                    _ => return wrong(),
-                };
                 Self::TextOrList.check(value)?;
-                match names
-                    .into_iter()
-                    .find(|name| !name.is_empty() && !is_dns_label(name))
-                {
-                    Some(name) => Err(format!("invalid namespace name {name:?}")),
-                    None => Ok(()),
-                }
+                namespaces(value)
             }
             Self::Kubernetes(_, check) => check(value),
         }
     }
+}
+
+/// Whether a list of names, or a text with commas between them, has names of namespaces.
+fn namespaces(value: &Value) -> Result<(), String> {
+    let names: Vec<&str> = match value {
+        Value::String(text) => text.split(',').map(str::trim).collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        _ => return Err(String::new()),
+    };
+    let mut names = names.into_iter().filter(|name| !name.is_empty());
+    let invalid = names.find(|name| !is_dns_label(name));
+    invalid.map_or(Ok(()), |name| {
+        Err(format!("invalid namespace name {name:?}"))
+    })
 }
 
 fn is_list_of_texts(value: &Value) -> bool {
