@@ -135,21 +135,29 @@ impl Drop for Session {
     }
 }
 
-async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter: Reporter) {
+/// The client for the credentials, after reporting it. `None` after reporting that they cannot be used.
+async fn connect(spec: &Spec, shared: &Shared, reporter: &Reporter) -> Option<Client> {
     let pages = shared.pages.of_link();
-    let client = match shared.transport.client(&spec.kubeconfig, pages).await {
-        Ok(client) => client,
-        Err(error) => {
-            reporter
-                .send(SessionEvent::Unusable(error.to_string()))
-                .await;
-            return;
+    match shared.transport.client(&spec.kubeconfig, pages).await {
+        Ok(client) => {
+            let expires = credentials_expiry(&spec.kubeconfig);
+            let insecure = insecure_tls(&spec.kubeconfig);
+            let usable = SessionEvent::Client(client.clone(), expires, insecure);
+            reporter.send(usable).await;
+            Some(client)
         }
+        Err(error) => {
+            let unusable = SessionEvent::Unusable(error.to_string());
+            reporter.send(unusable).await;
+            None
+        }
+    }
+}
+
+async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter: Reporter) {
+    let Some(client) = connect(&spec, &shared, &reporter).await else {
+        return;
     };
-    let expires = credentials_expiry(&spec.kubeconfig);
-    let insecure = insecure_tls(&spec.kubeconfig);
-    let usable = SessionEvent::Client(client.clone(), expires, insecure);
-    reporter.send(usable).await;
     let (recovered, seen) = latest::channel(0);
     let limits = spec.limits;
     let services = spec.services.iter().enumerate().map(|(index, selector)| {

@@ -45,10 +45,7 @@ impl Members<'_> {
         writes: &mut Vec<Write>,
     ) -> BTreeMap<String, Problem> {
         let FederatedService {
-            state,
-            namespace,
-            service,
-            ..
+            state, namespace, ..
         } = *self.of;
         let clusters = self.clusters.iter();
         let remote = clusters.filter_map(|cluster| self.memberships.get(cluster));
@@ -83,22 +80,16 @@ impl Members<'_> {
             slices
         });
         let mut desired: Vec<DesiredSlice<'_>> = slices.collect();
-        let has_local_member = self.of.local.is_some();
         let metadata = DesiredMetadata {
             labels: fields.labels.clone(),
             ..DesiredMetadata::default()
         };
         let local = self.with_metadata(metadata, fields);
-        match state.member_slices() {
-            Some(known) if has_local_member => {
-                let pods = known.in_group(namespace, service);
-                let ready = !preferred.leaves_out(&Place::Local);
-                desired.extend(pods.iter().flat_map(|pods| of_pods(&local, pods, ready)));
-            }
-            None if has_local_member => {
+        match self.of_local_pods(&local, preferred) {
+            Some(slices) => desired.extend(slices),
+            None => {
                 kept.insert(None);
             }
-            _ => {}
         }
         let stays = |slice: &EndpointSlice| kept.contains(&cluster_of(slice));
         endpoints::reconcile_except(state, desired, actual, stays, writes);
@@ -130,6 +121,24 @@ impl Members<'_> {
             annotations,
         };
         self.with_metadata(metadata, fields)
+    }
+
+    /// The slices for the Pods of the local member. `None` to leave them as they are, because its slices are not known.
+    fn of_local_pods<'s>(
+        &'s self,
+        local: &'s Desired<'_>,
+        preferred: &Preferred,
+    ) -> Option<Vec<DesiredSlice<'s>>> {
+        if self.of.local.is_none() {
+            return Some(Vec::new());
+        }
+        let known = self.of.state.member_slices()?;
+        let pods = known.in_group(self.of.namespace, self.of.service).iter();
+        let may_be_ready = !preferred.leaves_out(&Place::Local);
+        Some(
+            pods.flat_map(|pods| of_pods(local, pods, may_be_ready))
+                .collect(),
+        )
     }
 
     fn with_metadata<'s>(
