@@ -2,7 +2,8 @@
 //!
 //! A key is in the queue at most once, and never processed twice concurrently: if it is enqueued while it is processed,
 //! it comes again afterwards. Each target cluster has a lane, and lanes take turns, so that a cluster with many keys
-//! does not delay others. A key of several clusters waits in the lanes of all clusters that enqueued it, and is
+//! does not delay others. Every other turn of a lane is for the key that arrived last, so that a change does not wait for
+//! the end of a first sync. A key of several clusters waits in the lanes of all clusters that enqueued it, and is
 //! processed at the first turn in one of them. Failed keys are retried with exponential backoff.
 
 use std::{
@@ -48,8 +49,8 @@ impl Share {
 /// Keys to process. Trees instead of hash tables, because they release the memory of a first sync.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Keys by number of their arrival. A lane is in this map as long as it is in `turns`.
-    lanes: BTreeMap<Lane, BTreeMap<u64, Key>>,
+    /// A lane is in this map as long as it is in `turns`.
+    lanes: BTreeMap<Lane, Waiting>,
     turns: VecDeque<Lane>,
     /// The lanes in which each key waits.
     queued: BTreeMap<Key, Vec<(Lane, u64)>>,
@@ -61,6 +62,27 @@ pub(super) struct Queue {
     delayed: BTreeSet<(Instant, Key)>,
     /// When each delayed key is due, and in which lanes.
     due: BTreeMap<Key, (Instant, BTreeSet<Lane>)>,
+}
+
+/// The keys of a lane.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By number of their arrival.
+    keys: BTreeMap<u64, Key>,
+    /// Whether the next turn is for the key that arrived last.
+    newest_is_next: bool,
+}
+
+impl Waiting {
+    fn pop(&mut self) -> Option<Key> {
+        let (_, key) = if self.newest_is_next {
+            self.keys.pop_last()?
+        } else {
+            self.keys.pop_first()?
+        };
+        self.newest_is_next = !self.newest_is_next;
+        Some(key)
+    }
 }
 
 impl Queue {
@@ -104,7 +126,7 @@ impl Queue {
             self.turns.push_back(lane.clone());
         }
         let waiting = self.lanes.entry(lane).or_default();
-        waiting.insert(self.arrivals, key);
+        waiting.keys.insert(self.arrivals, key);
     }
 
     /// The next key, if one is due. The caller has to return it with [`Self::done`], [`Self::failed`],
@@ -127,17 +149,20 @@ impl Queue {
             }
         }
         while let Some(lane) = self.next_turn(&share) {
-            let first = self.lanes.get_mut(&lane).and_then(BTreeMap::pop_first);
-            let Some((_, key)) = first else {
+            let Some(key) = self.lanes.get_mut(&lane).and_then(Waiting::pop) else {
                 self.lanes.remove(&lane); // its keys were processed in the turns of other lanes
                 continue;
             };
             for (other, at) in self.queued.remove(&key).unwrap_or_default() {
                 if let Some(waiting) = self.lanes.get_mut(&other) {
-                    waiting.remove(&at);
+                    waiting.keys.remove(&at);
                 }
             }
-            if self.lanes.get(&lane).is_some_and(BTreeMap::is_empty) {
+            if self
+                .lanes
+                .get(&lane)
+                .is_some_and(|waiting| waiting.keys.is_empty())
+            {
                 self.lanes.remove(&lane);
             } else {
                 self.turns.push_back(lane.clone());

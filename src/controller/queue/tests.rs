@@ -27,18 +27,18 @@ async fn cluster_gets_its_share_of_places_while_others_wait() {
     };
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@busy"));
     assert_eq!(next(&mut queue, "busy"), None);
-    assert_eq!(next(&mut queue, "").as_deref(), Some("ns/2@busy"));
+    assert_eq!(next(&mut queue, "").as_deref(), Some("ns/4@busy"));
     queue.enqueue(key("idle", "1"), LOCAL);
     queue.enqueue(key("idle", "2"), LOCAL);
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@idle"));
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/2@idle"));
     assert_eq!(
         next(&mut queue, "").as_deref(),
-        Some("ns/3@busy"),
+        Some("ns/2@busy"),
         "no other cluster waits"
     );
     queue.done(&key("busy", "1"));
-    assert_eq!(next(&mut queue, "idle").as_deref(), Some("ns/4@busy"));
+    assert_eq!(next(&mut queue, "idle").as_deref(), Some("ns/3@busy"));
     assert_eq!(next(&mut queue, ""), None);
     // A cluster with a share of one gets one place, even if others wait.
     queue.enqueue(key("few", "1"), LOCAL);
@@ -94,7 +94,27 @@ async fn clusters_take_turns() {
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue, now))
         .map(|k| k.to_string())
         .collect();
-    assert_eq!(order, ["ns/1@busy", "ns/1@idle", "ns/2@busy", "ns/3@busy"]);
+    assert_eq!(order, ["ns/1@busy", "ns/1@idle", "ns/3@busy", "ns/2@busy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_of_a_cluster_are_for_its_oldest_and_its_newest_key() {
+    let (mut waiting, now) = (Queue::default(), Instant::now());
+    for service in ["1", "2", "3", "4", "5"] {
+        waiting.enqueue(key("east", service), LOCAL);
+    }
+    let order = std::iter::from_fn(|| waiting.pop(now, |_| Share::ALL));
+    let order: Vec<String> = order.map(|key| key.to_string()).collect();
+    assert_eq!(
+        order,
+        [
+            "ns/1@east",
+            "ns/5@east",
+            "ns/2@east",
+            "ns/4@east",
+            "ns/3@east"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +174,7 @@ async fn keys_of_several_clusters_wait_in_the_lanes_that_enqueued_them() {
         [
             "ns/busy-00000-federated",
             "ns/idle-federated",
-            "ns/busy-00001-federated",
+            "ns/busy-09999-federated",
             "probe-idle"
         ]
     );
@@ -175,8 +195,8 @@ async fn key_enqueued_by_two_clusters_comes_once_at_the_first_turn() {
     let expected = [
         key("busy", "1"),
         shared.clone(),
-        key("busy", "2"),
         key("busy", "3"),
+        key("busy", "2"),
     ];
     assert_eq!(order, expected);
     assert!(queue.lanes.is_empty() && queue.turns.is_empty());
