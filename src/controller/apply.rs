@@ -2,20 +2,21 @@
 //! namespaces or Endpoints.
 
 mod failure;
-mod routes;
 mod written;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     sync::Arc,
 };
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, Resource, ResourceExt as _,
     api::{DeleteParams, Patch as KubePatch, PatchParams, PostParams, Preconditions},
-    core::{ObjectMeta, PartialObjectMeta},
+    core::{NamespaceResourceScope, ObjectMeta, PartialObjectMeta},
 };
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub(super) use self::{
@@ -32,8 +33,8 @@ use crate::{
         labels as l,
         map::Map,
         metadata::OwnerReference,
-        routes::Route,
-        wire::Wire,
+        routes::{Route, RouteKind},
+        wire::{Subset, Wire},
     },
     client::requests::{RequestError, request},
     mirror::{Indexed as _, Object, ObjectKind, Owner, Patch, Write, owner},
@@ -151,9 +152,8 @@ impl Writer {
     async fn create_service(&self, service: Service) -> Result<Service, Failure> {
         let (namespace, name) = service.metadata.id();
         let service = Wire::from(service);
-        let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), &namespace);
-        match request(api.create(&PostParams::default(), &service)).await {
-            Ok(made) => Ok(Service::from(made)),
+        match created(self.api(&namespace), &service).await {
+            Ok(made) => Ok(made),
             Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                 let live = self.look(&namespace, &name).await?;
                 Err(judge(namespace, name, live, &service.object))
@@ -170,9 +170,9 @@ impl Writer {
         own(&mut slice.metadata.owner_references, uids)?;
         let (namespace, name) = slice.metadata.id();
         let slice = Wire::from(slice);
-        let api: Api<Wire<EndpointSlice>> = Api::namespaced(self.client.clone(), &namespace);
-        match request(api.create(&PostParams::default(), &slice)).await {
-            Ok(made) => Ok(Written::Slice(Arc::new(made.into()))),
+        let api: Api<Wire<EndpointSlice>> = self.api(&namespace);
+        match created(api.clone(), &slice).await {
+            Ok(made) => Ok(Written::Slice(Arc::new(made))),
             Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                 match request(api.get(&name)).await {
                     Ok(live) => Err(judge_slice(live.into(), &slice.object)),
@@ -192,18 +192,15 @@ impl Writer {
             uid: Some(gone.uid.clone()),
             resource_version: None,
         });
-        let client = self.client.clone();
         let answer = match gone.kind {
             ObjectKind::EndpointSlice => {
-                let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, namespace);
-                request(api.delete(name, &parameters)).await.map(|_| ())
+                deleted::<EndpointSlice>(self.api(namespace), name, &parameters).await
             }
             ObjectKind::Service | ObjectKind::Namespace => {
-                let api: Api<Wire<Service>> = Api::namespaced(client, namespace);
-                request(api.delete(name, &parameters)).await.map(|_| ())
+                deleted::<Service>(self.api(namespace), name, &parameters).await
             }
             ObjectKind::Route(kind) => {
-                routes::delete(client, kind, &(namespace, name), &parameters).await
+                deleted(self.routes(kind, namespace), name, &parameters).await
             }
         };
         match answer {
@@ -215,7 +212,8 @@ impl Writer {
 
     async fn create_route(&self, mut route: Route, uids: &Uids) -> Result<Written, Failure> {
         own(&mut route.metadata.owner_references, uids)?;
-        match routes::create(self.client.clone(), route).await {
+        let api = self.routes(route.kind, route.metadata.namespace());
+        match created(api, &route.into()).await {
             Ok(made) => Ok(Written::Route(Arc::new(made))),
             // The name belongs to a route of somebody else that does not apply to a federated Service, or to a route of
             // ours that the watch has not reported yet.
@@ -247,27 +245,18 @@ impl Writer {
         } = patch;
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
         let uid = uid.to_owned();
-        let parameters = PatchParams::default();
-        let client = self.client.clone();
         let answer = match kind {
-            ObjectKind::EndpointSlice => {
-                let api: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
-                let body = KubePatch::Merge(&body);
-                request(api.patch(&name, &parameters, &body))
-                    .await
-                    .map(|s| Written::Slice(Arc::new(s.into())))
-            }
+            ObjectKind::EndpointSlice => patched(self.api(&namespace), &name, &body)
+                .await
+                .map(Written::Slice),
             ObjectKind::Service | ObjectKind::Namespace => {
-                let api: Api<Wire<Service>> = Api::namespaced(client, &namespace);
-                let body = KubePatch::Merge(&body);
-                request(api.patch(&name, &parameters, &body))
+                patched(self.api(&namespace), &name, &body)
                     .await
-                    .map(|s| Written::Service(Arc::new(s.into())))
+                    .map(Written::Service)
             }
-            ObjectKind::Route(kind) => {
-                let patched = routes::patch(client, kind, &(&namespace, &name), &body).await;
-                patched.map(|route| Written::Route(Arc::new(route)))
-            }
+            ObjectKind::Route(kind) => patched(self.routes(kind, &namespace), &name, &body)
+                .await
+                .map(Written::Route),
         };
         answer.map_err(|error| match error {
             RequestError::Status(status) if status.code == 404 => {
@@ -291,13 +280,24 @@ impl Writer {
         })
     }
 
+    fn api<T: Subset>(&self, namespace: &str) -> Api<Wire<T>>
+    where
+        T::Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    fn routes(&self, kind: RouteKind, namespace: &str) -> Api<Wire<Route>> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
     /// Gets a Service of any owner; `None` if it does not exist.
     pub(super) async fn look(
         &self,
         namespace: &str,
         name: &str,
     ) -> Result<Option<Service>, Failure> {
-        let api: Api<Wire<Service>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Wire<Service>> = self.api(namespace);
         match request(api.get(name)).await {
             Ok(service) => Ok(Some(service.into())),
             Err(RequestError::Status(status)) if status.code == 404 => Ok(None),
@@ -384,6 +384,34 @@ fn judge_slice(live: EndpointSlice, wanted: &EndpointSlice) -> Failure {
         wait: None,
         denied: true,
     }
+}
+
+async fn created<T>(api: Api<Wire<T>>, object: &Wire<T>) -> Result<T, RequestError>
+where
+    T: Subset + DeserializeOwned + Serialize + Debug,
+{
+    let made = request(api.create(&PostParams::default(), object)).await;
+    made.map(T::from)
+}
+
+async fn patched<T>(api: Api<Wire<T>>, name: &str, body: &Value) -> Result<Arc<T>, RequestError>
+where
+    T: Subset + DeserializeOwned + Debug,
+{
+    let body = KubePatch::Merge(body);
+    let now = request(api.patch(name, &PatchParams::default(), &body)).await;
+    now.map(|now| Arc::new(now.into()))
+}
+
+async fn deleted<T>(
+    api: Api<Wire<T>>,
+    name: &str,
+    parameters: &DeleteParams,
+) -> Result<(), RequestError>
+where
+    T: Subset + DeserializeOwned + Debug,
+{
+    request(api.delete(name, parameters)).await.map(|_| ())
 }
 
 fn series(write: &Write) -> (Verb, ResourceKind) {
