@@ -7,7 +7,6 @@ mod bounds;
 mod config;
 mod credentials;
 mod exec;
-mod identity;
 mod kubeconfig;
 mod multiplexed;
 mod networks;
@@ -23,6 +22,7 @@ use kube::{
 };
 
 pub use self::bounds::Size;
+pub(crate) use self::config::Identity;
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
     watcher_from_credentials,
@@ -30,7 +30,6 @@ pub use self::credentials::{
 pub(crate) use self::credentials::{
     account_namespace, fingerprint, insecure_tls, service_account, token_claims, token_fingerprint,
 };
-pub(crate) use self::identity::Identity;
 pub use self::multiplexed::multiplexed;
 pub(crate) use self::multiplexed::{Authenticated, build};
 pub(crate) use self::networks::{IP_FAMILY, cluster_networks, server_address};

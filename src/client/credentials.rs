@@ -13,8 +13,8 @@ use kube::{
 
 use super::{
     bounds::Size,
+    config::Identity,
     config::{check, token},
-    identity::Identity,
     multiplexed::{build, multiplexed},
 };
 use crate::api::{names::is_dns_label, tls::InsecureTls};

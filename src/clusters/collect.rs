@@ -9,9 +9,8 @@ use kube::Api;
 
 use super::{
     cluster_client::{ClusterClient, KubeContext},
-    linkerd_config::linkerd_config,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
-    target,
+    target::{self, linkerd_config},
 };
 use crate::{
     api::{

@@ -12,7 +12,6 @@ mod confinement;
 pub(crate) mod credentials;
 pub(crate) mod foreign_endpoints;
 pub(crate) mod link_summary;
-mod linkerd_config;
 pub(crate) mod own_routes;
 pub(crate) mod preference_status;
 pub(crate) mod service_range;

@@ -1,16 +1,23 @@
-//! Sends the controller's requests to the target cluster of a Link, with the Link's credentials. Reads only.
+//! Sends the controller's requests to the target cluster of a Link, with the Link's credentials, and reads Linkerd's
+//! configuration. Reads only.
 
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
+use k8s_openapi::api::{
+    authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
+    core::v1::ConfigMap,
+};
 use kube::{Api, Client, api::PostParams};
 
 use super::{
     access::is_permitted,
-    linkerd_config::linkerd_config,
     snapshot::{AccessRule, Known, TargetSnapshot},
 };
-use crate::client::{from_credentials, requests::explain};
+use crate::{
+    api::{labels, link::LinkerdConfig},
+    client::{from_credentials, requests::explain},
+    manifests::yaml,
+};
 
 /// Permissions that the controller needs in a target cluster, cluster-wide: API group, resource, verb.
 const NEEDED: [(&str, &str, &str); 4] = [
@@ -87,4 +94,29 @@ async fn rules(client: &Client, namespace: &str) -> Known<Vec<AccessRule>> {
             verbs: rule.verbs,
         })
         .collect())
+}
+
+/// Linkerd's configuration in a cluster.
+pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
+    let namespace = match namespace {
+        "" => labels::LINKERD_NAMESPACE,
+        namespace => namespace,
+    };
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let config = api
+        .get(labels::LINKERD_CONFIG)
+        .await
+        .map_err(|error| explain(&error))?;
+    let values = config
+        .data
+        .and_then(|mut data| data.remove(labels::LINKERD_CONFIG_KEY))
+        .ok_or_else(|| {
+            format!(
+                "ConfigMap {namespace}/{} has no key {}",
+                labels::LINKERD_CONFIG,
+                labels::LINKERD_CONFIG_KEY
+            )
+        })?;
+    yaml::from_yaml(&values)
+        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))
 }

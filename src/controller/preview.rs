@@ -2,7 +2,6 @@
 
 mod list;
 mod proposed;
-mod routes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +18,7 @@ use kube::{Api, Client, ResourceExt};
 
 pub(crate) use self::proposed::Proposed;
 use self::{
-    list::{filed, list},
+    list::{filed, list, routes},
     proposed::add,
 };
 use super::{
@@ -197,7 +196,7 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
         members: objects(members),
         member_slices: None,
         routes: match config.routes {
-            Some(_) => routes::routes(client).await?,
+            Some(_) => routes(client).await?,
             None => BTreeMap::new(),
         },
         networks: networks.networks,

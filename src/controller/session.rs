@@ -3,7 +3,6 @@
 //! A session only sends events to the engine. A cluster that is dead, slow or hostile delays only its own session.
 
 mod event;
-mod slices;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -12,14 +11,8 @@ use kube::{Api, Client, core::Status};
 use tokio::{runtime::Handle, sync::watch as latest, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::{
-    event::{HEARTBEAT_SOURCE, Outbox, SessionEvent},
-    slices::service_of,
-};
-use self::{
-    event::{Reporter, Source},
-    slices::bare,
-};
+pub(super) use self::event::{HEARTBEAT_SOURCE, Outbox, SessionEvent};
+use self::event::{Reporter, Source};
 
 use super::{
     transport::Transport,
@@ -27,7 +20,8 @@ use super::{
 };
 use crate::{
     api::{
-        k8s::{EndpointSlice, Service},
+        k8s::{EndpointConditions, EndpointSlice, Service},
+        map::Map,
         tls::InsecureTls,
         wire::{StoredObject, Wire},
     },
@@ -306,4 +300,25 @@ fn after_refusal(status: &Status) -> Duration {
     } else {
         HEARTBEAT
     }
+}
+
+/// A slice without the fields that are not needed of slices in target clusters: annotations, and the locations of
+/// endpoints and their conditions except readiness.
+pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
+    slice.metadata.annotations = Map::default();
+    for endpoint in &mut slice.endpoints {
+        endpoint.place = None;
+        let EndpointConditions { ready, .. } = endpoint.conditions;
+        endpoint.conditions = EndpointConditions {
+            ready,
+            ..EndpointConditions::default()
+        };
+    }
+    slice
+}
+
+/// Namespace and name of the Service that a slice belongs to.
+pub(in crate::controller) fn service_of(slice: &EndpointSlice) -> (String, String) {
+    let service = slice.group().unwrap_or_default();
+    (slice.metadata.namespace().to_owned(), service.to_owned())
 }

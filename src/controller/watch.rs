@@ -4,7 +4,6 @@ mod backoff;
 mod handler;
 mod life;
 mod list;
-mod object;
 mod recovery;
 mod watched;
 
@@ -17,9 +16,9 @@ use tokio::time::{Instant, sleep_until};
 
 use self::{
     backoff::{Failure, WatchBackoff},
+    handler::{kept, number},
     life::Life,
     list::{Pages, list},
-    object::{kept, number},
 };
 pub(super) use self::{
     handler::{ConnectionStatus, Event, EventHandler},

@@ -11,8 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     backoff::{Failure, WatchBackoff},
-    handler::{ConnectionStatus, Event, EventHandler},
-    object::{kept, number},
+    handler::{ConnectionStatus, Event, EventHandler, kept, number},
     watched::Watched,
 };
 use crate::{

@@ -3,7 +3,6 @@
 //! Keys are those of Linkerd's chart where they still apply, so that its values files work.
 
 mod deserialize;
-mod entry;
 mod kind;
 mod layers;
 mod obsolete;

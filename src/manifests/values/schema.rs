@@ -5,8 +5,7 @@ use std::sync::LazyLock;
 use serde_json::Map;
 
 use super::{
-    entry::{Entry, Shape},
-    kind::Kind,
+    kind::{Entry, Kind, Shape},
     types::Values,
 };
 use crate::manifests::yaml;

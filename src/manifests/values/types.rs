@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     deserialize::{number_or_empty, text_or_list, text_or_list_or_null},
-    entry::{
-        Entry,
+    kind::{
+        Entry, Kind,
         Shape::{Group, Value},
+        fits, fits_resources,
     },
-    kind::{Kind, fits, fits_resources},
     resources::Resources,
 };
 use crate::api::labels;
