@@ -23,6 +23,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use graph::Graph;
@@ -109,20 +110,26 @@ struct File {
     test: bool,
 }
 
+/// The files of the library that not only tests have, by their paths.
+static SOURCES: LazyLock<BTreeMap<PathBuf, Source>> = LazyLock::new(|| {
+    let files = reachable().into_iter().filter(|file| !file.test);
+    let paths = files.map(|file| file.path);
+    let paths = paths.filter(|path| inside(path).is_some());
+    paths.map(|path| (path.clone(), source(&path))).collect()
+});
+
 #[test]
 fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
-    let files = reachable();
-    assert!(files.len() > 50, "only {} files found", files.len());
-    let sources = files.iter().filter(|file| !file.test);
-    let sources = sources.filter_map(|file| Some((inside(&file.path)?, source(&file.path))));
-    let sources: Vec<_> = sources.collect();
-    let found = sources.iter().flat_map(|(file, source)| {
+    assert!(SOURCES.len() > 50, "only {} files found", SOURCES.len());
+    let sources = || SOURCES.iter().map(|(path, source)| (inside(path), source));
+    let sources = || sources().filter_map(|(file, source)| Some((file?, source)));
+    let found = sources().flat_map(|(file, source)| {
         let found = breaches(file, source).into_iter();
         found.map(|breach| format!("{}: {breach}", file.display()))
     });
     let found: Vec<_> = found.collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
-    let uses = sources.iter().flat_map(|(file, source)| uses(file, source));
+    let uses = sources().flat_map(|(file, source)| uses(file, source));
     let unused = unused(&uses.collect());
     assert!(unused.is_empty(), "permitted, and not used: {unused:?}");
 }
@@ -236,12 +243,10 @@ fn drawing_of_the_modules_is_current() {
 #[test]
 fn each_name_of_a_type_stands_once() {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in reachable().iter().filter(|file| !file.test) {
-        if inside(&file.path).is_some() {
-            for name in source(&file.path).types {
-                let of = files.entry(name).or_default();
-                of.push(file.path.display().to_string());
-            }
+    for (path, source) in &*SOURCES {
+        for name in &source.types {
+            let of = files.entry(name.clone()).or_default();
+            of.push(path.display().to_string());
         }
     }
     files.retain(|_, files| files.len() > 1);
@@ -288,17 +293,14 @@ fn no_file_is_too_long_and_each_says_what_it_is() {
 
 /// The library's files, by the module that each is.
 fn library() -> Graph {
-    let sources = reachable()
-        .into_iter()
-        .filter(|file| !file.test)
-        .filter_map(|file| {
-            let inside = inside(&file.path)?.with_extension("");
-            let names = inside
-                .iter()
-                .map(|name| name.to_string_lossy().into_owned());
-            let module = names.filter(|name| !["lib", "mod"].contains(&name.as_str()));
-            Some((module.collect(), source(&file.path)))
-        });
+    let sources = SOURCES.iter().filter_map(|(path, source)| {
+        let inside = inside(path)?.with_extension("");
+        let names = inside
+            .iter()
+            .map(|name| name.to_string_lossy().into_owned());
+        let module = names.filter(|name| !["lib", "mod"].contains(&name.as_str()));
+        Some((module.collect(), source.clone()))
+    });
     Graph::new(sources.collect())
 }
 

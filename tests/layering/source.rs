@@ -7,7 +7,7 @@ use syn::{Item, UseTree, visit::Visit};
 pub(crate) type Path = Vec<String>;
 
 /// What a file declares and names.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     /// Every path that it names, in `use` and elsewhere: `a::{b, c::d}` is `a::b` and `a::c::d`.
     pub(crate) paths: Vec<Path>,
@@ -40,21 +40,26 @@ pub(crate) fn source(text: &str) -> syn::Result<Source> {
 /// The modules of a file that have files of their own.
 pub(crate) fn modules_of(text: &str) -> syn::Result<Vec<Module>> {
     let tokens: TokenStream = text.parse()?;
-    let declared = |tokens: TokenStream| -> syn::Result<Vec<String>> {
-        let items = syn::parse2::<syn::File>(tokens)?.items.into_iter();
-        let modules = items.filter_map(|item| match item {
-            Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
-            _ => None,
-        });
-        Ok(modules.collect())
-    };
-    let kept = declared(without_tests(tokens.clone()))?;
-    let all = declared(tokens)?.into_iter();
-    let modules = all.map(|name| Module {
+    let kept = declared(without_tests(tokens.clone()));
+    let modules = declared(tokens).into_iter().map(|name| Module {
         test: !kept.contains(&name),
         name,
     });
     Ok(modules.collect())
+}
+
+/// The names of all `mod name;` outside of braces.
+fn declared(tokens: TokenStream) -> Vec<String> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let names = tokens.windows(3).filter_map(|three| match three {
+        [
+            TokenTree::Ident(keyword),
+            TokenTree::Ident(name),
+            TokenTree::Punct(end),
+        ] if keyword == "mod" && end.as_char() == ';' => Some(name.to_string()),
+        _ => None,
+    });
+    names.collect()
 }
 
 impl<'ast> Visit<'ast> for Source {
