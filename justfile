@@ -22,7 +22,7 @@ test *args:
 # Run all tests, and then the long ones; those that take as many minutes as they are told to are soak and hostile
 test-all: test
     cargo test -- --ignored --skip minutes
-    PROPTEST_CASES=2000 cargo test --lib mirror::properties::
+    PROPTEST_CASES=1000 cargo test --lib mirror::properties::
 
 # Run the tests that need no control plane, and so no Go: units, properties (256 cases each), hostile input, documents, structure
 quick:

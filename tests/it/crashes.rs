@@ -45,7 +45,7 @@ const COMES: Duration = Duration::from_secs(5);
 const CALM: Duration = Duration::from_millis(2500);
 
 /// Number of kills, and of disturbed events, that are chosen for each scenario.
-const DRAWN: (usize, usize) = (2, 1);
+const DRAWN: (usize, usize) = (1, 1);
 
 /// When the controller is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
