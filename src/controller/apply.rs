@@ -156,7 +156,7 @@ impl Writer {
             Ok(made) => Ok(made),
             Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                 let live = self.look(&namespace, &name).await?;
-                Err(judge(namespace, name, live, &service.object))
+                Err(name_conflict(namespace, name, live, &service.object))
             }
             Err(error) => Err(Failure::of(error, "create mirror service")),
         }
@@ -175,7 +175,7 @@ impl Writer {
             Ok(made) => Ok(Written::Slice(Arc::new(made))),
             Err(RequestError::Status(status)) if status.reason == "AlreadyExists" => {
                 match request(api.get(&name)).await {
-                    Ok(live) => Err(judge_slice(live.into(), &slice.object)),
+                    Ok(live) => Err(slice_name_conflict(live.into(), &slice.object)),
                     Err(RequestError::Status(status)) if status.code == 404 => {
                         Err(Failure::Outdated(None))
                     }
@@ -344,7 +344,7 @@ fn own(references: &mut [OwnerReference], uids: &Uids) -> Result<(), Failure> {
 }
 
 /// The failure when a Service cannot be created because its name is taken. `live` is the Service that has the name.
-pub(super) fn judge(
+pub(super) fn name_conflict(
     namespace: String,
     name: String,
     live: Option<Service>,
@@ -367,7 +367,7 @@ pub(super) fn judge(
 }
 
 /// The failure when a slice cannot be created because `live` has its name.
-fn judge_slice(live: EndpointSlice, wanted: &EndpointSlice) -> Failure {
+fn slice_name_conflict(live: EndpointSlice, wanted: &EndpointSlice) -> Failure {
     let is_ours = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER);
     if is_ours && live.group() == wanted.group() {
         return Failure::Outdated(Some(Box::new(Written::Slice(Arc::new(live)))));

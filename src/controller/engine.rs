@@ -59,8 +59,8 @@ use super::{
     events,
     lease::Fence,
     metrics::{Cache, LOCAL},
-    pace::{Allowed, Pace},
-    queue::{self, Queue, Share},
+    queue::{self, ConcurrencyLimit, Queue},
+    rate_limit::{Allowed, RateLimit},
     repeats::Repeats,
     session,
 };
@@ -71,7 +71,7 @@ const INBOX: usize = 1024;
 /// Maximum number of messages that are handled before the next look at the queue.
 const BATCH: usize = 256;
 /// Maximum number of events that wait to be written; more are dropped.
-const NEWS: usize = 256;
+const EVENT_REQUESTS: usize = 256;
 /// Maximum time between two passes of the loop, which the liveness probe checks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
@@ -114,9 +114,9 @@ pub(super) async fn run(
     health: &Health,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let (news, told) = mpsc::channel(NEWS);
-    let events = tokio::spawn(events::run(writer.client.clone(), told));
-    let (mut engine, remote, signals) = Engine::new(settings, writer, local.needed, news);
+    let (event_requests, requested) = mpsc::channel(EVENT_REQUESTS);
+    let events = tokio::spawn(events::run(writer.client.clone(), requested));
+    let (mut engine, remote, signals) = Engine::new(settings, writer, local.needed, event_requests);
     let mut inbox = Inbox {
         local: local.changes,
         remote,
@@ -152,7 +152,7 @@ impl Engine {
         settings: Settings,
         writer: Writer,
         needed: latest::Sender<Needed>,
-        news: mpsc::Sender<events::News>,
+        event_requests: mpsc::Sender<events::EventRequest>,
     ) -> (Self, SessionEvents, GatewayEvents) {
         let (outbox, remote) = mpsc::channel(INBOX);
         let (signals, signalled) = mpsc::unbounded_channel();
@@ -171,7 +171,7 @@ impl Engine {
                 ..State::default()
             },
             first_lists: FirstLists::default(),
-            pace: Pace::new(settings.writes_each_second, services),
+            rate_limit: RateLimit::new(settings.writes_each_second, services),
             repeats: Repeats::new(),
             settings,
             metrics: writer.metrics.clone(),
@@ -192,7 +192,7 @@ impl Engine {
             sessions: Sessions::new(shared, outbox),
             by_slices: false,
             needed,
-            news,
+            event_requests,
         };
         (engine, remote, signalled)
     }
@@ -272,13 +272,13 @@ impl Engine {
         self.blocked.log();
         while self.queue.running() < self.settings.max_in_flight {
             let all = self.settings.max_in_flight;
-            let share = |by: &str| match self.pace.allowance(by, now) {
-                Allowed::Added => Share::of(all, all.div_ceil(2)),
-                Allowed::Much => Share::of(all.div_ceil(16), all.div_ceil(16)),
-                Allowed::Little => Share::of(1, 1),
-                Allowed::Nothing => Share::NONE,
+            let limit = |by: &str| match self.rate_limit.allowance(by, now) {
+                Allowed::Added => ConcurrencyLimit::of(all, all.div_ceil(2)),
+                Allowed::Much => ConcurrencyLimit::of(all.div_ceil(16), all.div_ceil(16)),
+                Allowed::Little => ConcurrencyLimit::of(1, 1),
+                Allowed::Nothing => ConcurrencyLimit::NONE,
             };
-            let next = self.queue.pop(now, share);
+            let next = self.queue.pop(now, limit);
             let Some(key) = next else {
                 break;
             };
@@ -311,7 +311,7 @@ impl Engine {
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         let statuses = self.links.values().filter_map(LinkState::next_status);
-        let allowed = self.pace.next_allowed(now);
+        let allowed = self.rate_limit.next_allowed(now);
         let timers = Timers {
             now,
             latest: now + HEARTBEAT,

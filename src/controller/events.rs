@@ -22,17 +22,17 @@ use crate::{
 };
 
 /// Something to create an Event for.
-pub(super) struct News {
+pub(super) struct EventRequest {
     /// Namespace and name of the Link.
     pub(super) link: (String, String),
     /// UID of the Link. Without it, `kubectl describe` does not find the Event.
     pub(super) link_uid: Option<String>,
     /// The problem.
-    pub(super) what: What,
+    pub(super) kind: EventKind,
 }
 
 /// A problem.
-pub(super) enum What {
+pub(super) enum EventKind {
     /// The Link is invalid; one sentence says why.
     InvalidLink(String),
     /// A Service is not mirrored.
@@ -70,13 +70,14 @@ pub(super) fn is_recorded(status: &LinkStatus, remote: &RemoteRef, problem: &Pro
         let (name, namespace) = (&entry.remote_ref.name, &entry.remote_ref.namespace);
         let mut conditions = entry.conditions.iter();
         (name, namespace) == (&remote.service, &remote.namespace)
-            && conditions
-                .any(|said| said.status == "False" && said.reason == problem.reason.as_str())
+            && conditions.any(|reported| {
+                reported.status == "False" && reported.reason == problem.reason.as_str()
+            })
     })
 }
 
-/// What was said about a Link.
-struct Said {
+/// The problems of a Link that Events were created for.
+struct EventHistory {
     /// When each problem was reported, by its message.
     problems: HashMap<String, Instant>,
     events: TokenBucket,
@@ -84,7 +85,7 @@ struct Said {
     on_service: Option<JoinHandle<()>>,
 }
 
-impl Said {
+impl EventHistory {
     fn nothing(now: Instant) -> Self {
         Self {
             problems: HashMap::new(),
@@ -117,32 +118,32 @@ impl Said {
 }
 
 /// Creates Events until the sender is dropped.
-pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
-    let mut said: HashMap<(String, String), Said> = HashMap::new();
-    while let Some(news) = news.recv().await {
+pub(super) async fn run(local: Client, mut requests: mpsc::Receiver<EventRequest>) {
+    let mut reported: HashMap<(String, String), EventHistory> = HashMap::new();
+    while let Some(request) = requests.recv().await {
         let now = Instant::now();
-        if said.len() >= REMEMBERED && !said.contains_key(&news.link) {
-            said.clear();
+        if reported.len() >= REMEMBERED && !reported.contains_key(&request.link) {
+            reported.clear();
         }
-        let said = said
-            .entry(news.link.clone())
-            .or_insert_with(|| Said::nothing(now));
-        let (namespace, name) = (news.link.0.clone(), news.link.1.clone());
+        let reported = reported
+            .entry(request.link.clone())
+            .or_insert_with(|| EventHistory::nothing(now));
+        let (namespace, name) = (request.link.0.clone(), request.link.1.clone());
         let link = ("multicluster.linkerd.io/v1alpha3", "Link");
-        let on_link = reference(link, namespace, name, news.link_uid);
-        match news.what {
-            What::InvalidLink(message) => {
-                if !said.permits(&message, now) {
+        let on_link = reference(link, namespace, name, request.link_uid);
+        match request.kind {
+            EventKind::InvalidLink(message) => {
+                if !reported.permits(&message, now) {
                     continue;
                 }
                 let told = EventText {
-                    source: &news.link.1,
+                    source: &request.link.1,
                     type_: "Warning",
                     reason: INVALID_LINK,
                 };
                 create(&local, event(on_link, told, &message)).await;
             }
-            What::Skipped {
+            EventKind::Skipped {
                 remote,
                 uid,
                 client,
@@ -150,7 +151,7 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
             } => {
                 let why = message(&problem);
                 let on_links = format!("{}/{}: {why}", remote.namespace, remote.service);
-                if !said.permits(&on_links, now) {
+                if !reported.permits(&on_links, now) {
                     continue;
                 }
                 let told = EventText {
@@ -162,7 +163,7 @@ pub(super) async fn run(local: Client, mut news: mpsc::Receiver<News>) {
                 let Some(client) = client else { continue };
                 let (namespace, name) = (remote.namespace.clone(), remote.service.clone());
                 let on_service = reference(("v1", "Service"), namespace, name, uid);
-                said.on_service(client, event(on_service, told, &why));
+                reported.on_service(client, event(on_service, told, &why));
             }
         }
     }

@@ -22,7 +22,7 @@ use self::{
     proposed::add,
 };
 use super::{
-    apply::{Failure, Written, judge},
+    apply::{Failure, Written, name_conflict},
     gateway::{Resolution, Resolver, fixed},
     session::service_of,
 };
@@ -250,7 +250,7 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
             }
             let live = looked.get(&namespace).and_then(|there| there.get(&name));
             let Some(live) = live.cloned() else { continue };
-            match judge(namespace, name, Some(live), &wanted) {
+            match name_conflict(namespace, name, Some(live), &wanted) {
                 Failure::Foreign {
                     namespace,
                     name,

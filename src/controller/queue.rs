@@ -1,9 +1,9 @@
 //! The work queue: which key is processed next. No clock, no I/O.
 //!
 //! A key is in the queue at most once, and never processed twice concurrently: if it is enqueued while it is processed,
-//! it comes again afterwards. Each target cluster has a lane, and lanes take turns, so that a cluster with many keys
-//! does not delay others. Every other turn of a lane is for the key that arrived last, so that a change does not wait for
-//! the end of a first sync. A key of several clusters waits in the lanes of all clusters that enqueued it, and is
+//! it comes again afterwards. Each target cluster has a flow, and flows take turns, so that a cluster with many keys
+//! does not delay others. Every other turn of a flow is for the key that arrived last, so that a change does not wait for
+//! the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
 //! processed at the first turn in one of them. Failed keys are retried with exponential backoff.
 
 use std::{
@@ -20,21 +20,21 @@ use crate::{mirror::Key, timing::Backoff};
 const FIRST: Duration = Duration::from_millis(100);
 /// Maximum delay after failures.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The lane of keys that no target cluster enqueued.
+/// The flow of keys that no target cluster enqueued.
 pub(super) const LOCAL: &str = "";
 
-/// Name of a lane: of a target cluster, or [`LOCAL`].
-pub(super) type Lane = Arc<str>;
+/// Name of a flow: of a target cluster, or [`LOCAL`].
+pub(super) type Flow = Arc<str>;
 
-/// How many keys of a lane may be processed concurrently.
+/// How many keys of a flow may be processed concurrently.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
+pub(super) struct ConcurrencyLimit {
     most: usize,
-    /// While other lanes wait.
+    /// While other flows wait.
     beside_others: usize,
 }
 
-impl Share {
+impl ConcurrencyLimit {
     pub(super) const NONE: Self = Self::of(0, 0);
     const ALL: Self = Self::of(usize::MAX, usize::MAX);
 
@@ -49,22 +49,22 @@ impl Share {
 /// Keys to process. Trees instead of hash tables, because they release the memory of a first sync.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// A lane is in this map as long as it is in `turns`.
-    lanes: BTreeMap<Lane, Waiting>,
-    turns: VecDeque<Lane>,
-    /// The lanes in which each key waits.
-    queued: BTreeMap<Key, Vec<(Lane, u64)>>,
+    /// A flow is in this map as long as it is in `turns`.
+    flows: BTreeMap<Flow, Waiting>,
+    turns: VecDeque<Flow>,
+    /// The flows in which each key waits.
+    queued: BTreeMap<Key, Vec<(Flow, u64)>>,
     arrivals: u64,
-    running: BTreeMap<Key, Lane>,
-    /// Running keys that were enqueued meanwhile, with the lanes.
-    again: BTreeMap<Key, BTreeSet<Lane>>,
+    running: BTreeMap<Key, Flow>,
+    /// Running keys that were enqueued meanwhile, with the flows.
+    again: BTreeMap<Key, BTreeSet<Flow>>,
     failures: BTreeMap<Key, Backoff>,
     delayed: BTreeSet<(Instant, Key)>,
-    /// When each delayed key is due, and in which lanes.
-    due: BTreeMap<Key, (Instant, BTreeSet<Lane>)>,
+    /// When each delayed key is due, and in which flows.
+    due: BTreeMap<Key, (Instant, BTreeSet<Flow>)>,
 }
 
-/// The keys of a lane.
+/// The keys of a flow.
 #[derive(Debug, Default)]
 struct Waiting {
     /// By number of their arrival.
@@ -87,110 +87,114 @@ impl Waiting {
 
 impl Queue {
     /// Enqueues a key without delay. `by` is the target cluster that caused it, or [`LOCAL`]. A key of a mirror always
-    /// waits in the lane of its own cluster.
+    /// waits in the flow of its own cluster.
     pub(super) fn enqueue(&mut self, key: Key, by: &str) {
-        let lane = self.lane(&key, by);
-        self.enqueue_in(key, lane);
+        let flow = self.flow(&key, by);
+        self.enqueue_in(key, flow);
     }
 
     /// Enqueues a running key, to be processed again.
     pub(super) fn enqueue_again(&mut self, key: &Key) {
-        if let Some(lane) = self.running.get(key) {
+        if let Some(flow) = self.running.get(key) {
             let again = self.again.entry(key.clone()).or_default();
-            again.insert(lane.clone());
+            again.insert(flow.clone());
         }
     }
 
-    fn enqueue_in(&mut self, key: Key, lane: Lane) {
+    fn enqueue_in(&mut self, key: Key, flow: Flow) {
         if self.running.contains_key(&key) {
-            self.again.entry(key).or_default().insert(lane);
+            self.again.entry(key).or_default().insert(flow);
             return;
         }
-        if let Some((at, lanes)) = self.due.remove(&key) {
+        if let Some((at, flows)) = self.due.remove(&key) {
             self.delayed.remove(&(at, key.clone()));
-            for other in lanes {
+            for other in flows {
                 self.wait_in(key.clone(), other);
             }
         }
-        self.wait_in(key, lane);
+        self.wait_in(key, flow);
     }
 
-    fn wait_in(&mut self, key: Key, lane: Lane) {
+    fn wait_in(&mut self, key: Key, flow: Flow) {
         let places = self.queued.entry(key.clone()).or_default();
-        if places.iter().any(|(known, _)| *known == lane) {
+        if places.iter().any(|(known, _)| *known == flow) {
             return;
         }
         self.arrivals += 1;
-        places.push((lane.clone(), self.arrivals));
-        if !self.lanes.contains_key(&lane) {
-            self.turns.push_back(lane.clone());
+        places.push((flow.clone(), self.arrivals));
+        if !self.flows.contains_key(&flow) {
+            self.turns.push_back(flow.clone());
         }
-        let waiting = self.lanes.entry(lane).or_default();
+        let waiting = self.flows.entry(flow).or_default();
         waiting.keys.insert(self.arrivals, key);
     }
 
     /// The next key, if one is due. The caller has to return it with [`Self::done`], [`Self::failed`],
     /// [`Self::postponed`] or [`Self::release`].
     ///
-    /// Keys of a cluster wait while its `share` of the running keys is used up.
-    pub(super) fn pop(&mut self, now: Instant, share: impl Fn(&str) -> Share) -> Option<Key> {
+    /// Keys of a cluster wait while as many of its keys run as its `limit` says.
+    pub(super) fn pop(
+        &mut self,
+        now: Instant,
+        limit: impl Fn(&str) -> ConcurrencyLimit,
+    ) -> Option<Key> {
         while let Some((at, key)) = self.delayed.first().cloned() {
             if at > now {
                 break;
             }
             self.delayed.remove(&(at, key.clone()));
-            for lane in self
+            for flow in self
                 .due
                 .remove(&key)
                 .into_iter()
-                .flat_map(|(_, lanes)| lanes)
+                .flat_map(|(_, flows)| flows)
             {
-                self.wait_in(key.clone(), lane);
+                self.wait_in(key.clone(), flow);
             }
         }
-        while let Some(lane) = self.next_turn(&share) {
-            let Some(key) = self.lanes.get_mut(&lane).and_then(Waiting::pop) else {
-                self.lanes.remove(&lane); // its keys were processed in the turns of other lanes
+        while let Some(flow) = self.next_turn(&limit) {
+            let Some(key) = self.flows.get_mut(&flow).and_then(Waiting::pop) else {
+                self.flows.remove(&flow); // its keys were processed in the turns of other flows
                 continue;
             };
             for (other, at) in self.queued.remove(&key).unwrap_or_default() {
-                if let Some(waiting) = self.lanes.get_mut(&other) {
+                if let Some(waiting) = self.flows.get_mut(&other) {
                     waiting.keys.remove(&at);
                 }
             }
             if self
-                .lanes
-                .get(&lane)
+                .flows
+                .get(&flow)
                 .is_some_and(|waiting| waiting.keys.is_empty())
             {
-                self.lanes.remove(&lane);
+                self.flows.remove(&flow);
             } else {
-                self.turns.push_back(lane.clone());
+                self.turns.push_back(flow.clone());
             }
-            self.running.insert(key.clone(), lane);
+            self.running.insert(key.clone(), flow);
             return Some(key);
         }
         None
     }
 
-    /// Removes and returns the lane whose turn it is: the first with less than its share beside others, otherwise the
-    /// first with less than its maximum share.
-    fn next_turn(&mut self, share: impl Fn(&str) -> Share) -> Option<Lane> {
-        let running = |lane: &Lane| self.running.values().filter(|known| *known == lane).count();
+    /// Removes and returns the flow whose turn it is: the first below its limit beside others, otherwise the
+    /// first below its maximum.
+    fn next_turn(&mut self, limit: impl Fn(&str) -> ConcurrencyLimit) -> Option<Flow> {
+        let running = |flow: &Flow| self.running.values().filter(|known| *known == flow).count();
         let mut later = None;
         let mut next = None;
-        for (place, lane) in self.turns.iter().enumerate() {
-            let share = if lane.as_ref() == LOCAL {
-                Share::ALL
+        for (place, flow) in self.turns.iter().enumerate() {
+            let limit = if flow.as_ref() == LOCAL {
+                ConcurrencyLimit::ALL
             } else {
-                share(lane)
+                limit(flow)
             };
-            let running = running(lane);
-            if running < share.beside_others {
+            let running = running(flow);
+            if running < limit.beside_others {
                 next = Some(place);
                 break;
             }
-            if running < share.most {
+            if running < limit.most {
                 later = later.or(Some(place));
             }
         }
@@ -211,30 +215,30 @@ impl Queue {
 
     /// Returns a key that failed. It is processed again after a delay of at least `wait`.
     pub(super) fn failed(&mut self, key: &Key, now: Instant, wait: Option<Duration>) {
-        let lane = self.lane_of(key);
+        let flow = self.flow_of(key);
         let at = self.after_failure(key, now, wait);
         if !self.finish(key) {
-            self.delay_until(key, at, [lane].into());
+            self.delay_until(key, at, [flow].into());
         }
     }
 
     /// Returns a key that was not processed. It comes again at this time, or earlier if it is enqueued after this call.
     pub(super) fn postponed(&mut self, key: &Key, at: Instant) {
-        let mut lanes = self.again.remove(key).unwrap_or_default();
-        lanes.insert(self.lane_of(key));
+        let mut flows = self.again.remove(key).unwrap_or_default();
+        flows.insert(self.flow_of(key));
         self.running.remove(key);
-        self.delay_until(key, at, lanes);
+        self.delay_until(key, at, flows);
     }
 
-    fn delay_until(&mut self, key: &Key, at: Instant, lanes: BTreeSet<Lane>) {
+    fn delay_until(&mut self, key: &Key, at: Instant, flows: BTreeSet<Flow>) {
         self.delayed.insert((at, key.clone()));
-        self.due.insert(key.clone(), (at, lanes));
+        self.due.insert(key.clone(), (at, flows));
     }
 
-    /// The lane that a running key came from.
-    pub(super) fn lane_of(&self, key: &Key) -> Lane {
-        let lane = self.running.get(key).cloned();
-        lane.unwrap_or_else(|| self.lane(key, LOCAL))
+    /// The flow that a running key came from.
+    pub(super) fn flow_of(&self, key: &Key) -> Flow {
+        let flow = self.running.get(key).cloned();
+        flow.unwrap_or_else(|| self.flow(key, LOCAL))
     }
 
     /// Schedules a released key after a delay, because what it waited for has failed. Does nothing if the key is in the
@@ -246,9 +250,9 @@ impl Queue {
         {
             return;
         }
-        let lane = self.lane(key, by);
+        let flow = self.flow(key, by);
         let at = self.after_failure(key, now, None);
-        self.delay_until(key, at, [lane].into());
+        self.delay_until(key, at, [flow].into());
     }
 
     /// Counts a failure of a key, and returns when the key is due again.
@@ -261,10 +265,10 @@ impl Queue {
     /// Ends the processing of a key. Returns whether it was enqueued meanwhile, and so is in the queue again.
     fn finish(&mut self, key: &Key) -> bool {
         self.running.remove(key);
-        let lanes = self.again.remove(key).unwrap_or_default();
-        let comes_again = !lanes.is_empty();
-        for lane in lanes {
-            self.enqueue_in(key.clone(), lane);
+        let flows = self.again.remove(key).unwrap_or_default();
+        let comes_again = !flows.is_empty();
+        for flow in flows {
+            self.enqueue_in(key.clone(), flow);
         }
         comes_again
     }
@@ -272,9 +276,9 @@ impl Queue {
     /// Makes all delayed keys due now, because the cause of their failures may be resolved.
     pub(super) fn hurry(&mut self) {
         self.delayed.clear();
-        for (key, (_, lanes)) in std::mem::take(&mut self.due) {
-            for lane in lanes {
-                self.enqueue_in(key.clone(), lane);
+        for (key, (_, flows)) in std::mem::take(&mut self.due) {
+            for flow in flows {
+                self.enqueue_in(key.clone(), flow);
             }
         }
     }
@@ -294,14 +298,14 @@ impl Queue {
         self.running.len()
     }
 
-    /// The lane that a key waits in if `by` enqueues it.
-    fn lane(&self, key: &Key, by: &str) -> Lane {
+    /// The flow that a key waits in if `by` enqueues it.
+    fn flow(&self, key: &Key, by: &str) -> Flow {
         let name = match key {
             Key::Mirror { cluster, .. } => cluster,
             Key::Federated { .. } | Key::Probe { .. } => by,
         };
-        let known = self.lanes.get_key_value(name);
-        known.map_or_else(|| name.into(), |(lane, _)| lane.clone())
+        let known = self.flows.get_key_value(name);
+        known.map_or_else(|| name.into(), |(flow, _)| flow.clone())
     }
 }
 

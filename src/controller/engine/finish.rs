@@ -48,7 +48,7 @@ impl Engine {
                     Ok(()) => {
                         let is_reverted = self.repeats.wrote(&key, content, now);
                         if creates {
-                            self.pace.created(&key, now);
+                            self.rate_limit.created(&key, now);
                         }
                         // What does not last has been reported. Only a plan without writes says that it is good.
                         let report = if is_reverted { Vec::new() } else { report };
@@ -119,8 +119,8 @@ impl Engine {
                 self.report_failure(key, report, Reason::Error, &message);
                 if denied {
                     // What was not written does not count.
-                    let by = self.queue.lane_of(key);
-                    self.pace.refund(&by, unwritten, now);
+                    let by = self.queue.flow_of(key);
+                    self.rate_limit.refund(&by, unwritten, now);
                     return Turn::Denied(message);
                 }
                 // A `Retry-After` of the API server applies to all our writes.

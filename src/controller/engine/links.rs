@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     controller::{
-        events::{News, What},
+        events::{EventKind, EventRequest},
         queue,
         session::{Session, Spec},
         watch::Event,
@@ -161,10 +161,10 @@ impl Engine {
         if !told {
             // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
             // problem.
-            let _ = self.news.try_send(News {
+            let _ = self.event_requests.try_send(EventRequest {
                 link: (self.state.config.namespace.clone(), name.to_owned()),
                 link_uid: state.link.uid(),
-                what: What::InvalidLink(message.clone()),
+                kind: EventKind::InvalidLink(message.clone()),
             });
         }
     }

@@ -9,7 +9,7 @@ use crate::{
         preference::{FailedOver, has_member},
     },
     controller::{
-        events::{News, What, is_recorded},
+        events::{EventKind, EventRequest, is_recorded},
         trouble::and_untold,
     },
     mirror::{Key, Outcome, Reason, RemoteRef, ServiceOutcome, status::StatusChange},
@@ -87,10 +87,10 @@ impl Engine {
                 .remote
                 .as_ref()
                 .and_then(|r| r.service(&remote.namespace, &remote.service));
-            let news = News {
+            let request = EventRequest {
                 link: (self.state.config.namespace.clone(), link),
                 link_uid: state.link.uid(),
-                what: What::Skipped {
+                kind: EventKind::Skipped {
                     remote: remote.clone(),
                     uid: service.and_then(|s| s.metadata.uid.as_deref().map(str::to_owned)),
                     client: state.client(),
@@ -113,7 +113,7 @@ impl Engine {
             }
             // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
             // problem.
-            let _ = self.news.try_send(news);
+            let _ = self.event_requests.try_send(request);
         }
     }
 

@@ -27,10 +27,10 @@ use crate::{
     client::Size,
     controller::{
         apply::{Failure, Writer, Written},
-        events::News,
+        events::EventRequest,
         metrics::Metrics,
-        pace::Pace,
         queue::Queue,
+        rate_limit::RateLimit,
         repeats::Repeats,
         transport::Transport,
     },
@@ -73,7 +73,7 @@ pub(super) struct Engine {
     /// The first lists of the local cluster, until it is in the state.
     pub(super) first_lists: FirstLists,
     pub(super) queue: Queue,
-    pub(super) pace: Pace,
+    pub(super) rate_limit: RateLimit,
     pub(super) repeats: Repeats,
     pub(super) confirmations: Confirmations,
     pub(super) creating: Creating,
@@ -93,7 +93,7 @@ pub(super) struct Engine {
     pub(super) by_slices: bool,
     /// Starts the watches that are not always needed.
     pub(super) needed: latest::Sender<Needed>,
-    pub(super) news: mpsc::Sender<News>,
+    pub(super) event_requests: mpsc::Sender<EventRequest>,
 }
 
 impl Engine {
@@ -114,7 +114,7 @@ impl Engine {
     /// Enqueues all keys of a cluster after a local change or its first list, and increases its allowance by the writes
     /// that they may need.
     pub(super) fn enqueue_gradually(&mut self, cluster: &str, keys: Vec<Key>) {
-        self.pace.adds(cluster, keys.len(), Instant::now());
+        self.rate_limit.adds(cluster, keys.len(), Instant::now());
         self.enqueue_all(cluster, keys);
     }
 

@@ -73,8 +73,8 @@ fn starting() -> Engine {
         fence: Fence::closed(),
         metrics: Metrics::new(),
     };
-    let (news, _) = mpsc::channel(1);
-    let (mut engine, ..) = Engine::new(settings, writer, latest::Sender::default(), news);
+    let (event_requests, _) = mpsc::channel(1);
+    let (mut engine, ..) = Engine::new(settings, writer, latest::Sender::default(), event_requests);
     engine.on_elected(Fence::always());
     engine
 }

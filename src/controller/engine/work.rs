@@ -14,7 +14,7 @@ use super::{
     state::{self, Done, Engine},
 };
 use crate::{
-    controller::{pace::Change, queue, repeats},
+    controller::{queue, rate_limit::Change, repeats},
     mirror::{self, Confirmed, Key, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome},
 };
 
@@ -63,8 +63,8 @@ impl Engine {
         }
         self.request(&key, &lacking);
         self.confirmations.use_up(&key);
-        let by = self.queue.lane_of(&key);
-        self.pace
+        let by = self.queue.flow_of(&key);
+        self.rate_limit
             .wrote(&key, Change::of(&plan), plan.cost(), &by, now);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
@@ -102,7 +102,7 @@ impl Engine {
         } else {
             Change::of(plan)
         };
-        if let Some(at) = self.pace.not_before(key, change, now) {
+        if let Some(at) = self.rate_limit.not_before(key, change, now) {
             return Some(Turn::Until(at));
         }
         if in_sync {

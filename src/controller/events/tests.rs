@@ -36,11 +36,11 @@ fn silent(asked: Arc<AtomicUsize>) -> Client {
     Client::new(server, "default")
 }
 
-fn skipped(link: &str, service: &str, client: Option<Client>) -> News {
-    News {
+fn skipped(link: &str, service: &str, client: Option<Client>) -> EventRequest {
+    EventRequest {
         link: ("extension".into(), link.into()),
         link_uid: None,
-        what: What::Skipped {
+        kind: EventKind::Skipped {
             remote: RemoteRef {
                 cluster: link.into(),
                 namespace: "shop".into(),
@@ -61,11 +61,11 @@ async fn a_cluster_that_does_not_answer_delays_no_events() {
     let (here, there) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let (sender, receiver) = mpsc::channel(16);
     for service in ["a", "b", "c"] {
-        let news = skipped("silent", service, Some(silent(there.clone())));
-        sender.send(news).await.ok().unwrap();
+        let request = skipped("silent", service, Some(silent(there.clone())));
+        sender.send(request).await.ok().unwrap();
     }
-    let news = skipped("other", "a", Some(granting(there.clone())));
-    sender.send(news).await.ok().unwrap();
+    let request = skipped("other", "a", Some(granting(there.clone())));
+    sender.send(request).await.ok().unwrap();
     drop(sender);
 
     let started = Instant::now();
@@ -82,11 +82,11 @@ async fn a_link_with_many_problems_does_not_silence_another() {
     let here = Arc::<AtomicUsize>::default();
     let (sender, receiver) = mpsc::channel(200);
     for number in 0..100 {
-        let news = skipped("noisy", &format!("web-{number}"), None);
-        sender.send(news).await.ok().unwrap();
+        let request = skipped("noisy", &format!("web-{number}"), None);
+        sender.send(request).await.ok().unwrap();
     }
-    let news = skipped("other", "web", None);
-    sender.send(news).await.ok().unwrap();
+    let request = skipped("other", "web", None);
+    sender.send(request).await.ok().unwrap();
     drop(sender);
     run(granting(here.clone()), receiver).await;
     assert_eq!(here.load(Ordering::Relaxed), 21);
@@ -96,19 +96,19 @@ async fn a_link_with_many_problems_does_not_silence_another() {
 fn a_problem_is_reported_once_an_hour_and_problems_at_a_limited_rate() {
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
-    let mut said = Said::nothing(start);
-    assert!(said.permits("first", start));
-    assert!(!said.permits("first", after(3600)));
-    assert!(said.permits("first", after(3601)));
+    let mut reported = EventHistory::nothing(start);
+    assert!(reported.permits("first", start));
+    assert!(!reported.permits("first", after(3600)));
+    assert!(reported.permits("first", after(3601)));
 
-    let mut said = Said::nothing(start);
-    let at = |said: &mut Said, seconds: u64| {
+    let mut reported = EventHistory::nothing(start);
+    let at = |reported: &mut EventHistory, seconds: u64| {
         let all = 0..100;
-        let permitted = all.filter(|n| said.permits(&format!("{seconds} {n}"), after(seconds)));
+        let permitted = all.filter(|n| reported.permits(&format!("{seconds} {n}"), after(seconds)));
         permitted.count()
     };
-    assert_eq!(at(&mut said, 0), 20);
-    assert_eq!(at(&mut said, 4), 0);
-    assert_eq!(at(&mut said, 10), 2);
-    assert_eq!(at(&mut said, 1000), 20);
+    assert_eq!(at(&mut reported, 0), 20);
+    assert_eq!(at(&mut reported, 4), 0);
+    assert_eq!(at(&mut reported, 10), 2);
+    assert_eq!(at(&mut reported, 1000), 20);
 }

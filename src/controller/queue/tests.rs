@@ -7,7 +7,7 @@ fn key(cluster: &str, service: &str) -> Key {
 }
 
 fn pop(queue: &mut Queue, now: Instant) -> Option<Key> {
-    queue.pop(now, |_| Share::ALL)
+    queue.pop(now, |_| ConcurrencyLimit::ALL)
 }
 
 #[tokio::test(start_paused = true)]
@@ -17,12 +17,12 @@ async fn cluster_gets_its_share_of_places_while_others_wait() {
         queue.enqueue(key("busy", service), LOCAL);
     }
     let next = |queue: &mut Queue, barred: &str| {
-        let share = |lane: &str| match lane {
-            "few" => Share::of(1, 1),
-            lane if lane == barred => Share::NONE,
-            _ => Share::of(usize::MAX, 2),
+        let limit = |flow: &str| match flow {
+            "few" => ConcurrencyLimit::of(1, 1),
+            flow if flow == barred => ConcurrencyLimit::NONE,
+            _ => ConcurrencyLimit::of(usize::MAX, 2),
         };
-        let key = queue.pop(now, share);
+        let key = queue.pop(now, limit);
         key.map(|key| key.to_string())
     };
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@busy"));
@@ -40,7 +40,7 @@ async fn cluster_gets_its_share_of_places_while_others_wait() {
     queue.done(&key("busy", "1"));
     assert_eq!(next(&mut queue, "idle").as_deref(), Some("ns/3@busy"));
     assert_eq!(next(&mut queue, ""), None);
-    // A cluster with a share of one gets one place, even if others wait.
+    // A cluster with a limit of one gets one place, even if others wait.
     queue.enqueue(key("few", "1"), LOCAL);
     queue.enqueue(key("few", "2"), LOCAL);
     assert_eq!(next(&mut queue, "").as_deref(), Some("ns/1@few"));
@@ -103,7 +103,7 @@ async fn turns_of_a_cluster_are_for_its_oldest_and_its_newest_key() {
     for service in ["1", "2", "3", "4", "5"] {
         waiting.enqueue(key("east", service), LOCAL);
     }
-    let order = std::iter::from_fn(|| waiting.pop(now, |_| Share::ALL));
+    let order = std::iter::from_fn(|| waiting.pop(now, |_| ConcurrencyLimit::ALL));
     let order: Vec<String> = order.map(|key| key.to_string()).collect();
     assert_eq!(
         order,
@@ -199,8 +199,8 @@ async fn key_enqueued_by_two_clusters_comes_once_at_the_first_turn() {
         key("busy", "2"),
     ];
     assert_eq!(order, expected);
-    assert!(queue.lanes.is_empty() && queue.turns.is_empty());
-    // It keeps its lane when it fails and is processed again.
+    assert!(queue.flows.is_empty() && queue.turns.is_empty());
+    // It keeps its flow when it fails and is processed again.
     queue.failed(&shared, now, None);
     queue.enqueue(key("idle", "1"), LOCAL);
     queue.hurry();
@@ -241,9 +241,9 @@ async fn shared_key_keeps_the_turns_of_all_that_enqueued_it() {
     let shared = || Key::federated("ns", "web");
     let now = Instant::now();
     let only_local = |queue: &mut Queue| {
-        queue.pop(now, |lane| match lane {
-            LOCAL => Share::ALL,
-            _ => Share::NONE,
+        queue.pop(now, |flow| match flow {
+            LOCAL => ConcurrencyLimit::ALL,
+            _ => ConcurrencyLimit::NONE,
         })
     };
     // While it runs.
