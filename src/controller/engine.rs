@@ -162,8 +162,8 @@ impl Engine {
             transport: settings.transport.clone(),
             runtime: settings.sessions.clone(),
         };
-        let (transport, metrics) = (settings.transport.clone(), writer.metrics.clone());
-        let gateways = GatewayTasks::new(signals, transport, metrics);
+        let transport = settings.transport.clone();
+        let gateways = GatewayTasks::new(signals, transport);
         let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
         let engine = Self {
             state: State {

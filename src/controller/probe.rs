@@ -22,7 +22,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    metrics::Metrics,
     transport::{ProbeBody, Transport},
     trouble::Trouble,
 };
@@ -66,6 +65,8 @@ pub(crate) enum ProbeReport {
     /// Time from the start of a successful probe to the status of the response. Sent after every success, after the
     /// transition if there is one.
     Latency(Duration),
+    /// A probe failed. Sent after every failure, after the transition if there is one.
+    Failed,
 }
 
 /// Computes a gateway's liveness from the results of probes. Pure.
@@ -111,28 +112,21 @@ impl Tracker {
 
 /// Probes a gateway until `stop`, which also cancels the current probe.
 ///
-/// `cluster` is the name of the target cluster, for metrics and logs. Probes never overlap: if one takes longer than
+/// `cluster` is the name of the target cluster, for logs. Probes never overlap: if one takes longer than
 /// the period, the next follows immediately. `Target` limits the timeout to the period, so a gateway that does not
 /// respond is dead after about `threshold × period`.
 pub(crate) async fn run(
     cluster: &str,
     target: ProbeTarget,
     settings: &Probe,
-    metrics: &Metrics,
     sink: impl Fn(ProbeReport),
     stop: CancellationToken,
 ) {
-    let work = work(cluster, target, settings, metrics, sink);
+    let work = work(cluster, target, settings, sink);
     stop.run_until_cancelled(work).await;
 }
 
-async fn work(
-    cluster: &str,
-    target: ProbeTarget,
-    settings: &Probe,
-    metrics: &Metrics,
-    sink: impl Fn(ProbeReport),
-) {
+async fn work(cluster: &str, target: ProbeTarget, settings: &Probe, sink: impl Fn(ProbeReport)) {
     let mut changes = target.address.clone();
     let mut tracker = Tracker::default();
     let mut trouble = Trouble::new(format!("probe the gateway of {cluster}"));
@@ -165,19 +159,17 @@ async fn work(
         });
         let transition = tracker.on_result(result.is_ok(), settings.threshold);
         if let Some(liveness) = transition {
-            metrics.gateway_alive(cluster, liveness == Liveness::Alive);
             tracing::info!(cluster, ?liveness, "gateway state changed");
             sink(ProbeReport::Transition(liveness));
         }
         match result {
             Ok(body) => {
-                metrics.probe_succeeded(cluster, latency);
                 trouble.clear();
                 sink(ProbeReport::Latency(latency));
                 let _ = timeout(BODY_TIME, Limited::new(body, BODY).collect()).await;
             }
             Err(error) => {
-                metrics.probe_failed(cluster);
+                sink(ProbeReport::Failed);
                 trouble.set(&format!("{error:#}"));
                 if error.is::<ByProxy>() && tracker.is_proxy_to_forget() {
                     next = next.max(Instant::now() + FORGOTTEN);

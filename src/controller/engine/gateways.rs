@@ -164,10 +164,6 @@ impl Engine {
 
     /// Handles an event from a gateway's tasks.
     pub(super) fn on_gateway_event(&mut self, name: &str, id: u64, signal: GatewayEvent) {
-        if let GatewayEvent::Ended(cluster) = &signal {
-            self.forget_cluster(cluster);
-            return;
-        }
         let cluster = self.cluster(name);
         let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
@@ -193,10 +189,13 @@ impl Engine {
                 state.status.touch();
             }
             GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
+                self.metrics
+                    .gateway_alive(&cluster, liveness == Liveness::Alive);
                 entry.gateway.liveness = liveness;
             }
-            GatewayEvent::Ended(_) => {}
+            GatewayEvent::Probed(probe::ProbeReport::Failed) => self.metrics.probe_failed(&cluster),
             GatewayEvent::Probed(probe::ProbeReport::Latency(latency)) => {
+                self.metrics.probe_succeeded(&cluster, latency);
                 let millis = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
                 state.status.latency(&mut facts.latency_ms, millis);
             }

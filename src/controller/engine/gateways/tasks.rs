@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    controller::{gateway, metrics::Metrics, probe, transport::Transport},
+    controller::{gateway, probe, transport::Transport},
     mirror::{Gateway, Host, Probe},
 };
 
@@ -20,8 +20,6 @@ pub(in crate::controller::engine) enum GatewayEvent {
     Resolved(gateway::Resolution),
     /// The probe worker reported something.
     Probed(probe::ProbeReport),
-    /// The probes of this cluster's gateway have ended: its metrics do not change any more.
-    Ended(String),
 }
 
 /// The channel for the events of gateways' tasks, with the Link and the id of its [`GatewayWatch`].
@@ -32,7 +30,6 @@ pub(in crate::controller::engine) type GatewayOutbox =
 pub(in crate::controller::engine) struct GatewayTasks {
     outbox: GatewayOutbox,
     transport: Arc<dyn Transport>,
-    metrics: Metrics,
     started: u64,
 }
 
@@ -49,12 +46,10 @@ impl GatewayTasks {
     pub(in crate::controller::engine) fn new(
         outbox: GatewayOutbox,
         transport: Arc<dyn Transport>,
-        metrics: Metrics,
     ) -> Self {
         Self {
             outbox,
             transport,
-            metrics,
             started: 0,
         }
     }
@@ -113,14 +108,13 @@ impl GatewayTasks {
         settings: Probe,
     ) {
         let (outbox, link) = (self.outbox.clone(), link.to_owned());
-        let (metrics, cluster) = (self.metrics.clone(), cluster.to_owned());
+        let cluster = cluster.to_owned();
         let (id, stop) = (watch.id, watch.stop.clone());
         tokio::spawn(async move {
             let sink = |report| {
                 let _ = outbox.send((link.clone(), id, GatewayEvent::Probed(report)));
             };
-            probe::run(&cluster, target, &settings, &metrics, sink, stop).await;
-            let _ = outbox.send((link, id, GatewayEvent::Ended(cluster)));
+            probe::run(&cluster, target, &settings, sink, stop).await;
         });
     }
 }

@@ -49,9 +49,9 @@ async fn series_of_a_cluster_go_with_its_link_whatever_the_link_says_by_then() {
             assert_eq!(engine.ready("east"), "InvalidLink");
             events(&mut engine);
             engine.delete(&link);
-            // The probes of the gateway have ended.
-            let ended = GatewayEvent::Ended("east".to_owned());
-            engine.on_gateway_event("east", 1, ended);
+            // The last probe of the gateway ends.
+            let died = GatewayEvent::Probed(ProbeReport::Transition(Liveness::Dead));
+            engine.on_gateway_event("east", 1, died);
             for cluster in ["east", broken] {
                 let left = engine.series_of(cluster);
                 assert_eq!(left, Vec::<String>::new(), "{is_listed} {broken}");
@@ -60,7 +60,6 @@ async fn series_of_a_cluster_go_with_its_link_whatever_the_link_says_by_then() {
     }
 }
 
-/// The end of a gateway's probes removes the series too, so here is none.
 #[tokio::test]
 async fn series_of_a_cluster_without_gateway_go_with_a_link_that_names_another_by_then() {
     let mut engine = engine();
@@ -92,5 +91,40 @@ async fn series_of_a_cluster_stay_while_its_link_is_invalid() {
         );
         assert_eq!(engine.series_of("East"), Vec::<String>::new());
         assert_eq!(engine.series_of(""), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn series_of_a_gateway_follow_its_probes_as_long_as_it_is_probed() {
+    let mut engine = measured(true);
+    let id = engine.known("east").watched.as_ref().unwrap().id;
+    let probed = |engine: &mut Engine, id: u64, report: ProbeReport| {
+        engine.on_gateway_event("east", id, GatewayEvent::Probed(report));
+    };
+    let has = |engine: &Engine, line: &str| {
+        let series = engine.metrics.render();
+        series.lines().any(|found| found == line)
+    };
+    probed(&mut engine, id, ProbeReport::Transition(Liveness::Alive));
+    assert!(has(
+        &engine,
+        r#"gateway_alive{target_cluster_name="east"} 1"#
+    ));
+    probed(&mut engine, id, ProbeReport::Transition(Liveness::Dead));
+    probed(&mut engine, id, ProbeReport::Failed);
+    let latency = Duration::from_millis(7);
+    probed(&mut engine, id, ProbeReport::Latency(latency));
+    // Of tasks that were replaced.
+    probed(
+        &mut engine,
+        id - 1,
+        ProbeReport::Transition(Liveness::Alive),
+    );
+    for line in [
+        r#"gateway_alive{target_cluster_name="east"} 0"#,
+        r#"gateway_probes{probe_successful="false",target_cluster_name="east"} 1"#,
+        r#"gateway_latency{target_cluster_name="east"} 7"#,
+    ] {
+        assert!(has(&engine, line), "{line}");
     }
 }
