@@ -25,10 +25,10 @@ use super::common::{
 use crate::{
     api::{
         conditions::{DRAINED, drained},
+        duration::rfc3339,
         labels,
         link::Link,
         text::in_brief,
-        time::rfc3339,
     },
     hint::fail,
     manifests::link::ClusterName,

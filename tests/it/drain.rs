@@ -3,7 +3,7 @@
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Service;
 use linkerd_mc::{
-    api::{labels as l, time::rfc3339},
+    api::{duration::rfc3339, labels as l},
     timing,
 };
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! Values with more than one syntax.
+//! Values with more than one syntax, and resource requests and limits.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A list, or a comma-separated string, as for some values of Linkerd's chart. Empty items are ignored.
 pub(super) fn text_or_list<'de, D: Deserializer<'de>>(
@@ -69,4 +69,24 @@ pub(super) fn quantities<'de, D: Deserializer<'de>>(
             Quantity::Text(text) => (name, text),
         })
         .collect())
+}
+
+/// Resource requests and limits of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resources {
+    /// Limits.
+    #[serde(
+        default,
+        deserialize_with = "quantities",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub limits: BTreeMap<String, String>,
+    /// Requests.
+    #[serde(
+        default,
+        deserialize_with = "quantities",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub requests: BTreeMap<String, String>,
 }

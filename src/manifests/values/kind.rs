@@ -3,7 +3,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{resources::Resources, set::Path};
+use super::{deserialize::Resources, set::Path};
 use crate::api::{
     duration::parse_go_duration,
     names::{is_dns_label, is_label_key, is_label_value},

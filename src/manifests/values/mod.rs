@@ -6,20 +6,19 @@ mod deserialize;
 mod kind;
 mod layers;
 mod obsolete;
-mod resources;
 mod schema;
 mod set;
 mod types;
 
+pub use self::{
+    deserialize::Resources,
+    layers::UserValues,
+    set::Typing,
+    types::{Controller, Federation, Gateway, Image, NetworkPolicy, Probe, VERSION, Values},
+};
 #[cfg(test)]
 pub(in crate::manifests) use self::{
     kind::{Kind, OUR_LABELS},
     obsolete::{Fate, KEYS as OBSOLETE},
     schema::{GROUPS, KEYS, Key, documented},
-};
-pub use self::{
-    layers::UserValues,
-    resources::Resources,
-    set::Typing,
-    types::{Controller, Federation, Gateway, Image, NetworkPolicy, Probe, VERSION, Values},
 };

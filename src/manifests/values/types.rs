@@ -11,13 +11,12 @@ use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Tol
 use serde::{Deserialize, Serialize};
 
 use super::{
-    deserialize::{number_or_empty, text_or_list, text_or_list_or_null},
+    deserialize::{Resources, number_or_empty, text_or_list, text_or_list_or_null},
     kind::{
         Entry, Kind,
         Shape::{Group, Value},
         fits, fits_resources,
     },
-    resources::Resources,
 };
 use crate::api::labels;
 

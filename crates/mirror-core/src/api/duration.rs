@@ -1,9 +1,11 @@
-//! Go durations, as in Links and annotations: `300ms`, `1h30m`, `3s`.
+//! Go durations, as in Links and annotations: `300ms`, `1h30m`, `3s`; and times in annotations.
 //!
 //! Syntax and canonical form are those of Go's `time.ParseDuration` and `Duration.String`. Negative durations are
 //! rejected, because no duration in a Link can be negative.
 
 use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
 
 /// The maximum in Go, which counts nanoseconds in an `int64`.
 const MAX_NANOS: u128 = i64::MAX as u128;
@@ -155,6 +157,11 @@ fn decimal(nanos: u128, unit: u128) -> String {
         digits -= 1;
     }
     format!("{whole}.{below:0digits$}")
+}
+
+/// A time as in RFC 3339, in whole seconds.
+pub fn rfc3339(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ pub mod routes;
 pub mod selector;
 pub mod selector_text;
 pub mod text;
-pub mod time;
 pub mod tls;
 pub mod wire;
 

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use super::{
+    duration::rfc3339,
     members::{local_member, remote_members},
-    time::rfc3339,
 };
 
 /// The name of the cluster that a federated Service is in.

@@ -14,10 +14,10 @@ pub(crate) use self::generators::{
 };
 use crate::{
     api::{
+        duration::rfc3339,
         k8s::{EndpointPort, EndpointSlice, Service, ServicePort},
         labels as l,
         link::{Link, LinkObject, LinkStatus},
-        time::rfc3339,
     },
     mirror::{
         FederatedThrough, Federation, Liveness, NamespacePhase,

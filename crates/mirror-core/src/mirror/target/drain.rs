@@ -6,7 +6,7 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use crate::api::{conditions::drained, text::short, time::rfc3339};
+use crate::api::{conditions::drained, duration::rfc3339, text::short};
 
 /// What is wrong with the end of a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
