@@ -308,19 +308,48 @@ fn dead_gateways_are_selected(desk: &Desk) {
     assert_eq!(dead, with(false));
 }
 
-/// One test, because the control planes take longer to start than most examples to run.
+/// Two installed clusters, and a desk from which they are used.
+struct Clusters {
+    // Those that use others before these: fields are dropped in this order.
+    _controllers: [Controller; 2],
+    _gateways: Gateways,
+    desk: Desk,
+    west: ControlPlane,
+    _east: ControlPlane,
+}
+
+impl Clusters {
+    async fn start() -> Self {
+        let (east, west) =
+            tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
+        tokio::join!(install(&east, "192.0.2.10"), install(&west, "192.0.2.20"));
+        let gateways = Gateways::start();
+        let desk = Desk::new(&[&west, &east], gateways.address());
+        let probes = ["--probe-address", &gateways.address()];
+        let controllers = [&east, &west].map(|plane| Controller::start(plane, &probes));
+        Self {
+            _controllers: controllers,
+            _gateways: gateways,
+            desk,
+            west,
+            _east: east,
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
-async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
-    let (east, west) =
-        tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
-    tokio::join!(install(&east, "192.0.2.10"), install(&west, "192.0.2.20"));
-    let gateways = Gateways::start();
-    let desk = Desk::new(&[&west, &east], gateways.address());
-    let probes = ["--probe-address", &gateways.address()];
-    let _controllers = [&east, &west].map(|plane| Controller::start(plane, &probes));
+async fn every_page_works_as_it_is_written() {
+    let Clusters { west, desk, .. } = &Clusters::start().await;
     let waits = "`kubectl wait --for=create` on the pages";
-    run_pages(&desk, has_version(&west, WAIT_FOR_CREATE, waits).await);
+    run_pages(desk, has_version(west, WAIT_FOR_CREATE, waits).await);
+}
+
+/// One test for all commands, because the control planes take longer to start than most examples to run.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn every_example_of_every_help_works_as_it_is_written() {
+    let Clusters { west, desk, .. } = &Clusters::start().await;
     let mut count = 0;
     for command in commands() {
         let before = BEFORE.iter().find(|(of, _)| *of == command);
@@ -344,7 +373,7 @@ async fn every_page_and_every_example_of_every_help_works_as_it_is_written() {
             count += 1;
         }
         if command == "gateways" {
-            dead_gateways_are_selected(&desk);
+            dead_gateways_are_selected(desk);
         }
     }
     assert!(count >= 35, "{count}");
