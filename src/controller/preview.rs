@@ -40,7 +40,7 @@ use crate::{
     hint::{HintExt as _, fail},
     mirror::{
         self, Config, Confirmed, Indexed, LeftOut, Limit, Limits, LinkEntry, Links, Liveness,
-        Local, Names, NamespacePhase, Object, Queries, RemoteState, State, Store, Target, Write,
+        Local, Names, Object, Queries, RemoteState, State, Store, Target, Write,
     },
     timing,
 };
@@ -113,7 +113,7 @@ pub(crate) async fn state(
     let mut links = Links::default();
     for other in &known {
         let mut entry = LinkEntry::new(other, headless);
-        entry.gateway.liveness = remembered(other);
+        entry.gateway.liveness = Liveness::recorded(other.link.status.as_ref());
         if other.name_any() == name {
             entry.gateway.addresses.clone_from(&addresses);
         }
@@ -163,17 +163,6 @@ fn find<'a>(
     })
 }
 
-/// Whether the gateway of a Link is alive, as the Link's status says.
-fn remembered(link: &LinkObject) -> Liveness {
-    let status = link.link.status.as_ref();
-    let gateway = status.and_then(|status| status.gateway.as_ref());
-    match gateway.and_then(|gateway| gateway.alive) {
-        None => Liveness::Unknown,
-        Some(true) => Liveness::Alive,
-        Some(false) => Liveness::Dead,
-    }
-}
-
 /// Lists the objects in this cluster that the controller watches.
 async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Result<Local> {
     let queries = mirror::local_queries();
@@ -188,7 +177,15 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
     let probes = Api::namespaced(client.clone(), &config.namespace);
     let probe_slices = Api::namespaced(client.clone(), &config.namespace);
     let mut local = Local {
-        namespaces: namespaces.iter().map(known_namespace).collect(),
+        namespaces: namespaces
+            .iter()
+            .map(|namespace| {
+                (
+                    namespace.name_any(),
+                    mirror::Namespace::of(&namespace.metadata),
+                )
+            })
+            .collect(),
         mirrors: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
         slices: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
         probes: objects(list(&probes, queries.probes.labels.as_deref()).await?),
@@ -208,16 +205,6 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
         local.member_slices = Some(objects(slices));
     }
     Ok(local)
-}
-
-fn known_namespace(namespace: &Namespace) -> (String, mirror::Namespace) {
-    let phase = match namespace.metadata.deletion_timestamp {
-        None => NamespacePhase::Active,
-        Some(_) => NamespacePhase::Terminating,
-    };
-    let labels = namespace.labels().iter();
-    let known = mirror::Namespace::new(phase, labels.map(|(key, value)| (&**key, &**value)));
-    (namespace.name_any(), known)
 }
 
 /// Finds names of objects to create that are already taken. The controller learns this from the API server's responses.

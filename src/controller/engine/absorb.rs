@@ -11,7 +11,7 @@ use kube::{ResourceExt as _, core::PartialObjectMeta};
 use crate::{
     api::routes::{Route, RouteKind},
     controller::watch::Event,
-    mirror::{self, Indexed, Inserted, NamespacePhase, Namespaces, Store},
+    mirror::{self, Indexed, Inserted, Namespaces, Store},
 };
 
 /// Puts a change into a store that may not have been listed. Returns what [`absorb_listed`] does.
@@ -89,15 +89,7 @@ pub(super) fn namespaces(
     known: &Namespaces,
     change: Event<PartialObjectMeta<Namespace>>,
 ) -> BTreeMap<String, Option<mirror::Namespace>> {
-    let now = |object: &PartialObjectMeta<Namespace>| {
-        let phase = match object.metadata.deletion_timestamp {
-            None => NamespacePhase::Active,
-            Some(_) => NamespacePhase::Terminating,
-        };
-        let labels = object.labels().iter();
-        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
-        Some(mirror::Namespace::new(phase, labels))
-    };
+    let now = |object: &PartialObjectMeta<Namespace>| Some(mirror::Namespace::of(&object.metadata));
     match change {
         Event::List { objects, .. } => {
             let known = known.names();

@@ -28,21 +28,11 @@ impl Engine {
 
     /// The state of the gateway in the Link's status. After a restart, this state holds until the gateway is probed.
     pub(super) fn remembered(&self, name: &str) -> GatewayState {
-        let status = self
-            .links
-            .get(name)
-            .and_then(|state| state.link.status.as_ref());
-        let liveness = match status
-            .and_then(|s| s.gateway.as_ref())
-            .and_then(|g| g.alive)
-        {
-            None => Liveness::Unknown,
-            Some(true) => Liveness::Alive,
-            Some(false) => Liveness::Dead,
-        };
+        let state = self.links.get(name);
+        let status = state.and_then(|state| state.link.status.as_ref());
         GatewayState {
             addresses: None,
-            liveness,
+            liveness: Liveness::recorded(status),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kube_core::ObjectMeta;
+
 use crate::api::{labels as l, map::Map};
 
 /// A local namespace.
@@ -35,6 +37,16 @@ impl Namespace {
                 .filter(|(key, _)| *key != l::NAMESPACE_NAME)
                 .collect(),
         }
+    }
+
+    /// The namespace with this metadata.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let phase = match metadata.deletion_timestamp {
+            None => NamespacePhase::Active,
+            Some(_) => NamespacePhase::Terminating,
+        };
+        let labels = metadata.labels.iter().flatten();
+        Self::new(phase, labels.map(|(key, value)| (&**key, &**value)))
     }
 
     /// The target cluster that it was created for, if a service mirror created it.

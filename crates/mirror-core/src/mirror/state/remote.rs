@@ -4,7 +4,10 @@ use std::{net::IpAddr, sync::Arc};
 
 use super::{limit::LeftOut, store::Store};
 use crate::{
-    api::k8s::{EndpointSlice, Service},
+    api::{
+        k8s::{EndpointSlice, Service},
+        link::LinkStatus,
+    },
     mirror::target::Gateway,
 };
 
@@ -136,6 +139,18 @@ pub enum Liveness {
     Alive,
     /// It does not answer probes.
     Dead,
+}
+
+impl Liveness {
+    /// What a Link's status says.
+    pub fn recorded(status: Option<&LinkStatus>) -> Self {
+        let gateway = status.and_then(|status| status.gateway.as_ref());
+        match gateway.and_then(|gateway| gateway.alive) {
+            None => Self::Unknown,
+            Some(true) => Self::Alive,
+            Some(false) => Self::Dead,
+        }
+    }
 }
 
 /// Whether any endpoint of these slices takes traffic.
