@@ -32,7 +32,7 @@ pub(crate) use self::credentials::{
 };
 pub use self::multiplexed::multiplexed;
 pub(crate) use self::multiplexed::{Authenticated, build};
-pub(crate) use self::networks::{IP_FAMILY, cluster_networks, server_address};
+pub(crate) use self::networks::{allocated_ips, cluster_networks, server_address};
 use crate::hint::fail;
 
 /// The cluster that a command uses, and the user.

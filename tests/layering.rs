@@ -81,14 +81,13 @@ const CORE_DEPENDENCIES: [&str; 9] = [
 const TOO_LONG: [&str; 0] = [];
 
 /// Names of types that stand several times and wait for another name.
-const SHARED_NAMES: [&str; 10] = [
+const SHARED_NAMES: [&str; 9] = [
     "Confinement",
     "Context",
     "Failure",
     "Gateway",
     "Identity",
     "Key",
-    "Known",
     "Metadata",
     "Object",
     "Target",

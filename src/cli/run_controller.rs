@@ -37,7 +37,7 @@ pub(crate) struct RunController {
     /// Maximum number of concurrent writes
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     max_in_flight_writes: u16,
-    /// Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; new ones beyond it are left out
+    /// Maximum memory for the Services and EndpointSlices of all target clusters, in MiB; new ones beyond it are omitted
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     max_mib: u16,
     /// Maximum sustained rate of writes per second for each target cluster; the first sync is not limited

@@ -1,7 +1,7 @@
-//! Reads a cluster's networks: the addresses of its API server, the range of its `ClusterIP`s, and how many of these may
-//! still be taken.
+//! Reads a cluster's networks: the addresses of its API server, the range of its `ClusterIP`s, and how many of these are
+//! available.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use k8s_openapi::api::{
@@ -12,8 +12,8 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Config, api::ListParams, core::PartialObjectMeta};
 
 use super::{
-    requests::list_all,
-    service_range::{self, is_v4},
+    requests::{list_all, next_page},
+    service_range::{self, cidrs, is_v4},
 };
 use crate::{api::labels as l, mirror::ClusterNetworks};
 
@@ -21,17 +21,17 @@ use crate::{api::labels as l, mirror::ClusterNetworks};
 const API_SERVER: (&str, &str) = ("default", "kubernetes");
 
 /// Kubernetes' label of an `IPAddress`: its family.
-pub(crate) const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 
-/// The known networks of a cluster.
+/// The networks of a cluster, as far as they can be read.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct ObservedNetworks {
     /// The networks.
     pub networks: ClusterNetworks,
-    /// How many `ClusterIP`s may be taken, if that is known: then a quarter of the range is free.
-    pub room: Option<i64>,
+    /// How many `ClusterIP`s may be allocated, if that is known, so that a quarter of the range stays free.
+    pub available_ips: Option<i64>,
     /// Why some are unknown, if the API server denied access.
-    pub refused: Option<kube::Error>,
+    pub denied: Option<kube::Error>,
 }
 
 /// The address of the API server in a configuration, if it is an IP address.
@@ -44,7 +44,7 @@ pub(crate) fn server_address(config: &Config) -> Option<IpAddr> {
 /// Reads a cluster's networks. Fails without a response; what the API server denies is unknown.
 ///
 /// `ServiceCIDR`s exist in Kubernetes 1.33 and later. Before that, no object has the range of `ClusterIP`s.
-pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
+pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<ObservedNetworks> {
     let (namespace, name) = API_SERVER;
     let services = Api::<Service>::namespaced(client.clone(), namespace);
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), namespace);
@@ -56,10 +56,12 @@ pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
         slices.list(&of_service),
         ranges.list(&all)
     );
-    let mut refused = None;
-    let service = told(service, &mut refused)?.flatten();
-    let slices = told(slices, &mut refused)?;
-    let ranges = told(ranges, &mut refused)?;
+    let mut denied = None;
+    let service = permitted(service, &mut denied)?.flatten();
+    let slices = permitted(slices, &mut denied)?;
+    let ranges = permitted(ranges, &mut denied)?;
+    let ranges: Vec<ServiceCIDR> = ranges.into_iter().flatten().collect();
+    let available_ips = permitted(available_ips(client, &ranges).await, &mut denied)?.flatten();
 
     let ips = service.and_then(|service| service.spec?.cluster_ips);
     let endpoints = slices
@@ -68,28 +70,21 @@ pub(crate) async fn cluster_networks(client: &Client) -> kube::Result<Looked> {
         .flat_map(|slice| slice.endpoints);
     let addresses = endpoints.flat_map(|endpoint| endpoint.addresses);
     let addresses = ips.into_iter().flatten().chain(addresses);
-    let api_servers: BTreeSet<IpAddr> = addresses.filter_map(|text| text.parse().ok()).collect();
-    let ranges: Vec<ServiceCIDR> = ranges.into_iter().flatten().collect();
-    let room = told(room(client, &ranges).await, &mut refused)?.flatten();
-    let cidrs = ranges.into_iter().filter_map(|range| range.spec?.cidrs);
-    Ok(Looked {
+    Ok(ObservedNetworks {
         networks: ClusterNetworks {
-            api_servers,
-            services: cidrs
-                .flatten()
-                .filter_map(|text| text.parse().ok())
-                .collect(),
+            api_servers: addresses.filter_map(|text| text.parse().ok()).collect(),
+            services: ranges.iter().flat_map(cidrs).collect(),
         },
-        room,
-        refused,
+        available_ips,
+        denied,
     })
 }
 
-/// How many `ClusterIP`s may be taken; `None` if that is unknown.
+/// How many `ClusterIP`s may be allocated; `None` if that is unknown.
 ///
-/// Only their number is asked for, which costs little. It counts all address families. Those of one family are listed if
-/// there are several, and the number alone could mean that too many are taken.
-async fn room(client: &Client, ranges: &[ServiceCIDR]) -> kube::Result<Option<i64>> {
+/// Only their number is requested, which costs little. It counts all address families. Those of one family are listed if
+/// there are several, and the number alone could mean that too many are allocated.
+async fn available_ips(client: &Client, ranges: &[ServiceCIDR]) -> kube::Result<Option<i64>> {
     let networks = service_range::networks(ranges);
     let Some(first) = networks.first() else {
         return Ok(None);
@@ -97,48 +92,44 @@ async fn room(client: &Client, ranges: &[ServiceCIDR]) -> kube::Result<Option<i6
     let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
     let page = api.list(&ListParams::default().limit(1)).await?;
     let more = page.metadata.remaining_item_count;
-    let has_more = page.metadata.continue_.is_some_and(|next| !next.is_empty());
-    if has_more && more.is_none() {
+    if next_page(page.metadata).is_some() && more.is_none() {
         return Ok(None);
     }
     let more = usize::try_from(more.unwrap_or_default()).unwrap_or_default();
-    let room = service_range::room(&networks, page.items.len() + more);
-    let cidrs = ranges
-        .iter()
-        .filter_map(|range| range.spec.as_ref()?.cidrs.as_ref());
-    let of_others = |text: &String| {
-        let net = text.parse::<IpNet>();
-        net.is_ok_and(|net| is_v4(&net) != is_v4(first))
-    };
-    if room > 0 || !cidrs.flatten().any(of_others) {
-        return Ok(Some(room));
+    let available = service_range::available(&networks, page.items.len() + more);
+    let mut all = ranges.iter().flat_map(cidrs);
+    if available > 0 || all.all(|net| is_v4(&net) == is_v4(first)) {
+        return Ok(Some(available));
     }
-    let family = if is_v4(first) { "IPv4" } else { "IPv6" };
-    let used = list_all(&api, &format!("{IP_FAMILY}={family}"))
-        .await?
-        .len();
-    Ok(Some(service_range::room(&networks, used)))
+    let allocated = allocated_ips(client, first).await?;
+    Ok(Some(service_range::available(&networks, allocated)))
+}
+
+/// The number of `ClusterIP`s of the address family of a network.
+pub(crate) async fn allocated_ips(client: &Client, network: &IpNet) -> kube::Result<usize> {
+    let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
+    let family = if is_v4(network) { "IPv4" } else { "IPv6" };
+    let all = list_all(&api, &format!("{IP_FAMILY}={family}")).await?;
+    Ok(all.len())
 }
 
 /// The response; `None` if the API server denied access or has no such object.
-fn told<T>(answer: kube::Result<T>, refused: &mut Option<kube::Error>) -> kube::Result<Option<T>> {
+fn permitted<T>(
+    answer: kube::Result<T>,
+    denied: &mut Option<kube::Error>,
+) -> kube::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) if is_refusal(&error) => {
-            *refused = Some(error);
+        // A retry would get the same error.
+        Err(kube::Error::Api(status))
+            if (400..500).contains(&status.code) && ![408, 429].contains(&status.code) =>
+        {
+            *denied = Some(kube::Error::Api(status));
             Ok(None)
         }
         Err(error) => Err(error),
     }
-}
-
-/// Whether a retry would get the same error.
-fn is_refusal(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    (400..500).contains(&status.code) && ![408, 429].contains(&status.code)
 }
 
 #[cfg(test)]
@@ -159,7 +150,7 @@ mod tests {
     }
 
     /// Reads the networks from a server that gives this response to requests for `ServiceCIDR`s.
-    async fn look(code: u16, ranges: Value) -> kube::Result<Looked> {
+    async fn look(code: u16, ranges: Value) -> kube::Result<ObservedNetworks> {
         look_at(code, ranges, |_| (404, status(404))).await
     }
 
@@ -168,7 +159,11 @@ mod tests {
     }
 
     /// The same, with these responses to requests for `IPAddress`es.
-    async fn look_at(code: u16, ranges: Value, addresses: Addresses) -> kube::Result<Looked> {
+    async fn look_at(
+        code: u16,
+        ranges: Value,
+        addresses: Addresses,
+    ) -> kube::Result<ObservedNetworks> {
         let client = of_test_server(move |request| {
             let ranges = ranges.clone();
             async move {
@@ -209,33 +204,33 @@ mod tests {
             { "metadata": { "name": "more" }, "spec": { "cidrs": ["10.97.0.0/24", "no network"] } },
             { "metadata": { "name": "none" } },
         ] });
-        let ranges = |looked: &Looked| -> Vec<String> {
-            let ranges = looked.networks.services.iter();
+        let ranges = |read: &ObservedNetworks| -> Vec<String> {
+            let ranges = read.networks.services.iter();
             ranges.map(ToString::to_string).collect()
         };
-        let looked = look(200, list).await.unwrap();
+        let read = look(200, list).await.unwrap();
         assert_eq!(
-            ranges(&looked),
+            ranges(&read),
             ["10.96.0.0/16", "fd00::/108", "10.97.0.0/24"]
         );
-        assert!(looked.refused.is_none());
-        let servers: Vec<String> = (looked.networks.api_servers.iter())
+        assert!(read.denied.is_none());
+        let servers: Vec<String> = (read.networks.api_servers.iter())
             .map(ToString::to_string)
             .collect();
         assert_eq!(servers, ["10.96.0.1", "198.51.100.1", "fd00::1"]);
 
-        for (code, refused) in [(404, false), (403, true)] {
-            let looked = look(code, status(code)).await.unwrap();
-            assert_eq!(ranges(&looked), [""; 0]);
-            assert_eq!(looked.refused.is_some(), refused, "{code}");
-            assert_eq!(looked.networks.api_servers.len(), 3, "{code}");
+        for (code, denied) in [(404, false), (403, true)] {
+            let read = look(code, status(code)).await.unwrap();
+            assert_eq!(ranges(&read), [""; 0]);
+            assert_eq!(read.denied.is_some(), denied, "{code}");
+            assert_eq!(read.networks.api_servers.len(), 3, "{code}");
         }
         for code in [429, 500, 503] {
             assert!(look(code, status(code)).await.is_err(), "{code}");
         }
     }
 
-    /// What is asked, the networks, the responses, and what is read from them: the room, and whether something is denied.
+    /// What is asked, the networks, the responses, and what is read from them: the available addresses, and whether something is denied.
     type Case<'a> = (&'a str, &'a [&'a str], Addresses, Option<i64>, bool);
     /// The responses to requests for all `IPAddress`es, and for those of one family.
     type Addresses = fn(bool) -> (u16, Value);
@@ -299,10 +294,10 @@ mod tests {
                 false,
             ),
         ];
-        for (what, cidrs, answer, room, refused) in cases {
-            let looked = look_at(200, ranges(cidrs), answer).await.unwrap();
-            assert_eq!(looked.room, room, "{what}");
-            assert_eq!(looked.refused.is_some(), refused, "{what}");
+        for (what, cidrs, answer, available, denied) in cases {
+            let read = look_at(200, ranges(cidrs), answer).await.unwrap();
+            assert_eq!(read.available_ips, available, "{what}");
+            assert_eq!(read.denied.is_some(), denied, "{what}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The range of a cluster's `ClusterIP`s, and how many of them may still be taken. Pure.
+//! The range of a cluster's `ClusterIP`s, and how many of them are available. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use k8s_openapi::api::networking::v1::ServiceCIDR;
 /// Name of the `ServiceCIDR` that the API server creates.
 const DEFAULT: &str = "kubernetes";
 
+/// The networks of a range that can be parsed.
+pub(super) fn cidrs(range: &ServiceCIDR) -> impl Iterator<Item = IpNet> {
+    let spec = range.spec.iter();
+    let cidrs = spec.flat_map(|spec| spec.cidrs.iter().flatten());
+    cidrs.filter_map(|text| text.parse().ok())
+}
+
 /// The networks of a cluster's first address family: that of the first network of the default range.
 pub(crate) fn networks(ranges: &[ServiceCIDR]) -> Vec<IpNet> {
-    let of = |range: &ServiceCIDR| -> Vec<IpNet> {
-        let cidrs = range
-            .spec
-            .iter()
-            .flat_map(|spec| spec.cidrs.iter().flatten());
-        cidrs.filter_map(|text| text.parse().ok()).collect()
-    };
     let is_default = |range: &&ServiceCIDR| range.metadata.name.as_deref() == Some(DEFAULT);
     let first = ranges.iter().find(is_default).or_else(|| ranges.first());
-    let Some(first) = first.and_then(|range| of(range).first().copied()) else {
+    let Some(first) = first.and_then(|range| cidrs(range).next()) else {
         return Vec::new();
     };
-    let all = ranges.iter().flat_map(of);
+    let all = ranges.iter().flat_map(cidrs);
     let own: BTreeSet<IpNet> = all.filter(|net| is_v4(net) == is_v4(&first)).collect();
     // Ranges may overlap.
     let outer = |net: &&IpNet| {
@@ -32,21 +32,25 @@ pub(crate) fn networks(ranges: &[ServiceCIDR]) -> Vec<IpNet> {
     own.iter().filter(outer).copied().collect()
 }
 
-pub(crate) fn is_v4(net: &IpNet) -> bool {
+pub(super) fn is_v4(net: &IpNet) -> bool {
     matches!(net, IpNet::V4(_))
 }
 
-/// Kubernetes uses neither the first address of a network, nor the last of an IPv4 network.
-pub(crate) fn size(net: &IpNet) -> u128 {
-    let bits = u32::from(net.max_prefix_len() - net.prefix_len());
-    let all = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
-    all.saturating_sub(if is_v4(net) { 2 } else { 1 })
+/// The number of `ClusterIP`s in these networks. Kubernetes uses neither the first address of a network, nor the last of
+/// an IPv4 network.
+pub(crate) fn size(networks: &[IpNet]) -> u128 {
+    let sizes = networks.iter().map(|net| {
+        let bits = u32::from(net.max_prefix_len() - net.prefix_len());
+        let all = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
+        all.saturating_sub(if is_v4(net) { 2 } else { 1 })
+    });
+    sizes.fold(0, u128::saturating_add)
 }
 
-/// The number of `ClusterIP`s that may be taken if `used` are taken, so that a quarter of the networks stays free. Others
-/// in the cluster need some too. Negative if less is free.
-pub(crate) fn room(networks: &[IpNet], used: usize) -> i64 {
-    let all: u128 = networks.iter().map(size).fold(0, u128::saturating_add);
+/// The number of `ClusterIP`s that may be allocated if `used` are, so that a quarter of the networks stays free. Others in
+/// the cluster need some too. Negative if less is free.
+pub(super) fn available(networks: &[IpNet], used: usize) -> i64 {
+    let all = size(networks);
     let number = |of: u128| i64::try_from(of).unwrap_or(i64::MAX);
     number(all - all.div_ceil(4)) - number(used as u128)
 }
@@ -112,7 +116,7 @@ mod tests {
             (&[], 0, 0),
         ] {
             let networks: Vec<IpNet> = range.iter().map(|net| net.parse().unwrap()).collect();
-            assert_eq!(room(&networks, used), expected, "{range:?} {used}");
+            assert_eq!(available(&networks, used), expected, "{range:?} {used}");
         }
     }
 }

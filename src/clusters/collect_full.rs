@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Namespace, Pod, Secret},
-    networking::v1::{IPAddress, ServiceCIDR},
+    networking::v1::ServiceCIDR,
 };
 use kube::{Api, Client, api::PartialObjectMeta};
 use serde::de::DeserializeOwned;
@@ -33,11 +33,11 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
         wire::Wire,
     },
     client::{
-        IP_FAMILY,
+        allocated_ips,
         requests::{explain, is_served, list_all},
         service_range as range,
     },
@@ -150,7 +150,7 @@ impl<'a> Controllers<'a> {
 
     /// Routes that may be left over: none if all controllers write routes.
     async fn left_routes(&self, client: &Client) -> Known<Vec<OwnRoute>> {
-        let all_write_routes = self.found.iter().all(|w| w.heeds_preferences);
+        let all_write_routes = self.found.iter().all(|w| w.applies_preferences);
         if all_write_routes && !self.found.is_empty() {
             return Ok(vec![]);
         }
@@ -313,9 +313,8 @@ async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceR
     let Some(first) = networks.first() else {
         return Ok(None);
     };
-    let family = if range::is_v4(first) { "IPv4" } else { "IPv6" };
-    let api: Api<PartialObjectMeta<IPAddress>> = Api::all(client.clone());
-    let used = list(&api, &format!("{IP_FAMILY}={family}")).await?.len();
+    let used = allocated_ips(client, first).await;
+    let used = used.map_err(|error| explain(&error))?;
     Ok(Some(ServiceRange { networks, used }))
 }
 

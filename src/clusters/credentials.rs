@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
 use crate::{
     api::{conditions::INSECURE_TLS, tls::InsecureTls},
-    mirror::status::expiry,
+    mirror::link_status::expiry,
 };
 
 /// A Secret of Linkerd that is younger than its Link by more than this was created late, or again.
@@ -24,12 +24,12 @@ pub(crate) fn problems(
     now: Timestamp,
 ) -> Option<Vec<String>> {
     let (own, theirs) = (own(link), destination.as_ref().ok());
-    let told = || expiring_condition(link);
+    let recorded = || expiring_condition(link);
     let mut found = Vec::new();
     found.extend(insecure(link));
     found.extend(theirs.and_then(|theirs| missing(link, theirs)));
     found.extend(theirs.and_then(|theirs| ignored(link, theirs)));
-    found.extend(own.map_or_else(told, |own| expiring(link, own, now)));
+    found.extend(own.map_or_else(recorded, |own| expiring(link, own, now)));
     if let Some(theirs) = theirs {
         found.extend(differs(link, links, theirs));
         found.extend(expiring_at_linkerd(link, theirs, now));
@@ -222,25 +222,25 @@ mod tests {
         let theirs = Ok(theirs);
         let own = link.credentials.as_mut().unwrap().as_mut().unwrap();
         own.insecure = Some(InsecureTls::Unverified);
-        let told = problems(&link, &[], &theirs, time(NOW)).unwrap();
-        assert_eq!(told[0], InsecureTls::Unverified.problem());
-        assert_eq!(told.len(), 2);
+        let found = problems(&link, &[], &theirs, time(NOW)).unwrap();
+        assert_eq!(found[0], InsecureTls::Unverified.problem());
+        assert_eq!(found.len(), 2);
         // The Secret is newer than the Link's status.
         let status = |status: &str| json!({ "conditions": [condition("InsecureTLS", status, "not safe", 1)] });
-        let told = |status: &serde_json::Value, credentials| {
+        let found = |status: &serde_json::Value, credentials| {
             let mut link = crate::clusters::link_summary::tests::link("east", status);
             link.credentials = credentials;
             insecure(&link)
         };
         let safe = || Some(Ok(LinkCredentials::default()));
         let refused = || Some(Err("forbidden".to_owned()));
-        assert_eq!(told(&status("True"), safe()), None);
+        assert_eq!(found(&status("True"), safe()), None);
         assert_eq!(
-            told(&status("True"), refused()).as_deref(),
+            found(&status("True"), refused()).as_deref(),
             Some("not safe")
         );
-        assert_eq!(told(&status("True"), None).as_deref(), Some("not safe"));
-        assert_eq!(told(&status("False"), None), None);
+        assert_eq!(found(&status("True"), None).as_deref(), Some("not safe"));
+        assert_eq!(found(&status("False"), None), None);
     }
 
     #[test]
@@ -276,14 +276,14 @@ mod tests {
     #[test]
     fn status_of_the_link_replaces_a_secret_that_may_not_be_read() {
         let (unread, theirs) = with(None, "a");
-        let told = |status: &str| {
+        let found = |status: &str| {
             let condition = condition("CredentialsExpiring", status, "the token expires", 1);
             let mut link = link("east", &json!({"conditions": [condition]}));
             link.credentials.clone_from(&unread.credentials);
             found(&link, &Ok(theirs.clone()))
         };
-        assert_eq!(told("True"), Some(vec!["the token expires".to_owned()]));
-        assert_eq!(told("False"), None);
+        assert_eq!(found("True"), Some(vec!["the token expires".to_owned()]));
+        assert_eq!(found("False"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::api::{
     labels,
     resource_id::ResourceId,
-    routes::{Route, RouteKind},
+    route::{Route, RouteKind},
 };
 
 /// A route that a controller wrote.

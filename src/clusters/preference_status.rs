@@ -7,8 +7,9 @@ use crate::api::{
     k8s::Service,
     labels,
     members::{local_member, remote_members},
-    preference::{FailedOver, Place, Preference, active, has_member},
+    preference::{ClusterRef, FailedOver, Preference},
 };
+use crate::mirror::{active_clusters, has_member_in};
 
 /// The preference of a federated Service, and its failover state. Its JSON is part of the documented output of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,7 +42,8 @@ impl PreferenceStatus {
     /// Reads the annotations of a Service; empty if it is not a federated Service.
     pub(crate) fn of(service: &Service) -> Self {
         let annotation = |key: &str| service.metadata.annotations.get(key);
-        let Some(preference) = annotation(labels::PREFER).and_then(|text| text.parse().ok()) else {
+        let preference = annotation(labels::PREFER);
+        let Some(preference) = preference.and_then(|text| text.parse::<Preference>().ok()) else {
             return Self::default();
         };
         if local_member(annotation).is_none() && remote_members(annotation).next().is_none() {
@@ -49,31 +51,32 @@ impl PreferenceStatus {
         }
         let failed_over = annotation(labels::FAILED_OVER).map(FailedOver::read);
         let failed_over = failed_over.unwrap_or_default();
-        let active = active(&preference, &failed_over, |place| {
-            has_member(annotation, place)
+        let active = active_clusters(&preference, &failed_over, |cluster| {
+            has_member_in(annotation, cluster)
         });
-        let away = preference.places().filter_map(|place| {
-            let out = failed_over.0.get(place)?;
+        let away = preference.clusters().filter_map(|cluster| {
+            let outage = failed_over.0.get(cluster)?;
             Some(AwayCluster {
-                cluster: place.to_string(),
-                since: out.since,
-                returns: out.until,
+                cluster: cluster.to_string(),
+                since: outage.since,
+                returns: outage.until,
             })
         });
-        let is_away = |place: &Place| failed_over.0.contains_key(place);
-        let has_failed_over = match (&preference, active.as_slice()) {
+        let is_away = |cluster: &ClusterRef| failed_over.0.contains_key(cluster);
+        let mut preferred = preference.clusters();
+        let has_failed_over = match active.as_slice() {
             // Clusters after the active one would receive no requests anyway.
-            (Preference::Order(places), [active]) => {
-                let mut before = places.iter().take_while(|place| place != active);
+            [active] if preference.is_order() => {
+                let mut before = preferred.take_while(|cluster| cluster != active);
                 before.any(is_away)
             }
-            _ => preference.places().any(is_away),
+            _ => preferred.any(is_away),
         };
         Self {
             preference: Some(preference.to_string()),
             failed_over: away.collect(),
             has_failed_over,
-            active: active.into_iter().map(Place::to_string).collect(),
+            active: active.into_iter().map(ClusterRef::to_string).collect(),
         }
     }
 

@@ -12,12 +12,7 @@ use crate::{
 
 /// The number of free `ClusterIP`s, if the waiting Services need more than that.
 pub(crate) fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
-    let all: u128 = range
-        .networks
-        .iter()
-        .map(size)
-        .fold(0, u128::saturating_add);
-    let left = all.saturating_sub(range.used as u128);
+    let left = size(&range.networks).saturating_sub(range.used as u128);
     (waiting as u128 > left).then_some(left)
 }
 

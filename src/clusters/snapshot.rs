@@ -298,7 +298,7 @@ pub(crate) struct Workload {
     /// Selects the Services of this cluster that are members of federated Services; `None` if there are none.
     pub local_members: Option<String>,
     /// Whether it applies the preferences of members of federated Services.
-    pub heeds_preferences: bool,
+    pub applies_preferences: bool,
 }
 
 impl Workload {

@@ -32,14 +32,14 @@ pub(crate) struct ControllerSettings {
     /// Selector of the local members of federated Services; `None` if there are none.
     pub(crate) local_members: Option<String>,
     /// Whether it writes routes for preferences.
-    pub(crate) heeds_preferences: bool,
+    pub(crate) applies_preferences: bool,
 }
 
 impl Default for ControllerSettings {
     fn default() -> Self {
         Self {
             local_members: Some(labels::FEDERATED_MEMBERS.to_owned()),
-            heeds_preferences: false,
+            applies_preferences: false,
         }
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn workload(deployment: &Deployment, parse: ParseArgs) -> Workload {
             .collect(),
         is_unconfined: annotation(metadata, labels::ADMISSION_POLICY) == "disabled",
         local_members: settings.local_members,
-        heeds_preferences: settings.heeds_preferences,
+        applies_preferences: settings.applies_preferences,
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
         labels as l,
         map::Map,
         metadata::OwnerReference,
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
         wire::{Subset, Wire},
     },
     client::requests::{RequestError, request},

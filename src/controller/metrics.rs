@@ -163,9 +163,9 @@ impl Metrics {
     }
 
     /// Sets how many federated Services send requests to this cluster first, and how many prefer it but leave it out.
-    pub(crate) fn preferred(&self, cluster: &str, active: usize, left_out: usize) {
+    pub(crate) fn preferred(&self, cluster: &str, active: usize, failed_over: usize) {
         set(&self.0.active, cluster, number(active));
-        set(&self.0.failed_over, cluster, number(left_out));
+        set(&self.0.failed_over, cluster, number(failed_over));
     }
 
     /// Sets the numbers of a Link's Services by state.

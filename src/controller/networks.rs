@@ -26,22 +26,25 @@ pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Se
     let mut refusal =
         Trouble::new("read ServiceCIDRs, IPAddresses and the Service of the API server");
     loop {
-        let looked = cluster_networks(&client).await;
-        let pause = match looked {
+        let pause = match cluster_networks(&client).await {
             Err(error) => {
                 trouble.set(&explain(&error));
                 AGAIN
             }
-            Ok(looked) => {
+            Ok(observed) => {
                 trouble.clear();
-                match &looked.refused {
+                match &observed.denied {
                     Some(error) => refusal.set(&explain(error)),
                     None => refusal.clear(),
                 };
-                if outbox.send(LocalEvent::Room(looked.room)).await.is_err() {
+                if outbox
+                    .send(LocalEvent::Room(observed.available_ips))
+                    .await
+                    .is_err()
+                {
                     return;
                 }
-                let mut networks = looked.networks;
+                let mut networks = observed.networks;
                 networks.api_servers.extend(server);
                 if told.as_ref() != Some(&networks) {
                     told = Some(networks.clone());

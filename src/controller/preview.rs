@@ -39,8 +39,8 @@ use crate::{
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
-        self, Config, Confirmed, Indexed, LeftOut, Limit, Limits, LinkEntry, Links, Liveness,
-        Local, Names, Object, Queries, RemoteState, State, Store, Target, Write,
+        self, Config, Confirmed, Indexed, Limit, Limits, LinkEntry, Links, Liveness, Local, Names,
+        Object, Omitted, Queries, RemoteState, State, Store, Target, Write,
     },
     timing,
 };
@@ -290,8 +290,8 @@ async fn remote(
     let limits = limits.of(target);
     let budget = Budget::new(limits.bytes);
     let within = |limit: Limit| limit.within(budget.clone());
-    let (mut known, mut left_out) = (Vec::new(), Vec::new());
-    let (mut known_slices, mut cut) = (Vec::new(), Vec::new());
+    let (mut known, mut omitted) = (Vec::new(), Vec::new());
+    let (mut known_slices, mut omitted_slices) = (Vec::new(), Vec::new());
     for selector in services {
         let listed: Vec<Wire<Service>> = list(&Api::all(client.clone()), Some(&selector)).await?;
         let listed = listed
@@ -300,7 +300,7 @@ async fn remote(
         let limit = within(Limit::of(limits.services)).first(stands);
         let (taken, left) = limited(limit, limits, listed, |service| service.metadata.id());
         known.push(taken);
-        left_out.push(left);
+        omitted.push(left);
     }
     for selector in slices {
         let found: Vec<Wire<EndpointSlice>> =
@@ -308,13 +308,13 @@ async fn remote(
         let listed = found.into_iter().map(|found| found.object);
         let (taken, left) = limited(within(Limit::default()), limits, listed, service_of);
         known_slices.push(taken);
-        cut.push(left);
+        omitted_slices.push(left);
     }
     Ok(RemoteState {
         services: known,
         slices: known_slices,
-        left_out,
-        cut,
+        omitted,
+        omitted_slices,
     })
 }
 
@@ -329,25 +329,25 @@ async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
     }
 }
 
-/// The objects within the limit, and those that it leaves out.
+/// The objects within the limit, and those that it omits.
 fn limited<T: StoredObject + Indexed>(
     mut limit: Limit,
     limits: Limits,
     items: impl Iterator<Item = T>,
     service: impl Fn(&T) -> (String, String),
-) -> (Store<T>, LeftOut) {
+) -> (Store<T>, Omitted) {
     let mut listing = limit.list();
     for object in items {
         let metadata = object.metadata();
         let number = listing.number(metadata.namespace(), metadata.name());
         listing.put(number, limits.cost(&object), Arc::new(object), &service);
     }
-    let (taken, left_out) = listing.end(service);
+    let (taken, omitted) = listing.end(service);
     let mut objects = Store::default();
     for object in taken {
         objects.put(object);
     }
-    (objects, left_out)
+    (objects, omitted)
 }
 
 fn objects<T: Indexed + Subset>(items: Vec<Wire<T>>) -> Store<T> {

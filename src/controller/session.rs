@@ -43,7 +43,7 @@ pub(super) struct Spec {
     pub(super) services: Vec<String>,
     /// Label selectors of EndpointSlices of Services behind the gateway, one watch each.
     pub(super) slices: Vec<String>,
-    /// Objects beyond these limits are left out.
+    /// Objects beyond these limits are omitted.
     pub(super) limits: Limits,
 }
 
@@ -307,7 +307,7 @@ fn after_refusal(status: &Status) -> Duration {
 pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
     slice.metadata.annotations = Map::default();
     for endpoint in &mut slice.endpoints {
-        endpoint.place = None;
+        endpoint.pod = None;
         let EndpointConditions { ready, .. } = endpoint.conditions;
         endpoint.conditions = EndpointConditions {
             ready,

@@ -29,7 +29,7 @@ use crate::{client::requests::explain, mirror::Limit};
 
 /// Maximum duration of a watch request in seconds. Then the watch is resumed where it ended. Kubernetes' default.
 const WATCH_SECONDS: u32 = 290;
-/// Minimum time between a list and the next one, if the only reason for it are objects that were left out.
+/// Minimum time between a list and the next one, if the only reason for it are objects that were omitted.
 const RELIST: Duration = Duration::from_secs(5);
 
 /// Watches until the handler stops listening. Objects are decoded as `K`, and reported and kept as `T`.

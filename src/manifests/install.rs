@@ -303,8 +303,8 @@ fn controller_resources(values: &Values) -> Resources {
     let mut resources = values.controller.resources.clone();
     let Resources { limits, requests } = &mut resources;
     if !limits.contains_key(MEMORY) && !requests.contains_key(MEMORY) {
-        let most = BASE_MIB + 3 * values.controller.max_mib;
-        limits.insert(MEMORY.to_owned(), format!("{most}Mi"));
+        let limit = BASE_MIB + 3 * values.controller.max_mib;
+        limits.insert(MEMORY.to_owned(), format!("{limit}Mi"));
         requests.insert(MEMORY.to_owned(), format!("{USUAL_MIB}Mi"));
     }
     resources

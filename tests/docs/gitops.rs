@@ -27,7 +27,7 @@ use linkerd_mc::{
     mirror::{
         Copied, FederatedThrough, Federation, GatewayState, Liveness, Outcome, Problem, Reason,
         RemoteRef, ServiceOutcome,
-        status::{Expiry, GatewayInputs, Outcomes, StatusInputs, status},
+        link_status::{Expiry, GatewayInputs, Outcomes, StatusInputs, status},
     },
 };
 use serde_json::{Value, json};

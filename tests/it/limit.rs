@@ -1,4 +1,4 @@
-//! Limits on the objects that are accepted from a target cluster: the status names objects that are left out, and
+//! Limits on the objects that are accepted from a target cluster: the status names objects that are omitted, and
 //! existing mirrors stay.
 
 use std::sync::{
@@ -50,7 +50,7 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     let since = mark(source);
     export(far, "limit", &web("a", "limit")).await;
     let over = |s: &LinkStatus| {
-        exceeded(s) == "more than 2 Services are exported; left out: 1"
+        exceeded(s) == "more than 2 Services are exported; omitted: 1"
             && reason(s, "limit", "a") == Some("LimitExceeded")
     };
     status_that(source, "limit", over).await;
@@ -62,7 +62,7 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     status_that(source, "limit", |s| over(s) && s.mirrored == Some(2)).await;
     assert_eq!(writes_in(source, "limit", since), []);
 
-    // When there is room, the Service that was left out is mirrored; then there is too little room again.
+    // When there is room, the Service that was omitted is mirrored; then there is too little room again.
     delete(far, "limit", "b").await;
     service(source, "limit", "a-limit", |_| true).await;
     gone(source, "limit", "b-limit").await;
@@ -188,7 +188,7 @@ async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_th
     let _controller = Controller::start(source, &small);
     let over = |s: &LinkStatus| {
         exceeded(s).starts_with("exported objects need more memory than the Link's limit of 1 MiB")
-            && exceeded(s).ends_with("; left out: 1")
+            && exceeded(s).ends_with("; omitted: 1")
             && s.mirrored == Some(4)
     };
     status_that(source, "heavy", over).await;

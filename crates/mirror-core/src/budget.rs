@@ -5,72 +5,72 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// A number of bytes that its users share. Bytes taken from a part count for the whole as well.
+/// A number of bytes that its users share. Bytes that a part uses count for the whole as well.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<SharedBytes>);
 
 #[derive(Debug)]
 struct SharedBytes {
-    most: usize,
-    taken: AtomicUsize,
+    max: usize,
+    used: AtomicUsize,
     whole: Option<Budget>,
 }
 
 impl Budget {
-    /// A budget of `most` bytes.
-    pub fn new(most: usize) -> Self {
-        Self::within(most, None)
+    /// A budget of `max` bytes.
+    pub fn new(max: usize) -> Self {
+        Self::within(max, None)
     }
 
-    /// A part of this budget, of at most `most` bytes.
+    /// A part of this budget, of at most `max` bytes.
     #[must_use]
-    pub fn part(&self, most: usize) -> Self {
-        Self::within(most, Some(self.clone()))
+    pub fn part(&self, max: usize) -> Self {
+        Self::within(max, Some(self.clone()))
     }
 
-    fn within(most: usize, whole: Option<Self>) -> Self {
+    fn within(max: usize, whole: Option<Self>) -> Self {
         Self(Arc::new(SharedBytes {
-            most,
-            taken: AtomicUsize::new(0),
+            max,
+            used: AtomicUsize::new(0),
             whole,
         }))
     }
 
-    /// Takes bytes, if that many are free. Returns whether they were.
-    pub fn take(&self, bytes: usize) -> bool {
-        let SharedBytes { most, taken, whole } = &*self.0;
-        let more = |taken: usize| taken.checked_add(bytes).filter(|now| now <= most);
-        if taken
+    /// Reserves bytes, if that many are free. Returns whether they were.
+    pub fn try_reserve(&self, bytes: usize) -> bool {
+        let SharedBytes { max, used, whole } = &*self.0;
+        let more = |used: usize| used.checked_add(bytes).filter(|now| now <= max);
+        if used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_err()
         {
             return false;
         }
-        let is_there = whole.as_ref().is_none_or(|whole| whole.take(bytes));
-        if !is_there {
-            taken.fetch_sub(bytes, Ordering::Relaxed);
+        let is_free = whole.as_ref().is_none_or(|whole| whole.try_reserve(bytes));
+        if !is_free {
+            used.fetch_sub(bytes, Ordering::Relaxed);
         }
-        is_there
+        is_free
     }
 
-    /// Gives back what was taken.
-    pub fn give_back(&self, bytes: usize) {
-        self.0.taken.fetch_sub(bytes, Ordering::Relaxed);
+    /// Releases what was reserved.
+    pub fn release(&self, bytes: usize) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(whole) = &self.0.whole {
-            whole.give_back(bytes);
+            whole.release(bytes);
         }
     }
 
     /// Whether this number of bytes is free now.
     pub(crate) fn has(&self, bytes: usize) -> bool {
-        let is_there = self.taken().checked_add(bytes);
-        is_there.is_some_and(|taken| taken <= self.0.most)
+        let used = self.used().checked_add(bytes);
+        used.is_some_and(|used| used <= self.0.max)
             && self.0.whole.as_ref().is_none_or(|whole| whole.has(bytes))
     }
 
-    /// Bytes that are taken.
-    pub fn taken(&self) -> usize {
-        self.0.taken.load(Ordering::Relaxed)
+    /// Bytes in use.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
     }
 }
 
@@ -82,13 +82,13 @@ mod tests {
     fn a_part_takes_from_the_whole_and_neither_exceeds_its_maximum() {
         let whole = Budget::new(10);
         let (a, b) = (whole.part(8), whole.part(8));
-        assert!(a.take(8) && !a.take(1) && a.has(0) && !a.has(1));
-        assert!(!b.has(3) && !b.take(3));
-        assert_eq!((a.taken(), b.taken(), whole.taken()), (8, 0, 8));
-        assert!(b.take(2) && whole.taken() == 10);
-        a.give_back(8);
-        assert_eq!((a.taken(), whole.taken()), (0, 2));
-        assert!(b.has(6) && !b.has(7) && !b.take(usize::MAX));
-        assert!(b.take(6) && b.taken() == 8);
+        assert!(a.try_reserve(8) && !a.try_reserve(1) && a.has(0) && !a.has(1));
+        assert!(!b.has(3) && !b.try_reserve(3));
+        assert_eq!((a.used(), b.used(), whole.used()), (8, 0, 8));
+        assert!(b.try_reserve(2) && whole.used() == 10);
+        a.release(8);
+        assert_eq!((a.used(), whole.used()), (0, 2));
+        assert!(b.has(6) && !b.has(7) && !b.try_reserve(usize::MAX));
+        assert!(b.try_reserve(6) && b.used() == 8);
     }
 }

@@ -56,7 +56,7 @@ const RULES: &[Rule] = &[
     rule("Service range has room for exported services", "", Warning, services::service_range),
     rule("drained clusters have left federated services", "", Warning, services::drains).retried(),
     rule("members of federated services have equal ports", "", Warning, services::federated_ports),
-    rule("preferences of federated services are applied", "", Warning, preferences::heeded),
+    rule("preferences of federated services are applied", "", Warning, preferences::applied),
     rule("preferred clusters receive the requests to federated services", "", Warning, preferences::taken).retried(),
     rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
     rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),

@@ -7,7 +7,7 @@ use crate::{
     api::{
         k8s::Service,
         labels::PREFER,
-        preference::{Preference, clusters},
+        preference::{Preference, linked_clusters},
         resource_id::ResourceId,
     },
     clusters::{
@@ -38,7 +38,7 @@ impl FoundRoutes {
     }
 }
 
-pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
+pub(super) fn applied(snapshot: &FullSnapshot) -> Verdict {
     let mirrors = snapshot.mirrors.as_deref().unwrap_or_default();
     let members = match &snapshot.local_members {
         Ok(members) => members.as_slice(),
@@ -48,7 +48,7 @@ pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
     };
     let ignores = snapshot
         .controller()
-        .is_some_and(|ours| !ours.heeds_preferences);
+        .is_some_and(|ours| !ours.applies_preferences);
     let mut found = FoundRoutes::default();
     for member in members {
         if let Some(text) = member.metadata.annotations.get(PREFER) {
@@ -81,7 +81,7 @@ pub(super) fn heeded(snapshot: &FullSnapshot) -> Verdict {
 /// The problem of routes that are left in installations whose controller writes none any more.
 fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<String> {
     let ours = snapshot.deployments.iter().flatten();
-    let writers = ours.filter(|workload| workload.is_ours() && workload.heeds_preferences);
+    let writers = ours.filter(|workload| workload.is_ours() && workload.applies_preferences);
     let writers: BTreeSet<&str> = writers.map(|w| w.id.namespace.as_str()).collect();
     let is_left = |route: &&OwnRoute| match route.installation.as_str() {
         "" => writers.is_empty(),
@@ -129,7 +129,7 @@ fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) ->
         return None; // its target may be the unknown cluster
     }
     let linked: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
-    let unknown = clusters(preference).filter(|cluster| !linked.contains(cluster));
+    let unknown = linked_clusters(preference).filter(|cluster| !linked.contains(cluster));
     let unknown: Vec<_> = unknown.collect();
     (!unknown.is_empty()).then(|| {
         format!(

@@ -311,7 +311,7 @@ fn range_problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<Stri
 }
 
 /// Services that should be mirrored or federated and are not, with reason and message. Services of drained clusters are
-/// left out.
+/// omitted.
 fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
     let lists = [&status.mirror_services, &status.federated_services];
     lists.into_iter().flatten().filter_map(|service| {

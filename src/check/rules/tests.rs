@@ -143,7 +143,7 @@ fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
         images: vec!["registry.example/controller:v1.2.3".into()],
         is_unconfined: false,
         local_members: Some(labels::FEDERATED_MEMBERS.into()),
-        heeds_preferences: true,
+        applies_preferences: true,
     }
 }
 

@@ -143,7 +143,7 @@ impl Mirroring {
         let members = self.federated_service_selector.or(usual.local_members);
         ControllerSettings {
             local_members: members.filter(|_| self.no_local_federation != Some(true)),
-            heeds_preferences: self.enable_routes.unwrap_or_default(),
+            applies_preferences: self.enable_routes.unwrap_or_default(),
         }
     }
 
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn arguments_set_local_members_and_preferences() {
-        for (args, local_members, heeds_preferences) in [
+        for (args, local_members, applies_preferences) in [
             (&[][..], Some("mirror.linkerd.io/federated=member"), false),
             (&["--federated-service-selector=a=b"], Some("a=b"), false),
             (
@@ -323,7 +323,10 @@ mod tests {
             let settings = crate::cli::settings_of(line.map(ToString::to_string).collect());
             let settings = settings.unwrap_or_default();
             assert_eq!(settings.local_members.as_deref(), local_members, "{args:?}");
-            assert_eq!(settings.heeds_preferences, heeds_preferences, "{args:?}");
+            assert_eq!(
+                settings.applies_preferences, applies_preferences,
+                "{args:?}"
+            );
         }
     }
 }

@@ -130,7 +130,7 @@ impl<B> Bounded<B> {
                 let free = data.len().min(*small);
                 *small -= free;
                 let more = data.len() - free;
-                if !all.take(more) {
+                if !all.try_reserve(more) {
                     return Err(TooMuch::Together);
                 }
                 *taken += more;
@@ -156,7 +156,7 @@ impl<B> Bounded<B> {
 impl<B> Drop for Bounded<B> {
     fn drop(&mut self) {
         if let BodyKind::Whole { all, taken, .. } = &self.kind {
-            all.give_back(*taken);
+            all.release(*taken);
         }
     }
 }

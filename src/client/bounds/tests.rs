@@ -64,7 +64,7 @@ async fn concurrent_responses_share_a_limit_and_small_ones_are_exempt() {
     let mut first = whole(&[SMALL, 6, 0], usize::MAX, &all);
     first.frame().await.unwrap().unwrap();
     first.frame().await.unwrap().unwrap();
-    assert_eq!(all.taken(), 6);
+    assert_eq!(all.used(), 6);
     let together = "the responses that are being received are too large together";
     let second = || whole(&[SMALL + 3, 2], usize::MAX, &all);
     assert_eq!(end(second()).await, together);
@@ -73,9 +73,9 @@ async fn concurrent_responses_share_a_limit_and_small_ones_are_exempt() {
         format!("{SMALL} bytes")
     );
     drop(first);
-    assert_eq!(all.taken(), 0);
+    assert_eq!(all.used(), 0);
     assert_eq!(end(second()).await, format!("{} bytes", SMALL + 5));
-    assert_eq!(all.taken(), 0);
+    assert_eq!(all.used(), 0);
 }
 
 #[tokio::test]

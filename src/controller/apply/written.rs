@@ -6,7 +6,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         map::Map,
-        routes::Route,
+        route::Route,
     },
     mirror::{Indexed, ObjectKind, Store},
 };

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, core::PartialObjectMeta};
 
 use crate::{
-    api::routes::{Route, RouteKind},
+    api::route::{Route, RouteKind},
     controller::watch::Event,
     mirror::{self, Indexed, Inserted, Namespaces, Store},
 };

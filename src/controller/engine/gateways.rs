@@ -8,7 +8,7 @@ pub(super) use self::tasks::{GatewayEvent, GatewayTasks, GatewayWatch};
 use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
-    mirror::{GatewayState, Key, Liveness, Probe, State, probe_name, status::GatewayInputs},
+    mirror::{GatewayState, Key, Liveness, Probe, State, link_status::GatewayInputs, probe_name},
 };
 
 impl Engine {

@@ -17,8 +17,8 @@ use crate::{
         watch::ConnectionStatus,
     },
     mirror::{
-        Key, Known, RemoteState, State,
-        status::{Expiry, Outcomes, StatusInputs},
+        Key, LinkEntryMut, RemoteState, State,
+        link_status::{Expiry, Outcomes, StatusInputs},
     },
 };
 
@@ -55,7 +55,7 @@ pub(super) fn record<'a>(
     links: &'a mut BTreeMap<String, LinkState>,
     state: &'a mut State,
     link: &str,
-) -> Option<(&'a mut LinkState, Known<'a>)> {
+) -> Option<(&'a mut LinkState, LinkEntryMut<'a>)> {
     Some((links.get_mut(link)?, state.links.get_mut(link)?))
 }
 

@@ -14,7 +14,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
     },
     controller::{
         apply::{Gone, Written},

@@ -14,7 +14,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         link::LinkObject,
         metadata::Metadata,
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
     },
     controller::{
         metrics::{LOCAL, Metrics, ResourceKind},
@@ -174,7 +174,7 @@ impl Start<'_> {
             wrap: Box::new(wrap),
             trouble: Trouble::new(format!("watch {what} of the local cluster")),
             what: what.to_owned(),
-            cut: None,
+            metadata: None,
             told: AtomicBool::default(),
         }
     }
@@ -192,17 +192,17 @@ pub(super) struct LocalHandler<T> {
     wrap: Box<dyn Fn(Event<T>) -> LocalEvent + Send + Sync>,
     trouble: Trouble,
     what: String,
-    /// The metadata of which annotations may be dropped.
-    pub(super) cut: Option<fn(&mut T) -> &mut Metadata>,
+    /// Returns the metadata whose annotations may be dropped.
+    pub(super) metadata: Option<fn(&mut T) -> &mut Metadata>,
     /// Whether it was logged that annotations were dropped.
     told: AtomicBool,
 }
 
 impl<T> LocalHandler<T> {
     /// Drops annotations of these objects that are too large and that nobody reads.
-    pub(super) fn cutting(self, metadata: fn(&mut T) -> &mut Metadata) -> Self {
+    pub(super) fn truncating(self, metadata: fn(&mut T) -> &mut Metadata) -> Self {
         Self {
-            cut: Some(metadata),
+            metadata: Some(metadata),
             ..self
         }
     }
@@ -214,9 +214,9 @@ impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
     }
 
     fn trimmed(&self, mut object: T) -> T {
-        if let Some(metadata) = self.cut {
+        if let Some(metadata) = self.metadata {
             let metadata = metadata(&mut object);
-            if metadata.cut(LARGEST_ANNOTATIONS) && !self.told.swap(true, Ordering::Relaxed) {
+            if metadata.truncate(LARGEST_ANNOTATIONS) && !self.told.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     namespace = metadata.namespace(),
                     name = metadata.name(),
@@ -248,7 +248,7 @@ impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api::labels as l, controller::engine::tests::client, mirror::LeftOut};
+    use crate::{api::labels as l, controller::engine::tests::client, mirror::Omitted};
 
     #[tokio::test]
     async fn large_annotations_of_local_objects_are_not_kept() {
@@ -269,7 +269,7 @@ mod tests {
                 ResourceKind::Service,
                 LocalEvent::Mirrors,
             )
-            .cutting(|service| &mut service.metadata);
+            .truncating(|service| &mut service.metadata);
         let service = |size: usize| {
             let mut service = Service::default();
             let annotations = &mut service.metadata.annotations;
@@ -280,7 +280,7 @@ mod tests {
         let small = service(1000);
         assert_eq!(handler.trimmed(small.clone()), small);
         let large = handler.trimmed(service(250 << 10));
-        assert!(large.metadata.is_cut);
+        assert!(large.metadata.is_truncated);
         assert!(
             large.metadata.weight() < 1000,
             "{}",
@@ -294,7 +294,7 @@ mod tests {
     fn list<T>() -> Event<T> {
         Event::List {
             objects: Vec::new(),
-            left_out: LeftOut::default(),
+            omitted: Omitted::default(),
         }
     }
 

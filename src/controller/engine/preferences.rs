@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    api::preference::{FailedOver, Place, Preference, active},
-    mirror::Key,
+    api::preference::{ClusterRef, FailedOver, Preference},
+    mirror::{Key, active_clusters},
 };
 
 /// The results of the preferences of federated Services.
@@ -14,35 +14,35 @@ pub(super) struct Preferences {
     known: BTreeMap<Key, Taken>,
     /// Numbers of Services that send requests to a cluster first, and of Services that leave it out. A cluster is not
     /// removed when both are zero.
-    counts: BTreeMap<Place, [usize; 2]>,
+    counts: BTreeMap<ClusterRef, [usize; 2]>,
 }
 
 /// The clusters that receive the requests to one Service.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Clusters that receive them first.
-    by: Vec<Place>,
-    /// Preferred clusters that are left out.
-    left_out: Vec<Place>,
+    by: Vec<ClusterRef>,
+    /// Preferred clusters that receive none.
+    failed_over: Vec<ClusterRef>,
 }
 
 impl Taken {
     pub(super) fn new(
         preference: &Preference,
         failed_over: &FailedOver,
-        has_member: impl Fn(&Place) -> bool,
+        has_member: impl Fn(&ClusterRef) -> bool,
     ) -> Self {
-        let by = active(preference, failed_over, has_member);
+        let by = active_clusters(preference, failed_over, has_member);
         Self {
             by: by.into_iter().cloned().collect(),
-            left_out: failed_over.0.keys().cloned().collect(),
+            failed_over: failed_over.0.keys().cloned().collect(),
         }
     }
 }
 
 impl Preferences {
     /// Updates a Service; `None` if it has no preference, or does not exist. Returns the clusters whose numbers change.
-    pub(super) fn note(&mut self, key: &Key, now: Option<Taken>) -> Vec<(Place, [usize; 2])> {
+    pub(super) fn note(&mut self, key: &Key, now: Option<Taken>) -> Vec<(ClusterRef, [usize; 2])> {
         if self.known.get(key) == now.as_ref() {
             return Vec::new();
         }
@@ -56,18 +56,18 @@ impl Preferences {
         }
         changed.sort();
         changed.dedup();
-        let numbers = changed.into_iter().map(|place| {
-            let counts = self.counts.get(&place).copied().unwrap_or_default();
-            (place, counts)
+        let numbers = changed.into_iter().map(|cluster| {
+            let counts = self.counts.get(&cluster).copied().unwrap_or_default();
+            (cluster, counts)
         });
         numbers.collect()
     }
 
-    fn count(&mut self, taken: &Taken, changed: &mut Vec<Place>, by: impl Fn(&mut usize)) {
-        for (index, places) in [&taken.by, &taken.left_out].into_iter().enumerate() {
-            for place in places {
-                by(&mut self.counts.entry(place.clone()).or_default()[index]);
-                changed.push(place.clone());
+    fn count(&mut self, taken: &Taken, changed: &mut Vec<ClusterRef>, by: impl Fn(&mut usize)) {
+        for (index, clusters) in [&taken.by, &taken.failed_over].into_iter().enumerate() {
+            for cluster in clusters {
+                by(&mut self.counts.entry(cluster.clone()).or_default()[index]);
+                changed.push(cluster.clone());
             }
         }
     }
@@ -87,7 +87,7 @@ mod tests {
                 |_| true,
             ))
         };
-        let (local, east) = (Place::Local, Place::from("east"));
+        let (local, east) = (ClusterRef::Local, ClusterRef::from("east"));
         let (web, api) = (Key::federated("ns", "web"), Key::federated("ns", "api"));
         let away = "local=2026-01-02T03:04:05Z/..";
         let mut preferences = Preferences::default();

@@ -20,7 +20,7 @@ use crate::{
         session::{HEARTBEAT_SOURCE, Session, SessionEvent},
         watch::{ConnectionStatus, Event},
     },
-    mirror::{self, Indexed, Key, LeftOut, LinkEntry, RemoteState, Store},
+    mirror::{self, Indexed, Key, LinkEntry, Omitted, RemoteState, Store},
     timing,
 };
 
@@ -124,7 +124,7 @@ impl Engine {
         let Some(remote) = self.known_of(link, pending) else {
             return;
         };
-        let Some(known) = (remote.services.get_mut(index)).zip(remote.left_out.get_mut(index))
+        let Some(known) = (remote.services.get_mut(index)).zip(remote.omitted.get_mut(index))
         else {
             return;
         };
@@ -161,7 +161,8 @@ impl Engine {
             return;
         };
         let watches_of_services = remote.services.len();
-        let Some(known) = (remote.slices.get_mut(index)).zip(remote.cut.get_mut(index)) else {
+        let Some(known) = (remote.slices.get_mut(index)).zip(remote.omitted_slices.get_mut(index))
+        else {
             return;
         };
         let (touched, limits) = apply(known, change);
@@ -176,8 +177,8 @@ impl Engine {
         self.enqueue_changed(&cluster, keys);
     }
 
-    /// The keys that a change of what the limit leaves out concerns.
-    fn keys_of_limits(&mut self, link: &str, limits: Option<(LeftOut, LeftOut)>) -> Vec<Key> {
+    /// The keys that a change of what the limit omits concerns.
+    fn keys_of_limits(&mut self, link: &str, limits: Option<(Omitted, Omitted)>) -> Vec<Key> {
         let Some((before, now)) = limits else {
             return Vec::new();
         };
@@ -284,20 +285,20 @@ impl Engine {
         }
         let state = self.links.get(link);
         if let Some(session) = state.and_then(|state| state.current.as_ref()) {
-            self.metrics.taken_in(&cluster, session.bytes.taken());
+            self.metrics.taken_in(&cluster, session.bytes.used());
         }
     }
 }
 
 /// Applies a change to the objects of a watch. Returns the objects that it concerns, in the states before and after. If
-/// it is a list, also which objects were left out before, and which are now.
+/// it is a list, also which objects were omitted before, and which are now.
 fn apply<T: Indexed>(
-    (store, left_out): (&mut Store<T>, &mut LeftOut),
+    (store, omitted): (&mut Store<T>, &mut Omitted),
     change: Event<T>,
-) -> (Vec<Arc<T>>, Option<(LeftOut, LeftOut)>) {
+) -> (Vec<Arc<T>>, Option<(Omitted, Omitted)>) {
     let limits = match &change {
-        Event::List { left_out: now, .. } => {
-            Some((std::mem::replace(left_out, now.clone()), now.clone()))
+        Event::List { omitted: now, .. } => {
+            Some((std::mem::replace(omitted, now.clone()), now.clone()))
         }
         Event::Apply(_) | Event::Delete(_) => None,
     };

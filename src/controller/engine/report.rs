@@ -4,15 +4,14 @@ use kube::ResourceExt as _;
 
 use super::{link_state::LinkState, preferences::Taken, state::Engine};
 use crate::{
-    api::{
-        labels as l,
-        preference::{FailedOver, has_member},
-    },
+    api::{labels as l, preference::FailedOver},
     controller::{
         events::{EventKind, EventRequest, is_recorded},
         trouble::and_untold,
     },
-    mirror::{Key, Outcome, Reason, RemoteRef, ServiceOutcome, status::StatusChange},
+    mirror::{
+        Key, Outcome, Reason, RemoteRef, ServiceOutcome, has_member_in, link_status::StatusChange,
+    },
 };
 
 impl Engine {
@@ -132,16 +131,15 @@ impl Engine {
                 Some(Taken::new(
                     &preference,
                     &failed_over.unwrap_or_default(),
-                    |place| has_member(annotation, place),
+                    |cluster| has_member_in(annotation, cluster),
                 ))
             });
-        for (place, [active, left_out]) in self.preferences.note(key, taken) {
+        for (cluster, [active, failed_over]) in self.preferences.note(key, taken) {
             // Only Links can create series, so that no remote object can.
-            if place
-                .cluster()
-                .is_none_or(|cluster| self.state.link(cluster).is_some())
-            {
-                self.metrics.preferred(&place.to_string(), active, left_out);
+            let linked = cluster.linked();
+            if linked.is_none_or(|linked| self.state.link(linked).is_some()) {
+                self.metrics
+                    .preferred(&cluster.to_string(), active, failed_over);
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     client::requests::{RequestError, request},
     controller::metrics::{LinkCounts, Metrics, ResourceKind, Verb, WriteResult},
     mirror::{
-        status::{Exceeded, GatewayInputs, StatusInputs, expiry, status},
+        link_status::{Exceeded, GatewayInputs, StatusInputs, expiry, status},
         target::drain::until,
     },
     timing,
@@ -37,7 +37,7 @@ impl LinkState {
     /// about to expire, then expired.
     fn look(&mut self, now: Timestamp) {
         let expiry = self.facts.expiry.as_ref();
-        let lasts = expiry.and_then(|expiry| expiry::lasts(expiry.at, now));
+        let lasts = expiry.and_then(|expiry| expiry::changes_in(expiry.at, now));
         self.status.look(lasts);
     }
 
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::{
         api::link::Link,
-        mirror::status::{Expiry, Outcomes},
+        mirror::link_status::{Expiry, Outcomes},
     };
 
     #[test]

@@ -31,9 +31,9 @@ use crate::{
         watch::{ConnectionStatus, Event},
     },
     mirror::{
-        Key, LeftOut, Limits,
+        Key, Limits, Omitted,
         fixtures::{link, state},
-        status::status,
+        link_status::status,
     },
     timing,
 };
@@ -90,7 +90,7 @@ fn engine() -> Engine {
 fn list<T>(objects: Vec<T>) -> Event<T> {
     Event::List {
         objects: objects.into_iter().map(Arc::new).collect(),
-        left_out: LeftOut::default(),
+        omitted: Omitted::default(),
     }
 }
 

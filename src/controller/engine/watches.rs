@@ -22,7 +22,7 @@ use crate::{
         link::LinkObject,
         map::Map,
         metadata::Metadata,
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
         wire::Wire,
     },
     client::requests::explain,
@@ -30,7 +30,7 @@ use crate::{
         metrics::{Metrics, ResourceKind},
         watch::{ConnectionStatus, Event, EventHandler, notice_recovery, watch},
     },
-    mirror::{self, Config, FEDERATED_SUFFIX, LeftOut, LocalQueries, Query, is_our_route},
+    mirror::{self, Config, FEDERATED_SUFFIX, LocalQueries, Omitted, Query, is_our_route},
 };
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
@@ -124,7 +124,7 @@ impl Start<'_> {
         let mut watched = self.watched::<K>(api);
         (watched.labels, watched.fields) = (query.labels.clone(), query.fields.clone());
         let mut handler = self.handler(what, kind, wrap);
-        handler.cut = metadata;
+        handler.metadata = metadata;
         watch(watched, handler)
     }
 
@@ -162,7 +162,7 @@ impl Start<'_> {
             tasks.spawn(async move {
                 let none = Event::List {
                     objects: Vec::new(),
-                    left_out: LeftOut::default(),
+                    omitted: Omitted::default(),
                 };
                 // If the engine has ended, the next event notices it.
                 let _ = outbox.send(LocalEvent::Members(none)).await;
@@ -222,7 +222,7 @@ fn watch_kind(
     let routes = start.handler(&what, ResourceKind::Route, move |change| {
         LocalEvent::Routes(kind, Some(change))
     });
-    let mut routes = RouteTeller(routes.cutting(|route| &mut route.metadata));
+    let mut routes = RouteTeller(routes.truncating(|route| &mut route.metadata));
     let (client, outbox) = (client.clone(), start.outbox.clone());
     let watched = start.watched(Api::<Wire<Route>>::all_with(
         client.clone(),

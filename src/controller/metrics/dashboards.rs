@@ -176,7 +176,7 @@ fn alerts_use_only_metrics_and_labels_that_exist() {
 
 #[test]
 fn alert_about_credentials_has_the_limit_of_the_condition() {
-    let days = crate::mirror::status::expiry::SOON.as_hours() / 24;
+    let days = crate::mirror::link_status::expiry::SOON.as_hours() / 24;
     let rule =
         format!("linkerd_mc_credentials_expiry_timestamp_seconds) - time() < {days} * 86400");
     assert!(ALERTS.contains(&rule), "{rule}");

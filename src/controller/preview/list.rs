@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     api::{
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
         wire::Wire,
     },
     client::requests::list_all,

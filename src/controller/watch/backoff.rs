@@ -53,7 +53,7 @@ pub(super) enum Failure {
     Endless(usize),
     /// The list has page after page, and no objects on them.
     Empty,
-    /// Not a failure: a new list is needed, because the objects that the limit leaves out have changed.
+    /// Not a failure: a new list is needed, because the objects that the limit omits have changed.
     Stale,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Broken(message, _) => write!(f, "watches fail repeatedly: {message}"),
             Self::Unanswered(message) | Self::Refused { message, .. } => f.write_str(message),
-            Self::Stale => f.write_str("the objects that are left out have changed"),
+            Self::Stale => f.write_str("the objects that are omitted have changed"),
             Self::Empty => f.write_str("the list has page after page without an object"),
             Self::Endless(seen) => write!(f, "the list has more than {seen} objects"),
         }

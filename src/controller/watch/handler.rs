@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::{api::metadata::NEVER_KEPT, mirror::LeftOut};
+use crate::{api::metadata::NEVER_KEPT, mirror::Omitted};
 
 /// An event of a watch.
 #[derive(Clone, Debug)]
@@ -13,8 +13,8 @@ pub(in crate::controller) enum Event<T> {
     List {
         /// The objects.
         objects: Vec<Arc<T>>,
-        /// The objects that were left out because of the limit.
-        left_out: LeftOut,
+        /// The objects that were omitted because of the limit.
+        omitted: Omitted,
     },
     /// An object was created or changed; its current state.
     Apply(Arc<T>),
@@ -49,7 +49,7 @@ pub(in crate::controller) trait EventHandler<T>: Send {
     fn cost(&self, _: &T) -> usize {
         0
     }
-    /// Namespace and name of the Service that an object is, or belongs to. They name the object if it is left out.
+    /// Namespace and name of the Service that an object is, or belongs to. They name the object if it is omitted.
     fn service(&self, _: &T) -> (String, String) {
         Default::default()
     }

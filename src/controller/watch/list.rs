@@ -122,8 +122,8 @@ where
         parameters.continue_token = next_page(page.metadata);
         if parameters.continue_token.is_none() {
             let version = version.unwrap_or_default();
-            let (objects, left_out) = listing.end(|object| handler.service(object));
-            return Ok((Event::List { objects, left_out }, version));
+            let (objects, omitted) = listing.end(|object| handler.service(object));
+            return Ok((Event::List { objects, omitted }, version));
         }
     }
 }

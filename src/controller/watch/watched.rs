@@ -13,7 +13,7 @@ pub(in crate::controller) struct Watched<K> {
     pub(in crate::controller) api: Api<K>,
     pub(in crate::controller) labels: Option<String>,
     pub(in crate::controller) fields: Option<String>,
-    /// Objects beyond it are left out.
+    /// Objects beyond it are omitted.
     pub(in crate::controller) limit: Limit,
     /// Changes when the server recovers. Then pauses end early.
     pub(in crate::controller) recovered: Option<latest::Receiver<u64>>,

@@ -100,8 +100,7 @@ fn whole(pattern: &str) -> String {
 }
 
 fn of_kind(kind: Kind) -> Value {
-    let number =
-        |least: u32, most: u32| json!({ "type": "integer", "minimum": least, "maximum": most });
+    let number = |min: u32, max: u32| json!({ "type": "integer", "minimum": min, "maximum": max });
     let text = |pattern: &str| json!({ "type": "string", "pattern": whole(pattern) });
     let texts = |pattern: Option<String>| {
         let mut items = json!({ "type": "string" });
@@ -120,8 +119,8 @@ fn of_kind(kind: Kind) -> Value {
     let label = json!({ "type": ["string", "null"], "pattern": whole(LABEL_VALUE) });
     match kind {
         Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Number(least) => number(least, u32::MAX),
-        Kind::Range(least, most) => number(least, most),
+        Kind::Number(min) => number(min, u32::MAX),
+        Kind::Range(min, max) => number(min, max),
         Kind::OptionalNumber => json!({
             "anyOf": [number(0, u32::MAX), { "type": "null" }, text("[0-9]*")],
         }),

@@ -66,8 +66,8 @@ impl Kind {
         match self {
             Self::Bool => "true or false".into(),
             Self::Number(0) => "a whole number".into(),
-            Self::Number(least) => format!("a whole number from {least}"),
-            Self::Range(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Number(min) => format!("a whole number from {min}"),
+            Self::Range(min, max) => format!("a whole number from {min} to {max}"),
             Self::OptionalNumber => "a whole number, or null".into(),
             Self::Port => "a port from 1 to 65535".into(),
             Self::OptionalPort => "a port from 1 to 65535, or null".into(),
@@ -108,11 +108,11 @@ impl Kind {
         let number = value.as_u64();
         match self {
             Self::Bool => good(value.is_boolean()),
-            Self::Number(least) => {
-                good(number.is_some_and(|n| (least.into()..=u32::MAX.into()).contains(&n)))
+            Self::Number(min) => {
+                good(number.is_some_and(|n| (min.into()..=u32::MAX.into()).contains(&n)))
             }
-            Self::Range(least, most) => {
-                good(number.is_some_and(|n| (least.into()..=most.into()).contains(&n)))
+            Self::Range(min, max) => {
+                good(number.is_some_and(|n| (min.into()..=max.into()).contains(&n)))
             }
             Self::OptionalNumber => good(
                 number.is_some_and(|n| n <= u32::MAX.into())

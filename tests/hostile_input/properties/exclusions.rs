@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use linkerd_mc::{
-    api::{foreign, labels as l},
-    mirror::{Confirmed, Key, Object, Target, Write, plan},
+    api::labels as l,
+    mirror::{Confirmed, Key, Object, Target, Write, plan, target::tool_keys},
 };
 use serde_json::{Map, Value, json};
 
@@ -139,7 +139,7 @@ pub fn exclusions(data: &[u8]) {
                 wire.extend([(l::SLICE_SERVICE, name), (l::SLICE_MANAGED_BY, l::MANAGER)]);
             }
             let dropped = |at: usize, key: &str| {
-                let listed = only_listed || foreign::find(key).is_some();
+                let listed = only_listed || tool_keys::find(key).is_some();
                 ours(key) || listed && !matches(&allowed[at], key) || matches(&excluded[at], key)
             };
             let made = metadata.labels.iter().collect();

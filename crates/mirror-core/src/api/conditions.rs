@@ -99,11 +99,11 @@ pub mod gateway_address_refused {
     pub const ALL_REFUSED: &str = "AllRefused";
 }
 
-/// Only while Services or endpoints of the target cluster are left out because of a limit.
+/// Only while Services or endpoints of the target cluster are omitted because of a limit.
 pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
 /// Reasons of [`LIMIT_EXCEEDED`].
 pub mod limit_exceeded {
-    /// The message says which limit, and how many Services are left out.
+    /// The message says which limit, and how many Services are omitted.
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
 }
 

@@ -100,7 +100,7 @@ pub struct Endpoint {
     /// Host name, a DNS label.
     pub hostname: Option<Box<str>>,
     /// The Pod behind it, if it is a Pod of this cluster.
-    pub place: Option<Box<PodRef>>,
+    pub pod: Option<Box<PodRef>>,
 }
 
 /// Conditions of an [`Endpoint`].
@@ -165,7 +165,7 @@ struct WireEndpoint {
 
 impl From<WireEndpoint> for Endpoint {
     fn from(wire: WireEndpoint) -> Self {
-        let place = PodRef {
+        let pod = PodRef {
             target: wire.target_ref,
             node: wire.node_name,
             zone: wire.zone,
@@ -174,21 +174,21 @@ impl From<WireEndpoint> for Endpoint {
             addresses: wire.addresses,
             conditions: wire.conditions,
             hostname: wire.hostname,
-            place: (place != PodRef::default()).then(|| Box::new(place)),
+            pod: (pod != PodRef::default()).then(|| Box::new(pod)),
         }
     }
 }
 
 impl From<Endpoint> for WireEndpoint {
     fn from(endpoint: Endpoint) -> Self {
-        let place = endpoint.place.map(|place| *place).unwrap_or_default();
+        let pod = endpoint.pod.map(|pod| *pod).unwrap_or_default();
         Self {
             addresses: endpoint.addresses,
             conditions: endpoint.conditions,
             hostname: endpoint.hostname,
-            target_ref: place.target,
-            node_name: place.node,
-            zone: place.zone,
+            target_ref: pod.target,
+            node_name: pod.node,
+            zone: pod.zone,
         }
     }
 }
@@ -245,9 +245,9 @@ impl StoredObject for EndpointSlice {
         let endpoints = self.endpoints.iter().map(|endpoint| {
             let addresses = endpoint.addresses.iter();
             let addresses = addresses.map(|address| size_of::<Box<str>>() + address.len());
-            let place = endpoint.place.as_deref().map_or(0, PodRef::weight);
+            let pod = endpoint.pod.as_deref().map_or(0, PodRef::weight);
             let text = text_weight([&endpoint.hostname]);
-            size_of::<Endpoint>() + addresses.sum::<usize>() + text + place
+            size_of::<Endpoint>() + addresses.sum::<usize>() + text + pod
         });
         let ports = self.ports.iter();
         let ports = ports
@@ -276,20 +276,20 @@ impl From<Wire<Self>> for EndpointSlice {
 }
 
 impl Service {
-    /// Drops the annotations if labels and annotations together have more than `most` bytes. Neither are then copied to
+    /// Drops the annotations if labels and annotations together have more than `max` bytes. Neither are then copied to
     /// the mirror. Labels stay, because selectors match them. The annotation for opaque ports stays too, because
     /// traffic depends on it.
     #[must_use]
-    pub fn trimmed(mut self, most: usize) -> Self {
+    pub fn trimmed(mut self, max: usize) -> Self {
         let Metadata {
             labels,
             annotations,
             ..
         } = &mut self.metadata;
-        self.is_trimmed = labels.size() + annotations.size() > most;
+        self.is_trimmed = labels.size() + annotations.size() > max;
         if self.is_trimmed {
             let opaque = annotations.get(l::OPAQUE_PORTS);
-            let opaque = opaque.filter(|ports| ports.len() <= most);
+            let opaque = opaque.filter(|ports| ports.len() <= max);
             let kept = opaque.map(|ports| (l::OPAQUE_PORTS, ports));
             *annotations = kept.into_iter().collect();
         }

@@ -82,7 +82,7 @@ pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";
 /// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway must be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
-/// Annotation on the controller's Deployment (ours): `disabled` if its values leave out the admission policies.
+/// Annotation on the controller's Deployment (ours): `disabled` if its values omit the admission policies.
 pub const ADMISSION_POLICY: &str = "multicluster.linkerd.io/admission-policy";
 
 /// Annotation of a mirror: resourceVersion of the remote Service it was last written from.

@@ -89,7 +89,7 @@ impl Map {
     }
 }
 
-/// Of equal keys, the last one counts. Entries beyond 4 GiB are left out; responses of API servers are much smaller.
+/// Of equal keys, the last one counts. Entries beyond 4 GiB are omitted; responses of API servers are much smaller.
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Map {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<(K, V)> = pairs.into_iter().collect();

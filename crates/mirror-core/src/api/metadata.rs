@@ -39,9 +39,9 @@ pub struct Metadata {
         skip_serializing_if = "Map::is_empty"
     )]
     pub annotations: Map,
-    /// Whether some annotations are not known, because they are too large ([`Self::cut`]).
+    /// Whether some annotations are not known, because they are too large ([`Self::truncate`]).
     #[serde(skip)]
-    pub is_cut: bool,
+    pub is_truncated: bool,
     /// Owners of this object.
     #[serde(
         default,
@@ -110,16 +110,16 @@ pub(super) fn text_weight<const N: usize>(texts: [&Option<Box<str>>; N]) -> usiz
 }
 
 impl Metadata {
-    /// Drops the annotations that nobody reads, if all annotations together have more than `most` bytes. Returns whether
+    /// Drops the annotations that nobody reads, if all annotations together have more than `max` bytes. Returns whether
     /// they had.
-    pub fn cut(&mut self, most: usize) -> bool {
-        self.is_cut = self.annotations.size() > most;
-        if self.is_cut {
+    pub fn truncate(&mut self, max: usize) -> bool {
+        self.is_truncated = self.annotations.size() > max;
+        if self.is_truncated {
             let read = self.annotations.iter();
             let read = read.filter(|(key, _)| l::READ.contains(key)).collect();
             self.annotations = read;
         }
-        self.is_cut
+        self.is_truncated
     }
 
     /// Heap memory in bytes.
@@ -208,13 +208,13 @@ mod tests {
             annotations: Map::from([("theirs", text), (l::MANAGED_BY, l::MANAGER)]),
             ..Metadata::default()
         };
-        let most = made("1234").annotations.size();
+        let max = made("1234").annotations.size();
         let (mut fits, mut heavy) = (made("1234"), made("12345"));
-        assert!(!fits.cut(most) && fits == made("1234"));
-        assert!(heavy.cut(most) && heavy.is_cut);
+        assert!(!fits.truncate(max) && fits == made("1234"));
+        assert!(heavy.truncate(max) && heavy.is_truncated);
         assert_eq!(heavy.annotations, Map::from([(l::MANAGED_BY, l::MANAGER)]));
         // One that has become small enough is whole again.
-        assert!(!fits.is_cut);
+        assert!(!fits.is_truncated);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 pub mod conditions;
 pub mod duration;
-pub mod foreign;
 pub mod interned_str;
 pub mod k8s;
 pub mod labels;
@@ -13,7 +12,7 @@ pub mod metadata;
 pub mod names;
 pub mod preference;
 pub mod resource_id;
-pub mod routes;
+pub mod route;
 pub mod selector;
 pub mod selector_text;
 pub mod text;

@@ -6,40 +6,33 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use super::{
-    duration::rfc3339,
-    members::{local_member, remote_members},
-};
+use super::{duration::rfc3339, text::short};
 
 /// The name of the cluster that a federated Service is in.
 pub const LOCAL: &str = "local";
 
 /// Maximum number of clusters in a preference.
-const MOST: usize = 16;
+const MAX_CLUSTERS: usize = 16;
 
 /// The largest weight.
-const HEAVIEST: u32 = 1000;
+const MAX_WEIGHT: u32 = 1000;
 
 /// A cluster, as seen from the cluster of the federated Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum ClusterRef {
     /// The cluster of the federated Service.
     Local,
     /// A linked cluster.
-    Cluster(Box<str>),
+    Linked(Box<str>),
 }
 
 /// Which clusters receive requests first.
 ///
-/// Written as an order, such as `local` or `local,east`, or as weights, such as `east=80,local=20`. Other clusters
-/// receive requests only if none of these is available.
+/// Written as an order, such as `local` or `local,east`, or with weights, such as `east=80,local=20`. In an order, the
+/// first available cluster receives all requests. With weights, the available clusters receive requests in these
+/// proportions. Other clusters receive requests only if none of these is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Preference {
-    /// The first available cluster receives all requests.
-    Order(Vec<Place>),
-    /// The available clusters receive requests in these proportions.
-    Weights(Vec<(Place, u32)>),
-}
+pub struct Preference(Vec<(ClusterRef, Option<u32>)>);
 
 /// Why a preference is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -48,7 +41,7 @@ pub enum PreferenceError {
     #[error("the list of clusters is empty")]
     Empty,
     /// Too many clusters.
-    #[error("more than {MOST} clusters")]
+    #[error("more than {MAX_CLUSTERS} clusters")]
     TooMany,
     /// An invalid cluster name.
     #[error("invalid cluster name {0:?}")]
@@ -60,53 +53,51 @@ pub enum PreferenceError {
     #[error("either all clusters must have a weight, or none")]
     Mixed,
     /// An invalid weight.
-    #[error("invalid weight {0:?}: must be from 1 to {HEAVIEST}")]
+    #[error("invalid weight {0:?}: must be from 1 to {MAX_WEIGHT}")]
     Weight(String),
 }
 
-impl From<&str> for Place {
+impl From<&str> for ClusterRef {
     fn from(name: &str) -> Self {
         if name == LOCAL {
             Self::Local
         } else {
-            Self::Cluster(name.into())
+            Self::Linked(name.into())
         }
     }
 }
 
-impl Place {
+impl ClusterRef {
     /// The name, if this is a linked cluster.
-    pub fn cluster(&self) -> Option<&str> {
+    pub fn linked(&self) -> Option<&str> {
         match self {
             Self::Local => None,
-            Self::Cluster(name) => Some(name),
+            Self::Linked(name) => Some(name),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ClusterRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.cluster().unwrap_or(LOCAL))
+        f.write_str(self.linked().unwrap_or(LOCAL))
     }
 }
 
 impl Preference {
     /// Its clusters, most preferred first.
-    pub fn places(&self) -> Box<dyn Iterator<Item = &Place> + '_> {
-        match self {
-            Self::Order(places) => Box::new(places.iter()),
-            Self::Weights(weights) => Box::new(weights.iter().map(|(place, _)| place)),
-        }
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterRef> {
+        self.0.iter().map(|(cluster, _)| cluster)
+    }
+
+    /// Whether it is an order: only one cluster at a time receives requests.
+    pub fn is_order(&self) -> bool {
+        self.0.iter().all(|(_, weight)| weight.is_none())
     }
 
     /// The weight of a cluster; 1 if this is an order.
-    pub fn weight(&self, place: &Place) -> u32 {
-        let weights = match self {
-            Self::Order(_) => return 1,
-            Self::Weights(weights) => weights,
-        };
-        let own = weights.iter().find(|(named, _)| named == place);
-        own.map_or(1, |(_, weight)| *weight)
+    pub fn weight(&self, cluster: &ClusterRef) -> u32 {
+        let own = self.0.iter().find(|(known, _)| known == cluster);
+        own.and_then(|(_, weight)| *weight).unwrap_or(1)
     }
 }
 
@@ -114,51 +105,37 @@ impl FromStr for Preference {
     type Err = PreferenceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut places: Vec<(Place, Option<u32>)> = Vec::new();
-        for item in text
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-        {
+        let mut clusters: Vec<(ClusterRef, Option<u32>)> = Vec::new();
+        let items = text.split(',').map(str::trim);
+        for item in items.filter(|item| !item.is_empty()) {
             let (name, weight) = match item.split_once('=') {
-                Some((name, weight)) => (name.trim(), Some(weight.trim())),
+                Some((name, weight)) => (name.trim(), Some(read_weight(weight.trim())?)),
                 None => (item, None),
             };
-            let weight = weight.map(read_weight).transpose()?;
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
             if name.is_empty() || name.len() > 63 || !name.chars().all(is_name) {
-                return Err(PreferenceError::Name(in_short(name)));
+                return Err(PreferenceError::Name(short(name)));
             }
-            let place = Place::from(name);
-            if places.iter().any(|(known, _)| *known == place) {
+            let cluster = ClusterRef::from(name);
+            if clusters.iter().any(|(known, _)| *known == cluster) {
                 return Err(PreferenceError::Twice(name.to_owned()));
             }
-            if places.len() == MOST {
+            if clusters.len() == MAX_CLUSTERS {
                 return Err(PreferenceError::TooMany);
             }
-            places.push((place, weight));
+            clusters.push((cluster, weight));
         }
-        let weighed = places.iter().filter(|(_, weight)| weight.is_some()).count();
-        match weighed {
-            _ if places.is_empty() => Err(PreferenceError::Empty),
-            0 => Ok(Self::Order(
-                places.into_iter().map(|(place, _)| place).collect(),
-            )),
-            all if all == places.len() => {
-                let weights = places.into_iter();
-                Ok(Self::Weights(
-                    weights
-                        .map(|(place, weight)| (place, weight.unwrap_or(1)))
-                        .collect(),
-                ))
-            }
+        let weighted = clusters.iter().filter(|(_, weight)| weight.is_some());
+        match weighted.count() {
+            _ if clusters.is_empty() => Err(PreferenceError::Empty),
+            count if count == 0 || count == clusters.len() => Ok(Self(clusters)),
             _ => Err(PreferenceError::Mixed),
         }
     }
 }
 
 /// The linked clusters in a valid preference.
-pub fn clusters(text: &str) -> impl Iterator<Item = &str> {
+pub fn linked_clusters(text: &str) -> impl Iterator<Item = &str> {
     let items = text
         .split(',')
         .map(|item| item.split_once('=').map_or(item, |(name, _)| name));
@@ -170,32 +147,26 @@ pub fn clusters(text: &str) -> impl Iterator<Item = &str> {
 fn read_weight(text: &str) -> Result<u32, PreferenceError> {
     let weight = text.parse().ok();
     weight
-        .filter(|weight| (1..=HEAVIEST).contains(weight))
-        .ok_or_else(|| PreferenceError::Weight(in_short(text)))
-}
-
-fn in_short(text: &str) -> String {
-    text.chars().take(63).collect()
+        .filter(|weight| (1..=MAX_WEIGHT).contains(weight))
+        .ok_or_else(|| PreferenceError::Weight(short(text)))
 }
 
 impl fmt::Display for Preference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let items: Vec<String> = match self {
-            Self::Order(places) => places.iter().map(Place::to_string).collect(),
-            Self::Weights(weights) => {
-                let items = weights.iter();
-                items
-                    .map(|(place, weight)| format!("{place}={weight}"))
-                    .collect()
+        for (index, (cluster, weight)) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            write!(f, "{separator}{cluster}")?;
+            if let Some(weight) = weight {
+                write!(f, "={weight}")?;
             }
-        };
-        f.write_str(&items.join(","))
+        }
+        Ok(())
     }
 }
 
-/// The period in which a preferred cluster receives no requests.
+/// The period in which a preferred cluster receives no requests: it was unavailable, and then waits for its hold-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Out {
+pub struct Outage {
     /// Start of the period.
     pub since: Timestamp,
     /// When it receives requests again; `None` while it is unavailable.
@@ -207,7 +178,7 @@ pub struct Out {
 /// In the annotation, each has an ISO 8601 time interval, which is open while the cluster is unavailable:
 /// `local=2026-01-02T03:04:05Z/..,east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailedOver(pub BTreeMap<Place, Out>);
+pub struct FailedOver(pub BTreeMap<ClusterRef, Outage>);
 
 impl FailedOver {
     /// Reads the annotation. Invalid items are ignored.
@@ -219,53 +190,26 @@ impl FailedOver {
                 ".." => None,
                 time => Some(time.parse().ok()?),
             };
-            let out = Out {
-                since: since.parse().ok()?,
-                until,
-            };
-            Some((Place::from(name), out))
+            let since = since.parse().ok()?;
+            Some((ClusterRef::from(name), Outage { since, until }))
         });
         Self(items.collect())
     }
 
     /// The next time at which a cluster receives requests again.
     pub fn next_return(&self) -> Option<Timestamp> {
-        self.0.values().filter_map(|out| out.until).min()
+        self.0.values().filter_map(|outage| outage.until).min()
     }
 }
 
 impl fmt::Display for FailedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (place, out)) in self.0.iter().enumerate() {
+        for (index, (cluster, outage)) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "," };
-            let until = out.until.map_or_else(|| "..".to_owned(), rfc3339);
-            write!(f, "{separator}{place}={}/{until}", rfc3339(out.since))?;
+            let until = outage.until.map_or_else(|| "..".to_owned(), rfc3339);
+            write!(f, "{separator}{cluster}={}/{until}", rfc3339(outage.since))?;
         }
         Ok(())
-    }
-}
-
-/// Whether a cluster has a member of a federated Service. `annotation` returns the value of an annotation of the
-/// Service.
-pub fn has_member<'a>(annotation: impl Fn(&str) -> Option<&'a str>, place: &Place) -> bool {
-    match place {
-        Place::Local => local_member(annotation).is_some(),
-        Place::Cluster(name) => remote_members(annotation).any(|(_, own)| own == &**name),
-    }
-}
-
-/// The clusters that receive the requests to a federated Service first; if empty, all members receive them.
-/// `has_member` says whether a cluster has a member.
-pub fn active<'a>(
-    preference: &'a Preference,
-    failed_over: &FailedOver,
-    has_member: impl Fn(&Place) -> bool,
-) -> Vec<&'a Place> {
-    let places = preference.places();
-    let able = places.filter(|place| has_member(place) && !failed_over.0.contains_key(place));
-    match preference {
-        Preference::Order(_) => able.take(1).collect(),
-        Preference::Weights(_) => able.collect(),
     }
 }
 
@@ -287,8 +231,8 @@ mod tests {
         }
         let read: Preference = "local,east".parse().unwrap();
         assert_eq!(
-            read,
-            Preference::Order(vec![Place::Local, Place::from("east")])
+            read.0,
+            [(ClusterRef::Local, None), (ClusterRef::from("east"), None)]
         );
     }
 
@@ -335,27 +279,6 @@ mod tests {
             "local=2026-01-02T03:04:05Z/x",
         ] {
             assert_eq!(FailedOver::read(odd), FailedOver::default(), "{odd:?}");
-        }
-    }
-
-    #[test]
-    fn requests_go_to_preferred_clusters_that_are_available_and_have_a_member() {
-        let local = "local=2026-01-02T03:04:05Z/..";
-        let both = &format!("{local},east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z");
-        for (preference, away, expected) in [
-            ("local,east", "", "local"),
-            ("local,east", local, "east"),
-            ("local,east", both, ""),
-            ("north,east,local", "", "east"),
-            ("east=80,north=10,local=10", "", "east,local"),
-            ("east=80,local=20", local, "east"),
-            ("east=80,local=20", both, ""),
-        ] {
-            let read: Preference = preference.parse().unwrap();
-            let has_member = |place: &Place| place.cluster() != Some("north");
-            let active = active(&read, &FailedOver::read(away), has_member);
-            let names: Vec<_> = active.iter().map(ToString::to_string).collect();
-            assert_eq!(names.join(","), expected, "{preference} {away}");
         }
     }
 }

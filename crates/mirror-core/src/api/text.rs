@@ -70,7 +70,7 @@ mod tests {
         let (full, wide) = ("y".repeat(500), "ä".repeat(501));
         let cut_wide = "ä".repeat(499) + "…";
         let spaced = format!("{} z", "x".repeat(499));
-        for (said, told) in [
+        for (text, shown) in [
             ("", ""),
             (" \n\t ", ""),
             ("plain words", "plain words"),
@@ -82,7 +82,7 @@ mod tests {
             (&wide, &cut_wide),
             (&spaced, &cut),
         ] {
-            assert_eq!(in_brief(said), told, "{said:.40?}");
+            assert_eq!(in_brief(text), shown, "{text:.40?}");
         }
         assert_eq!(one_line(&long), long);
         assert_eq!(one_line_of("a b", 2), "a…");
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn lines_are_kept_and_cleaned_one_by_one() {
-        for (said, told) in [
+        for (text, shown) in [
             ("", ""),
             ("one", "one"),
             (
@@ -98,7 +98,7 @@ mod tests {
                 "all of\n\t* [2Jeast\n\n  * west",
             ),
         ] {
-            assert_eq!(lines(said), told, "{said:?}");
+            assert_eq!(lines(text), shown, "{text:?}");
         }
     }
 }

@@ -8,9 +8,9 @@ use std::{net::IpAddr, sync::Arc};
 use k8s_openapi::jiff::Timestamp;
 
 #[cfg(test)]
-pub(crate) use self::states::{as_told, body, plan, plan_unconfirmed, said};
+pub(crate) use self::states::{body, described, plan, plan_unconfirmed, reported};
 use super::{
-    Config, GatewayState, LeftOut, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
+    Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Omitted, RemoteState, State, Store,
     Target,
 };
 use crate::api::{
@@ -35,14 +35,14 @@ pub fn map(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().copied().collect()
 }
 
-/// A Service that is left out because of the limit. `named`: whether its name is kept.
-pub fn left_out(service: &str, named: bool) -> LeftOut {
-    let mut left_out = LeftOut::default();
-    left_out.add((NS.to_owned(), service.to_owned()));
+/// A Service that is omitted because of the limit. `named`: whether its name is kept.
+pub fn omitted(service: &str, named: bool) -> Omitted {
+    let mut omitted = Omitted::default();
+    omitted.add((NS.to_owned(), service.to_owned()));
     if !named {
-        left_out.forget_names();
+        omitted.forget_names();
     }
-    left_out
+    omitted
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
@@ -223,7 +223,7 @@ pub(crate) fn endpoint(address: &str, host: Option<&str>, ready: bool) -> Endpoi
             ..EndpointConditions::default()
         },
         hostname: host.map(Into::into),
-        place: None,
+        pod: None,
     }
 }
 

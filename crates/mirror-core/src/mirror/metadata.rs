@@ -14,7 +14,7 @@ use crate::api::{
     members::{self, MEMBERS},
     metadata::Metadata,
     preference,
-    routes::Route,
+    route::Route,
 };
 
 /// Labels and annotations that an object should have.
@@ -122,7 +122,7 @@ pub(crate) fn member_clusters(metadata: &Metadata) -> impl Iterator<Item = &str>
 /// The linked clusters that a federated Service prefers.
 pub(crate) fn preferred_clusters(metadata: &Metadata) -> impl Iterator<Item = &str> {
     let text = metadata.annotations.get(l::PREFER).unwrap_or_default();
-    preference::clusters(text)
+    preference::linked_clusters(text)
 }
 
 /// Whether this controller has written the object before.

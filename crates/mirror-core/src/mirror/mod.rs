@@ -1,22 +1,22 @@
 //! The core: decides what should exist in the local cluster, given everything that is known. Pure.
 //!
 //! It has no client, no clock, no async code and no log. [`State`] is what is known. [`Key`] names a piece of work.
-//! [`plan`] compares desired objects with existing ones, and returns the writes. [`status`] builds a Link's status from
+//! [`plan`] compares desired objects with existing ones, and returns the writes. [`link_status`] builds a Link's status from
 //! the results. The controller feeds the state with watch events, the `plan` command with lists.
 //!
-//! Files have no cyclic dependencies. From the top: `triggers` and `status`; `reconcile`, which plans each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
+//! Files have no cyclic dependencies. From the top: `triggers` and `link_status`; `reconcile`, which plans each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
 //! which builds the objects; `state`, which is what is known; `target`, which is what a Link says; and the values that
 //! all of these use.
 
 mod desired;
 mod key;
+pub mod link_status;
 mod metadata;
 mod names;
 mod outcome;
 mod ownership;
 mod reconcile;
 mod state;
-pub mod status;
 pub mod target;
 mod triggers;
 mod write;
@@ -43,12 +43,13 @@ pub use names::{endpoint_mirror_name, federated_name, mirror_name};
 pub use outcome::{
     CLUSTER_IP_COST, Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome,
 };
+pub use ownership::preferred::{active_clusters, has_member_in};
 pub use reconcile::plan;
 pub use state::{
     Config, GatewayState, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
 };
 pub use state::{
-    Indexed, Inserted, Known, LeftOut, Limit, Limits, Links, Local, Namespace, Namespaces,
+    Indexed, Inserted, Limit, Limits, LinkEntryMut, Links, Local, Namespace, Namespaces, Omitted,
 };
 pub use target::{
     ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target, allowed_namespaces,

@@ -236,7 +236,7 @@ proptest! {
         simulation.drain();
         prop_assert_eq!(&simulation.cluster.canonical(), &before);
         simulation.is_settled();
-        // The limit leaves out nothing any more.
+        // The limit omits nothing any more.
         simulation.limit(LINK_NAMES[link], Limited::No);
         simulation.drain();
         prop_assert_eq!(&simulation.cluster.canonical(), &before);

@@ -10,8 +10,8 @@ pub(crate) mod remote;
 pub(crate) mod store;
 
 pub use self::{
-    limit::{LeftOut, Limit, Limits},
-    links::{Known, Links},
+    limit::{Limit, Limits, Omitted},
+    links::{LinkEntryMut, Links},
     namespaces::{Namespace, Namespaces},
     store::{Indexed, Inserted},
 };
@@ -39,7 +39,7 @@ use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
     metadata::Metadata,
-    routes::{Route, RouteKind},
+    route::{Route, RouteKind},
     selector::Selector,
 };
 

@@ -6,6 +6,7 @@ pub(crate) mod export;
 mod link;
 pub(crate) mod networks;
 pub(crate) mod policy;
+pub mod tool_keys;
 
 pub use self::{
     exclusions::{CopiedError, Exclusions, copied_rules},

@@ -15,7 +15,7 @@ use super::{
     },
     state::{
         Local, State,
-        limit::LeftOut,
+        limit::Omitted,
         remote::RemoteState,
         store::{Indexed as _, Store},
     },
@@ -25,7 +25,7 @@ use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
     metadata::Metadata,
-    routes::Route,
+    route::Route,
 };
 
 impl Local {
@@ -291,22 +291,22 @@ impl State {
         for service in remote.into_iter().flat_map(RemoteState::services) {
             keys.extend(self.keys_of_remote(cluster, service));
         }
-        for left in remote.into_iter().flat_map(|remote| &remote.left_out) {
-            keys.extend(self.keys_of_left_out(cluster, left.services()));
+        for left in remote.into_iter().flat_map(|remote| &remote.omitted) {
+            keys.extend(self.keys_of_omitted(cluster, left.services()));
         }
     }
 
-    /// Keys that a change of what the limit leaves out concerns.
-    pub fn keys_of_limit(&self, cluster: &str, before: &LeftOut, now: &LeftOut) -> Vec<Key> {
+    /// Keys that a change of what the limit omits concerns.
+    pub fn keys_of_limit(&self, cluster: &str, before: &Omitted, now: &Omitted) -> Vec<Key> {
         if before.unnamed() == now.unnamed() {
             let others = before.services().symmetric_difference(now.services());
-            self.keys_of_left_out(cluster, others)
+            self.keys_of_omitted(cluster, others)
         } else {
             self.keys_of_cluster(cluster)
         }
     }
 
-    fn keys_of_left_out<'a>(
+    fn keys_of_omitted<'a>(
         &self,
         cluster: &str,
         services: impl IntoIterator<Item = &'a (String, String)>,
@@ -358,8 +358,8 @@ impl State {
                 ));
                 keys.push(Key::federated(namespace, service.metadata.name()));
             }
-            for left in entry.remote.iter().flat_map(|remote| &remote.left_out) {
-                keys.extend(self.keys_of_left_out(&target.cluster, left.services()));
+            for left in entry.remote.iter().flat_map(|remote| &remote.omitted) {
+                keys.extend(self.keys_of_omitted(&target.cluster, left.services()));
             }
         }
         if let Some(local) = &self.local {

@@ -10,7 +10,7 @@ use crate::api::{
     labels as l,
     map::Map,
     metadata::Metadata,
-    routes::{Route, RouteKind},
+    route::{Route, RouteKind},
 };
 
 /// A write: a creation, a patch, a deletion, or the deletion of the Endpoints of Linkerd's service mirror.
@@ -204,7 +204,7 @@ fn owner_of(metadata: &Metadata) -> &str {
 pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let has_annotations = || {
         let wanted = &desired.annotations;
-        if actual.is_cut {
+        if actual.is_truncated {
             let known = wanted.only(|key| l::READ.contains(&key));
             known.holds(&actual.annotations)
         } else {
@@ -234,7 +234,7 @@ pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) 
     let annotations = annotations
         .filter(|key| is_ours(key) || written.is_none_or(|written| written.has_annotation(key)));
     // Annotations that are too large to be known may still be there.
-    let unknown = written.filter(|_| actual.is_cut);
+    let unknown = written.filter(|_| actual.is_truncated);
     let unknown = unknown.into_iter().flat_map(CopiedKeys::annotations);
     json!({
         "labels": changes(labels, &desired.labels),

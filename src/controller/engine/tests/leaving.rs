@@ -1,7 +1,7 @@
 //! A Link that leaves its cluster, because it names another one now or is not in charge any more.
 
 use super::*;
-use crate::mirror::fixtures::{at, left_out, svc};
+use crate::mirror::fixtures::{at, omitted, svc};
 
 /// The ways in which a Link leaves its cluster, and begins again. The keys of its former cluster are processed in
 /// between.
@@ -68,7 +68,7 @@ async fn limit_and_gateway_of_the_former_cluster_are_not_reported() {
         engine.listed("east", &[svc("web").exported().0]);
         let over = Event::List {
             objects: vec![svc("web").exported().arc()],
-            left_out: left_out("other", true),
+            omitted: omitted("other", true),
         };
         engine.report("east", SessionEvent::Services(0, over));
         assert!(engine.condition("east", "LimitExceeded").is_some());

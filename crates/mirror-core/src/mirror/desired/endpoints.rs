@@ -16,7 +16,7 @@ use siphasher::sip::SipHasher13;
 #[cfg(test)]
 pub(crate) use self::slice::MAX_ENDPOINTS;
 pub(crate) use self::{
-    gateway::{GatewayEndpoints, Reach, through_gateway},
+    gateway::{GatewayAddresses, GatewayEndpoints, through_gateway},
     hosts::{HostEndpoint, as_it_is, by_host},
     slice::{DesiredSlice, SlicePort, slice_metadata},
 };

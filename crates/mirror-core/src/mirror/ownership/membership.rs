@@ -122,7 +122,7 @@ fn seen_membership<'a>(
             Ok(()) => Membership::Member(seen),
             Err(problem) => Membership::Refused(Outcome::Failed(problem)),
         },
-        None if remote.may_leave_out(namespace, service) => Membership::Unseen,
+        None if remote.may_omit(namespace, service) => Membership::Unseen,
         _ => Membership::None,
     }
 }

@@ -1,11 +1,13 @@
-//! Clusters that a federated Service prefers: each of their members has a mirror, which routes name as a backend. And
-//! the routes: which are ours.
+//! Clusters that a federated Service prefers: which of them receive its requests, and how their members are mirrored,
+//! because routes name the mirrors as backends. And the routes: which are ours.
 
 use super::membership::{Form, joinable, local_member};
 use crate::{
     api::{
         k8s::Service,
-        routes::{Route, RouteKind},
+        members,
+        preference::{ClusterRef, FailedOver, Preference},
+        route::{Route, RouteKind},
     },
     mirror::{
         metadata::{Owner, is_our_route, owner, preferred_clusters},
@@ -18,6 +20,34 @@ use crate::{
         },
     },
 };
+
+/// Whether a cluster has a member of a federated Service. `annotation` returns the value of an annotation of the
+/// Service.
+pub fn has_member_in<'a>(
+    annotation: impl Fn(&str) -> Option<&'a str>,
+    cluster: &ClusterRef,
+) -> bool {
+    match cluster {
+        ClusterRef::Local => members::local_member(annotation).is_some(),
+        ClusterRef::Linked(name) => {
+            members::remote_members(annotation).any(|(_, own)| own == &**name)
+        }
+    }
+}
+
+/// The clusters that receive the requests to a federated Service first; if empty, all members receive them.
+/// `has_member` says whether a cluster has a member.
+pub fn active_clusters<'a>(
+    preference: &'a Preference,
+    failed_over: &FailedOver,
+    has_member: impl Fn(&ClusterRef) -> bool,
+) -> Vec<&'a ClusterRef> {
+    let available = preference
+        .clusters()
+        .filter(|cluster| has_member(cluster) && !failed_over.0.contains_key(cluster));
+    let max = if preference.is_order() { 1 } else { usize::MAX };
+    available.take(max).collect()
+}
 
 /// How the member of a preferred cluster is mirrored if its labels do not ask for it; `None` if its cluster is not
 /// preferred.
@@ -103,5 +133,31 @@ impl State {
         let mut kinds = RouteKind::ALL.iter();
         let local = self.local.as_ref();
         local.is_some_and(|local| kinds.all(|kind| local.routes.contains_key(kind)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_go_to_preferred_clusters_that_are_available_and_have_a_member() {
+        let local = "local=2026-01-02T03:04:05Z/..";
+        let both = &format!("{local},east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z");
+        for (preference, away, expected) in [
+            ("local,east", "", "local"),
+            ("local,east", local, "east"),
+            ("local,east", both, ""),
+            ("north,east,local", "", "east"),
+            ("east=80,north=10,local=10", "", "east,local"),
+            ("east=80,local=20", local, "east"),
+            ("east=80,local=20", both, ""),
+        ] {
+            let read: Preference = preference.parse().unwrap();
+            let has_member = |cluster: &ClusterRef| cluster.linked() != Some("north");
+            let active = active_clusters(&read, &FailedOver::read(away), has_member);
+            let names: Vec<_> = active.iter().map(ToString::to_string).collect();
+            assert_eq!(names.join(","), expected, "{preference} {away}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
         labels as l,
         map::Map,
         metadata::{Metadata, OwnerReference},
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
     },
     mirror::{
         Indexed as _, Namespace, NamespacePhase, Patch,

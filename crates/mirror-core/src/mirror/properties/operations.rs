@@ -57,7 +57,7 @@ pub(crate) enum Operation {
     Networks(bool),
     /// Drains end, or the clock is set back to before their end.
     Clock(bool),
-    /// The limit now leaves out Services, or slices, or nothing.
+    /// The limit now omits Services, or slices, or nothing.
     Limit(usize, Limited),
     /// The watches of a target cluster are rejected for a while, and then list again.
     Refused(usize),
@@ -110,7 +110,7 @@ impl Operation {
     }
 }
 
-/// What a Link's limit leaves out.
+/// What a Link's limit omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limited {
     /// Nothing.

@@ -29,7 +29,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         map::Map,
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
     },
     mirror::{
         ClusterNetworks, GatewayState, Key, Outcome, RemoteRef, State, Store,
@@ -120,7 +120,7 @@ pub(crate) struct Simulation {
     queued: BTreeSet<Key>,
     failed: BTreeSet<Key>,
     lanes: BTreeMap<&'static str, VecDeque<Event>>,
-    said: BTreeMap<(RemoteRef, bool), Outcome>,
+    reports: BTreeMap<(RemoteRef, bool), Outcome>,
     pub(crate) rng: Rng,
     versions: u64,
     /// What Linkerd knows of the local cluster.
@@ -158,7 +158,7 @@ impl Simulation {
             queued: BTreeSet::new(),
             failed: BTreeSet::new(),
             lanes: BTreeMap::new(),
-            said: BTreeMap::new(),
+            reports: BTreeMap::new(),
             rng: Rng::new(seed),
             versions: 1_000_000,
             linkerd: linkerd::Known::new(),
@@ -334,7 +334,7 @@ impl Simulation {
     pub(crate) fn restart(&mut self) {
         self.lanes.clear();
         self.failed.clear();
-        self.said.clear();
+        self.reports.clear();
         self.watches_routes = self.needs_routes();
         self.state = self.fresh_world();
         // The new controller has listed all clusters, and the statuses of their Links say so.

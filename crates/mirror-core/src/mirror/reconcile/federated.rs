@@ -5,10 +5,10 @@
 
 mod drained;
 mod failover;
+mod federated_routes;
 mod members;
 mod memberships;
 mod removal;
-mod routes;
 mod slices;
 mod writes;
 

@@ -153,11 +153,11 @@ fn exported<'a>(
             let mode = state.mode(target, seen).ok_or(Outcome::Absent)?;
             Ok((remote, seen, mode))
         }
-        None if remote.leaves_out(namespace, service) => Err(Outcome::Failed(Problem::new(
+        None if remote.omits(namespace, service) => Err(Outcome::Failed(Problem::new(
             Reason::LimitExceeded,
-            "left out: the cluster exports more than the limit",
+            "not mirrored: the cluster exports more than the limit",
         ))),
-        None if remote.may_leave_out(namespace, service) => Err(Outcome::Unknown),
+        None if remote.may_omit(namespace, service) => Err(Outcome::Unknown),
         None => Err(Outcome::Absent),
     }
 }

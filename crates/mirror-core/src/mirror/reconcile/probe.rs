@@ -12,7 +12,7 @@ use crate::{
     },
     mirror::{
         desired::{
-            endpoints::{self, DesiredSlice, GatewayEndpoints, Reach},
+            endpoints::{self, DesiredSlice, GatewayAddresses, GatewayEndpoints},
             service::{self, Desired},
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, is_managed},
@@ -29,7 +29,7 @@ struct ProbeService<'a> {
     target: &'a Target,
     gateway: &'a Gateway,
     probe: &'a Probe,
-    reach: Option<Reach<'a>>,
+    reach: Option<GatewayAddresses<'a>>,
 }
 
 /// The settings of the probe Service of a Link; `None` if it should have none.
@@ -40,7 +40,7 @@ fn wanted<'a>(state: &'a State, link: &str) -> Option<ProbeService<'a>> {
         target,
         gateway,
         probe,
-        reach: state.reach(gateway, &entry.gateway),
+        reach: state.gateway_addresses(gateway, &entry.gateway),
     })
 }
 
@@ -130,7 +130,7 @@ impl ProbeService<'_> {
     fn slices<'s>(
         &'s self,
         service: &'s Desired<'_>,
-        reach: &'s Reach<'_>,
+        reach: &'s GatewayAddresses<'_>,
     ) -> Vec<DesiredSlice<'s>> {
         let through = GatewayEndpoints {
             port: self.probe.port,

@@ -27,15 +27,15 @@ pub(crate) fn ensure_namespace<'a>(
     clusters: impl IntoIterator<Item = &'a str>,
     writes: &mut Vec<Write>,
 ) -> Result<(), Problem> {
-    let most = state.config.max_namespaces;
+    let max = state.config.max_namespaces;
     match state.namespace(namespace).map(|known| known.phase) {
         Some(NamespacePhase::Active) => Ok(()),
-        None if most > 0 => {
+        None if max > 0 => {
             let mut clusters = clusters.into_iter();
             let cluster = clusters.find(|cluster| state.may_create_namespace(cluster, 0));
             let cluster = cluster.ok_or_else(|| {
                 let message = format!(
-                    "namespace {namespace} does not exist, and the Link's limit of {most} created namespaces is reached"
+                    "namespace {namespace} does not exist, and the Link's limit of {max} created namespaces is reached"
                 );
                 Problem::new(Reason::LimitExceeded, message)
             })?;

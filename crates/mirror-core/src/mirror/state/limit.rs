@@ -1,7 +1,7 @@
-//! Limits on the objects of a target cluster that are kept, and what is left out because of them.
+//! Limits on the objects of a target cluster that are kept, and what is omitted because of them.
 //!
 //! Objects that were kept before have priority over new ones, and the order of the list decides among the rest. An object
-//! is left out if its watch has as many objects as it may have, or if its cost does not fit into the budget of its Link.
+//! is omitted if its watch has as many objects as it may have, or if its cost does not fit into the budget of its Link.
 
 mod listing;
 
@@ -46,20 +46,20 @@ impl Limits {
     }
 }
 
-/// Maximum number of Services that are left out, or whose slices are, whose names are kept.
+/// Maximum number of Services that are omitted, or whose slices are, whose names are kept.
 pub(crate) const NAMED: usize = 10_000;
 
-/// What a watch has left out because of its limit: Services, or slices by their Service.
+/// What a watch has omitted because of its limit: Services, or slices by their Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Omitted {
     services: Names,
     /// Number of Services whose names are not kept.
     unnamed: usize,
-    /// Whether any is left out because of its bytes.
+    /// Whether any is omitted because of its bytes.
     is_heavy: bool,
 }
 
-impl LeftOut {
+impl Omitted {
     /// Adds one.
     pub fn add(&mut self, service: (String, String)) {
         if self.services.len() < NAMED || self.services.contains(&service) {
@@ -69,7 +69,7 @@ impl LeftOut {
         }
     }
 
-    /// Whether nothing is left out.
+    /// Whether nothing is omitted.
     pub fn is_empty(&self) -> bool {
         self.services.is_empty() && self.unnamed == 0
     }
@@ -79,7 +79,7 @@ impl LeftOut {
         self.unnamed == 0
     }
 
-    /// Whether this Service is known to be left out, by name.
+    /// Whether this Service is known to be omitted, by name.
     pub fn names(&self, service: &(String, String)) -> bool {
         self.services.contains(service)
     }
@@ -89,7 +89,7 @@ impl LeftOut {
         &self.services
     }
 
-    /// Whether any is left out because of its bytes.
+    /// Whether any is omitted because of its bytes.
     pub fn is_heavy(&self) -> bool {
         self.is_heavy
     }
@@ -122,11 +122,11 @@ pub struct Limit {
     numbers: RandomState,
     /// The objects that are kept, with their costs.
     pub(crate) kept: HashMap<u64, usize>,
-    /// The objects that are left out.
+    /// The objects that are omitted.
     pub(crate) left: HashSet<u64>,
-    /// The fewest bytes that have to become free for an object that is left out.
+    /// The fewest bytes that have to become free for an object that is omitted.
     pub(crate) awaited: Option<usize>,
-    /// Whether the objects that are left out may differ from those of the last list, or now fit.
+    /// Whether the objects that are omitted may differ from those of the last list, or now fit.
     pub(crate) stale: bool,
 }
 
@@ -184,7 +184,7 @@ impl Limit {
         let may_stay = known.is_some() || self.kept.len() < self.max;
         let is_kept = may_stay && self.charge(known, cost);
         if is_kept {
-            self.give_back(known.unwrap_or_default().saturating_sub(cost));
+            self.release(known.unwrap_or_default().saturating_sub(cost));
             self.kept.insert(number, cost);
             self.stale |= self.left.remove(&number);
         } else {
@@ -196,19 +196,19 @@ impl Limit {
     /// Records that the object of this number is deleted.
     pub fn gone(&mut self, number: u64) {
         if let Some(cost) = self.kept.remove(&number) {
-            self.give_back(cost);
+            self.release(cost);
             self.stale |= !self.left.is_empty();
         }
         self.stale |= self.left.remove(&number);
     }
 
-    /// Whether another list is needed, to know what is left out, or to keep objects that fit now.
+    /// Whether another list is needed, to know what is omitted, or to keep objects that fit now.
     pub fn is_stale(&self) -> bool {
         let budget = self.budget.as_ref().zip(self.awaited);
         self.stale || budget.is_some_and(|(budget, bytes)| budget.has(bytes))
     }
 
-    /// Whether other watches may free the bytes that an object that is left out needs.
+    /// Whether other watches may free the bytes that an object that is omitted needs.
     pub fn waits(&self) -> bool {
         self.awaited.is_some()
     }
@@ -235,28 +235,28 @@ impl Limit {
             return false;
         }
         let more = cost.saturating_sub(known.unwrap_or_default());
-        let is_free = budget.take(more);
+        let is_free = budget.try_reserve(more);
         if !is_free {
             self.wait_for(more);
         }
         is_free
     }
 
-    /// Records that an object is left out until this many bytes are free.
+    /// Records that an object is omitted until this many bytes are free.
     pub(crate) fn wait_for(&mut self, bytes: usize) {
         self.awaited = Some(self.awaited.map_or(bytes, |awaited| awaited.min(bytes)));
     }
 
-    pub(crate) fn give_back(&self, bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize) {
         if let Some(budget) = &self.budget {
-            budget.give_back(bytes);
+            budget.release(bytes);
         }
     }
 }
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        self.give_back(self.kept.values().sum());
+        self.release(self.kept.values().sum());
     }
 }
 

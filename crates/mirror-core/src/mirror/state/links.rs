@@ -78,14 +78,14 @@ impl LinkEntry {
     }
 
     /// Whether it may have mirrors of other clusters than the one that it names.
-    fn is_unsettled(&self) -> bool {
+    fn may_have_other_mirrors(&self) -> bool {
         self.target.is_err() || (self.listed.is_some() && self.listed != self.cluster)
     }
 }
 
 /// A Link, and what is known through it, which changes without a change of the Link.
 #[derive(Debug)]
-pub struct Known<'a> {
+pub struct LinkEntryMut<'a> {
     /// The Link, parsed.
     pub target: &'a Result<Target, InvalidLink>,
     /// The target cluster.
@@ -100,7 +100,7 @@ pub struct Links {
     entries: BTreeMap<String, LinkEntry>,
     clusters: BTreeMap<String, ClusterLinks>,
     /// Names of the Links that may have mirrors of other clusters than the one that they name. Few.
-    unsettled: BTreeSet<String>,
+    moving: BTreeSet<String>,
     /// Names of the Links with a drain, even if it has ended. Few.
     drains: BTreeSet<String>,
 }
@@ -121,14 +121,14 @@ impl Links {
     }
 
     /// What is known through the Link of this name. To change the Link itself, use [`Self::insert`].
-    pub fn get_mut(&mut self, link: &str) -> Option<Known<'_>> {
+    pub fn get_mut(&mut self, link: &str) -> Option<LinkEntryMut<'_>> {
         let LinkEntry {
             target,
             remote,
             gateway,
             ..
         } = self.entries.get_mut(link)?;
-        Some(Known {
+        Some(LinkEntryMut {
             target,
             remote,
             gateway,
@@ -150,14 +150,14 @@ impl Links {
         let before = self.remove(&link);
         let name = link.clone();
         self.entries.insert(link, entry);
-        self.file(&name);
+        self.index(&name);
         before
     }
 
     /// Forgets a Link.
     pub fn remove(&mut self, link: &str) -> Option<LinkEntry> {
         let before = self.entries.remove(link)?;
-        self.unfile(link, &before);
+        self.unindex(link, &before);
         Some(before)
     }
 
@@ -213,11 +213,8 @@ impl Links {
     /// Whether objects of this cluster may belong to a Link although none is in charge of it: to an invalid Link that
     /// named the cluster, or may have; or to a Link that has moved to another cluster, which was not listed yet.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
-        let unsettled = self
-            .unsettled
-            .iter()
-            .filter_map(|link| self.entries.get(link));
-        unsettled.into_iter().any(|entry| {
+        let moving = self.moving.iter().filter_map(|link| self.entries.get(link));
+        moving.into_iter().any(|entry| {
             let (named, listed) = (entry.cluster.as_deref(), entry.listed.as_deref());
             match &entry.target {
                 Err(_) if named.is_none() && listed.is_none() => true,
@@ -235,11 +232,8 @@ impl Links {
 
     /// The clusters that Links have left for this one. They may still have mirrors.
     pub(crate) fn left_for<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
-        let unsettled = self
-            .unsettled
-            .iter()
-            .filter_map(|link| self.entries.get(link));
-        unsettled
+        let moving = self.moving.iter().filter_map(|link| self.entries.get(link));
+        moving
             .filter(move |entry| entry.cluster.as_deref() == Some(cluster))
             .filter_map(|entry| entry.listed.as_deref())
     }
@@ -268,12 +262,12 @@ impl Links {
     }
 
     /// Adds a Link to the index, under the cluster that it names.
-    fn file(&mut self, link: &str) {
+    fn index(&mut self, link: &str) {
         let Some(entry) = self.entries.get(link) else {
             return;
         };
-        if entry.is_unsettled() {
-            self.unsettled.insert(link.to_owned());
+        if entry.may_have_other_mirrors() {
+            self.moving.insert(link.to_owned());
         }
         if (entry.target.as_ref()).is_ok_and(|target| target.drained_until.is_some()) {
             self.drains.insert(link.to_owned());
@@ -294,8 +288,8 @@ impl Links {
     }
 
     /// Removes a Link from the index.
-    fn unfile(&mut self, link: &str, before: &LinkEntry) {
-        self.unsettled.remove(link);
+    fn unindex(&mut self, link: &str, before: &LinkEntry) {
+        self.moving.remove(link);
         self.drains.remove(link);
         for cluster in before.clusters() {
             if let Some(named) = self.clusters.get_mut(cluster) {

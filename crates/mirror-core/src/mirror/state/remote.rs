@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use super::{limit::LeftOut, store::Store};
+use super::{limit::Omitted, store::Store};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -18,10 +18,10 @@ pub struct RemoteState {
     pub services: Vec<Store<Service>>,
     /// EndpointSlices of Services in gateway mode, one store per watch.
     pub slices: Vec<Store<EndpointSlice>>,
-    /// Services that are left out because of the limit, by watch. Their absence does not mean that they are deleted.
-    pub left_out: Vec<LeftOut>,
-    /// Services with slices that are left out because of the limit, by watch of slices.
-    pub cut: Vec<LeftOut>,
+    /// Services that are omitted because of the limit, by watch. Their absence does not mean that they are deleted.
+    pub omitted: Vec<Omitted>,
+    /// Services with slices that are omitted because of the limit, by watch of slices.
+    pub omitted_slices: Vec<Omitted>,
 }
 
 impl RemoteState {
@@ -30,8 +30,8 @@ impl RemoteState {
         Self {
             services: vec![Store::default(); services],
             slices: vec![Store::default(); slices],
-            left_out: vec![LeftOut::default(); services],
-            cut: vec![LeftOut::default(); slices],
+            omitted: vec![Omitted::default(); services],
+            omitted_slices: vec![Omitted::default(); slices],
         }
     }
 
@@ -48,19 +48,20 @@ impl RemoteState {
         self.services.iter().flat_map(Store::iter)
     }
 
-    /// Whether a Service that is not known may exist, but have been left out.
-    pub fn may_leave_out(&self, namespace: &str, name: &str) -> bool {
-        self.left_out.iter().any(|left| !left.is_complete()) || self.leaves_out(namespace, name)
+    /// Whether a Service that is not known may exist, but have been omitted.
+    pub fn may_omit(&self, namespace: &str, name: &str) -> bool {
+        self.omitted.iter().any(|left| !left.is_complete()) || self.omits(namespace, name)
     }
 
-    /// Whether a Service that is not known exists, but was left out.
-    pub fn leaves_out(&self, namespace: &str, name: &str) -> bool {
-        is_named(&self.left_out, namespace, name)
+    /// Whether a Service that is not known exists, but was omitted.
+    pub fn omits(&self, namespace: &str, name: &str) -> bool {
+        is_named(&self.omitted, namespace, name)
     }
 
-    /// Whether a Service may have slices that were left out. Then the absence of endpoints means nothing.
-    pub fn cuts_slices_of(&self, namespace: &str, service: &str) -> bool {
-        self.cut.iter().any(|left| !left.is_complete()) || is_named(&self.cut, namespace, service)
+    /// Whether a Service may have slices that were omitted. Then the absence of endpoints means nothing.
+    pub fn omits_slices_of(&self, namespace: &str, service: &str) -> bool {
+        self.omitted_slices.iter().any(|left| !left.is_complete())
+            || is_named(&self.omitted_slices, namespace, service)
     }
 
     /// The slices of a Service, each once, even if two watches see it.
@@ -91,7 +92,7 @@ impl RemoteState {
         let none = slices.peek().is_none();
         if any_ready(slices) {
             Some(true)
-        } else if self.cuts_slices_of(namespace, name) {
+        } else if self.omits_slices_of(namespace, name) {
             None
         } else if none {
             service.spec.selector.is_empty().then_some(true)
@@ -101,7 +102,7 @@ impl RemoteState {
     }
 }
 
-fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
+fn is_named(left: &[Omitted], namespace: &str, name: &str) -> bool {
     let id = || (namespace.to_owned(), name.to_owned());
     left.iter().any(|left| !left.is_empty()) && left.iter().any(|left| left.names(&id()))
 }
@@ -110,7 +111,7 @@ fn is_named(left: &[LeftOut], namespace: &str, name: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayState {
     /// Addresses, sorted, as they were resolved; `None` while unresolved.
-    /// [`State::reach`](crate::mirror::State::reach) says which are used.
+    /// [`State::gateway_addresses`](crate::mirror::State::gateway_addresses) says which are used.
     pub addresses: Option<Vec<IpAddr>>,
     /// Whether it answers probes.
     pub liveness: Liveness,

@@ -84,12 +84,12 @@ impl<T: Indexed> NamespaceIndex<T> {
             self.groups.insert(at, object.clone());
         }
         for host in object.hosts() {
-            let filed = match self.hosts.get_mut(host) {
-                Some(filed) => filed,
+            let bucket = match self.hosts.get_mut(host) {
+                Some(bucket) => bucket,
                 None => self.hosts.entry(host.into()).or_default(),
             };
-            let at = find(filed, name).unwrap_or_else(|at| at);
-            filed.insert(at, object.clone());
+            let at = find(bucket, name).unwrap_or_else(|at| at);
+            bucket.insert(at, object.clone());
         }
         let at = find(&self.objects, name).unwrap_or_else(|at| at);
         self.objects.insert(at, object);
@@ -102,11 +102,11 @@ impl<T: Indexed> NamespaceIndex<T> {
             self.groups.remove(at);
         }
         for host in object.hosts() {
-            if let Some(filed) = self.hosts.get_mut(host) {
-                if let Ok(at) = find(filed, name) {
-                    filed.remove(at);
+            if let Some(bucket) = self.hosts.get_mut(host) {
+                if let Ok(at) = find(bucket, name) {
+                    bucket.remove(at);
                 }
-                if filed.is_empty() {
+                if bucket.is_empty() {
                     self.hosts.remove(host);
                 }
             }

@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-use super::policy::Copied;
+use super::{policy::Copied, tool_keys};
 use crate::{
-    api::{foreign, k8s::Service, labels as l, map::Map, names::is_label_key, text::short},
+    api::{k8s::Service, labels as l, map::Map, names::is_label_key, text::short},
     mirror::metadata::desired::DesiredEntries,
 };
 
@@ -74,7 +74,7 @@ impl KeyRules {
         let named = |rules: &[KeyRule]| rules.iter().any(|rule| rule.matches(key));
         l::is_of_service_mirrors(key)
             || named(&self.excluded)
-            || ((self.only_copied || foreign::find(key).is_some()) && !named(&self.copied))
+            || ((self.only_copied || tool_keys::find(key).is_some()) && !named(&self.copied))
     }
 }
 
@@ -222,11 +222,11 @@ mod tests {
 
     #[test]
     fn keys_of_other_tools_are_copied_only_if_a_link_allows_it() {
-        let marks: Vec<String> = foreign::MARKS
+        let keys: Vec<String> = tool_keys::TOOL_KEYS
             .iter()
-            .map(|mark| format!("{}{}", mark.key, if mark.is_prefix() { "x" } else { "" }))
+            .map(|known| format!("{}{}", known.key, if known.is_prefix() { "x" } else { "" }))
             .collect();
-        let from: Map = marks.iter().map(|key| (key.as_str(), "v")).collect();
+        let from: Map = keys.iter().map(|key| (key.as_str(), "v")).collect();
         let none = Exclusions::default();
         assert_eq!(none.labels(&from).to_map(), map(&[]));
         assert_eq!(none.annotations(&from).to_map(), map(&[]));

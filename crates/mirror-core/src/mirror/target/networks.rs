@@ -235,12 +235,16 @@ impl fmt::Display for Refused {
 
 /// The message about refused addresses. It names only the first few, because a host name may have many.
 pub fn refused_message(refused: &[Refused]) -> String {
-    const TOLD: usize = 5;
-    let mut told: Vec<String> = refused.iter().take(TOLD).map(ToString::to_string).collect();
-    if refused.len() > TOLD {
-        told.push(format!("and {} more", refused.len() - TOLD));
+    const MAX_SHOWN: usize = 5;
+    let mut shown: Vec<String> = refused
+        .iter()
+        .take(MAX_SHOWN)
+        .map(ToString::to_string)
+        .collect();
+    if refused.len() > MAX_SHOWN {
+        shown.push(format!("and {} more", refused.len() - MAX_SHOWN));
     }
-    told.join("; ")
+    shown.join("; ")
 }
 
 #[cfg(test)]

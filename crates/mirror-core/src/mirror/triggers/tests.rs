@@ -5,7 +5,7 @@ use crate::{
     api::{link::LinkObject, metadata::OwnerReference},
     mirror::{
         LinkEntry, Target,
-        fixtures::{LINKS, backing, hosts, left_out, link, slice, state, svc, target},
+        fixtures::{LINKS, backing, hosts, link, omitted, slice, state, svc, target},
     },
 };
 
@@ -231,16 +231,16 @@ fn exports_of_a_cluster_exclude_those_of_others() {
 #[test]
 fn a_change_of_left_out_services_concerns_those_in_either_set() {
     let linked = state().linked(target("east"), &[svc("web").exported()], &[]);
-    let keys = |before: &LeftOut, now: &LeftOut| linked.keys_of_limit("east", before, now);
-    let (a, b) = (left_out("a", true), left_out("b", true));
+    let keys = |before: &Omitted, now: &Omitted| linked.keys_of_limit("east", before, now);
+    let (a, b) = (omitted("a", true), omitted("b", true));
     let [key_a, key_b] = ["a", "b"].map(|name| Key::mirror("east", "ns", name));
     assert_eq!(keys(&a, &a), []);
     assert_eq!(keys(&a, &b), [key_a.clone(), key_b]);
-    assert_eq!(keys(&a, &LeftOut::default()), [key_a]);
-    // If the names are not known, any Service may be left out.
+    assert_eq!(keys(&a, &Omitted::default()), [key_a]);
+    // If the names are not known, any Service may be omitted.
     let any = linked.keys_of_cluster("east");
-    assert_eq!(keys(&a, &left_out("a", false)), any);
-    assert_eq!(keys(&left_out("a", false), &a), any);
+    assert_eq!(keys(&a, &omitted("a", false)), any);
+    assert_eq!(keys(&omitted("a", false), &a), any);
 }
 
 #[test]

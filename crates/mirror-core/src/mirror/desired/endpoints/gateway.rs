@@ -23,7 +23,7 @@ use crate::{
 
 /// The addresses of a gateway, split into those that are used and those that are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach<'a> {
+pub struct GatewayAddresses<'a> {
     /// Addresses that are used; empty if all are refused.
     pub addresses: Cow<'a, [IpAddr]>,
     /// Addresses that are not used.
@@ -32,7 +32,11 @@ pub struct Reach<'a> {
 
 impl State {
     /// Checks the addresses of a gateway; `None` while none is known, or the networks of this cluster are not.
-    pub fn reach<'a>(&self, gateway: &Gateway, state: &'a GatewayState) -> Option<Reach<'a>> {
+    pub fn gateway_addresses<'a>(
+        &self,
+        gateway: &Gateway,
+        state: &'a GatewayState,
+    ) -> Option<GatewayAddresses<'a>> {
         let known = state.addresses.as_deref();
         let known = known.filter(|known| !known.is_empty())?; // an empty list is as good as none
         let (own, local) = (gateway.networks.as_deref(), self.local.as_ref()?);
@@ -52,14 +56,14 @@ impl State {
             let used = known.iter().filter(|address| why(address).is_none());
             Cow::Owned(used.copied().collect())
         };
-        Some(Reach { addresses, refused })
+        Some(GatewayAddresses { addresses, refused })
     }
 
     /// The addresses of a Link's gateway that are refused.
     pub fn refused(&self, link: &str) -> Vec<Refused> {
         let reach = self.probe_link(link).and_then(|(target, entry)| {
             let gateway = target.gateway.as_ref()?;
-            self.reach(gateway, &entry.gateway)
+            self.gateway_addresses(gateway, &entry.gateway)
         });
         reach.map(|reach| reach.refused).unwrap_or_default()
     }
@@ -98,7 +102,9 @@ impl<'a> GatewayEndpoints<'a> {
         let Some(gateway) = &target.gateway else {
             return error("the Link has no gateway");
         };
-        let Some(Reach { addresses, refused }) = state.reach(gateway, gateway_state) else {
+        let Some(GatewayAddresses { addresses, refused }) =
+            state.gateway_addresses(gateway, gateway_state)
+        else {
             return error("the addresses of the gateway are unknown");
         };
         let ready = match gateway_state.liveness_of(gateway) {

@@ -87,7 +87,7 @@ impl<'a> DesiredSlice<'a> {
                 }
                 feed(endpoint.hostname.as_deref().unwrap_or_default().as_bytes());
                 feed(&[u8::from(endpoint.is_ready())]);
-                feed_place(endpoint, feed);
+                feed_pod(endpoint, feed);
             }
             for port in &ports {
                 feed(port.name.as_bytes());
@@ -131,19 +131,19 @@ impl<'a> DesiredSlice<'a> {
 }
 
 /// Feeds the conditions, Pod, node and zone of an endpoint that is a Pod into a hash.
-fn feed_place(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
-    let Some(place) = &endpoint.place else { return };
+fn feed_pod(endpoint: &Endpoint, feed: &mut dyn FnMut(&[u8])) {
+    let Some(pod) = &endpoint.pod else { return };
     let conditions = [endpoint.conditions.serving, endpoint.conditions.terminating];
     feed(&conditions.map(|condition| condition.map_or(2, u8::from)));
-    let target = place.target.iter();
+    let target = pod.target.iter();
     let target = target.flat_map(|of| [&of.kind, &of.namespace, &of.name, &of.uid]);
-    for text in target.chain([&place.node, &place.zone]) {
+    for text in target.chain([&pod.node, &pod.zone]) {
         feed(text.as_deref().unwrap_or_default().as_bytes());
     }
 }
 
 /// Labels and annotations of a Service's slices, except the label with its name: labels that say what the Service is,
-/// and what Linkerd's destination controller reads. Other labels of the Service are left out: consumers select slices by
+/// and what Linkerd's destination controller reads. Other labels of the Service are omitted: consumers select slices by
 /// labels, and a target cluster must not be able to hand them endpoints.
 pub(crate) fn slice_metadata<'a>(
     service: &'a Desired<'_>,
@@ -173,7 +173,7 @@ pub(crate) fn endpoint(address: IpAddr, hostname: Option<&str>, ready: bool) -> 
             ..EndpointConditions::default()
         },
         hostname: hostname.map(Into::into),
-        place: None,
+        pod: None,
     }
 }
 

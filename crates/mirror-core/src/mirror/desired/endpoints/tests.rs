@@ -10,7 +10,7 @@ use crate::{
     },
     mirror::{
         desired::service::Desired,
-        fixtures::{endpoint as seen, ip, map, port, said, slice, state, target},
+        fixtures::{described, endpoint as seen, ip, map, port, slice, state, target},
     },
 };
 
@@ -300,7 +300,7 @@ fn only_our_slices_that_differ_are_written() {
     ] {
         let mut found = Vec::new();
         reconcile(&state(), desired, &actual, &mut found);
-        assert_eq!(said(&found), writes, "{what}");
+        assert_eq!(described(&found), writes, "{what}");
     }
 }
 
@@ -356,7 +356,7 @@ fn slices_of_another_installation_are_left_alone() {
         let mut found = Vec::new();
         let actual = [written_by(installation)];
         reconcile(&state(), Vec::new(), &actual, &mut found);
-        assert_eq!(said(&found), writes, "{installation:?}");
+        assert_eq!(described(&found), writes, "{installation:?}");
     }
 }
 

@@ -155,10 +155,10 @@ fn keys_that_people_add_survive_our_writes_and_keys_of_the_target_vanish_with_it
     assert_eq!(labels["theirs"], Value::Null);
     // So does one that is not known here, because people have added too much.
     let before = svc("web").annotation("note", "b");
-    let cut = |service: &mut Service| assert!(service.metadata.cut(0));
-    let [_, annotations] = changed_by(&before, &after, cut).unwrap();
+    let truncate = |service: &mut Service| assert!(service.metadata.truncate(0));
+    let [_, annotations] = changed_by(&before, &after, truncate).unwrap();
     assert_eq!(annotations["note"], Value::Null);
-    assert_eq!(changed_by(&before, &before, cut), None);
+    assert_eq!(changed_by(&before, &before, truncate), None);
     // A label is not an annotation.
     let before = svc("web").annotation("theirs", "y");
     let [labels, annotations] = changed_by(&before, &after, |_| {}).unwrap();
@@ -389,7 +389,7 @@ fn a_mirror_with_annotations_too_large_to_be_kept_is_written_only_if_it_differs(
         .metadata
         .annotations
         .insert("theirs", "x".repeat(1000));
-    assert!(actual.metadata.cut(500));
+    assert!(actual.metadata.truncate(500));
     assert_eq!(ours(&actual, "note"), None);
     let east = target("east");
     let patched = |remote: &Service, actual: &Service| {

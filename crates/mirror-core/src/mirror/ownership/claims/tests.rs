@@ -5,7 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Target,
-        fixtures::{LINKS, Svc, as_told, at, endpoint, hosts, link, plan, said, state, svc},
+        fixtures::{LINKS, Svc, at, described, endpoint, hosts, link, plan, reported, state, svc},
     },
 };
 
@@ -124,27 +124,33 @@ fn an_object_keeps_its_name_and_the_conflict_is_reported_for_the_other() {
     let later = held.linked(aged("b-c", 0), &[svc("a").exported()], &[]);
     let [loser, owner] = keys.map(|key| plan(&later, &key));
     assert_eq!(
-        (said(&loser.writes).len(), said(&owner.writes).len()),
+        (
+            described(&loser.writes).len(),
+            described(&owner.writes).len()
+        ),
         (0, 0)
     );
     assert_eq!(
-        as_told(&loser),
+        reported(&loser),
         ["a@b-c: NameConflict: the name ns/a-b-c is taken by Service a-b of cluster c"]
     );
-    assert_eq!(as_told(&owner), ["a-b@c: a-b-c"]);
+    assert_eq!(reported(&owner), ["a-b@c: a-b-c"]);
 }
 
 #[test]
 fn the_second_claim_waits_and_takes_the_name_once_it_is_free() {
     let key = Key::mirror("b-c", "ns", "a");
     let waiting = plan(&two(2, 1), &key);
-    assert_eq!(said(&waiting.writes), Vec::<String>::new());
+    assert_eq!(described(&waiting.writes), Vec::<String>::new());
     assert_eq!(
-        as_told(&waiting),
+        reported(&waiting),
         ["a@b-c: NameConflict: the name ns/a-b-c is taken by Service a-b of cluster c"]
     );
     let free = two(2, 1).linked(aged("c", 1), &[], &[]);
-    assert_eq!(said(&plan(&free, &key).writes), ["create Service ns/a-b-c"]);
+    assert_eq!(
+        described(&plan(&free, &key).writes),
+        ["create Service ns/a-b-c"]
+    );
 }
 
 #[test]
@@ -283,7 +289,7 @@ fn a_host_claims_a_name_only_if_it_gets_an_endpoint_mirror() {
 
 #[test]
 fn name_owners_are_described_in_messages() {
-    for (claim, said) in [
+    for (claim, described) in [
         (Purpose::Federated("web"), "federated Service web"),
         (Purpose::Probe("east"), "the probe Service of Link east"),
         (mirror("east", "web"), "Service web of cluster east"),
@@ -296,8 +302,8 @@ fn name_owners_are_described_in_messages() {
             "host db-0 of Service db of cluster east",
         ),
     ] {
-        assert_eq!(claim.to_string(), said);
-        assert_eq!(NameOwner::Purpose(claim).to_string(), said);
+        assert_eq!(claim.to_string(), described);
+        assert_eq!(NameOwner::Purpose(claim).to_string(), described);
     }
     for holder in [NameOwner::Stray, NameOwner::Foreign] {
         assert_eq!(holder.to_string(), "a Service that is not a mirror");
@@ -318,7 +324,7 @@ fn federated_service_of_an_earlier_version_is_ours_if_a_link_names_one_of_its_cl
     let earlier = |clusters| federated(clusters).annotation(l::MANAGED_BY, l::MANAGER);
     let linked = || state().linked(aged("east", 0), &[], &[]);
     let invalid = || {
-        linked().with_news("east", |entry| {
+        linked().with_link("east", |entry| {
             entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
         })
     };

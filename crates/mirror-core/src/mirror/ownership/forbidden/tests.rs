@@ -6,8 +6,8 @@ use crate::{
     mirror::{
         InvalidLink, Key, Namespace, NamespacePhase, Plan,
         fixtures::{
-            LINKS, NS, Svc, as_told, backing, body, entry, hosts, left_out, link, map, plan,
-            plan_unconfirmed, said, state, svc, target,
+            LINKS, NS, Svc, backing, body, described, entry, hosts, link, map, omitted, plan,
+            plan_unconfirmed, reported, state, svc, target,
         },
     },
 };
@@ -56,7 +56,7 @@ fn mirror_plan(state: &State, namespace: &str) -> Plan {
 fn leaving(state: &State) -> Vec<String> {
     let plan = mirror_plan(state, NS);
     assert_eq!(plan.confirm, [], "the target cluster has no say in it");
-    said(&plan.writes)
+    described(&plan.writes)
 }
 
 const GONE: [&str; 2] = [
@@ -165,7 +165,7 @@ fn no_link_allows_a_protected_namespace() {
 fn a_service_is_mirrored_where_its_link_allows_it() {
     let at_team = labelled(exporting(allowing("east", "team=a")), &[("team", "a")]);
     let made = mirror_plan(&at_team, NS);
-    assert_eq!(as_told(&made), ["web@east: web-east"]);
+    assert_eq!(reported(&made), ["web@east: web-east"]);
     let stands = at_team.worked_on(&Key::mirror("east", NS, "web"));
     assert_eq!(leaving(&stands), [""; 0]);
 
@@ -173,26 +173,26 @@ fn a_service_is_mirrored_where_its_link_allows_it() {
     assert_eq!(leaving(&moved), GONE);
     let why = "web@east: NamespaceNotAllowed: the Link does not allow namespace ns \
                (annotation multicluster.linkerd.io/allowed-namespaces)";
-    assert_eq!(as_told(&mirror_plan(&moved, NS)), [why]);
+    assert_eq!(reported(&mirror_plan(&moved, NS)), [why]);
     // This does not depend on what is known of its cluster.
-    let unseen = moved.clone().with_news("east", |entry| entry.remote = None);
+    let unseen = moved.clone().with_link("east", |entry| entry.remote = None);
     assert_eq!(leaving(&unseen), GONE);
-    assert_eq!(as_told(&mirror_plan(&unseen, NS)), ["web@east: unknown"]);
-    let withdrawn = moved.clone().with_news("east", |entry| {
+    assert_eq!(reported(&mirror_plan(&unseen, NS)), ["web@east: unknown"]);
+    let withdrawn = moved.clone().with_link("east", |entry| {
         entry.remote = self::entry(target("east")).remote;
     });
     assert_eq!(leaving(&withdrawn), GONE);
-    assert_eq!(as_told(&mirror_plan(&withdrawn, NS)), ["web@east: absent"]);
-    let cut = withdrawn.with_news("east", |entry| {
+    assert_eq!(reported(&mirror_plan(&withdrawn, NS)), ["web@east: absent"]);
+    let omitting = withdrawn.with_link("east", |entry| {
         let remote = entry.remote.as_mut().unwrap();
-        remote.left_out = vec![left_out("web", true)];
+        remote.omitted = vec![omitted("web", true)];
     });
-    assert_eq!(leaving(&cut), GONE);
+    assert_eq!(leaving(&omitting), GONE);
     // Once the mirror is deleted, nothing is left to do, and the report is the same.
     let mut settled = moved.without_slices();
     settled.here().mirrors = crate::mirror::Store::default();
     assert_eq!(leaving(&settled), [""; 0]);
-    assert_eq!(as_told(&mirror_plan(&settled, NS)), [why]);
+    assert_eq!(reported(&mirror_plan(&settled, NS)), [why]);
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn mirrors_of_unreadable_links_are_removed_from_protected_namespaces_too() {
     stands.config.protected_namespaces = [NS.to_owned()].into();
     let why = "web@east: NamespaceNotAllowed: namespace ns is protected from all target clusters";
     assert_eq!(leaving(&stands), GONE);
-    assert_eq!(as_told(&mirror_plan(&stands, NS)), [why]);
-    let mut unreadable = stands.with_news("east", |entry| entry.target = Err(invalid));
+    assert_eq!(reported(&mirror_plan(&stands, NS)), [why]);
+    let mut unreadable = stands.with_link("east", |entry| entry.target = Err(invalid));
     assert_eq!(leaving(&unreadable), GONE);
     unreadable.config.protected_namespaces.clear();
     assert_eq!(leaving(&unreadable), [""; 0]);
@@ -235,7 +235,7 @@ fn forbidden_services_claim_no_name() {
     );
     let two = east.linked(target("b-c"), &[svc("a").exported()], &[backing("a")]);
     assert_eq!(
-        as_told(&plan(&two, &Key::mirror("b-c", NS, "a"))),
+        reported(&plan(&two, &Key::mirror("b-c", NS, "a"))),
         ["a@b-c: a-b-c"]
     );
 }
@@ -264,13 +264,13 @@ fn labels_of_a_namespace_concern_all_keys_in_it() {
 /// The report of the federated Service of `web` in this state, and its members once it was reconciled.
 fn federated(state: &State) -> (Vec<String>, Option<String>) {
     let key = Key::federated(NS, "web");
-    let told = as_told(&plan(state, &key));
+    let reports = reported(&plan(state, &key));
     let after = state.clone().worked_on(&key);
     let made = after.existing(NS, "web-federated").map(|made| {
         let members = [l::LOCAL_DISCOVERY, l::REMOTE_DISCOVERY];
         members.map(|key| made.metadata.annotation(key)).join(" ")
     });
-    (told, made)
+    (reports, made)
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_cluster_joins_the_federated_services_that_its_link_allows() {
     let none = "web@east: FederationNotAllowed: the Link does not allow federated Services \
                 (annotation multicluster.linkerd.io/federation)"
         .to_owned();
-    for (state, told, members) in [
+    for (state, reports, members) in [
         (alone("any"), &joined, Some(" web@east")),
         (alone("local-members"), &no_local, None),
         (alone("none"), &none, None),
@@ -293,16 +293,16 @@ fn a_cluster_joins_the_federated_services_that_its_link_allows() {
         (beside("local-members"), &joined, Some("web web@east")),
         (beside("none"), &none, Some("web ")),
     ] {
-        let (said, made) = federated(&state);
-        assert_eq!(said, [told.as_str()]);
-        assert_eq!(made.as_deref(), members, "{told}");
+        let (described, made) = federated(&state);
+        assert_eq!(described, [reports.as_str()]);
+        assert_eq!(made.as_deref(), members, "{reports}");
     }
     // A cluster that may not join claims no name.
     assert!(!alone("local-members").is_wanted(NS, "web-federated"));
     assert!(beside("local-members").is_wanted(NS, "web-federated"));
     // Nothing is reported for a Service that is not a member, or that cannot be seen.
     for federation in ["local-members", "none"] {
-        let unseen = alone(federation).with_news("east", |entry| entry.remote = None);
+        let unseen = alone(federation).with_link("east", |entry| entry.remote = None);
         assert_eq!(federated(&unseen).0, ["web@east: unknown"]);
         let without = state().linked(joining("east", federation), &[], &[]);
         assert_eq!(federated(&without).0, ["web@east: absent"]);
@@ -326,7 +326,7 @@ fn members_that_are_no_longer_allowed_leave_at_once() {
     assert_eq!(all.as_deref(), Some("web web@east,web@north,web@west"));
 
     // The last local member is deleted. That of north is too, which north has to confirm.
-    let mut left = three.with_news("north", |entry| {
+    let mut left = three.with_link("north", |entry| {
         entry.remote = self::entry(target("north")).remote;
     });
     left.here().members = crate::mirror::Store::default();
@@ -358,14 +358,14 @@ fn a_protected_namespace_has_no_federated_service() {
     stands.config.protected_namespaces = [NS.to_owned()].into();
     let protected = plan(&stands, &key);
     let gone = ["delete Service ns/web-federated"];
-    assert_eq!(said(&protected.writes), gone);
+    assert_eq!(described(&protected.writes), gone);
     assert_eq!(protected.confirm, []);
     let why = "web@east: NamespaceNotAllowed: namespace ns is protected from all target clusters";
-    assert_eq!(as_told(&protected), [why]);
+    assert_eq!(reported(&protected), [why]);
     // The same holds if the Link cannot be read.
     let invalid = InvalidLink::Unreadable("x".to_owned());
-    let unreadable = stands.with_news("east", |entry| entry.target = Err(invalid));
-    assert_eq!(said(&plan(&unreadable, &key).writes), gone);
+    let unreadable = stands.with_link("east", |entry| entry.target = Err(invalid));
+    assert_eq!(described(&plan(&unreadable, &key).writes), gone);
 }
 
 #[test]
@@ -385,14 +385,14 @@ fn namespaces_are_created_up_to_the_limit_of_the_link() {
     ] {
         state.change_namespace(&name, namespace);
     }
-    let writes = |state: &State| said(&mirror_plan(state, "new").writes);
+    let writes = |state: &State| described(&mirror_plan(state, "new").writes);
     assert!(writes(&state).contains(&"create Namespace /new".to_owned()));
 
     let (name, namespace) = created("two", "east");
     state.change_namespace(&name, namespace.clone());
     assert_eq!(writes(&state), [""; 0]);
     let why = "web@east: LimitExceeded: namespace new does not exist, and the Link's limit of 2 created namespaces is reached";
-    assert_eq!(as_told(&mirror_plan(&state, "new")), [why]);
+    assert_eq!(reported(&mirror_plan(&state, "new")), [why]);
 
     // A namespace that is deleted, or is no longer ours, makes room. The keys that wait for this are returned.
     let waiting = Key::mirror("east", "new", "web");

@@ -4,7 +4,7 @@ use super::{Changed, Cluster, Id, Refusal, patched};
 use crate::{
     api::{
         metadata::Metadata,
-        routes::{ParentRef, Route, RouteKind, RouteSpec},
+        route::{ParentRef, Route, RouteKind, RouteSpec},
     },
     mirror::{Patch, is_our_route},
 };

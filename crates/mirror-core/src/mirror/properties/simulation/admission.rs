@@ -7,7 +7,7 @@ use crate::{
         labels as l,
         members::MEMBERS,
         metadata::{Metadata, OwnerReference},
-        routes::Route,
+        route::Route,
     },
     mirror::metadata::{installation, is_managed},
 };

@@ -84,7 +84,7 @@ impl Simulation {
             };
             let known = remote.service(namespace, service);
             assert!(
-                known.is_some() || !remote.may_leave_out(namespace, service),
+                known.is_some() || !remote.may_omit(namespace, service),
                 "{token} lost to a limit"
             );
             let id = (namespace.to_owned(), service.clone());
@@ -311,12 +311,12 @@ impl Simulation {
                     said.insert((remote, federated), report);
                 } else if report == Outcome::Absent {
                     let about = (remote, federated);
-                    assert_eq!(self.said.get(&about), None, "{about:?} is absent");
+                    assert_eq!(self.reports.get(&about), None, "{about:?} is absent");
                 }
             }
         }
         for (about, report) in said {
-            assert_eq!(self.said.get(&about), Some(&report), "of {about:?}");
+            assert_eq!(self.reports.get(&about), Some(&report), "of {about:?}");
         }
         for slice in self.cluster.slices.values() {
             let mut addresses = slice.endpoints.iter().flat_map(|e| &e.addresses);

@@ -36,7 +36,8 @@ impl Simulation {
             };
             let is_there = self.state.namespace(namespace).map(|known| known.phase);
             let gateway = target.gateway.as_ref();
-            let reach = gateway.and_then(|gateway| self.state.reach(gateway, &entry.gateway));
+            let reach =
+                gateway.and_then(|gateway| self.state.gateway_addresses(gateway, &entry.gateway));
             let (Some(reach), Some(NamespacePhase::Active)) = (reach, is_there) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Lists of a target cluster: how a session, or one of its watches, handles them, and what the limit leaves out.
+//! Lists of a target cluster: how a session, or one of its watches, handles them, and what the limit omits.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,15 +6,15 @@ use super::{
     super::operations::{CLUSTERS, Form, Limited},
     ClusterMembership, Event, Far, Simulation,
 };
-use crate::mirror::{Indexed, Key, LeftOut, RemoteState, Store};
+use crate::mirror::{Indexed, Key, Omitted, RemoteState, Store};
 
 impl Limited {
-    /// Whether a Service of this name is left out.
-    pub(crate) fn leaves_out(self, name: &str) -> bool {
+    /// Whether a Service of this name is omitted.
+    pub(crate) fn omits(self, name: &str) -> bool {
         matches!(self, Self::Services | Self::Unnamed) && name != "a"
     }
 
-    /// Whether a slice of this name is left out.
+    /// Whether a slice of this name is omitted.
     pub(crate) fn cuts(self, name: &str) -> bool {
         self == Self::Slices && name != "a-0"
     }
@@ -60,8 +60,8 @@ impl Simulation {
             return;
         };
         let touched = replace(&mut remote.services, fresh.services);
-        let left_out = std::mem::replace(&mut remote.left_out, fresh.left_out);
-        let (before, now) = (&left_out[0], &remote.left_out[0].clone());
+        let omitted = std::mem::replace(&mut remote.omitted, fresh.omitted);
+        let (before, now) = (&omitted[0], &remote.omitted[0].clone());
         let mut keys: Vec<Key> = touched
             .iter()
             .flat_map(|service| self.state.keys_of_remote(&cluster, service))
@@ -79,8 +79,8 @@ impl Simulation {
             return;
         };
         let touched = replace(&mut remote.slices, fresh.slices);
-        let cut = std::mem::replace(&mut remote.cut, fresh.cut);
-        let (before, now) = (&cut[0], &remote.cut[0].clone());
+        let omitted = std::mem::replace(&mut remote.omitted_slices, fresh.omitted_slices);
+        let (before, now) = (&omitted[0], &remote.omitted_slices[0].clone());
         let mut keys: Vec<Key> = touched
             .iter()
             .flat_map(|slice| self.state.keys_of_remote_slice(&cluster, slice))
@@ -117,7 +117,7 @@ impl Simulation {
             lane.retain(|event| event.link() != Some(link));
         }
         let said: Vec<Key> = self
-            .said
+            .reports
             .keys()
             .filter(|(remote, _)| remote.cluster == cluster)
             .map(|(remote, federated)| {
@@ -135,13 +135,13 @@ impl Simulation {
 impl ClusterMembership {
     pub(crate) fn list(&self, link: &str, far: Option<&Far>) -> RemoteState {
         let (mut services, mut slices) = (Store::default(), Store::default());
-        let (mut left_out, mut cut) = (LeftOut::default(), LeftOut::default());
+        let (mut omitted, mut omitted_slices) = (Omitted::default(), Omitted::default());
         for service in far.iter().flat_map(|far| far.services.values()) {
             if !self.watches(link, service) {
                 continue;
             }
-            if self.limited.leaves_out(service.metadata.name()) {
-                left_out.add(service.metadata.id());
+            if self.limited.omits(service.metadata.name()) {
+                omitted.add(service.metadata.id());
             } else {
                 services.put(Arc::new(service.clone()));
             }
@@ -149,19 +149,19 @@ impl ClusterMembership {
         for slice in far.iter().flat_map(|far| far.slices.values()) {
             if self.limited.cuts(slice.metadata.name()) {
                 let service = slice.group().unwrap_or_default().to_owned();
-                cut.add((slice.metadata.namespace().to_owned(), service));
+                omitted_slices.add((slice.metadata.namespace().to_owned(), service));
             } else {
                 slices.put(Arc::new(slice.clone()));
             }
         }
         if self.limited == Limited::Unnamed {
-            left_out.forget_names();
+            omitted.forget_names();
         }
         RemoteState {
             services: vec![services],
             slices: vec![slices],
-            left_out: vec![left_out],
-            cut: vec![cut],
+            omitted: vec![omitted],
+            omitted_slices: vec![omitted_slices],
         }
     }
 }

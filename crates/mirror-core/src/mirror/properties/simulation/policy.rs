@@ -154,8 +154,8 @@ impl Simulation {
         assert!(self.may_mirror(cluster, name), "{name} for {cluster}");
         let namespaces = self.cluster.namespaces.values();
         let created = namespaces.filter(|known| known.labels.get(l::CLUSTER_NAME) == Some(cluster));
-        let most = self.state.config.max_namespaces;
-        assert!(created.count() < most, "more than {most} for {cluster}");
+        let max = self.state.config.max_namespaces;
+        assert!(created.count() < max, "more than {max} for {cluster}");
     }
 
     /// Checks that at rest all objects of a target cluster are in namespaces that its Link allows, and that the cluster

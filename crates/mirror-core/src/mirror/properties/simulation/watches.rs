@@ -7,7 +7,7 @@ use super::{
     Event, Seen, Simulation, linkerd,
 };
 use crate::{
-    api::{k8s::Service, labels as l, metadata::Metadata, routes::RouteKind, wire::StoredObject},
+    api::{k8s::Service, labels as l, metadata::Metadata, route::RouteKind, wire::StoredObject},
     mirror::{
         Indexed, Inserted, Key, RemoteState, State, Store,
         fixtures::{LINKS, state},
@@ -144,7 +144,7 @@ impl Simulation {
                 let name = match &seen {
                     Seen::Apply(object) | Seen::Delete(object) => object.metadata.name(),
                 };
-                if limited.leaves_out(name) {
+                if limited.omits(name) {
                     self.push("remote", Event::Listed(link)); // only a list tells
                     return;
                 }

@@ -15,7 +15,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         metadata::{Metadata, OwnerReference},
-        routes::{Route, RouteKind},
+        route::{Route, RouteKind},
     },
     mirror::{
         Confirmed, Inserted, Key, Object, ObjectKind, Outcome, Owner, Patch, Plan, RemoteRef,
@@ -53,7 +53,7 @@ impl Simulation {
         }
         let Plan { writes, report, .. } = planned;
         if writes.is_empty() {
-            self.told(&report);
+            self.record(&report);
             return;
         }
         let (mut uids, mut denied) = (BTreeMap::new(), BTreeSet::new());
@@ -81,7 +81,7 @@ impl Simulation {
             self.failed.insert(key.clone());
             return;
         }
-        self.told(&report);
+        self.record(&report);
         self.queued.insert(key.clone());
     }
 
@@ -97,16 +97,16 @@ impl Simulation {
             .all(denied)
     }
 
-    fn told(&mut self, report: &[ServiceOutcome]) {
-        for said in report {
-            let about = (said.remote.clone(), said.federated);
-            match &said.report {
+    fn record(&mut self, report: &[ServiceOutcome]) {
+        for outcome in report {
+            let about = (outcome.remote.clone(), outcome.federated);
+            match &outcome.report {
                 Outcome::Unknown => {}
                 Outcome::Absent => {
-                    self.said.remove(&about);
+                    self.reports.remove(&about);
                 }
                 report => {
-                    self.said.insert(about, report.clone());
+                    self.reports.insert(about, report.clone());
                 }
             }
         }

@@ -1,20 +1,22 @@
-//! Preferences: which clusters receive the requests to a federated Service first, and which of them are left out for a
-//! while.
+//! Preferences: which clusters receive the requests to a federated Service first, and which of them have failed over.
 //!
 //! Proxies fail over by themselves: as soon as none of a cluster's endpoints is ready, they follow the route to the
 //! other backends. This file decides when a cluster that was unavailable receives requests again. It has to be
 //! available for a while first (hold-down), so that requests do not follow a cluster that is unstable.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::members::{Asked, Members};
+use super::members::{Members, RequestedPreference};
 use crate::{
     api::{
         k8s::Service,
         labels as l,
-        preference::{FailedOver, Out, Place, Preference},
+        preference::{ClusterRef, FailedOver, Outage, Preference},
     },
     mirror::{
         outcome::{Problem, Reason},
@@ -31,34 +33,34 @@ pub(crate) struct Preferred {
     /// The preferred clusters that receive no requests.
     pub(crate) failed_over: FailedOver,
     /// Preferred clusters that have a member.
-    pub(crate) members: Vec<Place>,
+    pub(crate) members: BTreeSet<ClusterRef>,
     /// What is wrong with the preference.
     pub(crate) problem: Option<Problem>,
 }
 
 impl Preferred {
-    /// Whether a cluster is left out.
-    pub(crate) fn leaves_out(&self, place: &Place) -> bool {
-        self.failed_over.0.contains_key(place)
+    /// Whether a preferred cluster receives no requests.
+    pub(crate) fn has_failed_over(&self, cluster: &ClusterRef) -> bool {
+        self.failed_over.0.contains_key(cluster)
     }
 }
 
 /// Whether a cluster that has a member can take requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Able {
-    Yes,
-    No,
+enum Availability {
+    Available,
+    Unavailable,
     /// Not known now.
     Unknown,
-    /// It cannot be known, because only Linkerd sees the endpoints of a member that it discovers.
-    Untold,
+    /// It is never known, because only Linkerd sees the endpoints of a member that it discovers.
+    Unobservable,
 }
 
-impl From<Option<bool>> for Able {
-    fn from(able: Option<bool>) -> Self {
-        match able {
-            Some(true) => Self::Yes,
-            Some(false) => Self::No,
+impl From<Option<bool>> for Availability {
+    fn from(is_available: Option<bool>) -> Self {
+        match is_available {
+            Some(true) => Self::Available,
+            Some(false) => Self::Unavailable,
             None => Self::Unknown,
         }
     }
@@ -88,13 +90,13 @@ impl Members<'_> {
     /// The preference that is asked for, if any, and the hold-down.
     fn preference(&self) -> Result<Option<(Preference, Duration)>, Problem> {
         let hold_down = self.of.state.config.routes;
-        let text = match self.asked() {
-            Asked::For(text) => text,
-            Asked::Unknown => {
+        let text = match self.requested_preference() {
+            RequestedPreference::Value(text) => text,
+            RequestedPreference::Unknown => {
                 let actual = self.of.actual;
                 actual.and_then(|actual| actual.metadata.annotations.get(l::PREFER))
             }
-            Asked::Ignored(cluster) if hold_down.is_some() => {
+            RequestedPreference::Ignored(cluster) if hold_down.is_some() => {
                 let message = format!(
                     "the annotation {} of the member in {cluster} is ignored: only the Link of {cluster}, or a member \
                      in this cluster, says which clusters are preferred",
@@ -102,7 +104,7 @@ impl Members<'_> {
                 );
                 return Err(Problem::new(Reason::PreferenceIgnored, message));
             }
-            Asked::Ignored(_) => None,
+            RequestedPreference::Ignored(_) => None,
         };
         let Some(text) = text else {
             return Ok(None);
@@ -122,7 +124,7 @@ impl Members<'_> {
     /// The present effect of a preference.
     fn in_effect(&self, preference: Preference, hold_down: Duration) -> Preferred {
         let state = self.of.state;
-        let unknown = preference.places().filter_map(Place::cluster);
+        let unknown = preference.clusters().filter_map(ClusterRef::linked);
         let unknown =
             unknown.filter(|cluster| state.link(cluster).is_none() && !state.may_keep(cluster));
         let unknown: Vec<&str> = unknown.collect();
@@ -131,14 +133,14 @@ impl Members<'_> {
             Problem::new(Reason::InvalidPreference, message)
         });
         let before = self.of.actual.map(existing).unwrap_or_default();
-        let able = preference.places();
-        let able = able.filter_map(|place| Some((place.clone(), self.is_able(place)?)));
-        let able: BTreeMap<Place, Able> = able.collect();
-        let others = self.others_can(&preference);
-        let failed_over = next(&before.failed_over, &able, others, state.now, hold_down);
-        let members = preference.places().filter(|place| able.contains_key(place));
+        let members = preference.clusters();
+        let members =
+            members.filter_map(|cluster| Some((cluster.clone(), self.availability(cluster)?)));
+        let members: BTreeMap<ClusterRef, Availability> = members.collect();
+        let others = self.others_may_be_available(&preference);
+        let failed_over = next(&before.failed_over, &members, others, state.now, hold_down);
         Preferred {
-            members: members.cloned().collect(),
+            members: members.into_keys().collect(),
             preference: Some(preference),
             failed_over,
             problem,
@@ -172,9 +174,9 @@ impl Members<'_> {
     }
 
     /// Whether a preferred cluster can take requests; `None` if it has no member.
-    fn is_able(&self, place: &Place) -> Option<Able> {
-        match place {
-            Place::Local => {
+    fn availability(&self, cluster: &ClusterRef) -> Option<Availability> {
+        match cluster {
+            ClusterRef::Local => {
                 self.of.local?;
                 let slices = self.of.state.member_slices();
                 let any_ready = slices.map(|slices| {
@@ -183,14 +185,14 @@ impl Members<'_> {
                 });
                 Some(any_ready.into())
             }
-            Place::Cluster(cluster) => {
+            ClusterRef::Linked(cluster) => {
                 let linked = self.memberships.get(&**cluster)?;
-                self.is_linked_able(linked)
+                self.linked_availability(linked)
             }
         }
     }
 
-    fn is_linked_able(&self, linked: &ClusterMembership<'_>) -> Option<Able> {
+    fn linked_availability(&self, linked: &ClusterMembership<'_>) -> Option<Availability> {
         let backed = match linked.membership {
             Membership::Member(seen) => linked.is_backed(seen),
             Membership::Unseen | Membership::Leaving => None,
@@ -200,22 +202,23 @@ impl Members<'_> {
         let state = &linked.entry.gateway;
         let liveness = gateway.map_or(state.liveness, |gateway| state.liveness_of(gateway));
         Some(match (self.form, liveness) {
-            (Form::Discovery, _) => Able::Untold,
-            (Form::Slices, Liveness::Dead) => Able::No,
+            (Form::Discovery, _) => Availability::Unobservable,
+            (Form::Slices, Liveness::Dead) => Availability::Unavailable,
             (Form::Slices, Liveness::Alive | Liveness::Unknown) => backed.into(),
         })
     }
 
     /// Whether a member that the preference does not name may be able to take requests.
-    fn others_can(&self, preference: &Preference) -> bool {
-        let named = |place: &Place| preference.places().any(|named| named == place);
-        let can = |place: &Place| {
-            !named(place) && self.is_able(place).is_some_and(|able| able != Able::No)
+    fn others_may_be_available(&self, preference: &Preference) -> bool {
+        let named = |cluster: &ClusterRef| preference.clusters().any(|named| named == cluster);
+        let can = |cluster: &ClusterRef| {
+            let availability = self.availability(cluster);
+            !named(cluster) && availability.is_some_and(|is| is != Availability::Unavailable)
         };
         // A cluster that takes no part gets no requests, whatever is known of it.
         let clusters = self.clusters.iter();
-        let mut clusters = clusters.map(|cluster| Place::Cluster((*cluster).into()));
-        can(&Place::Local) || clusters.any(|place| can(&place))
+        let mut clusters = clusters.map(|cluster| ClusterRef::Linked((*cluster).into()));
+        can(&ClusterRef::Local) || clusters.any(|cluster| can(&cluster))
     }
 }
 
@@ -230,52 +233,43 @@ fn existing(actual: &Service) -> Preferred {
     }
 }
 
-/// The preferred clusters that receive no requests from now on. `able`: whether each preferred cluster that has a
+/// The preferred clusters that receive no requests from now on. `members`: whether each preferred cluster that has a
 /// member can take requests. `others`: whether any other member may be able to.
 ///
-/// If no other cluster can take the requests, available clusters are not left out for the hold-down.
+/// If no other cluster can take the requests, there is no hold-down for clusters that are available.
 fn next(
     before: &FailedOver,
-    able: &BTreeMap<Place, Able>,
+    members: &BTreeMap<ClusterRef, Availability>,
     others: bool,
     now: Timestamp,
     hold_down: Duration,
 ) -> FailedOver {
     let hold_down = SignedDuration::try_from(hold_down).unwrap_or(SignedDuration::MAX);
     let returns = now.saturating_add(hold_down).unwrap_or(Timestamp::MAX);
-    let left_out = able.iter().filter_map(|(place, able)| {
-        let was = before.0.get(place);
-        let out = match (was, able) {
-            (None, Able::No) => Out {
-                since: now,
-                until: None,
-            },
-            // Where nobody can tell when a cluster is available again, it is not left out.
-            (None, _) | (Some(_), Able::Untold) => return None,
-            (Some(was), Able::No) => Out {
-                until: None,
-                ..*was
-            },
-            (Some(was), Able::Unknown) => *was,
-            (Some(was), Able::Yes) => {
+    let outages = members.iter().filter_map(|(cluster, availability)| {
+        let was = before.0.get(cluster);
+        let (since, until) = match (was, availability) {
+            (None, Availability::Unavailable) => (now, None),
+            // Nobody could tell when such a cluster is available again.
+            (None, _) | (Some(_), Availability::Unobservable) => return None,
+            (Some(was), Availability::Unavailable) => (was.since, None),
+            (Some(was), Availability::Unknown) => (was.since, was.until),
+            (Some(was), Availability::Available) => {
                 // The recorded time may be from a clock that was wrong, or from a longer hold-down.
                 let until = was.until.map_or(returns, |until| until.min(returns));
                 if until <= now {
                     return None;
                 }
-                Out {
-                    until: Some(until),
-                    ..*was
-                }
+                (was.since, Some(until))
             }
         };
-        Some((place.clone(), out))
+        Some((cluster.clone(), Outage { since, until }))
     });
-    let mut out: BTreeMap<Place, Out> = left_out.collect();
-    if !others && able.keys().all(|place| out.contains_key(place)) {
-        out.retain(|_, out| out.until.is_none());
+    let mut outages: BTreeMap<ClusterRef, Outage> = outages.collect();
+    if !others && members.keys().all(|cluster| outages.contains_key(cluster)) {
+        outages.retain(|_, outage| outage.until.is_none());
     }
-    FailedOver(out)
+    FailedOver(outages)
 }
 
 #[cfg(test)]
@@ -288,19 +282,19 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + seconds).unwrap()
     }
 
-    fn able(of: &[(&str, Option<bool>)]) -> BTreeMap<Place, Able> {
+    fn able(of: &[(&str, Option<bool>)]) -> BTreeMap<ClusterRef, Availability> {
         of.iter()
-            .map(|(name, able)| (Place::from(*name), (*able).into()))
+            .map(|(name, is)| (ClusterRef::from(*name), (*is).into()))
             .collect()
     }
 
     fn out(of: &[(&str, i64, Option<i64>)]) -> FailedOver {
         let out = of.iter().map(|(name, since, until)| {
-            let out = Out {
+            let out = Outage {
                 since: at(*since),
                 until: until.map(at),
             };
-            (Place::from(*name), out)
+            (ClusterRef::from(*name), out)
         });
         FailedOver(out.collect())
     }

@@ -97,9 +97,9 @@ pub(super) struct SourceFields<'a> {
 
 /// What the annotation says that decides about the preference of a federated Service.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked<'a> {
+pub(super) enum RequestedPreference<'a> {
     /// This, or nothing.
-    For(Option<&'a str>),
+    Value(Option<&'a str>),
     /// Nothing, but the member in this cluster has such an annotation, which does not count.
     Ignored(&'a str),
     /// It is not known which annotation decides: the existing preference stays.
@@ -118,22 +118,22 @@ impl<'a> Members<'a> {
 
     /// What decides about the preference: the local member, or else the oldest Link. A member in another cluster does
     /// not: it could take all requests.
-    pub(super) fn asked(&self) -> Asked<'a> {
+    pub(super) fn requested_preference(&self) -> RequestedPreference<'a> {
         let of = |service: &'a Service| service.metadata.annotations.get(l::PREFER);
         if let Some(local) = self.of.local {
-            return Asked::For(of(local));
+            return RequestedPreference::Value(of(local));
         }
         // A Link that cannot be read now may be the oldest.
         let mut clusters = self.clusters.iter();
         let are_known = clusters.all(|cluster| self.memberships.contains_key(cluster));
         match self.oldest().filter(|_| are_known) {
-            None => Asked::Unknown,
+            None => RequestedPreference::Unknown,
             Some(linked) => match &linked.target.prefer {
-                Some(text) => Asked::For(Some(text)),
+                Some(text) => RequestedPreference::Value(Some(text)),
                 None if linked.membership.seen().and_then(of).is_some() => {
-                    Asked::Ignored(&linked.target.cluster)
+                    RequestedPreference::Ignored(&linked.target.cluster)
                 }
-                None => Asked::For(None),
+                None => RequestedPreference::Value(None),
             },
         }
     }

@@ -1,6 +1,6 @@
 //! What is removed with a federated Service, and in which order.
 
-use super::{members::FederatedService, routes};
+use super::{federated_routes, members::FederatedService};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -43,7 +43,7 @@ impl FederatedService<'_> {
         if state.existing(namespace, name).is_some() {
             return self.delete_stripped(writes);
         }
-        routes::delete_ownerless(state, namespace, name, writes);
+        federated_routes::delete_ownerless(state, namespace, name, writes);
         self.delete_slices(|_| true, writes);
     }
 
@@ -79,7 +79,7 @@ pub(super) fn delete_with_slices(state: &State, actual: &Service, writes: &mut V
 }
 
 fn delete_what_is_behind(state: &State, actual: &Service, writes: &mut Vec<Write>) {
-    routes::delete(state, actual, writes);
+    federated_routes::delete(state, actual, writes);
     let slices = state.local_slices(actual.metadata.namespace(), actual.metadata.name());
     endpoints::reconcile(state, Vec::new(), slices, writes);
 }

@@ -17,7 +17,7 @@ use super::{
     members::{FederatedService, Members, SourceFields},
 };
 use crate::{
-    api::{k8s::EndpointSlice, labels as l, preference::Place},
+    api::{k8s::EndpointSlice, labels as l, preference::ClusterRef},
     mirror::{
         desired::{
             endpoints::{self, DesiredSlice, GatewayEndpoints, SlicePort, slice_metadata},
@@ -60,9 +60,10 @@ impl Members<'_> {
                     kept.insert(Some(cluster));
                 }
                 Ok(Some(mut through)) => {
-                    // A cluster that is left out gets no endpoints, instead of endpoints that are not ready: while the
-                    // gateway's liveness is unknown, readiness is copied from the existing endpoints.
-                    through.backed &= !preferred.leaves_out(&Place::Cluster(cluster.into()));
+                    // A cluster that has failed over gets no endpoints, instead of endpoints that are not ready: while
+                    // the gateway's liveness is unknown, readiness is copied from the existing endpoints.
+                    through.backed &=
+                        !preferred.has_failed_over(&ClusterRef::Linked(cluster.into()));
                     problems.extend(through.problem().map(|wrong| (cluster.to_owned(), wrong)));
                     members.push((cluster, self.behind(member.target, fields), through));
                 }
@@ -134,7 +135,7 @@ impl Members<'_> {
         }
         let known = self.of.state.member_slices()?;
         let pods = known.in_group(self.of.namespace, self.of.service).iter();
-        let may_be_ready = !preferred.leaves_out(&Place::Local);
+        let may_be_ready = !preferred.has_failed_over(&ClusterRef::Local);
         Some(
             pods.flat_map(|pods| of_pods(local, pods, may_be_ready))
                 .collect(),
@@ -193,12 +194,12 @@ fn through<'a>(
     let backed = known.unwrap_or_else(|| present.clone().next().is_some());
     let gateway = &linked.entry.gateway;
     let through = GatewayEndpoints::of(state, linked.target, gateway, present, backed)?;
-    let is_told = known.is_some() || !own.is_empty();
-    Ok(is_told.then_some(through))
+    let is_known = known.is_some() || !own.is_empty();
+    Ok(is_known.then_some(through))
 }
 
-/// The slices with the endpoints of a slice of the local member. The endpoints are not ready if the local cluster is
-/// left out.
+/// The slices with the endpoints of a slice of the local member. The endpoints are not ready if the local cluster has
+/// failed over.
 fn of_pods<'a>(
     service: &'a Desired<'_>,
     pods: &'a EndpointSlice,

@@ -8,7 +8,8 @@ use crate::{
     mirror::{
         InvalidLink, Key, Liveness, State, Target,
         fixtures::{
-            LINKS, Svc, as_told, at, body, left_out, link, map, plan, port, said, slice, state, svc,
+            LINKS, Svc, at, body, described, link, map, omitted, plan, port, reported, slice,
+            state, svc,
         },
     },
 };
@@ -50,7 +51,7 @@ fn stands() -> State {
 }
 
 fn unreadable(state: State, link: &str) -> State {
-    state.with_news(link, |entry| {
+    state.with_link(link, |entry| {
         entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
     })
 }
@@ -79,7 +80,7 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
     homeless.here().namespaces.remove("ns");
     let mut left_home = local().worked_on(&key());
     left_home.here().members = crate::mirror::Store::default();
-    for (situation, state, writes, told) in [
+    for (situation, state, writes, reports) in [
         (
             "3.5 a member joins, no Service yet",
             both(&[web()], &[]),
@@ -153,13 +154,13 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
         ),
         (
             "a gateway has no part in it",
-            stands().with_news("east", |entry| entry.gateway.liveness = Liveness::Dead),
+            stands().with_link("east", |entry| entry.gateway.liveness = Liveness::Dead),
             &[],
             one_each,
         ),
         (
             "a cluster that cannot be seen keeps its place",
-            stands().with_news("west", |entry| entry.remote = None),
+            stands().with_link("west", |entry| entry.remote = None),
             &[],
             "web@east: web-federated\nweb@west: unknown",
         ),
@@ -171,16 +172,16 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
         ),
         (
             "beyond the limit absence says nothing",
-            linked(stands(), &[web()], &[]).with_news("west", |entry| {
-                entry.remote.as_mut().unwrap().left_out = vec![left_out("web", true)];
+            linked(stands(), &[web()], &[]).with_link("west", |entry| {
+                entry.remote.as_mut().unwrap().omitted = vec![omitted("web", true)];
             }),
             &[],
             "web@east: web-federated\nweb@west: unknown",
         ),
     ] {
         let plan = plan(&state, &key());
-        assert_eq!(said(&plan.writes), writes, "{situation}");
-        assert_eq!(as_told(&plan).join("\n"), told, "{situation}");
+        assert_eq!(described(&plan.writes), writes, "{situation}");
+        assert_eq!(reported(&plan).join("\n"), reports, "{situation}");
     }
 }
 
@@ -268,7 +269,7 @@ fn while_the_oldest_member_cannot_be_seen_only_the_list_of_members_changes() {
     let of = |team: &str| web().label("team", team);
     let before = both(&[of("east")], &[]).worked_on(&key());
     let now =
-        linked(before, &[of("east")], &[of("west")]).with_news("east", |entry| entry.remote = None);
+        linked(before, &[of("east")], &[of("west")]).with_link("east", |entry| entry.remote = None);
     let plan = plan(&now, &key());
     let body = body(&plan.writes, "web-federated");
     assert_eq!(
@@ -286,7 +287,7 @@ fn change_of_members_brings_the_label_back_that_somebody_took_away() {
         .edited("ns", "web-federated", |service| {
             service.metadata.labels.remove(l::MIRRORED_SERVICE);
         })
-        .with_news("east", |entry| entry.remote = None);
+        .with_link("east", |entry| entry.remote = None);
     let body = body(&plan(&now, &key()).writes, "web-federated");
     assert_eq!(body["metadata"]["labels"][l::MIRRORED_SERVICE], "true");
     assert_eq!(body.get("spec"), None);
@@ -342,7 +343,7 @@ fn federated_service_of_linkerd_is_deleted_once_all_its_members_have_left() {
             state.config.local_members = None;
         }
         let writes = if expected { &DELETE[..] } else { &[] };
-        assert_eq!(said(&plan(&state, &key()).writes), writes, "{what}");
+        assert_eq!(described(&plan(&state, &key()).writes), writes, "{what}");
     }
 }
 
@@ -352,7 +353,7 @@ fn federated_service_that_lost_its_metadata_is_repaired_in_place() {
         service.metadata.labels.remove(l::MIRRORED_SERVICE);
         service.metadata.annotations.remove(l::REMOTE_DISCOVERY);
     });
-    assert_eq!(said(&plan(&state, &key()).writes), PATCH);
+    assert_eq!(described(&plan(&state, &key()).writes), PATCH);
 }
 
 #[test]
@@ -362,7 +363,7 @@ fn federated_service_that_somebody_made_headless_is_replaced_once_all_members_ar
             service.spec.cluster_ip = Some("None".into());
         })
     };
-    let without_west = |state: State| state.with_news("west", |entry| entry.remote = None);
+    let without_west = |state: State| state.with_link("west", |entry| entry.remote = None);
     for (what, state, writes) in [
         ("all are seen", stands(), &DELETE[..]),
         ("one is not", without_west(stands()), &[]),
@@ -373,19 +374,19 @@ fn federated_service_that_somebody_made_headless_is_replaced_once_all_members_ar
         ),
     ] {
         let writes_of = plan(&headless(state), &key()).writes;
-        assert_eq!(said(&writes_of), writes, "{what}");
+        assert_eq!(described(&writes_of), writes, "{what}");
     }
 }
 
 #[test]
 fn while_the_oldest_cluster_is_not_seen_only_a_change_of_members_is_written() {
-    let unseen = |state: State| state.with_news("east", |entry| entry.remote = None);
+    let unseen = |state: State| state.with_link("east", |entry| entry.remote = None);
     let unchanged = plan(&unseen(stands()), &key());
-    assert_eq!(said(&unchanged.writes), [""; 0]);
+    assert_eq!(described(&unchanged.writes), [""; 0]);
     let joined = unseen(stands()).local_member(web());
-    assert_eq!(said(&plan(&joined, &key()).writes), PATCH);
+    assert_eq!(described(&plan(&joined, &key()).writes), PATCH);
     let left = linked(stands(), &[web()], &[]);
-    assert_eq!(said(&plan(&unseen(left), &key()).writes), PATCH);
+    assert_eq!(described(&plan(&unseen(left), &key()).writes), PATCH);
 }
 
 #[test]
@@ -395,9 +396,9 @@ fn a_cluster_does_not_stay_a_member_under_another_services_name() {
             let annotations = &mut service.metadata.annotations;
             annotations.insert(l::REMOTE_DISCOVERY, "api@east,web@");
         })
-        .with_news("east", |entry| entry.remote = None)
-        .with_news("west", |entry| entry.remote = None);
-    assert_eq!(said(&plan(&state, &key()).writes), DELETE);
+        .with_link("east", |entry| entry.remote = None)
+        .with_link("west", |entry| entry.remote = None);
+    assert_eq!(described(&plan(&state, &key()).writes), DELETE);
 }
 
 #[test]
@@ -430,7 +431,7 @@ fn stripped_slices_of_a_name_that_is_somebody_elses_do_not_keep_their_names() {
             let name = ("ns".to_owned(), "web-federated".to_owned());
             state.foreign.insert(name, "somebody".to_owned());
         }
-        let found = said(&plan(&state, &key()).writes);
+        let found = described(&plan(&state, &key()).writes);
         assert_eq!(found, writes, "{members} {is_theirs} {with_label}");
     }
 }

@@ -128,12 +128,12 @@ impl<'a> MirrorContext<'a> {
         self.remote_slices().next().is_none()
     }
 
-    /// The problem to report for a remote Service some of whose slices are left out.
-    pub(crate) fn cut(&self) -> Option<Problem> {
-        let cut = self
+    /// The problem to report for a remote Service some of whose slices are omitted.
+    pub(crate) fn omitted_slices(&self) -> Option<Problem> {
+        let is_incomplete = self
             .remote
-            .cuts_slices_of(self.namespace, self.remote_name());
-        cut.then(|| {
+            .omits_slices_of(self.namespace, self.remote_name());
+        is_incomplete.then(|| {
             let message =
                 "endpoints are not updated: the cluster has more EndpointSlices than the limit";
             Problem::new(Reason::LimitExceeded, message)

@@ -35,8 +35,8 @@ pub(crate) fn plan(
     context: &MirrorContext<'_>,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
-    if let Some(cut) = context.cut() {
-        return keep_hosts(context, cut, writes);
+    if let Some(problem) = context.omitted_slices() {
+        return keep_hosts(context, problem, writes);
     }
     let slices: Vec<&EndpointSlice> = context.remote_slices().collect();
     if slices.is_empty() && context.local.is_none() {
@@ -61,13 +61,13 @@ pub(crate) fn plan(
 /// There may be hosts that are not known, so the hosts stay as they are.
 fn keep_hosts(
     context: &MirrorContext<'_>,
-    cut: Problem,
+    problem: Problem,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
     context.behind().follow(&context.this(), writes);
     match context.local {
-        None => Err(cut),
-        Some(_) => Ok(context.mirrored(Some(cut))),
+        None => Err(problem),
+        Some(_) => Ok(context.mirrored(Some(problem))),
     }
 }
 
@@ -210,7 +210,7 @@ impl MirrorContext<'_> {
         };
         let granted = self.state.grants(own, self.namespace, name);
         granted.map_err(|problem| Problem {
-            message: format!("host {host} left out: {}", problem.message),
+            message: format!("host {host} is not mirrored: {}", problem.message),
             ..problem
         })
     }

@@ -77,9 +77,9 @@ fn behind_gateway(
     } else if context.turns_to_gateway() {
         // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
         return Ok(context.mirrored(None));
-    } else if let Some(cut) = context.cut() {
+    } else if let Some(problem) = context.omitted_slices() {
         // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
-        note = Some(cut);
+        note = Some(problem);
         let known = actual
             .iter()
             .filter(|slice| context.state.writes_slice(slice));

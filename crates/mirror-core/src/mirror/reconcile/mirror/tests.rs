@@ -10,8 +10,8 @@ use crate::{
     mirror::{
         Key, Liveness, NamespacePhase, Outcome, State, Store, Target,
         fixtures::{
-            Svc, as_told, backing, body, endpoint, ip, link, map, plan, port, said, slice, state,
-            svc, target,
+            Svc, backing, body, described, endpoint, ip, link, map, plan, port, reported, slice,
+            state, svc, target,
         },
     },
 };
@@ -83,24 +83,24 @@ fn unlinked(mut state: State) -> State {
 }
 
 fn hold(cases: Vec<Case<'_>>) {
-    for (situation, state, writes, told) in cases {
+    for (situation, state, writes, reports) in cases {
         let plan = plan(&state, &key());
-        assert_eq!(said(&plan.writes), writes, "{situation}");
-        assert_eq!(as_told(&plan).join("\n"), told, "{situation}");
+        assert_eq!(described(&plan.writes), writes, "{situation}");
+        assert_eq!(reported(&plan).join("\n"), reports, "{situation}");
     }
 }
 
 #[test]
 fn gateway_mode_is_as_in_linkerds_service_mirror() {
-    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
     let unknown =
-        |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Unknown);
+        |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Unknown);
     let moved = |state: State| {
-        state.with_news("east", |e| {
+        state.with_link("east", |e| {
             e.gateway.addresses = Some(vec![ip("192.0.2.9")]);
         })
     };
-    let unresolved = |state: State| state.with_news("east", |e| e.gateway.addresses = None);
+    let unresolved = |state: State| state.with_link("east", |e| e.gateway.addresses = None);
     let two = vec![port("http", 80), port("grpc", 81)];
     let slice_only = ["patch EndpointSlice ns/web-east-ipv4"];
     let both = [
@@ -260,13 +260,13 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
         ("and nothing more is written", switched(), &[], MIRRORED),
         (
             "and they follow the gateway",
-            switched().with_news("east", |entry| entry.gateway.liveness = Liveness::Dead),
+            switched().with_link("east", |entry| entry.gateway.liveness = Liveness::Dead),
             &["patch EndpointSlice ns/web-east-ipv4"],
             MIRRORED,
         ),
         (
             "and stay as they are without one",
-            switched().with_news("east", |entry| entry.target = Ok(without_gateway())),
+            switched().with_link("east", |entry| entry.target = Ok(without_gateway())),
             &[],
             MIRRORED,
         ),
@@ -281,7 +281,7 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
         ),
         (
             "and nothing before a slice of the Service was seen",
-            then(flat(), &[selecting()], true).with_news("east", |entry| {
+            then(flat(), &[selecting()], true).with_link("east", |entry| {
                 entry.remote.as_mut().unwrap().slices = vec![Store::default()];
             }),
             &[],
@@ -400,7 +400,7 @@ fn mirror_of_linkerds_service_mirror_is_adopted_in_place() {
         ),
         (
             "without an address its Endpoints stay, and it is not marked as ours",
-            adopted.with_news("east", |entry| entry.gateway.addresses = None),
+            adopted.with_link("east", |entry| entry.gateway.addresses = None),
             &[],
             UNRESOLVED,
         ),

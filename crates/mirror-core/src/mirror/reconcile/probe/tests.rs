@@ -4,7 +4,7 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, Key, Links, Liveness, State, Target,
-        fixtures::{LINKS, at, entry, ip, link, plan, said, state, svc, target},
+        fixtures::{LINKS, at, described, entry, ip, link, plan, state, svc, target},
     },
 };
 
@@ -49,11 +49,11 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
         state.links = Links::default();
         state
     };
-    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
-    let moved = stands().with_news("east", |e| {
+    let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
+    let moved = stands().with_link("east", |e| {
         e.gateway.addresses = Some(vec![ip("192.0.2.9")]);
     });
-    let dual = linked().with_news("east", |e| {
+    let dual = linked().with_link("east", |e| {
         e.gateway.addresses = Some(vec![ip("192.0.2.1"), ip("2001:db8::1")]);
     });
     let older = |state: State| {
@@ -80,12 +80,12 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
         ),
         (
             "no address is known yet",
-            linked().with_news("east", |e| e.gateway.addresses = None),
+            linked().with_link("east", |e| e.gateway.addresses = None),
             service,
         ),
         (
             "no address is known any more: what stands stays",
-            stands().with_news("east", |e| e.gateway.addresses = None),
+            stands().with_link("east", |e| e.gateway.addresses = None),
             vec![],
         ),
         ("3.2 the gateway moved", moved, slice_only.clone()),
@@ -122,14 +122,18 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
         ("an older Link has the cluster", older(stands()), delete),
         (
             "the Link cannot be read now",
-            stands().with_news("east", |e| {
+            stands().with_link("east", |e| {
                 e.target = Err(InvalidLink::GatewayPort("x".into()));
             }),
             vec![],
         ),
         ("the name is a user's", theirs, vec![]),
     ] {
-        assert_eq!(said(&plan(&state, &key()).writes), writes, "{situation}");
+        assert_eq!(
+            described(&plan(&state, &key()).writes),
+            writes,
+            "{situation}"
+        );
     }
 }
 

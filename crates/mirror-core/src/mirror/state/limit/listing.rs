@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{LeftOut, Limit};
+use super::{Limit, Omitted};
 
 /// A list that is being received. At most twice the limit is in memory.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Listing<'a, T> {
     new: Vec<Listed<T>>,
     /// The bytes that were taken for them, beyond those that the limit already has.
     more: usize,
-    left_out: LeftOut,
+    omitted: Omitted,
     left: HashSet<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Limit {
             kept: Vec::new(),
             new: Vec::new(),
             more: 0,
-            left_out: LeftOut::default(),
+            omitted: Omitted::default(),
             left: HashSet::new(),
         }
     }
@@ -45,7 +45,7 @@ impl<T> Listing<'_, T> {
         self.limit.number(namespace, name)
     }
 
-    /// Adds the next object of the list, with its cost. `service` returns its Service, for the case that it is left out.
+    /// Adds the next object of the list, with its cost. `service` returns its Service, for the case that it is omitted.
     pub fn put(
         &mut self,
         number: u64,
@@ -73,15 +73,15 @@ impl<T> Listing<'_, T> {
         // The newest objects make way for one that was kept before.
         while !fits && known.is_some() && self.fits_without_new(more) {
             let Some(newest) = self.new.pop() else { break };
-            self.limit.give_back(newest.cost);
+            self.limit.release(newest.cost);
             self.limit.wait_for(newest.cost);
             self.more -= newest.cost;
-            self.left_out.is_heavy = true;
+            self.omitted.is_heavy = true;
             self.leave(&newest, &service);
             fits = self.limit.charge(known, cost);
         }
         if !fits {
-            self.left_out.is_heavy = true;
+            self.omitted.is_heavy = true;
             self.leave(&listed, &service);
             return;
         }
@@ -102,7 +102,7 @@ impl<T> Listing<'_, T> {
 
     fn leave(&mut self, listed: &Listed<T>, service: impl Fn(&T) -> (String, String)) {
         self.left.insert(listed.number);
-        self.left_out.add(service(&listed.object));
+        self.omitted.add(service(&listed.object));
     }
 
     /// Whether the list has more objects than the limit.
@@ -110,8 +110,8 @@ impl<T> Listing<'_, T> {
         !self.left.is_empty() || self.kept.len() + self.new.len() > self.limit.max
     }
 
-    /// Ends the list. Returns the objects that are kept, and what is left out.
-    pub fn end(mut self, service: impl Fn(&T) -> (String, String)) -> (Vec<Arc<T>>, LeftOut) {
+    /// Ends the list. Returns the objects that are kept, and what is omitted.
+    pub fn end(mut self, service: impl Fn(&T) -> (String, String)) -> (Vec<Arc<T>>, Omitted) {
         let free = self.limit.max - self.kept.len();
         for listed in self.new.split_off(free.min(self.new.len())) {
             self.leave(&listed, &service);
@@ -122,18 +122,18 @@ impl<T> Listing<'_, T> {
         if limit.is_limited() {
             let charged = limit.kept.values().sum::<usize>() + std::mem::take(&mut self.more);
             limit.kept = all.iter().map(|of| (of.number, of.cost)).collect();
-            limit.give_back(charged - limit.kept.values().sum::<usize>());
+            limit.release(charged - limit.kept.values().sum::<usize>());
         }
         limit.left = std::mem::take(&mut self.left);
         limit.stale = false;
         let objects = all.into_iter().map(|listed| listed.object);
-        (objects.collect(), std::mem::take(&mut self.left_out))
+        (objects.collect(), std::mem::take(&mut self.omitted))
     }
 }
 
 impl<T> Drop for Listing<'_, T> {
     /// Gives back the bytes of a list that was broken off.
     fn drop(&mut self) {
-        self.limit.give_back(self.more);
+        self.limit.release(self.more);
     }
 }

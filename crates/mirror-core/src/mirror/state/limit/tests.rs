@@ -1,4 +1,4 @@
-//! Which objects are kept and which are left out, after lists and after single changes.
+//! Which objects are kept and which are omitted, after lists and after single changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,14 +35,14 @@ fn put_heavy(listing: &mut Listing<'_, usize>, n: usize, bytes: usize) {
     listing.put(number, bytes, Arc::new(n), |n| id(*n));
 }
 
-/// Receives a list. Returns the objects that are kept, and what is left out.
-fn listed(limit: &mut Limit, there: &BTreeSet<usize>) -> (BTreeSet<usize>, LeftOut) {
+/// Receives a list. Returns the objects that are kept, and what is omitted.
+fn listed(limit: &mut Limit, there: &BTreeSet<usize>) -> (BTreeSet<usize>, Omitted) {
     let mut listing = limit.list();
     for n in there {
         put(&mut listing, *n);
     }
-    let (taken, left_out) = listing.end(|n| id(*n));
-    (taken.iter().map(|n| **n).collect(), left_out)
+    let (taken, omitted) = listing.end(|n| id(*n));
+    (taken.iter().map(|n| **n).collect(), omitted)
 }
 
 fn names(of: impl IntoIterator<Item = usize>) -> Names {
@@ -52,15 +52,15 @@ fn names(of: impl IntoIterator<Item = usize>) -> Names {
 #[test]
 fn objects_that_are_kept_have_priority() {
     let mut limit = Limit::of(2).first(&names([8]));
-    let (taken, left_out) = listed(&mut limit, &[1, 3, 8, 9].into());
+    let (taken, omitted) = listed(&mut limit, &[1, 3, 8, 9].into());
     assert_eq!(taken, [1, 8].into());
-    assert_eq!(left_out.services(), &names([3, 9]));
-    let (taken, left_out) = listed(&mut limit, &[0, 1, 8].into());
-    assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([0])));
+    assert_eq!(omitted.services(), &names([3, 9]));
+    let (taken, omitted) = listed(&mut limit, &[0, 1, 8].into());
+    assert_eq!((taken, omitted.services()), ([1, 8].into(), &names([0])));
     // More objects than there is room for were kept before the limit was lowered.
     let mut limit = Limit::of(1).first(&names([1, 3]));
-    let (taken, left_out) = listed(&mut limit, &[0, 1, 3].into());
-    assert_eq!((taken, left_out.services().len()), ([1].into(), 2));
+    let (taken, omitted) = listed(&mut limit, &[0, 1, 3].into());
+    assert_eq!((taken, omitted.services().len()), ([1].into(), 2));
 }
 
 #[test]
@@ -70,16 +70,16 @@ fn list_that_breaks_off_changes_nothing() {
     let mut listing = limit.list();
     put(&mut listing, 1);
     drop(listing);
-    let (taken, left_out) = listed(&mut limit, &[1, 8].into());
-    assert_eq!((taken, left_out.services()), ([8].into(), &names([1])));
+    let (taken, omitted) = listed(&mut limit, &[1, 8].into());
+    assert_eq!((taken, omitted.services()), ([8].into(), &names([1])));
 }
 
 #[test]
 fn without_a_limit_everything_is_kept() {
     let mut limit = Limit::default();
     let all: BTreeSet<usize> = (0..100).collect();
-    let (taken, left_out) = listed(&mut limit, &all);
-    assert_eq!((taken, left_out.is_empty()), (all, true));
+    let (taken, omitted) = listed(&mut limit, &all);
+    assert_eq!((taken, omitted.is_empty()), (all, true));
     assert!(limit.admits(number(&limit, 200), 0));
     limit.gone(number(&limit, 200));
     assert!(!limit.is_stale());
@@ -96,18 +96,18 @@ fn new_objects_get_free_room_and_deletions_of_unknown_objects_change_nothing() {
     listed(&mut limit, &[1, 3, 5].into());
     limit.gone(number(&limit, 7));
     assert!(!limit.is_stale());
-    // An object that was left out is deleted.
+    // An object that was omitted is deleted.
     limit.gone(number(&limit, 5));
     assert!(limit.is_stale());
 }
 
 #[test]
 fn left_out_services_can_be_forgotten() {
-    let mut left_out = LeftOut::default();
-    left_out.add(id(1));
-    left_out.add(id(2));
-    left_out.retain(|service| *service == id(1));
-    assert_eq!(left_out.services(), &names([1]));
+    let mut omitted = Omitted::default();
+    omitted.add(id(1));
+    omitted.add(id(2));
+    omitted.retain(|service| *service == id(1));
+    assert_eq!(omitted.services(), &names([1]));
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn services_with_local_objects_are_found_for_a_cluster() {
 fn the_number_of_names_kept_is_limited() {
     let mut limit = Limit::of(1);
     let there = (0..NAMED + 11).collect();
-    let (_, left_out) = listed(&mut limit, &there);
-    assert_eq!(left_out.services().len(), NAMED);
-    assert_eq!(left_out.unnamed(), 10);
-    assert!(left_out.names(&id(1)) && !left_out.names(&("ns".to_owned(), "none".to_owned())));
-    assert!(!left_out.is_complete() && !left_out.is_empty());
+    let (_, omitted) = listed(&mut limit, &there);
+    assert_eq!(omitted.services().len(), NAMED);
+    assert_eq!(omitted.unnamed(), 10);
+    assert!(omitted.names(&id(1)) && !omitted.names(&("ns".to_owned(), "none".to_owned())));
+    assert!(!omitted.is_complete() && !omitted.is_empty());
 }
 
 #[test]
@@ -160,13 +160,13 @@ fn a_list_over_the_limit_is_detected_while_it_is_received() {
 }
 
 /// Receives a list of objects with their bytes.
-fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>, LeftOut) {
+fn listed_heavy(limit: &mut Limit, there: &[(usize, usize)]) -> (BTreeSet<usize>, Omitted) {
     let mut listing = limit.list();
     for (n, bytes) in there {
         put_heavy(&mut listing, *n, *bytes);
     }
-    let (taken, left_out) = listing.end(|n| id(*n));
-    (taken.iter().map(|n| **n).collect(), left_out)
+    let (taken, omitted) = listing.end(|n| id(*n));
+    (taken.iter().map(|n| **n).collect(), omitted)
 }
 
 #[test]
@@ -174,47 +174,47 @@ fn objects_with_too_many_bytes_are_left_out_until_there_is_room() {
     let all = Budget::new(100);
     let (own, other) = (all.part(80), all.part(80));
     let mut limit = Limit::of(9).within(own.clone());
-    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 30)]);
-    assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
-    assert!(left_out.is_heavy() && limit.waits() && !limit.is_stale());
-    assert_eq!((own.taken(), all.taken()), (80, 80));
+    let (taken, omitted) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 30)]);
+    assert_eq!((taken, omitted.services()), ([1, 3].into(), &names([2])));
+    assert!(omitted.is_heavy() && limit.waits() && !limit.is_stale());
+    assert_eq!((own.used(), all.used()), (80, 80));
     // An object that is kept cannot grow beyond the room, and its deletion frees its room.
     assert!(!limit.admits(number(&limit, 1), 51) && limit.is_stale());
-    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
-    assert_eq!((taken, left_out.services()), ([1, 3].into(), &names([2])));
-    assert_eq!(own.taken(), 70);
-    assert!(other.take(30));
+    let (taken, omitted) = listed_heavy(&mut limit, &[(1, 50), (2, 40), (3, 20)]);
+    assert_eq!((taken, omitted.services()), ([1, 3].into(), &names([2])));
+    assert_eq!(own.used(), 70);
+    assert!(other.try_reserve(30));
     limit.gone(number(&limit, 1));
     assert!(limit.is_stale());
-    let (taken, left_out) = listed_heavy(&mut limit, &[(2, 40), (3, 20)]);
-    assert_eq!((taken, left_out.is_empty()), ([2, 3].into(), true));
-    assert!(!limit.is_stale() && !left_out.is_heavy());
+    let (taken, omitted) = listed_heavy(&mut limit, &[(2, 40), (3, 20)]);
+    assert_eq!((taken, omitted.is_empty()), ([2, 3].into(), true));
+    assert!(!limit.is_stale() && !omitted.is_heavy());
     // Others take the room, and give it back.
     assert!(!limit.admits(number(&limit, 4), 15) && limit.is_stale());
     listed_heavy(&mut limit, &[(2, 40), (3, 20), (4, 15)]);
     assert!(!limit.is_stale());
-    other.give_back(30);
+    other.release(30);
     assert!(limit.is_stale());
     // An object beyond the maximum size does not wait for room.
-    let (_, left_out) = listed_heavy(&mut limit, &[(5, MAX_COST + 1)]);
-    assert!(left_out.is_heavy() && !limit.waits());
+    let (_, omitted) = listed_heavy(&mut limit, &[(5, MAX_COST + 1)]);
+    assert!(omitted.is_heavy() && !limit.waits());
     drop(limit);
-    assert_eq!((own.taken(), all.taken()), (0, 0));
+    assert_eq!((own.used(), all.used()), (0, 0));
 }
 
 #[test]
 fn objects_with_priority_take_the_bytes_of_others() {
     let budget = Budget::new(100);
     let mut limit = Limit::of(9).first(&names([8])).within(budget.clone());
-    let (taken, left_out) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
-    assert_eq!((taken, left_out.services()), ([1, 8].into(), &names([2])));
-    assert_eq!(budget.taken(), 90);
+    let (taken, omitted) = listed_heavy(&mut limit, &[(1, 40), (2, 40), (8, 50)]);
+    assert_eq!((taken, omitted.services()), ([1, 8].into(), &names([2])));
+    assert_eq!(budget.used(), 90);
     // A list that breaks off gives back what it took.
     let mut listing = limit.list();
     put_heavy(&mut listing, 3, 10);
-    assert_eq!(budget.taken(), 100);
+    assert_eq!(budget.used(), 100);
     drop(listing);
-    assert_eq!(budget.taken(), 90);
+    assert_eq!(budget.used(), 90);
 }
 
 #[test]
@@ -253,11 +253,11 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Unless another list is needed: the objects that are kept and those that the last list left out are all objects,
+    /// Unless another list is needed: the objects that are kept and those that the last list omitted are all objects,
     /// as many are kept as the limit allows, and an object that is kept stays until it is deleted.
     #[test]
-    fn every_object_is_either_kept_or_left_out(most in 1usize..5, steps in prop::collection::vec(step(), 1..40)) {
-        let mut limit = Limit::of(most);
+    fn every_object_is_either_kept_or_left_out(max in 1usize..5, steps in prop::collection::vec(step(), 1..40)) {
+        let mut limit = Limit::of(max);
         let (mut there, mut taken, mut left) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for step in steps {
             match step {
@@ -277,18 +277,18 @@ proptest! {
                     }
                 }
                 Step::List => {
-                    let (now, left_out) = listed(&mut limit, &there);
+                    let (now, omitted) = listed(&mut limit, &there);
                     prop_assert!(now.is_superset(&taken));
                     taken = now;
                     left = there.difference(&taken).copied().collect();
-                    prop_assert_eq!(left_out.services(), &names(left.iter().copied()));
+                    prop_assert_eq!(omitted.services(), &names(left.iter().copied()));
                     prop_assert!(!limit.is_stale());
                 }
             }
-            prop_assert!(taken.len() <= most && taken.is_subset(&there));
+            prop_assert!(taken.len() <= max && taken.is_subset(&there));
             if !limit.is_stale() {
                 prop_assert_eq!(&left, &there.difference(&taken).copied().collect::<BTreeSet<_>>());
-                prop_assert!(left.is_empty() || taken.len() == most);
+                prop_assert!(left.is_empty() || taken.len() == max);
             }
         }
     }
@@ -302,14 +302,14 @@ fn heavy_step() -> impl Strategy<Value = (Step, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The bytes that are taken are those of the objects that are kept, and no object is left out for which there is
+    /// The bytes that are taken are those of the objects that are kept, and no object is omitted for which there is
     /// room.
     #[test]
     fn bytes_taken_equal_those_of_the_objects_kept(
-        most in 0usize..14,
+        max in 0usize..14,
         steps in prop::collection::vec(heavy_step(), 1..40),
     ) {
-        let budget = Budget::new(most);
+        let budget = Budget::new(max);
         let mut limit = Limit::of(5).within(budget.clone());
         let (mut there, mut taken) = (BTreeMap::new(), BTreeMap::new());
         for (step, bytes) in steps {
@@ -328,20 +328,20 @@ proptest! {
                 }
                 Step::List => {
                     let all: Vec<_> = there.iter().map(|(n, bytes)| (*n, *bytes)).collect();
-                    let (now, left_out) = listed_heavy(&mut limit, &all);
+                    let (now, omitted) = listed_heavy(&mut limit, &all);
                     taken = there.iter().filter(|(n, _)| now.contains(n)).map(|(n, b)| (*n, *b)).collect();
                     let left = there.keys().filter(|n| !now.contains(n)).copied();
-                    prop_assert_eq!(left_out.services(), &names(left));
+                    prop_assert_eq!(omitted.services(), &names(left));
                 }
             }
-            prop_assert_eq!(budget.taken(), taken.values().sum::<usize>());
-            prop_assert!(budget.taken() <= most);
+            prop_assert_eq!(budget.used(), taken.values().sum::<usize>());
+            prop_assert!(budget.used() <= max);
             if !limit.is_stale() && taken.len() < 5 {
                 let has_room = |(n, bytes): (&usize, &usize)| !taken.contains_key(n) && budget.has(*bytes);
                 prop_assert!(!there.iter().any(has_room));
             }
         }
         drop(limit);
-        prop_assert_eq!(budget.taken(), 0);
+        prop_assert_eq!(budget.used(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::k8s::Endpoint,
-    mirror::fixtures::{backing, endpoint as seen, left_out, slice, svc},
+    mirror::fixtures::{backing, endpoint as seen, omitted, slice, svc},
 };
 
 #[test]
@@ -41,64 +41,64 @@ fn a_service_has_ready_endpoints_if_one_takes_traffic() {
 
 #[test]
 fn what_is_left_out_by_name_concerns_no_other_service() {
-    let cut = |left: LeftOut| RemoteState {
-        cut: vec![LeftOut::default(), left],
+    let without_slices = |left: Omitted| RemoteState {
+        omitted_slices: vec![Omitted::default(), left],
         ..RemoteState::default()
     };
-    let services = |left: LeftOut| RemoteState {
-        left_out: vec![LeftOut::default(), left],
+    let services = |left: Omitted| RemoteState {
+        omitted: vec![Omitted::default(), left],
         ..RemoteState::default()
     };
-    for (what, remote, [cuts, may_leave_out, leaves_out]) in [
+    for (what, remote, [cuts, may_omit, omits]) in [
         ("nothing is", RemoteState::default(), [false; 3]),
         (
             "some of its slices are",
-            cut(left_out("web", true)),
+            without_slices(omitted("web", true)),
             [true, false, false],
         ),
         (
             "some of another one's are",
-            cut(left_out("api", true)),
+            without_slices(omitted("api", true)),
             [false; 3],
         ),
         (
             "some slices are, nobody knows whose",
-            cut(left_out("api", false)),
+            without_slices(omitted("api", false)),
             [true, false, false],
         ),
         (
             "the Service is",
-            services(left_out("web", true)),
+            services(omitted("web", true)),
             [false, true, true],
         ),
         (
             "another Service is",
-            services(left_out("api", true)),
+            services(omitted("api", true)),
             [false; 3],
         ),
         (
             "some Service is, nobody knows which",
-            services(left_out("api", false)),
+            services(omitted("api", false)),
             [false, true, false],
         ),
     ] {
-        assert_eq!(remote.cuts_slices_of("ns", "web"), cuts, "{what}");
-        assert_eq!(remote.may_leave_out("ns", "web"), may_leave_out, "{what}");
-        assert_eq!(remote.leaves_out("ns", "web"), leaves_out, "{what}");
+        assert_eq!(remote.omits_slices_of("ns", "web"), cuts, "{what}");
+        assert_eq!(remote.may_omit("ns", "web"), may_omit, "{what}");
+        assert_eq!(remote.omits("ns", "web"), omits, "{what}");
     }
 }
 
 #[test]
 fn a_service_without_a_selector_counts_as_having_endpoints_until_a_slice_of_it_is_seen() {
     let (without, with) = (svc("web").0, svc("web").selecting().0);
-    let has = |slices: &[EndpointSlice], left: Option<LeftOut>| {
+    let has = |slices: &[EndpointSlice], left: Option<Omitted>| {
         let mut store = Store::default();
         for slice in slices {
             store.put(Arc::new(slice.clone()));
         }
         RemoteState {
             slices: vec![store],
-            cut: Vec::from_iter(left),
+            omitted_slices: Vec::from_iter(left),
             ..RemoteState::default()
         }
     };
@@ -119,8 +119,8 @@ fn a_service_without_a_selector_counts_as_having_endpoints_until_a_slice_of_it_i
             Some(true),
         ),
         (
-            "some are left out",
-            has(&[], Some(left_out("web", true))),
+            "some are omitted",
+            has(&[], Some(omitted("web", true))),
             None,
             None,
         ),

@@ -22,8 +22,8 @@ impl<T> Default for ByCluster<T> {
 impl<T: Indexed> ByCluster<T> {
     /// Objects of a cluster, or that may be of it.
     pub(crate) fn of(&self, cluster: &str) -> impl Iterator<Item = &Arc<T>> {
-        let filed = [cluster, ANY].map(|name| self.0.get(name));
-        filed
+        let bucket = [cluster, ANY].map(|name| self.0.get(name));
+        bucket
             .into_iter()
             .flatten()
             .flat_map(BTreeMap::values)
@@ -38,12 +38,12 @@ impl<T: Indexed> ByCluster<T> {
                 Some(namespaces) => namespaces,
                 None => self.0.entry(cluster.into()).or_default(),
             };
-            let filed = match namespaces.get_mut(namespace) {
-                Some(filed) => filed,
+            let bucket = match namespaces.get_mut(namespace) {
+                Some(bucket) => bucket,
                 None => namespaces.entry(namespace.into()).or_default(),
             };
-            let at = find(filed, name).unwrap_or_else(|at| at);
-            filed.insert(at, object.clone());
+            let at = find(bucket, name).unwrap_or_else(|at| at);
+            bucket.insert(at, object.clone());
         }
     }
 
@@ -54,11 +54,11 @@ impl<T: Indexed> ByCluster<T> {
             let Some(namespaces) = self.0.get_mut(cluster) else {
                 continue;
             };
-            if let Some(filed) = namespaces.get_mut(namespace) {
-                if let Ok(at) = find(filed, name) {
-                    filed.remove(at);
+            if let Some(bucket) = namespaces.get_mut(namespace) {
+                if let Ok(at) = find(bucket, name) {
+                    bucket.remove(at);
                 }
-                if filed.is_empty() {
+                if bucket.is_empty() {
                     namespaces.remove(namespace);
                 }
             }

@@ -10,7 +10,7 @@ use crate::{
         labels as l,
         metadata::Metadata,
         preference::FailedOver,
-        routes::Route,
+        route::Route,
         wire::StoredObject,
     },
     mirror::{

@@ -9,7 +9,7 @@ use crate::{
     api::labels as l,
     mirror::{
         Federation, InvalidLink, Key, LinkEntry, Plan, RemoteRef, State, Target,
-        fixtures::{Svc, as_told, at, body, entry, link, plan, port, said, state, svc},
+        fixtures::{Svc, at, body, described, entry, link, plan, port, reported, state, svc},
     },
 };
 
@@ -70,7 +70,7 @@ fn such(tokens: &str, clusters: &[(&str, bool, Seen)]) -> State {
             let services: &[Svc] = if *seen == Member { &[web()] } else { &[] };
             state
                 .with_entry(made, services, &[])
-                .with_news(cluster, |entry| match seen {
+                .with_link(cluster, |entry| match seen {
                     Member | NoMember => {}
                     Not => entry.remote = None,
                     Invalid => entry.target = Err(InvalidLink::GatewayPort("x".to_owned())),
@@ -299,7 +299,7 @@ fn mirror_of_a_drained_cluster_stays() {
     let state = state().linked(target("east", false), &[both()], &[]);
     let state = state.worked_on(&key);
     let state = state.linked(target("east", true), &[both()], &[]);
-    assert_eq!(said(&plan(&state, &key).writes), [""; 0]);
+    assert_eq!(described(&plan(&state, &key).writes), [""; 0]);
 }
 
 #[test]
@@ -329,8 +329,8 @@ fn drain_is_reported_for_each_member() {
             ),
         ),
     ] {
-        let told = as_told(&plan(&such(tokens, clusters), &key())).join("\n");
-        assert_eq!(told, expected);
+        let reports = reported(&plan(&such(tokens, clusters), &key())).join("\n");
+        assert_eq!(reports, expected);
     }
 }
 
@@ -339,9 +339,9 @@ fn policy_comes_before_a_drain() {
     let mut refused = target("east", true);
     refused.federation = Federation::None;
     let state = state().linked(refused, &[web()], &[]);
-    let told = as_told(&plan(&state, &key())).join("\n");
-    assert!(told.contains("FederationNotAllowed"), "{told}");
-    assert_eq!(said(&plan(&state, &key()).writes), [""; 0]);
+    let reports = reported(&plan(&state, &key())).join("\n");
+    assert!(reports.contains("FederationNotAllowed"), "{reports}");
+    assert_eq!(described(&plan(&state, &key()).writes), [""; 0]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::mirror::{
     Key, State, Target,
-    fixtures::{GATEWAY, LINKS, as_told, at, backing, ip, link, plan, said, state, svc},
+    fixtures::{GATEWAY, LINKS, at, backing, described, ip, link, plan, reported, state, svc},
 };
 
 fn nets(text: &str) -> Vec<IpNet> {
@@ -224,7 +224,7 @@ fn mirrored(allowed: &str, addresses: &[&str]) -> State {
         .linked(target, &[svc("web").exported()], &[backing("web")])
         .worked_on(&key)
         .worked_on(&Key::probe("east"))
-        .with_news("east", |entry| {
+        .with_link("east", |entry| {
             let addresses = addresses.iter().map(|address| ip(address)).collect();
             entry.gateway.addresses = Some(addresses);
         });
@@ -240,7 +240,7 @@ fn refused_addresses_are_removed_from_mirrors_and_reported() {
         "EndpointSlice mc/probe-east-ipv4",
     );
     let failed = "web@east: Error: Failed to get gateway address: 127.0.0.1 is a loopback address";
-    for (what, state, writes, told) in [
+    for (what, state, writes, reports) in [
         (
             "all is well",
             mirrored("", &[GATEWAY]),
@@ -276,10 +276,10 @@ fn refused_addresses_are_removed_from_mirrors_and_reported() {
         let expected = |name: &str| -> Vec<String> {
             writes.iter().map(|verb| format!("{verb} {name}")).collect()
         };
-        assert_eq!(said(&planned.writes), expected(slice), "{what}");
-        assert_eq!(as_told(&planned), [told], "{what}");
+        assert_eq!(described(&planned.writes), expected(slice), "{what}");
+        assert_eq!(reported(&planned), [reports], "{what}");
         let planned = plan(&state, &Key::probe("east"));
-        assert_eq!(said(&planned.writes), expected(probe), "{what}");
+        assert_eq!(described(&planned.writes), expected(probe), "{what}");
         let text = format!("{:?}", planned.writes);
         assert!(!text.contains("::ffff:"), "{text}");
     }
@@ -306,10 +306,10 @@ fn mirror_of_linkerd_with_a_refused_address_loses_its_endpoints() {
             &[backing("web")],
         )
         .local(&[legacy])
-        .with_news("east", |entry| {
+        .with_link("east", |entry| {
             entry.gateway.addresses = Some(vec![ip("169.254.169.254")]);
         });
-    let writes = said(&plan(&state, &mirror).writes);
+    let writes = described(&plan(&state, &mirror).writes);
     assert_eq!(
         writes,
         ["delete Endpoints ns/web-east", "patch Service ns/web-east"]

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::*;
 use crate::mirror::{
     desired::{endpoints::reconcile, service},
-    fixtures::{said, state},
+    fixtures::{described, state},
     metadata::DesiredMetadata,
     write::Write,
 };
@@ -46,8 +46,8 @@ fn then(actual: &[Arc<EndpointSlice>], hosts: &[String]) -> (Vec<Arc<EndpointSli
     let again = by_host(&service, "", 0, &hosts, &[], &stands);
     let mut more = Vec::new();
     reconcile(&state, again, &stands, &mut more);
-    assert_eq!(said(&more), [""; 0], "planned again");
-    (stands, said(&writes))
+    assert_eq!(described(&more), [""; 0], "planned again");
+    (stands, described(&writes))
 }
 
 fn sizes(slices: &[Arc<EndpointSlice>]) -> Vec<(&str, usize)> {

@@ -10,8 +10,8 @@ use crate::{
     mirror::{
         GatewayState, Key, Liveness, State, Target, Write,
         fixtures::{
-            GATEWAY, Svc, as_told, at, backing, body, endpoint, ip, link, map, plan, said, slice,
-            state, svc,
+            GATEWAY, Svc, at, backing, body, described, endpoint, ip, link, map, plan, reported,
+            slice, state, svc,
         },
     },
 };
@@ -60,7 +60,7 @@ fn two(east: By, west: By) -> State {
     state()
         .linked(target("east", 1, east), &[web()], &[backing("web")])
         .linked(target("west", 2, west), &[web()], &[backing("web")])
-        .with_news("west", |entry| {
+        .with_link("west", |entry| {
             entry.gateway.addresses = Some(vec![ip(WEST)]);
         })
 }
@@ -85,7 +85,7 @@ fn pods(count: usize) -> EndpointSlice {
             true,
         );
         pod.conditions.serving = Some(true);
-        pod.place = Some(Box::new(PodRef {
+        pod.pod = Some(Box::new(PodRef {
             target: Some(TargetRef {
                 kind: Some("Pod".into()),
                 namespace: Some("ns".into()),
@@ -133,7 +133,7 @@ fn existing(state: &State) -> &Service {
 }
 
 fn news(state: State, cluster: &str, gateway: GatewayState) -> State {
-    state.with_news(cluster, |entry| entry.gateway = gateway)
+    state.with_link(cluster, |entry| entry.gateway = gateway)
 }
 
 fn dead() -> GatewayState {
@@ -225,7 +225,7 @@ fn pods_of_the_local_member_are_shown_as_they_are() {
     let mut left = state.clone();
     left.here().members = crate::mirror::Store::default();
     let name = local[0].metadata.name();
-    let gone = said(&plan(&left, &key()).writes);
+    let gone = described(&plan(&left, &key()).writes);
     assert!(
         gone.contains(&format!("delete EndpointSlice ns/{name}")),
         "{gone:?}"
@@ -248,7 +248,7 @@ fn discovery_members_use_their_gateway_or_report_that_they_have_none() {
     assert_eq!(slices(&state).len(), 2);
     let mixed = two(By::Gateway, By::DiscoveryOnly);
     assert_eq!(
-        as_told(&plan(&mixed, &key())),
+        reported(&plan(&mixed, &key())),
         [
             "web@east: web-federated",
             "web@west: NoGateway: remote members require a gateway, and the Link has none"
@@ -272,16 +272,16 @@ fn a_gateway_that_dies_and_a_member_without_endpoints_are_one_write_each() {
     let state = two(By::Gateway, By::Gateway).worked_on(&key());
     let down = news(state.clone(), "east", dead());
     assert_eq!(
-        said(&plan(&down, &key()).writes),
+        described(&plan(&down, &key()).writes),
         ["patch EndpointSlice ns/web-federated.east-ipv4"]
     );
-    let idle = state.with_news("west", |entry| {
+    let idle = state.with_link("west", |entry| {
         let remote = entry.remote.as_mut().unwrap();
         remote.slices[0].put(Arc::new(slice("web", "x")));
     });
     let writes = plan(&idle, &key()).writes;
     assert_eq!(
-        said(&writes),
+        described(&writes),
         ["patch EndpointSlice ns/web-federated.west-ipv4"]
     );
     let patch = body(&writes, "web-federated.west-ipv4");
@@ -300,11 +300,11 @@ fn unknown_parts_of_a_federated_service_are_not_changed() {
         ),
         (
             "the cluster has not been listed yet",
-            state.clone().with_news("east", |entry| entry.remote = None),
+            state.clone().with_link("east", |entry| entry.remote = None),
         ),
         (
             "the slices of the cluster have not",
-            state.clone().with_news("east", |entry| {
+            state.clone().with_link("east", |entry| {
                 let remote = entry.remote.as_mut().unwrap();
                 remote.slices[0] = crate::mirror::Store::default();
             }),
@@ -315,15 +315,15 @@ fn unknown_parts_of_a_federated_service_are_not_changed() {
             blind
         }),
     ] {
-        assert_eq!(said(&plan(&blind, &key()).writes), [""; 0], "{what}");
+        assert_eq!(described(&plan(&blind, &key()).writes), [""; 0], "{what}");
     }
     // A gateway that dies meanwhile is noticed all the same.
-    let blind = state.with_news("east", |entry| {
+    let blind = state.with_link("east", |entry| {
         entry.remote = None;
         entry.gateway = dead();
     });
     assert_eq!(
-        said(&plan(&blind, &key()).writes),
+        described(&plan(&blind, &key()).writes),
         ["patch EndpointSlice ns/web-federated.east-ipv4"]
     );
 }
@@ -340,9 +340,9 @@ fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
         "create EndpointSlice ns/web-federated.east-ipv4",
         "create EndpointSlice ns/web-federated.west-ipv4",
     ];
-    assert_eq!(said(&writes)[..2], expected);
+    assert_eq!(described(&writes)[..2], expected);
     assert_eq!(
-        said(&writes).last().unwrap(),
+        described(&writes).last().unwrap(),
         "patch Service ns/web-federated"
     );
     assert_eq!(writes.len(), 4);
@@ -354,7 +354,7 @@ fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
     assert_eq!(annotations[l::MEMBERS], "web@east,web@west");
 
     // Until it is known which members have endpoints, nothing changes.
-    let early = turning.clone().with_news("west", |entry| {
+    let early = turning.clone().with_link("west", |entry| {
         let remote = entry.remote.as_mut().unwrap();
         remote.slices[0] = crate::mirror::Store::default();
     });
@@ -369,7 +369,7 @@ fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
         .worked_on(&key());
     let back = turned(made, By::Discovery, By::Discovery);
     let writes = plan(&back, &key()).writes;
-    assert_eq!(said(&writes), ["patch Service ns/web-federated"]);
+    assert_eq!(described(&writes), ["patch Service ns/web-federated"]);
     let annotations = &body(&writes, "web-federated")["metadata"]["annotations"];
     assert_eq!(annotations[l::REMOTE_DISCOVERY], "web@east,web@west");
     assert!(annotations[l::MEMBERS].is_null());
@@ -379,23 +379,23 @@ fn slices_are_created_before_the_form_changes_and_stay_after_it_changes_back() {
 fn a_link_that_loses_its_gateway_keeps_endpoints() {
     let state = two(By::Gateway, By::Gateway).worked_on(&key());
     let lost = |state: &State, cluster| {
-        state.clone().with_news(cluster, |entry| {
+        state.clone().with_link(cluster, |entry| {
             entry.target.as_mut().unwrap().gateway = None;
         })
     };
     let one = lost(&state, "east");
     assert_eq!(plan(&one, &key()).writes, []);
     assert_eq!(
-        as_told(&plan(&one, &key()))[0],
+        reported(&plan(&one, &key()))[0],
         "web@east: Error: Failed to get gateway address: the Link has no gateway"
     );
     assert_eq!(plan(&lost(&one, "west"), &key()).writes, []);
     // A cluster that never had a gateway does not join, and does not change the form.
-    let never = two(By::Gateway, By::DiscoveryOnly).with_news("east", |entry| {
+    let never = two(By::Gateway, By::DiscoveryOnly).with_link("east", |entry| {
         entry.target.as_mut().unwrap().gateway = None;
     });
     assert_eq!(
-        as_told(&plan(&never, &key())),
+        reported(&plan(&never, &key())),
         [
             "web@east: NoGateway: remote members require a gateway, and the Link has none",
             "web@west: web-federated"
@@ -415,8 +415,8 @@ fn a_link_that_loses_its_gateway_keeps_endpoints() {
 fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
     // The local member is the only one, and its slices have not been listed yet.
     let mut state = two(By::Discovery, By::Discovery)
-        .with_news("east", |entry| entry.remote = None)
-        .with_news("west", |entry| entry.remote = None)
+        .with_link("east", |entry| entry.remote = None)
+        .with_link("west", |entry| entry.remote = None)
         .local_member(web())
         .worked_on(&key());
     let links = &mut state.links;
@@ -425,9 +425,9 @@ fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
     state.here().member_slices = None;
     let joins = state.linked(target("east", 1, By::Gateway), &[web()], &[backing("web")]);
     assert_eq!(plan(&joins, &key()).writes, []);
-    assert_eq!(as_told(&plan(&joins, &key())), ["web@east: unknown"]);
+    assert_eq!(reported(&plan(&joins, &key())), ["web@east: unknown"]);
     let known = joins.pods(pods(1));
-    let writes = said(&plan(&known, &key()).writes);
+    let writes = described(&plan(&known, &key()).writes);
     assert_eq!(writes.len(), 3, "{writes:?}");
     assert_eq!(writes[2], "patch Service ns/web-federated");
 }
@@ -436,12 +436,12 @@ fn a_member_behind_a_gateway_is_never_discovered_before_it_has_slices() {
 fn slice_of_a_drained_cluster_is_deleted_and_the_form_stays() {
     let mut state = two(By::Gateway, By::Discovery).worked_on(&key());
     state.now = at(0);
-    let drained = state.clone().with_news("east", |entry| {
+    let drained = state.clone().with_link("east", |entry| {
         entry.target.as_mut().unwrap().drained_until = Some(at(60));
     });
     let writes = plan(&drained, &key()).writes;
     assert_eq!(
-        said(&writes),
+        described(&writes),
         [
             "delete EndpointSlice ns/web-federated.east-ipv4",
             "patch Service ns/web-federated"
@@ -451,7 +451,7 @@ fn slice_of_a_drained_cluster_is_deleted_and_the_form_stays() {
     assert_eq!(annotations[l::MEMBERS], "web@west");
     // If no other member could take the requests, the drained cluster stays.
     let alone = two(By::Gateway, By::DiscoveryOnly).worked_on(&key());
-    let last = alone.with_news("east", |entry| {
+    let last = alone.with_link("east", |entry| {
         entry.target.as_mut().unwrap().drained_until = Some(at(60));
     });
     assert_eq!(plan(&last, &key()).writes, []);
@@ -472,7 +472,7 @@ fn slices_are_deleted_with_their_federated_service() {
     }
     let writes = plan(&state, &key()).writes;
     assert_eq!(
-        said(&writes),
+        described(&writes),
         [
             "delete EndpointSlice ns/web-federated.east-ipv4",
             "delete EndpointSlice ns/web-federated.west-ipv4",
@@ -488,7 +488,7 @@ fn slices_are_deleted_with_their_federated_service() {
 
 /// Names of the slices that the plan for a key creates.
 fn created(state: &State, key: &Key) -> Vec<String> {
-    let writes = said(&plan(state, key).writes);
+    let writes = described(&plan(state, key).writes);
     let slices = writes
         .iter()
         .filter_map(|write| write.strip_prefix("create EndpointSlice "));
@@ -528,14 +528,14 @@ fn named_as_before(mut state: State) -> State {
 #[test]
 fn existing_slices_keep_their_names_until_a_mirror_needs_one() {
     let state = named_as_before(two(By::Gateway, By::Gateway).worked_on(&key()));
-    assert_eq!(said(&plan(&state, &key()).writes), [""; 0]);
+    assert_eq!(described(&plan(&state, &key()).writes), [""; 0]);
     let down = news(state.clone(), "east", dead());
     assert_eq!(
-        said(&plan(&down, &key()).writes),
+        described(&plan(&down, &key()).writes),
         ["patch EndpointSlice ns/web-federated-east-ipv4"]
     );
     let mirror = svc("web-federated-east").mirrored_by_linkerd("federated-east", "web");
-    let writes = said(&plan(&state.local(&[mirror]), &key()).writes);
+    let writes = described(&plan(&state.local(&[mirror]), &key()).writes);
     assert_eq!(
         writes,
         [

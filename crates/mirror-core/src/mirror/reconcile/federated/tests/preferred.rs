@@ -8,12 +8,14 @@ use super::{key, web};
 use crate::{
     api::{
         labels as l,
-        preference::{FailedOver, Out, Place},
-        routes::{Route, RouteKind},
+        preference::{ClusterRef, FailedOver, Outage},
+        route::{Route, RouteKind},
     },
     mirror::{
         FederatedThrough, Federation, InvalidLink, Key, Object, State, Store, Target, Write,
-        fixtures::{Svc, as_told, at, backing, body, endpoint, link, plan, said, slice, state},
+        fixtures::{
+            Svc, at, backing, body, described, endpoint, link, plan, reported, slice, state,
+        },
     },
 };
 
@@ -115,13 +117,13 @@ fn annotation(state: &State, name: &str) -> Option<String> {
     federated.metadata.annotations.get(name).map(str::to_owned)
 }
 
-/// Sets what the federated Service says of clusters that are left out.
-fn left_out(state: State, place: &str, since: i64, until: Option<i64>) -> State {
-    let out = Out {
+/// Records that a cluster has failed over.
+fn with_outage(state: State, cluster: &str, since: i64, until: Option<i64>) -> State {
+    let outage = Outage {
         since: at(NOW + since),
         until: until.map(|until| at(NOW + until)),
     };
-    let text = FailedOver([(Place::from(place), out)].into()).to_string();
+    let text = FailedOver([(ClusterRef::from(cluster), outage)].into()).to_string();
     state.edited("ns", "web-federated", |service| {
         let annotations = &mut service.metadata.annotations;
         annotations.insert(l::FAILED_OVER, &text);
@@ -136,9 +138,9 @@ fn beside_flat(place: &str) -> State {
 
 #[test]
 fn a_cluster_whose_endpoints_cannot_be_known_is_never_left_out() {
-    let state = left_out(beside_flat("east"), "east", -60, Some(-10));
+    let state = with_outage(beside_flat("east"), "east", -60, Some(-10));
     assert_eq!(failed_over(&after(state, &key())), None);
-    let state = left_out(beside_flat("east"), "east", -60, None);
+    let state = with_outage(beside_flat("east"), "east", -60, None);
     assert_eq!(failed_over(&after(state, &key())), None);
 }
 
@@ -147,15 +149,15 @@ fn a_hold_down_ends_no_later_than_the_present_setting_says() {
     let until = |state: &State| {
         let text = failed_over(state).unwrap();
         let out = FailedOver::read(&text).0;
-        out[&Place::Local].until
+        out[&ClusterRef::Local].until
     };
     let gateway = through("east", FederatedThrough::Gateway);
     let state = routed().linked(gateway, &[web()], &[backing("web")]);
     let state = after(pods(state.local_member(prefers("local")), true), &key());
-    let waits = after(left_out(state.clone(), "local", -60, Some(20)), &key());
+    let waits = after(with_outage(state.clone(), "local", -60, Some(20)), &key());
     assert_eq!(until(&waits), Some(at(NOW + 20)));
     // The clock was an hour ahead, or the hold-down was longer.
-    let waits = after(left_out(state, "local", 3_000, Some(3_600)), &key());
+    let waits = after(with_outage(state, "local", 3_000, Some(3_600)), &key());
     assert_eq!(until(&waits), Some(at(NOW + 30)));
 }
 
@@ -217,10 +219,13 @@ fn a_route_of_ours_that_lost_a_mark_is_repaired() {
             route.spec.parent_refs = Box::default();
         }),
     ];
-    assert_eq!(said(&plan(&with_route(|_| ()), &key()).writes), [""; 0]);
+    assert_eq!(
+        described(&plan(&with_route(|_| ()), &key()).writes),
+        [""; 0]
+    );
     for (what, strip) in marks {
         let state = with_route(strip);
-        assert_eq!(said(&plan(&state, &key()).writes), PATCHED, "{what}");
+        assert_eq!(described(&plan(&state, &key()).writes), PATCHED, "{what}");
         let writes = plan(&state, &key()).writes;
         let metadata = &body(&writes, "web-federated-80")["metadata"];
         if what.starts_with("its owner") {
@@ -230,7 +235,7 @@ fn a_route_of_ours_that_lost_a_mark_is_repaired() {
         // It goes with the preference, and with the federated Service.
         let mut without = state.clone();
         without.here().members.put(web().version(2).arc());
-        let deleted = said(&plan(&without, &key()).writes);
+        let deleted = described(&plan(&without, &key()).writes);
         assert!(
             deleted.contains(&"delete HTTPRoute ns/web-federated-80".to_owned()),
             "{what}: {deleted:?}"
@@ -239,7 +244,7 @@ fn a_route_of_ours_that_lost_a_mark_is_repaired() {
         gone.here().members = Store::default();
         gone.links = crate::mirror::Links::default();
         assert_eq!(
-            said(&plan(&gone, &key()).writes),
+            described(&plan(&gone, &key()).writes),
             [
                 "delete HTTPRoute ns/web-federated-80",
                 "delete Service ns/web-federated"
@@ -294,15 +299,15 @@ fn without_routes_the_mirrors_that_routes_lead_to_stay_until_these_are_gone() {
     let mut unlisted = off.clone();
     unlisted.here().routes.clear();
     for key in [mirror(), key()] {
-        assert_eq!(said(&plan(&unlisted, &key).writes), [""; 0], "{key}");
+        assert_eq!(described(&plan(&unlisted, &key).writes), [""; 0], "{key}");
     }
     // Routes first, then the mirrors.
-    assert_eq!(said(&plan(&off, &mirror()).writes), [""; 0]);
+    assert_eq!(described(&plan(&off, &mirror()).writes), [""; 0]);
     let cleaned = after(off, &key());
     assert_eq!(routes(&cleaned), 0);
     let cleaned = after(cleaned, &key());
     assert_eq!(annotation(&cleaned, l::PREFER), None);
-    let removed = said(&plan(&cleaned, &mirror()).writes);
+    let removed = described(&plan(&cleaned, &mirror()).writes);
     assert_eq!(removed, ["delete Service ns/web-east"]);
     // An installation that never had routes does not wait for them.
     let mut never = state().linked(flat("east"), &[web()], &[]);
@@ -317,9 +322,9 @@ fn service_with_a_preference_stays_until_its_routes_are_listed() {
     state.here().members = Store::default();
     let mut unlisted = state.clone();
     unlisted.here().routes.clear();
-    assert_eq!(said(&plan(&unlisted, &key()).writes), [""; 0]);
+    assert_eq!(described(&plan(&unlisted, &key()).writes), [""; 0]);
     assert_eq!(
-        said(&plan(&state, &key()).writes),
+        described(&plan(&state, &key()).writes),
         [
             "delete HTTPRoute ns/web-federated-80",
             "delete Service ns/web-federated"
@@ -344,7 +349,7 @@ fn a_member_of_another_cluster_does_not_decide_who_is_preferred() {
     let state = after(alone, &key());
     assert_eq!(annotation(&state, l::PREFER), None);
     assert_eq!(
-        as_told(&plan(&state, &key())),
+        reported(&plan(&state, &key())),
         [
             "web@east: web-federated, PreferenceIgnored: the annotation multicluster.linkerd.io/prefer of the member \
              in east is ignored: only the Link of east, or a member in this cluster, says which clusters are preferred"
@@ -354,7 +359,7 @@ fn a_member_of_another_cluster_does_not_decide_who_is_preferred() {
     let beside = routed().linked(flat("east"), &[prefers("east")], &[]);
     let state = after(beside.local_member(web()), &key());
     assert_eq!(annotation(&state, l::PREFER), None);
-    assert_eq!(as_told(&plan(&state, &key())), ["web@east: web-federated"]);
+    assert_eq!(reported(&plan(&state, &key())), ["web@east: web-federated"]);
 }
 
 #[test]
@@ -367,8 +372,11 @@ fn without_a_local_member_the_oldest_link_says_who_is_preferred() {
     };
     let one = both(preferring("east", -1, "east,west"), flat("west"));
     assert_eq!(preference(one.clone()).as_deref(), Some("east,west"));
-    let told = as_told(&plan(&after(one.clone(), &key()), &key()));
-    assert_eq!(told, ["web@east: web-federated", "web@west: web-federated"]);
+    let reports = reported(&plan(&after(one.clone(), &key()), &key()));
+    assert_eq!(
+        reports,
+        ["web@east: web-federated", "web@west: web-federated"]
+    );
     let younger = both(
         preferring("east", -1, "east"),
         preferring("west", 2, "west"),
@@ -380,14 +388,14 @@ fn without_a_local_member_the_oldest_link_says_who_is_preferred() {
     let local = one.clone().local_member(prefers("local"));
     assert_eq!(preference(local).as_deref(), Some("local"));
     // A change of the Link counts while its cluster is away.
-    let away = after(one, &key()).with_news("east", |entry| {
+    let away = after(one, &key()).with_link("east", |entry| {
         entry.remote = None;
         entry.target = Ok(preferring("east", -1, "west"));
     });
-    let said = body(&plan(&away, &key()).writes, "web-federated");
-    assert_eq!(said["metadata"]["annotations"][l::PREFER], "west");
+    let described = body(&plan(&away, &key()).writes, "web-federated");
+    assert_eq!(described["metadata"]["annotations"][l::PREFER], "west");
     // While a Link cannot be read, nothing changes.
-    let unreadable = after(both(preferring("east", -1, "east"), flat("west")), &key()).with_news(
+    let unreadable = after(both(preferring("east", -1, "east"), flat("west")), &key()).with_link(
         "east",
         |entry| {
             entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));

@@ -8,7 +8,8 @@ use crate::{
     mirror::{
         self, Confirmed, GatewayState, Liveness, Plan, State,
         fixtures::{
-            Svc, as_told, backing, body, ip, link, map, plan_unconfirmed, port, said, state, svc,
+            Svc, backing, body, described, ip, link, map, plan_unconfirmed, port, reported, state,
+            svc,
         },
         target::Target,
     },
@@ -143,9 +144,9 @@ fn unconfirmed_leave_changes_nothing_and_delays_nobody() {
         let plan = plan_with(&state, confirmed);
         assert_eq!(asked(&plan), expected, "{what}");
         match members {
-            None => assert_eq!(said(&plan.writes), [""; 0], "{what}"),
+            None => assert_eq!(described(&plan.writes), [""; 0], "{what}"),
             Some([remote, local]) => {
-                assert_eq!(said(&plan.writes), PATCH, "{what}");
+                assert_eq!(described(&plan.writes), PATCH, "{what}");
                 let annotations = &body(&plan.writes, "web-federated")["metadata"]["annotations"];
                 // A key that is not in the patch stays as it is.
                 let named = |key, before: Option<&str>| {
@@ -164,14 +165,14 @@ fn unconfirmed_leave_changes_nothing_and_delays_nobody() {
         }
     }
     let deleted = plan_with(&nobody, all);
-    assert_eq!(said(&deleted.writes), super::DELETE);
+    assert_eq!(described(&deleted.writes), super::DELETE);
 }
 
 #[test]
 fn report_for_an_unconfirmed_leave_stays() {
-    let told = as_told(&plan_unconfirmed(&east_seems_gone(), &key()));
-    assert_eq!(told[0], "web@east: unknown");
-    assert_eq!(told[2], "web@west: web-federated");
+    let reports = reported(&plan_unconfirmed(&east_seems_gone(), &key()));
+    assert_eq!(reports[0], "web@east: unknown");
+    assert_eq!(reports[2], "web@west: web-federated");
     assert_eq!(plan_unconfirmed(&stands(), &key()).confirm, []);
 }
 
@@ -188,7 +189,7 @@ fn through_gateways(east: &[Svc]) -> State {
     let whole = state()
         .linked(target("east"), &[member.clone()], &[backing("web")])
         .linked(target("west"), &[member], &[backing("web")])
-        .with_news("west", |entry| {
+        .with_link("west", |entry| {
             entry.gateway.addresses = Some(vec![ip("192.0.2.2")]);
         })
         .worked_on(&key());
@@ -199,9 +200,12 @@ fn through_gateways(east: &[Svc]) -> State {
 fn gateways_of_all_members_are_followed_while_a_leave_is_unconfirmed() {
     let gone = through_gateways(&[]);
     let waits = plan_unconfirmed(&gone, &key());
-    assert_eq!((said(&waits.writes), asked(&waits)), (vec![], vec!["east"]));
+    assert_eq!(
+        (described(&waits.writes), asked(&waits)),
+        (vec![], vec!["east"])
+    );
     let dead = |state: State, cluster: &str| {
-        state.with_news(cluster, |entry| {
+        state.with_link(cluster, |entry| {
             entry.gateway = GatewayState {
                 liveness: Liveness::Dead,
                 ..entry.gateway.clone()
@@ -211,7 +215,7 @@ fn gateways_of_all_members_are_followed_while_a_leave_is_unconfirmed() {
     for cluster in ["east", "west"] {
         let plan = plan_unconfirmed(&dead(gone.clone(), cluster), &key());
         let slice = format!("patch EndpointSlice ns/web-federated.{cluster}-ipv4");
-        assert_eq!(said(&plan.writes), [slice]);
+        assert_eq!(described(&plan.writes), [slice]);
         assert_eq!(asked(&plan), ["east"]);
     }
 }

@@ -7,7 +7,8 @@ use crate::{
     mirror::{
         Key, Liveness, State, Store, Target,
         fixtures::{
-            Svc, as_told, backing, body, endpoint, hosts, link, plan, port, said, slice, state, svc,
+            Svc, backing, body, described, endpoint, hosts, link, plan, port, reported, slice,
+            state, svc,
         },
     },
 };
@@ -72,14 +73,14 @@ fn headless_services_are_mirrored_by_host_as_in_linkerds_service_mirror() {
     one_ready.endpoints[1] = endpoint("192.0.2.11", Some("h-1"), false);
     let mut none_ready = slice("db", "x");
     none_ready.endpoints = [endpoint("192.0.2.10", Some("h-0"), false)].into();
-    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
     let patches = [
         "patch EndpointSlice ns/db-east-ipv4",
         "patch EndpointSlice ns/h-0-east-ipv4",
         "patch EndpointSlice ns/h-1-east-ipv4",
     ];
     let ports = || vec![port("http", 80), port("grpc", 81)];
-    for (situation, state, writes, told) in vec![
+    for (situation, state, writes, reports) in vec![
         (
             "no slice was seen yet: what it becomes is not known",
             state().linked(target(), &[db()], &[]),
@@ -170,8 +171,8 @@ fn headless_services_are_mirrored_by_host_as_in_linkerds_service_mirror() {
         ),
     ] {
         let plan = plan(&state, &key());
-        assert_eq!(said(&plan.writes), writes, "{situation}");
-        assert_eq!(as_told(&plan).join("\n"), told, "{situation}");
+        assert_eq!(described(&plan.writes), writes, "{situation}");
+        assert_eq!(reported(&plan).join("\n"), reports, "{situation}");
     }
 }
 
@@ -213,22 +214,24 @@ fn a_host_whose_name_is_taken_is_left_out_and_reported() {
         plan(&state, &key())
     };
     let one = with_taken("h-0-east");
-    assert_eq!(said(&one.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
-    let first =
-        "db@east: NameConflict: host h-0 left out: the name ns/h-0-east is taken by somebody";
-    assert_eq!(as_told(&one), [first]);
+    assert_eq!(
+        described(&one.writes),
+        [HEADLESS[0], HEADLESS[3], HEADLESS[4]]
+    );
+    let first = "db@east: NameConflict: host h-0 is not mirrored: the name ns/h-0-east is taken by somebody";
+    assert_eq!(reported(&one), [first]);
 
     let both = with_taken("h-1-east");
-    assert_eq!(said(&both.writes), [HEADLESS[0]]);
-    let second = "host h-1 left out: the name ns/h-1-east is taken by somebody";
-    assert_eq!(as_told(&both), [format!("{first}; {second}")]);
+    assert_eq!(described(&both.writes), [HEADLESS[0]]);
+    let second = "host h-1 is not mirrored: the name ns/h-1-east is taken by somebody";
+    assert_eq!(reported(&both), [format!("{first}; {second}")]);
 }
 
 #[test]
 fn hosts_that_are_gone_make_room_for_those_that_come() {
     let changed = then(db(), hosts("db", &["a-0", "h-1"]));
     assert_eq!(
-        said(&plan(&changed, &key()).writes),
+        described(&plan(&changed, &key()).writes),
         [
             "patch EndpointSlice ns/db-east-ipv4",
             "delete EndpointSlice ns/h-0-east-ipv4",
@@ -242,17 +245,20 @@ fn hosts_that_are_gone_make_room_for_those_that_come() {
 #[test]
 fn a_host_whose_name_no_service_may_have_is_left_out_and_reported() {
     let plan = plan(&has(db(), hosts("db", &["0", "h-1"])), &key());
-    assert_eq!(said(&plan.writes), [HEADLESS[0], HEADLESS[3], HEADLESS[4]]);
     assert_eq!(
-        as_told(&plan),
+        described(&plan.writes),
+        [HEADLESS[0], HEADLESS[3], HEADLESS[4]]
+    );
+    assert_eq!(
+        reported(&plan),
         ["db@east: InvalidService: invalid Service name \"0-east\""]
     );
 }
 
 #[test]
 fn while_its_cluster_cannot_be_seen_each_host_follows_its_gateway() {
-    let away = |state: State| state.with_news("east", |entry| entry.remote = None);
-    let dead = |state: State| state.with_news("east", |e| e.gateway.liveness = Liveness::Dead);
+    let away = |state: State| state.with_link("east", |entry| entry.remote = None);
+    let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
     let patches = [
         "patch EndpointSlice ns/db-east-ipv4",
         "patch EndpointSlice ns/h-0-east-ipv4",
@@ -263,8 +269,8 @@ fn while_its_cluster_cannot_be_seen_each_host_follows_its_gateway() {
         ("the gateway is dead", away(dead(stands())), &patches),
     ] {
         let plan = plan(&state, &key());
-        assert_eq!(said(&plan.writes), writes, "{what}");
-        assert_eq!(as_told(&plan), ["db@east: unknown"], "{what}");
+        assert_eq!(described(&plan.writes), writes, "{what}");
+        assert_eq!(reported(&plan), ["db@east: unknown"], "{what}");
     }
 }
 
@@ -272,14 +278,19 @@ fn while_its_cluster_cannot_be_seen_each_host_follows_its_gateway() {
 fn without_endpoints_a_mirror_keeps_its_form() {
     let emptied = then(db(), slice("db", "x"));
     let headless = plan(&emptied, &key());
-    assert!(said(&headless.writes).contains(&"delete Service ns/h-0-east".to_owned()));
-    assert!(!said(&headless.writes).contains(&"delete Service ns/db-east".to_owned()));
-    assert_eq!(headless.writes.len(), 5, "{:?}", said(&headless.writes));
+    assert!(described(&headless.writes).contains(&"delete Service ns/h-0-east".to_owned()));
+    assert!(!described(&headless.writes).contains(&"delete Service ns/db-east".to_owned()));
+    assert_eq!(
+        headless.writes.len(),
+        5,
+        "{:?}",
+        described(&headless.writes)
+    );
 
     let ordinary = has(db(), backing("db")).worked_on(&key());
     let emptied = ordinary.linked(target(), &[db()], &[slice("db", "x")]);
     assert_eq!(
-        said(&plan(&emptied, &key()).writes),
+        described(&plan(&emptied, &key()).writes),
         ["patch EndpointSlice ns/db-east-ipv4"]
     );
 }
@@ -287,15 +298,15 @@ fn without_endpoints_a_mirror_keeps_its_form() {
 #[test]
 fn hosts_of_a_service_without_a_selector_are_those_of_labelled_slices() {
     let without_slices = |state: State| {
-        state.with_news("east", |entry| {
+        state.with_link("east", |entry| {
             entry.remote.as_mut().unwrap().slices = vec![Store::default()];
         })
     };
     let none = without_slices(has(db(), hosts("db", &["h-0"])));
-    assert_eq!(said(&plan(&none, &key()).writes), [""; 0]);
+    assert_eq!(described(&plan(&none, &key()).writes), [""; 0]);
     assert_eq!(
-        said(&plan(&without_slices(stands()), &key()).writes),
-        said(&plan(&then(db(), slice("db", "x")), &key()).writes)
+        described(&plan(&without_slices(stands()), &key()).writes),
+        described(&plan(&then(db(), slice("db", "x")), &key()).writes)
     );
 }
 
@@ -320,7 +331,10 @@ fn slices_of_somebody_else_are_not_touched() {
             .local_slices("ns", "db-east")
             .contains(&Arc::new(theirs))
     );
-    assert_eq!(said(&plan(&state, &key()).writes), Vec::<String>::new());
+    assert_eq!(
+        described(&plan(&state, &key()).writes),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -328,7 +342,7 @@ fn slice_seen_before_its_endpoint_mirror_does_not_block_its_name() {
     let mut state = stands();
     state.here().mirrors.forget("ns", "h-0-east").unwrap();
     let named_like_the_host = Key::mirror("east", "ns", "h-0");
-    let clears = |state: &State| said(&plan(state, &named_like_the_host).writes);
+    let clears = |state: &State| described(&plan(state, &named_like_the_host).writes);
     assert_eq!(clears(&state), Vec::<String>::new());
 
     // Without an owner, Kubernetes does not delete the slice.

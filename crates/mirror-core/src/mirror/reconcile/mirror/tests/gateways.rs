@@ -8,7 +8,7 @@ use crate::{
     api::{labels as l, link::ProbeSpec},
     mirror::{
         Liveness, RemoteState, State, Store, Target, Write,
-        fixtures::{backing, body, ip, left_out, link, plan, said, slice, state, svc, target},
+        fixtures::{backing, body, described, ip, link, omitted, plan, slice, state, svc, target},
     },
 };
 
@@ -16,7 +16,7 @@ const PATCHED: [&str; 1] = ["patch EndpointSlice ns/web-east-ipv4"];
 const UNKNOWN: &str = "web@east: unknown";
 
 fn dead(state: State) -> State {
-    state.with_news("east", |entry| entry.gateway.liveness = Liveness::Dead)
+    state.with_link("east", |entry| entry.gateway.liveness = Liveness::Dead)
 }
 
 /// The mirror of a Service whose gateway is dead.
@@ -26,11 +26,11 @@ fn unready() -> State {
 
 /// The target cluster has not been listed, as after a restart.
 fn away(state: State) -> State {
-    state.with_news("east", |entry| entry.remote = None)
+    state.with_link("east", |entry| entry.remote = None)
 }
 
 fn moved(state: State) -> State {
-    state.with_news("east", |entry| {
+    state.with_link("east", |entry| {
         entry.gateway.addresses = Some(vec![ip("192.0.2.9")]);
     })
 }
@@ -41,7 +41,7 @@ fn refused(state: State) -> State {
     let annotations = made.metadata.annotations.get_or_insert_default();
     annotations.insert(l::GATEWAY_NETWORKS.to_owned(), "198.51.100.0/24".to_owned());
     let target = Target::parse(&made, false).unwrap();
-    state.with_news("east", |entry| entry.target = Ok(target))
+    state.with_link("east", |entry| entry.target = Ok(target))
 }
 
 /// The state after the slices of a plan were written.
@@ -70,7 +70,7 @@ fn a_gateway_without_a_probe_counts_as_alive() {
         let mut made = link("east");
         change(&mut made.spec.probe_spec);
         let target = Target::parse(&made, false).unwrap();
-        unready().with_news("east", |entry| {
+        unready().with_link("east", |entry| {
             entry.target = Ok(target);
             entry.gateway.liveness = liveness;
         })
@@ -120,13 +120,13 @@ fn while_its_cluster_cannot_be_seen_a_mirror_follows_its_gateway() {
         ),
         (
             "the gateway is alive again",
-            away(unready()).with_news("east", |entry| entry.gateway.liveness = Liveness::Alive),
+            away(unready()).with_link("east", |entry| entry.gateway.liveness = Liveness::Alive),
             &PATCHED,
             UNKNOWN,
         ),
         (
             "not probed yet",
-            away(unready()).with_news("east", |entry| entry.gateway.liveness = Liveness::Unknown),
+            away(unready()).with_link("east", |entry| entry.gateway.liveness = Liveness::Unknown),
             &[],
             UNKNOWN,
         ),
@@ -139,7 +139,7 @@ fn while_its_cluster_cannot_be_seen_a_mirror_follows_its_gateway() {
         ),
         (
             "the addresses are not known",
-            away(dead(stands())).with_news("east", |entry| entry.gateway.addresses = None),
+            away(dead(stands())).with_link("east", |entry| entry.gateway.addresses = None),
             &[],
             UNKNOWN,
         ),
@@ -170,25 +170,25 @@ fn what_was_written_while_the_cluster_was_away_stays_when_it_is_listed() {
     let followed = with_slices_of(away(moved(dead(stands()))));
     let listed = state().linked(target("east"), &[web()], &[backing("web")]);
     let remote = listed.links.get("east").unwrap().remote.clone();
-    let state = followed.with_news("east", |entry| entry.remote = remote);
+    let state = followed.with_link("east", |entry| entry.remote = remote);
     hold(vec![("listed again", state, &[], MIRRORED)]);
 }
 
 #[test]
 fn the_same_holds_for_services_and_slices_that_the_limit_leaves_out() {
     let remote = |state: State, change: fn(&mut RemoteState)| {
-        state.with_news("east", |entry| change(entry.remote.as_mut().unwrap()))
+        state.with_link("east", |entry| change(entry.remote.as_mut().unwrap()))
     };
     let service = remote(dead(stands()), |remote| {
         remote.services = vec![Store::default()];
-        remote.left_out = vec![left_out("web", true)];
+        remote.omitted = vec![omitted("web", true)];
     });
     let slices = remote(dead(stands()), |remote| {
         remote.slices = vec![Store::default()];
-        remote.cut = vec![left_out("web", true)];
+        remote.omitted_slices = vec![omitted("web", true)];
     });
     for state in [service, slices] {
-        assert_eq!(said(&plan(&state, &key()).writes), PATCHED);
+        assert_eq!(described(&plan(&state, &key()).writes), PATCHED);
     }
 }
 

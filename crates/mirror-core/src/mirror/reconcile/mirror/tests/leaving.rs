@@ -7,7 +7,9 @@ use crate::{
     api::labels as l,
     mirror::{
         InvalidLink, State,
-        fixtures::{as_told, left_out, plan, plan_unconfirmed, said, slice, state, svc, target},
+        fixtures::{
+            described, omitted, plan, plan_unconfirmed, reported, slice, state, svc, target,
+        },
     },
 };
 
@@ -16,13 +18,13 @@ fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
     let absent = "web@east: absent";
     let links_own = || svc("web-east").mirrored_by_linkerd("east", "web");
     let unreadable = |state: State| {
-        state.with_news("east", |entry| {
+        state.with_link("east", |entry| {
             entry.target = Err(InvalidLink::GatewayPort("x".to_owned()));
         })
     };
     let limited = |state: State, named: bool| {
-        state.with_news("east", |entry| {
-            entry.remote.as_mut().unwrap().left_out = vec![left_out("web", named)];
+        state.with_link("east", |entry| {
+            entry.remote.as_mut().unwrap().omitted = vec![omitted("web", named)];
         })
     };
     let unexported = || state().linked(target("east"), &[svc("web")], &[]);
@@ -111,7 +113,7 @@ fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
         ("the Link cannot be read now", unreadable(stands()), &[], ""),
         (
             "the target cluster cannot be seen yet",
-            stands().with_news("east", |entry| entry.remote = None),
+            stands().with_link("east", |entry| entry.remote = None),
             &[],
             "web@east: unknown",
         ),
@@ -122,10 +124,10 @@ fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
             "web@east: unknown",
         ),
         (
-            "what the limit leaves out stays, and is told",
+            "Services that the limit omits stay, and are reported",
             limited(then(web(), &[], true), true),
             &[],
-            "web@east: LimitExceeded: left out: the cluster exports more than the limit",
+            "web@east: LimitExceeded: not mirrored: the cluster exports more than the limit",
         ),
         (
             "a user's Service of that name",
@@ -169,7 +171,7 @@ fn only_our_slices_for_this_cluster_are_deleted_with_a_mirror() {
         if goes {
             expected.insert(0, "delete EndpointSlice ns/web-east-another");
         }
-        assert_eq!(said(&plan(&state, &key()).writes), expected, "{what}");
+        assert_eq!(described(&plan(&state, &key()).writes), expected, "{what}");
     }
 }
 
@@ -184,7 +186,7 @@ fn nothing_is_removed_before_the_target_cluster_confirms_it() {
     assert_eq!(asked, ["web"]);
     let waits = plan_unconfirmed(&then(web(), &[], true), &key());
     assert_eq!((waits.writes.len(), &waits.confirm), (0, &gone.confirm));
-    assert_eq!(as_told(&waits), ["web@east: unknown"]);
+    assert_eq!(reported(&waits), ["web@east: unknown"]);
     let kept = plan_unconfirmed(&stands(), &key());
     assert_eq!(kept.confirm, []);
 }

@@ -6,8 +6,8 @@ use super::{CREATE, MIRRORED, has, hold, key, then, web};
 use crate::{
     api::{k8s::EndpointSlice, labels as l},
     mirror::{
-        LeftOut, RemoteState, State, Store,
-        fixtures::{left_out, slice, state, svc, target},
+        Omitted, RemoteState, State, Store,
+        fixtures::{omitted, slice, state, svc, target},
     },
 };
 
@@ -20,7 +20,7 @@ fn has_idle(service: super::Svc) -> State {
 }
 
 fn with_remote(state: State, change: impl FnOnce(&mut RemoteState)) -> State {
-    state.with_news("east", |entry| change(entry.remote.as_mut().unwrap()))
+    state.with_link("east", |entry| change(entry.remote.as_mut().unwrap()))
 }
 
 /// No slice of the target cluster is known.
@@ -30,7 +30,9 @@ fn without_remote_slices(state: State) -> State {
 
 #[test]
 fn endpoints_stay_while_slices_of_the_service_are_left_out() {
-    let cut = |state: State, left: LeftOut| with_remote(state, |remote| remote.cut = vec![left]);
+    let without_slices = |state: State, left: Omitted| {
+        with_remote(state, |remote| remote.omitted_slices = vec![left])
+    };
     let beyond = "web@east: web-east, LimitExceeded: \
                   endpoints are not updated: the cluster has more EndpointSlices than the limit";
     let emptied = || then(web(), &[web()], false);
@@ -38,25 +40,25 @@ fn endpoints_stay_while_slices_of_the_service_are_left_out() {
         ("listed", emptied(), &PATCHED, MIRRORED),
         (
             "new",
-            cut(has_idle(web()), left_out("web", true)),
+            without_slices(has_idle(web()), omitted("web", true)),
             &CREATE[..1],
             beyond,
         ),
         (
             "a ready one is known",
-            cut(has(web()), left_out("web", true)),
+            without_slices(has(web()), omitted("web", true)),
             &CREATE,
             MIRRORED,
         ),
         (
-            "left out",
-            cut(emptied(), left_out("web", true)),
+            "omitted",
+            without_slices(emptied(), omitted("web", true)),
             &[],
             beyond,
         ),
         (
-            "another one's are left out",
-            cut(emptied(), left_out("api", true)),
+            "another one's are omitted",
+            without_slices(emptied(), omitted("api", true)),
             &PATCHED,
             MIRRORED,
         ),

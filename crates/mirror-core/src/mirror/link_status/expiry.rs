@@ -10,7 +10,7 @@ pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// How close a token is to its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ExpiryState {
     /// It does not expire soon.
     Valid,
     /// It is about to expire.
@@ -19,8 +19,8 @@ pub enum Stage {
     Expired,
 }
 
-impl Stage {
-    /// The stage of a token that expires at `at`.
+impl ExpiryState {
+    /// The state of a token that expires at `at`.
     pub fn of(at: Timestamp, now: Timestamp) -> Self {
         let left = at.duration_since(now);
         if left > SOON {
@@ -33,23 +33,23 @@ impl Stage {
     }
 }
 
-/// How long the stage lasts; `None` if it does not change any more.
-pub fn lasts(at: Timestamp, now: Timestamp) -> Option<Duration> {
+/// When the state changes; `None` if it does not change any more.
+pub fn changes_in(at: Timestamp, now: Timestamp) -> Option<Duration> {
     let left = at.duration_since(now);
-    match Stage::of(at, now) {
-        Stage::Valid => Some((left - SOON).unsigned_abs()),
-        Stage::ExpiresSoon => Some(left.unsigned_abs()),
-        Stage::Expired => None,
+    match ExpiryState::of(at, now) {
+        ExpiryState::Valid => Some((left - SOON).unsigned_abs()),
+        ExpiryState::ExpiresSoon => Some(left.unsigned_abs()),
+        ExpiryState::Expired => None,
     }
 }
 
 /// The problem of a token for the target cluster `cluster` that expires at `at`, with a remedy; `None` if it does not
-/// expire soon. The text changes only with the stage.
+/// expire soon. The text changes only with the state.
 pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
-    let verb = match Stage::of(at, now) {
-        Stage::Valid => return None,
-        Stage::ExpiresSoon => "expires",
-        Stage::Expired => "expired",
+    let verb = match ExpiryState::of(at, now) {
+        ExpiryState::Valid => return None,
+        ExpiryState::ExpiresSoon => "expires",
+        ExpiryState::Expired => "expired",
     };
     Some(format!(
         "the token {verb} on {}; renew it with `linkerd-mc rotate --cluster-name {cluster}`. An expired token cuts the \
@@ -74,27 +74,37 @@ mod tests {
         );
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let second = Duration::from_secs(1);
-        for (now, stage, lasting, said) in [
-            ("2026-08-28T12:00:00Z", Stage::Valid, Some(days(85)), None),
-            ("2026-11-21T11:59:59Z", Stage::Valid, Some(second), None),
+        for (now, state, lasting, said) in [
+            (
+                "2026-08-28T12:00:00Z",
+                ExpiryState::Valid,
+                Some(days(85)),
+                None,
+            ),
+            (
+                "2026-11-21T11:59:59Z",
+                ExpiryState::Valid,
+                Some(second),
+                None,
+            ),
             (
                 "2026-11-21T12:00:00Z",
-                Stage::ExpiresSoon,
+                ExpiryState::ExpiresSoon,
                 Some(days(7)),
                 expires,
             ),
             (
                 "2026-11-28T11:59:59Z",
-                Stage::ExpiresSoon,
+                ExpiryState::ExpiresSoon,
                 Some(second),
                 expires,
             ),
-            ("2026-11-28T12:00:00Z", Stage::Expired, None, expired),
-            ("2027-11-28T12:00:00Z", Stage::Expired, None, expired),
+            ("2026-11-28T12:00:00Z", ExpiryState::Expired, None, expired),
+            ("2027-11-28T12:00:00Z", ExpiryState::Expired, None, expired),
         ] {
             let time = now.parse().unwrap();
-            assert_eq!(Stage::of(at, time), stage, "{now}");
-            assert_eq!(lasts(at, time), lasting, "{now}");
+            assert_eq!(ExpiryState::of(at, time), state, "{now}");
+            assert_eq!(changes_in(at, time), lasting, "{now}");
             let text = problem(at, time, "east");
             let (said_now, ending) = text
                 .as_deref()
@@ -108,9 +118,9 @@ mod tests {
     #[test]
     fn the_earliest_and_the_latest_time_are_accepted() {
         let (first, last) = (Timestamp::MIN, Timestamp::MAX);
-        assert_eq!(Stage::of(last, first), Stage::Valid);
-        assert!(lasts(last, first).is_some());
-        assert_eq!(Stage::of(first, last), Stage::Expired);
+        assert_eq!(ExpiryState::of(last, first), ExpiryState::Valid);
+        assert!(changes_in(last, first).is_some());
+        assert_eq!(ExpiryState::of(first, last), ExpiryState::Expired);
         assert!(problem(first, last, "east").is_some());
     }
 }

@@ -4,11 +4,11 @@ use super::conditions::ready;
 use super::*;
 use crate::api::{conditions::GATEWAY_ADDRESS_REFUSED, tls::InsecureTls};
 use crate::mirror::{
-    GatewayState, LeftOut, Limits, Problem, Refusal, Refused, RemoteRef, RemoteState,
+    GatewayState, Limits, Omitted, Problem, Refusal, Refused, RemoteRef, RemoteState,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-fn said(name: &str, federated: bool, report: Outcome) -> ServiceOutcome {
+fn described(name: &str, federated: bool, report: Outcome) -> ServiceOutcome {
     let remote = RemoteRef {
         cluster: "east".into(),
         namespace: "ns".into(),
@@ -39,16 +39,16 @@ fn at(second: i64) -> Timestamp {
 #[test]
 fn only_a_new_outcome_is_a_change() {
     let mut outcomes = Outcomes::default();
-    let mut record = |report| outcomes.record(&said("web", false, report));
+    let mut record = |report| outcomes.record(&described("web", false, report));
     assert_eq!(record(mirrored()), StatusChange::Change);
     assert_eq!(record(mirrored()), StatusChange::None);
     assert_eq!(record(Outcome::Unknown), StatusChange::None);
     assert_eq!(
-        outcomes.record(&said("web", true, failed("x"))),
+        outcomes.record(&described("web", true, failed("x"))),
         StatusChange::Change
     );
     assert_eq!(outcomes.counts(), (1, 0, 1));
-    let mut record = |report| outcomes.record(&said("web", false, report));
+    let mut record = |report| outcomes.record(&described("web", false, report));
     assert_eq!(record(Outcome::Absent), StatusChange::Change);
     assert_eq!(record(Outcome::Absent), StatusChange::None);
     assert_eq!(outcomes.counts(), (0, 0, 1));
@@ -57,7 +57,7 @@ fn only_a_new_outcome_is_a_change() {
 #[test]
 fn another_message_of_the_same_problem_is_not_a_change() {
     let mut outcomes = Outcomes::default();
-    let mut record = |report| outcomes.record(&said("web", false, report));
+    let mut record = |report| outcomes.record(&described("web", false, report));
     assert_eq!(record(failed("one")), StatusChange::Change);
     assert_eq!(record(failed("another")), StatusChange::Words);
     assert_eq!(record(failed("another")), StatusChange::None);
@@ -79,8 +79,8 @@ fn another_message_of_the_same_problem_is_not_a_change() {
 #[test]
 fn a_status_computed_again_from_the_same_facts_is_the_same() {
     let mut outcomes = Outcomes::default();
-    outcomes.record(&said("web", false, mirrored()));
-    outcomes.record(&said("db", false, failed("taken")));
+    outcomes.record(&described("web", false, mirrored()));
+    outcomes.record(&described("db", false, failed("taken")));
     let facts = StatusInputs {
         credentials: Some(Ok(())),
         connected: Some(Ok(())),
@@ -134,21 +134,21 @@ fn expiring_credentials_are_reported_and_change_the_status_only_with_their_stage
     ] {
         let after = status(&before, &facts, &Outcomes::default(), at(now));
         let of_type = |c: &&Condition| c.type_ == "CredentialsExpiring";
-        let said = after.conditions.iter().find(of_type);
+        let described = after.conditions.iter().find(of_type);
         let expected = expected.map(|(reason, verb)| {
             let text = format!(
                 "the token {verb} on 1970-04-11 00:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`"
             );
             ("True".to_owned(), reason.to_owned(), Some(text), at(end - 7 * day))
         });
-        let said = said.cloned().map(|c| {
+        let described = described.cloned().map(|c| {
             let problem = c
                 .message
                 .split_once(". ")
                 .map(|(problem, _)| problem.to_owned());
             (c.status, c.reason, problem, c.last_transition_time.0)
         });
-        assert_eq!(said, expected, "{now}");
+        assert_eq!(described, expected, "{now}");
         assert_eq!(after != before, written, "{now}");
         before = after;
     }
@@ -158,7 +158,7 @@ fn expiring_credentials_are_reported_and_change_the_status_only_with_their_stage
 fn beyond_the_limit_only_problems_are_listed_and_counts_stay_correct() {
     let mut outcomes = Outcomes::default();
     for index in 0..LISTED {
-        outcomes.record(&said(&format!("web-{index}"), false, mirrored()));
+        outcomes.record(&described(&format!("web-{index}"), false, mirrored()));
     }
     let list = |outcomes: &Outcomes| {
         status(
@@ -172,7 +172,7 @@ fn beyond_the_limit_only_problems_are_listed_and_counts_stay_correct() {
     };
     assert_eq!(list(&outcomes), LISTED);
     for index in 0..=LISTED_PROBLEMS {
-        outcomes.record(&said(&format!("bad-{index}"), false, failed("taken")));
+        outcomes.record(&described(&format!("bad-{index}"), false, failed("taken")));
     }
     assert_eq!(list(&outcomes), LISTED_PROBLEMS);
     assert_eq!(outcomes.counts(), (LISTED, 0, LISTED_PROBLEMS + 1));
@@ -191,12 +191,12 @@ fn beyond_the_limit_only_problems_are_listed_and_counts_stay_correct() {
 fn members_count_towards_the_limit_of_the_list() {
     let mut outcomes = Outcomes::default();
     for index in 0..LISTED {
-        outcomes.record(&said(&format!("web-{index}"), false, mirrored()));
+        outcomes.record(&described(&format!("web-{index}"), false, mirrored()));
     }
     for name in ["web-0", "web-1"] {
-        outcomes.record(&said(name, true, mirrored()));
+        outcomes.record(&described(name, true, mirrored()));
     }
-    outcomes.record(&said("web-2", true, failed("taken")));
+    outcomes.record(&described("web-2", true, failed("taken")));
     assert_eq!(outcomes.counts(), (LISTED, 2, 1));
     let status = status(
         &LinkStatus::default(),
@@ -213,13 +213,13 @@ fn members_count_towards_the_limit_of_the_list() {
 #[test]
 fn a_service_is_listed_with_its_reference_and_its_condition() {
     let mut outcomes = Outcomes::default();
-    outcomes.record(&said("db", false, failed(&"x".repeat(600))));
-    outcomes.record(&said("web", false, mirrored()));
+    outcomes.record(&described("db", false, failed(&"x".repeat(600))));
+    outcomes.record(&described("web", false, mirrored()));
     let noted = Outcome::Mirrored {
         local: "api-east".into(),
         note: Some(Problem::new(Reason::PortConflict, "ports differ")),
     };
-    outcomes.record(&said("api", false, noted));
+    outcomes.record(&described("api", false, noted));
     let status = status(
         &LinkStatus::default(),
         &StatusInputs::default(),
@@ -262,7 +262,7 @@ fn a_service_is_listed_with_its_reference_and_its_condition() {
 #[test]
 fn services_beyond_the_limit_are_counted_once_and_reported() {
     let left = |named: &[&str], unnamed: usize| {
-        let mut left = LeftOut::default();
+        let mut left = Omitted::default();
         for number in 0..unnamed {
             left.add(("ns".to_owned(), number.to_string()));
         }
@@ -272,9 +272,9 @@ fn services_beyond_the_limit_are_counted_once_and_reported() {
         }
         left
     };
-    let services = "more than 3 Services are exported; left out: ";
+    let services = "more than 3 Services are exported; omitted: ";
     let slices = "too many EndpointSlices; incomplete Services: ";
-    for (left_out, cut, counts, message) in [
+    for (omitted, omitted_slices, counts, message) in [
         (vec![], vec![], None, None),
         (vec![left(&[], 0)], vec![left(&[], 0)], None, None),
         (
@@ -303,8 +303,8 @@ fn services_beyond_the_limit_are_counted_once_and_reported() {
         ),
     ] {
         let remote = RemoteState {
-            left_out,
-            cut,
+            omitted,
+            omitted_slices,
             ..RemoteState::default()
         };
         let limits = Limits {
@@ -314,15 +314,15 @@ fn services_beyond_the_limit_are_counted_once_and_reported() {
             bytes: 7 << 20,
         };
         let exceeded = Exceeded::of(&remote, limits);
-        assert_eq!(exceeded.map(|e| (e.services, e.cut)), counts);
+        assert_eq!(exceeded.map(|e| (e.services, e.incomplete)), counts);
         let facts = StatusInputs {
             exceeded,
             ..StatusInputs::default()
         };
-        let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
-        let mut told = told.conditions.into_iter();
-        let told = told.find(|condition| condition.type_ == "LimitExceeded");
-        assert_eq!(told.map(|condition| condition.message), message);
+        let reports = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
+        let mut reports = reports.conditions.into_iter();
+        let reports = reports.find(|condition| condition.type_ == "LimitExceeded");
+        assert_eq!(reports.map(|condition| condition.message), message);
     }
 }
 
@@ -340,12 +340,12 @@ fn insecure_connection_is_reported() {
             insecure,
             ..StatusInputs::default()
         };
-        let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
-        let mut told = told.conditions.into_iter();
-        let told = told.find(|condition| condition.type_ == "InsecureTLS");
-        assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
-        // The message is not cut off.
-        let message = told.map(|c| c.message).unwrap_or_default();
+        let reports = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
+        let mut reports = reports.conditions.into_iter();
+        let reports = reports.find(|condition| condition.type_ == "InsecureTLS");
+        assert_eq!(reports.as_ref().map(|c| c.reason.as_str()), reason);
+        // The message is not truncated.
+        let message = reports.map(|c| c.message).unwrap_or_default();
         assert_eq!(
             message,
             insecure.map(InsecureTls::problem).unwrap_or_default()
@@ -380,12 +380,12 @@ fn refused_addresses_are_reported_and_not_listed() {
             }),
             ..Default::default()
         };
-        let told = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
-        assert_eq!(told.gateway.unwrap().addresses, shown, "{addresses:?}");
-        let mut told = told.conditions.into_iter();
-        let told = told.find(|condition| condition.type_ == GATEWAY_ADDRESS_REFUSED);
-        assert_eq!(told.as_ref().map(|c| c.reason.as_str()), reason);
-        let message = told.map(|c| c.message).unwrap_or_default();
+        let reports = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(1));
+        assert_eq!(reports.gateway.unwrap().addresses, shown, "{addresses:?}");
+        let mut reports = reports.conditions.into_iter();
+        let reports = reports.find(|condition| condition.type_ == GATEWAY_ADDRESS_REFUSED);
+        assert_eq!(reports.as_ref().map(|c| c.reason.as_str()), reason);
+        let message = reports.map(|c| c.message).unwrap_or_default();
         let expected = reason.map_or("", |_| "127.0.0.1 is a loopback address");
         assert_eq!(message, expected);
     }
@@ -493,20 +493,20 @@ fn link_that_only_a_change_of_links_can_mend_is_stalled() {
             .find(|c| c.type_ == "Stalled")
             .map(|c| (c.status, c.reason, c.message))
     };
-    let said = |reason: &str, message: &str| {
+    let described = |reason: &str, message: &str| {
         Some(("True".to_owned(), reason.to_owned(), message.to_owned()))
     };
     let invalid = StatusInputs {
         invalid: Some("no port".into()),
         ..StatusInputs::default()
     };
-    assert_eq!(stalled(&invalid), said("InvalidLink", "no port"));
+    assert_eq!(stalled(&invalid), described("InvalidLink", "no port"));
     let duplicate = StatusInputs {
         duplicate_of: Some("older".into()),
         ..StatusInputs::default()
     };
     let older = "Link older is older and has the same target cluster";
-    assert_eq!(stalled(&duplicate), said("DuplicateCluster", older));
+    assert_eq!(stalled(&duplicate), described("DuplicateCluster", older));
     let unusable = StatusInputs {
         credentials: Some(Err(("SecretMissing", "not found".into()))),
         connected: Some(Err("refused".into())),

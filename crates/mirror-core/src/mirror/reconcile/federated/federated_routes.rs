@@ -18,13 +18,14 @@ use crate::{
         k8s::{Service, ServicePort},
         labels as l,
         metadata::{Metadata, OwnerReference},
-        preference::{Place, Preference, active},
-        routes::{BackendRef, ParentRef, Route, RouteKind, RouteRule, RouteSpec},
+        preference::{ClusterRef, Preference},
+        route::{BackendRef, ParentRef, Route, RouteKind, RouteRule, RouteSpec},
     },
     mirror::{
         metadata::{DesiredMetadata, Owner, owner, sign},
         names::mirror_name,
         outcome::{Problem, Reason},
+        ownership::preferred::active_clusters,
         state::State,
         write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
     },
@@ -117,21 +118,25 @@ impl<'a> Members<'a> {
 
     /// The Services of the clusters that receive requests first.
     fn backends(&self, preference: &Preference, preferred: &Preferred) -> Vec<Backend<'a>> {
-        let has_member = |place: &Place| preferred.members.contains(place);
-        let active = active(preference, &preferred.failed_over, has_member);
-        let weight = |place: &Place| preference.weight(place);
-        let heaviest = active.iter().map(|place| weight(place)).max().unwrap_or(1);
+        let has_member = |cluster: &ClusterRef| preferred.members.contains(cluster);
+        let active = active_clusters(preference, &preferred.failed_over, has_member);
+        let weight = |cluster: &ClusterRef| preference.weight(cluster);
+        let heaviest = active
+            .iter()
+            .map(|cluster| weight(cluster))
+            .max()
+            .unwrap_or(1);
         let backends = active
             .into_iter()
-            .filter_map(|place| self.backend(place, HEAVY / heaviest * weight(place)));
+            .filter_map(|cluster| self.backend(cluster, HEAVY / heaviest * weight(cluster)));
         backends.collect()
     }
 
     /// The Service of the member of one cluster: its mirror, or the local member itself.
-    fn backend(&self, place: &Place, weight: u32) -> Option<Backend<'a>> {
-        let (name, service) = match place {
-            Place::Local => (self.of.service.to_owned(), self.of.local?),
-            Place::Cluster(cluster) => {
+    fn backend(&self, cluster: &ClusterRef, weight: u32) -> Option<Backend<'a>> {
+        let (name, service) = match cluster {
+            ClusterRef::Local => (self.of.service.to_owned(), self.of.local?),
+            ClusterRef::Linked(cluster) => {
                 let name = mirror_name(self.of.service, cluster);
                 let mirror = self.of.state.existing(self.of.namespace, &name)?;
                 let is_its = owner(&mirror.metadata) == Owner::Mirror(cluster);

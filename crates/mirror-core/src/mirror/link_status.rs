@@ -75,7 +75,7 @@ impl Outcomes {
     }
 
     /// Number of Services that are mirrored, that are members, and that should be one of these but are not. Services
-    /// that are left out because the cluster is drained do not count as the latter.
+    /// that are omitted because the cluster is drained do not count as the latter.
     pub fn counts(&self) -> (usize, usize, usize) {
         let good = |list: &BTreeMap<_, Outcome>| {
             list.values()
@@ -89,7 +89,7 @@ impl Outcomes {
     }
 }
 
-/// Whether a Service is left out because the cluster is drained.
+/// Whether a Service is not a member because the cluster is drained.
 fn is_drained(report: &Outcome) -> bool {
     matches!(report, Outcome::Failed(problem) if problem.reason == Reason::Drained)
 }

@@ -7,11 +7,11 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::expiry::{self, Stage};
+use super::expiry::{self, ExpiryState};
 use crate::{
     api::{conditions as c, text::in_brief, tls::InsecureTls},
     mirror::{
-        GatewayState, LeftOut, Limits, Liveness, Refused, RemoteState,
+        GatewayState, Limits, Liveness, Omitted, Refused, RemoteState,
         target::{drain::DrainState, networks::refused_message},
     },
 };
@@ -41,7 +41,7 @@ pub struct StatusInputs {
     pub listed: Option<String>,
     /// Whether all exported Services of the target cluster were listed and reconciled.
     pub settled: bool,
-    /// What is left out because of the limit, if anything is.
+    /// What is omitted because of the limit, if anything is.
     pub exceeded: Option<Exceeded>,
     /// The gateway, if the Link has one.
     pub gateway: Option<GatewayInputs>,
@@ -58,37 +58,37 @@ pub struct Expiry {
     pub cluster: String,
 }
 
-/// What a Link's limits leave out.
+/// What a Link's limits omit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
     /// The limits.
     pub limits: Limits,
     /// Whether the bytes are the cause.
     pub heavy: bool,
-    /// Services that are left out.
+    /// Services that are omitted.
     pub services: usize,
-    /// Services with slices that are left out.
-    pub cut: usize,
+    /// Services with slices that are omitted.
+    pub incomplete: usize,
 }
 
 impl Exceeded {
-    /// What limits leave out of a target cluster; `None` for nothing.
+    /// What limits omit of a target cluster; `None` for nothing.
     pub fn of(remote: &RemoteState, limits: Limits) -> Option<Self> {
-        let (services, cut) = (count(&remote.left_out), count(&remote.cut));
-        let mut all = remote.left_out.iter().chain(&remote.cut);
-        (services > 0 || cut > 0).then_some(Self {
+        let (services, incomplete) = (count(&remote.omitted), count(&remote.omitted_slices));
+        let mut all = remote.omitted.iter().chain(&remote.omitted_slices);
+        (services > 0 || incomplete > 0).then_some(Self {
             limits,
-            heavy: all.any(LeftOut::is_heavy),
+            heavy: all.any(Omitted::is_heavy),
             services,
-            cut,
+            incomplete,
         })
     }
 }
 
 /// Number of Services: those with names, each counted once, and those whose names are not known.
-fn count(left: &[LeftOut]) -> usize {
-    let named: BTreeSet<_> = left.iter().flat_map(LeftOut::services).collect();
-    named.len() + left.iter().map(LeftOut::unnamed).sum::<usize>()
+fn count(left: &[Omitted]) -> usize {
+    let named: BTreeSet<_> = left.iter().flat_map(Omitted::services).collect();
+    named.len() + left.iter().map(Omitted::unnamed).sum::<usize>()
 }
 
 /// What is known of a Link's gateway.
@@ -173,9 +173,9 @@ fn credentials_valid(facts: &StatusInputs) -> Option<Reported> {
 fn credentials_expiring(facts: &StatusInputs, now: Timestamp) -> Option<Reported> {
     let Expiry { at, cluster } = facts.expiry.as_ref()?;
     let problem = expiry::problem(*at, now, cluster)?;
-    let reason = match Stage::of(*at, now) {
-        Stage::Expired => c::credentials_expiring::EXPIRED,
-        Stage::Valid | Stage::ExpiresSoon => c::credentials_expiring::EXPIRES_SOON,
+    let reason = match ExpiryState::of(*at, now) {
+        ExpiryState::Expired => c::credentials_expiring::EXPIRED,
+        ExpiryState::Valid | ExpiryState::ExpiresSoon => c::credentials_expiring::EXPIRES_SOON,
     };
     Some((c::CREDENTIALS_EXPIRING, "True", reason, problem))
 }
@@ -227,7 +227,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
         limits,
         heavy,
         services,
-        cut,
+        incomplete,
     } = exceeded;
     let memory = format!(
         "exported objects need more memory than the Link's limit of {} MiB, or the limit of all Links",
@@ -238,14 +238,15 @@ fn exceeded_message(exceeded: Exceeded) -> String {
     } else {
         format!("more than {} Services are exported", limits.services)
     };
-    let services = (services > 0).then(|| format!("{cause}; left out: {services}"));
+    let services = (services > 0).then(|| format!("{cause}; omitted: {services}"));
     let cause = if heavy && services.is_none() {
         &memory
     } else {
         "too many EndpointSlices"
     };
-    let cut = (cut > 0).then(|| format!("{cause}; incomplete Services: {cut}"));
-    let causes = services.into_iter().chain(cut);
+    let incomplete =
+        (incomplete > 0).then(|| format!("{cause}; incomplete Services: {incomplete}"));
+    let causes = services.into_iter().chain(incomplete);
     causes.collect::<Vec<_>>().join("; ")
 }
 
