@@ -130,7 +130,7 @@ fn relabelled(services: usize) -> Duration {
 fn at_rest(state: &State, keys: Vec<Key>) {
     for key in keys {
         let planned = black_box(plan(state, &key, Confirmed::All));
-        let probes = matches!(key, Key::Probe { .. });
+        let probes = matches!(key, Key::Gateway { .. });
         assert!(probes || planned.writes.is_empty(), "{key}");
     }
 }

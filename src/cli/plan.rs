@@ -212,7 +212,7 @@ fn preview(state: &mut State, link: &str) -> Preview {
 fn before(local: &Local, kind: ObjectKind, namespace: &str, name: &str) -> Option<Value> {
     match kind {
         ObjectKind::EndpointSlice => {
-            let mut stores = [&local.slices, &local.probe_slices].into_iter();
+            let mut stores = [&local.slices, &local.gateway_slices].into_iter();
             let slice = stores.find_map(|store| store.get(namespace, name))?;
             Some(json!(slice.as_ref()))
         }
@@ -221,7 +221,7 @@ fn before(local: &Local, kind: ObjectKind, namespace: &str, name: &str) -> Optio
             Some(json!(routes.get(namespace, name)?.as_ref()))
         }
         ObjectKind::Service | ObjectKind::Namespace => {
-            let mut stores = [&local.mirrors, &local.probes].into_iter();
+            let mut stores = [&local.mirrors, &local.gateways].into_iter();
             let service = stores.find_map(|store| store.get(namespace, name))?;
             Some(json!(service.as_ref()))
         }

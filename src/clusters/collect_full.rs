@@ -336,8 +336,8 @@ async fn own_objects(
     Known<Vec<Service>>,
     Known<Vec<EndpointSlice>>,
 ) {
-    let probes = local_queries().probes.labels.unwrap_or_default();
-    futures::join!(mirrors(client), services(client, &probes), slices(client))
+    let gateways = local_queries().gateways.labels.unwrap_or_default();
+    futures::join!(mirrors(client), services(client, &gateways), slices(client))
 }
 
 async fn crd(client: &Client) -> Known<Crd> {

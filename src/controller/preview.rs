@@ -174,8 +174,8 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
         Some(selector) => list(&Api::all(client.clone()), Some(selector)).await?,
     };
     let namespaces = list::<Namespace>(&Api::all(client.clone()), None).await?;
-    let probes = Api::namespaced(client.clone(), &config.namespace);
-    let probe_slices = Api::namespaced(client.clone(), &config.namespace);
+    let gateways = Api::namespaced(client.clone(), &config.namespace);
+    let gateway_slices = Api::namespaced(client.clone(), &config.namespace);
     let mut local = Local {
         namespaces: namespaces
             .iter()
@@ -188,8 +188,10 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
             .collect(),
         mirrors: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
         slices: objects(list(&Api::all(client.clone()), queries.mirrors.labels.as_deref()).await?),
-        probes: objects(list(&probes, queries.probes.labels.as_deref()).await?),
-        probe_slices: objects(list(&probe_slices, queries.probe_slices.labels.as_deref()).await?),
+        gateways: objects(list(&gateways, queries.gateways.labels.as_deref()).await?),
+        gateway_slices: objects(
+            list(&gateway_slices, queries.gateway_slices.labels.as_deref()).await?,
+        ),
         members: objects(members),
         member_slices: None,
         routes: match config.routes {

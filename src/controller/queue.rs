@@ -302,7 +302,7 @@ impl Queue {
     fn flow(&self, key: &Key, by: &str) -> Flow {
         let name = match key {
             Key::Mirror { cluster, .. } => cluster,
-            Key::Federated { .. } | Key::Probe { .. } => by,
+            Key::Federated { .. } | Key::Gateway { .. } => by,
         };
         let known = self.flows.get_key_value(name);
         known.map_or_else(|| name.into(), |(flow, _)| flow.clone())

@@ -315,7 +315,7 @@ impl Group {
 fn namespace(key: &Key) -> &str {
     match key {
         Key::Mirror { namespace, .. } | Key::Federated { namespace, .. } => namespace,
-        Key::Probe { .. } => "",
+        Key::Gateway { .. } => "",
     }
 }
 

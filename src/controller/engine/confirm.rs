@@ -242,7 +242,7 @@ pub(super) async fn ask(
     };
     let exported = match key {
         Key::Federated { .. } => mirror::member(target, &live),
-        Key::Mirror { .. } | Key::Probe { .. } => {
+        Key::Mirror { .. } | Key::Gateway { .. } => {
             mirror::mode(target, &live).is_some() || preferred && mirror::member(target, &live)
         }
     };

@@ -39,7 +39,7 @@ impl Engine {
     /// Called when a Link becomes the active one for its target cluster: it owns the metrics of the gateway from now
     /// on.
     pub(super) fn take_gateway(&mut self, name: &str) {
-        let Some((target, _)) = self.state.probe_link(name) else {
+        let Some((target, _)) = self.state.active_link(name) else {
             return;
         };
         for (other, state) in &mut self.links {
@@ -59,7 +59,7 @@ impl Engine {
         if !self.leading {
             return;
         }
-        let in_charge = self.state.probe_link(name).is_some();
+        let in_charge = self.state.active_link(name).is_some();
         let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
@@ -117,7 +117,7 @@ impl Engine {
     /// Updates the addresses of the probes of these Links after their probe Services were created, changed or deleted.
     pub(super) fn follow_probes(&mut self, keys: &[Key]) {
         for key in keys {
-            if let Key::Probe { link } = key {
+            if let Key::Gateway { link } = key {
                 self.follow_probe(link);
             }
         }
@@ -196,7 +196,7 @@ impl Engine {
         state.status.touch();
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.state.keys_of_cluster(&cluster);
-        keys.push(Key::probe(name));
+        keys.push(Key::gateway(name));
         self.enqueue_gradually(&cluster, keys);
     }
 }

@@ -222,7 +222,7 @@ impl Engine {
                 self.take_gateway(name);
             }
             let mut keys = self.state.keys_of_cluster(&cluster);
-            keys.push(Key::probe(name));
+            keys.push(Key::gateway(name));
             self.enqueue_gradually(&cluster, keys);
         }
     }

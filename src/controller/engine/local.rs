@@ -78,9 +78,9 @@ impl Engine {
                 self.blocked.hurry(Instant::now());
             }
             LocalEvent::Mirrors(change) => return self.apply_mirrors(change),
-            LocalEvent::Probes(change) => {
+            LocalEvent::Gateways(change) => {
                 let keys = self.apply_to(
-                    |local| &mut local.probes,
+                    |local| &mut local.gateways,
                     change,
                     true,
                     State::keys_of_local,
@@ -96,9 +96,9 @@ impl Engine {
                     State::keys_of_local_slice,
                 );
             }
-            LocalEvent::ProbeSlices(change) => {
+            LocalEvent::GatewaySlices(change) => {
                 return self.apply_to(
-                    |local| &mut local.probe_slices,
+                    |local| &mut local.gateway_slices,
                     change,
                     true,
                     State::keys_of_local_slice,
@@ -212,7 +212,7 @@ impl Engine {
             _ if self.state.local.is_none() => Vec::new(),
             Written::Service(service) => {
                 let store: fn(&mut Local) -> &mut Store<Service> = match owner(&service.metadata) {
-                    Owner::Probe(_) => |local| &mut local.probes,
+                    Owner::Gateway(_) => |local| &mut local.gateways,
                     _ => |local| &mut local.mirrors,
                 };
                 self.apply_to(
@@ -225,7 +225,7 @@ impl Engine {
             Written::Slice(slice) => {
                 let is_probes = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
                 let store: fn(&mut Local) -> &mut Store<EndpointSlice> = if is_probes {
-                    |local| &mut local.probe_slices
+                    |local| &mut local.gateway_slices
                 } else {
                     |local| &mut local.slices
                 };
@@ -251,7 +251,7 @@ impl Engine {
         let local = self.local();
         match gone.kind {
             ObjectKind::EndpointSlice => {
-                for store in [&mut local.slices, &mut local.probe_slices] {
+                for store in [&mut local.slices, &mut local.gateway_slices] {
                     gone.forget(store);
                 }
                 Vec::new()
@@ -262,7 +262,7 @@ impl Engine {
                 route.map_or_else(Vec::new, |route| self.state.keys_of_route(&route))
             }
             ObjectKind::Service | ObjectKind::Namespace => {
-                let probe = gone.forget(&mut local.probes);
+                let probe = gone.forget(&mut local.gateways);
                 let mirror = gone.forget(&mut local.mirrors);
                 let Some(service) = mirror.or(probe) else {
                     return Vec::new();

@@ -58,7 +58,7 @@ impl Problems {
 fn cluster(key: &Key) -> &str {
     match key {
         Key::Mirror { cluster, .. } => cluster,
-        Key::Federated { .. } | Key::Probe { .. } => "",
+        Key::Federated { .. } | Key::Gateway { .. } => "",
     }
 }
 

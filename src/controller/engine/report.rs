@@ -34,7 +34,7 @@ impl Engine {
         // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
         let only = match key {
             Key::Mirror { cluster, .. } => self.link_of(cluster),
-            Key::Federated { .. } | Key::Probe { .. } => None,
+            Key::Federated { .. } | Key::Gateway { .. } => None,
         };
         let links: &mut dyn Iterator<Item = (&String, &mut LinkState)> = match &only {
             Some(link) => &mut self

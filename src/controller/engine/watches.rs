@@ -66,16 +66,16 @@ pub(in crate::controller) fn watch_local(
     ));
     let LocalQueries {
         mirrors,
-        probes,
-        probe_slices,
+        gateways,
+        gateway_slices,
         links,
         credentials,
     } = mirror::local_queries();
     tasks.spawn(start.services(&mirrors, "mirror Services", LocalEvent::Mirrors));
     tasks.spawn(start.slices(&mirrors, "mirror EndpointSlices", LocalEvent::Slices));
-    tasks.spawn(start.services(&probes, "probe Services", LocalEvent::Probes));
-    let what = "probe EndpointSlices";
-    tasks.spawn(start.slices(&probe_slices, what, LocalEvent::ProbeSlices));
+    tasks.spawn(start.services(&gateways, "Services of gateways", LocalEvent::Gateways));
+    let what = "EndpointSlices of gateways";
+    tasks.spawn(start.slices(&gateway_slices, what, LocalEvent::GatewaySlices));
     tasks.spawn(start.watch::<LinkObject, _>(
         &links,
         ("Links", ResourceKind::Link),

@@ -192,7 +192,7 @@ impl Engine {
         }
         // Probe Services are not created for what a target cluster has, but for its Link.
         let needed = match key {
-            Key::Probe { .. } => 0,
+            Key::Gateway { .. } => 0,
             Key::Mirror { .. } | Key::Federated { .. } => plan.cluster_ips(),
         };
         let why = match self.blocked.may_create(key, needed) {

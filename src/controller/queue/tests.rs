@@ -164,7 +164,7 @@ async fn keys_of_several_clusters_wait_in_the_lanes_that_enqueued_them() {
         queue.enqueue(Key::federated("ns", &format!("busy-{number:05}")), "busy");
     }
     queue.enqueue(Key::federated("ns", "idle"), "idle");
-    queue.enqueue(Key::probe("idle"), "idle");
+    queue.enqueue(Key::gateway("idle"), "idle");
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue, now))
         .map(|key| key.to_string())
         .take(4)

@@ -83,7 +83,7 @@ pub fn names(data: &[u8]) {
             keys.insert(Key::federated(&namespace, &name));
             mirrors.push((cluster.clone(), namespace, name, host));
         }
-        keys.insert(Key::probe(&target.link));
+        keys.insert(Key::gateway(&target.link));
         states::add(&mut state, target, services, slices);
     }
 

@@ -97,7 +97,7 @@ pub fn networks(data: &[u8]) {
     links.get_mut("east").unwrap().gateway.addresses = Some(known.clone());
 
     let refused = state.refused("east");
-    for key in [Key::mirror("east", NS, "web"), Key::probe("east")] {
+    for key in [Key::mirror("east", NS, "web"), Key::gateway("east")] {
         let mut used = Vec::new();
         for write in plan(&state, &key, Confirmed::All).writes {
             if let Write::Create(Object::EndpointSlice(slice)) = write {

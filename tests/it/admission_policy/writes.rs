@@ -219,7 +219,7 @@ pub(super) fn existing_objects() -> Vec<(&'static str, Value)> {
 }
 
 const BY_LABEL: &str =
-    "the controller may only write mirrors, federated Services and probe Services";
+    "the controller may only write mirrors, federated Services and gateway Services";
 const NO_MIRROR: &str = "the controller may only change and delete Services that are mirrors";
 const NO_CLUSTER_IP: &str = "the controller may only create Services of type ClusterIP";
 const ADDED: &str =

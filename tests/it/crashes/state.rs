@@ -30,15 +30,15 @@ pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &stage.namespace);
     let endpoints: Api<Endpoints> = Api::namespaced(client.clone(), &stage.namespace);
     let probes: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
-    let probe_slices: Api<EndpointSlice> = Api::namespaced(client, NAMESPACE);
+    let gateway_slices: Api<EndpointSlice> = Api::namespaced(client, NAMESPACE);
     let routes = gateway_api::routes(&stage.source, &stage.namespace, "HTTPRoute");
     let gateways = ListParams::default().labels(&format!("{}=true", l::MIRRORED_GATEWAY));
-    let (services, slices, endpoints, probes, probe_slices, routes) = tokio::try_join!(
+    let (services, slices, endpoints, probes, gateway_slices, routes) = tokio::try_join!(
         services.list(&all),
         slices.list(&all),
         endpoints.list(&all),
         probes.list(&gateways),
-        probe_slices.list(&gateways),
+        gateway_slices.list(&gateways),
         routes.list(&all),
     )?;
     let mut objects = Vec::new();
@@ -51,7 +51,7 @@ pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
         }
         objects.push(json!({ "Service": service }));
     }
-    for slice in slices.items.iter().chain(&probe_slices.items) {
+    for slice in slices.items.iter().chain(&gateway_slices.items) {
         let annotations = slice.metadata.annotations.as_ref();
         // Kubernetes creates and deletes its own slices independently.
         if annotations.is_some_and(|a| a.get(l::MANAGED_BY).is_some_and(|by| by == l::MANAGER)) {

@@ -26,8 +26,8 @@ pub enum Key {
         /// Name of the member Services.
         service: String,
     },
-    /// The probe Service of one Link.
-    Probe {
+    /// The Services that lead to the gateway of one Link itself: the one for probes, and the one for the API server behind it.
+    Gateway {
         /// Name of the Link.
         link: String,
     },
@@ -51,9 +51,9 @@ impl Key {
         }
     }
 
-    /// Key of a probe Service.
-    pub fn probe(link: &str) -> Self {
-        Self::Probe {
+    /// Key of the Services that lead to a gateway itself.
+    pub fn gateway(link: &str) -> Self {
+        Self::Gateway {
             link: link.to_owned(),
         }
     }
@@ -70,7 +70,7 @@ impl fmt::Display for Key {
                 write!(f, "{namespace}/{service}@{cluster}")
             }
             Self::Federated { namespace, service } => write!(f, "{namespace}/{service}-federated"),
-            Self::Probe { link } => write!(f, "probe-{link}"),
+            Self::Gateway { link } => write!(f, "the gateway of Link {link}"),
         }
     }
 }
@@ -80,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_shown_with_the_names_of_their_objects() {
+    fn keys_are_shown_with_what_they_are_about() {
         for (key, shown) in [
             (Key::mirror("east", "shop", "web"), "shop/web@east"),
             (Key::federated("shop", "web"), "shop/web-federated"),
-            (Key::probe("east"), "probe-east"),
+            (Key::gateway("east"), "the gateway of Link east"),
         ] {
             assert_eq!(key.to_string(), shown);
         }

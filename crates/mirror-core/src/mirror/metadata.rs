@@ -61,8 +61,8 @@ pub enum Owner<'a> {
     EndpointMirror(&'a str, &'a str),
     /// A federated Service.
     Federated,
-    /// The probe Service for this cluster.
-    Probe(&'a str),
+    /// A Service that leads to the gateway of this cluster itself.
+    Gateway(&'a str),
     /// Not created by a service mirror.
     Foreign,
 }
@@ -89,7 +89,7 @@ pub fn owner(metadata: &Metadata) -> Owner<'_> {
     let label = |key: &str| metadata.labels.get(key);
     let cluster = label(l::CLUSTER_NAME).filter(|cluster| !cluster.is_empty());
     if label(l::MIRRORED_GATEWAY) == Some("true") {
-        return cluster.map_or(Owner::Foreign, Owner::Probe);
+        return cluster.map_or(Owner::Foreign, Owner::Gateway);
     }
     if label(l::MIRRORED_SERVICE) != Some("true") {
         return Owner::Foreign;
@@ -238,7 +238,7 @@ mod tests {
                     &[(l::MIRRORED_GATEWAY, "true"), (l::CLUSTER_NAME, "c")],
                     &[],
                 ),
-                Owner::Probe("c"),
+                Owner::Gateway("c"),
             ),
         ];
         for (metadata, expected) in cases {

@@ -161,7 +161,7 @@ pub(crate) fn labelled(service: &Service) -> NameOwner<'_> {
                 host,
             }),
         Owner::Federated => member_name(name).map(Purpose::Federated),
-        Owner::Probe(_) => name.strip_prefix(PROBE_PREFIX).map(Purpose::Probe),
+        Owner::Gateway(_) => name.strip_prefix(PROBE_PREFIX).map(Purpose::Probe),
         Owner::Foreign => None,
     };
     match claim {

@@ -29,6 +29,6 @@ pub fn plan(state: &State, key: &Key, confirmed: Confirmed<'_>) -> Plan {
         Key::Federated { namespace, service } => {
             federated::plan(state, namespace, service, confirmed)
         }
-        Key::Probe { link } => probe::plan(state, link),
+        Key::Gateway { link } => probe::plan(state, link),
     }
 }

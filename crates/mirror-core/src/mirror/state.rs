@@ -73,10 +73,10 @@ pub struct Local {
     pub mirrors: Store<Service>,
     /// EndpointSlices with the same label.
     pub slices: Store<EndpointSlice>,
-    /// Probe Services.
-    pub probes: Store<Service>,
-    /// Slices of probe Services.
-    pub probe_slices: Store<EndpointSlice>,
+    /// Services that lead to gateways themselves.
+    pub gateways: Store<Service>,
+    /// Slices of these Services.
+    pub gateway_slices: Store<EndpointSlice>,
     /// Members of federated Services.
     pub members: Store<Service>,
     /// Slices of members; `None` until listed, which is not waited for. They are used only if a federated Service is
@@ -215,7 +215,7 @@ impl State {
     /// A local Service that carries our labels, or those of a probe Service.
     pub(crate) fn existing(&self, namespace: &str, name: &str) -> Option<&Service> {
         let local = self.local.as_ref()?;
-        [&local.mirrors, &local.probes]
+        [&local.mirrors, &local.gateways]
             .into_iter()
             .filter_map(|store| store.get(namespace, name))
             .max_by_key(|service| service.metadata.version())
@@ -234,9 +234,9 @@ impl State {
     }
 
     /// Slices of a Link's probe Service.
-    pub(crate) fn local_probe_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
+    pub(crate) fn local_gateway_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
         let namespace = &self.config.namespace;
-        self.in_group(|local| &local.probe_slices, namespace, &probe_name(link))
+        self.in_group(|local| &local.gateway_slices, namespace, &probe_name(link))
     }
 
     /// Local endpoint mirrors of a headless mirror.
@@ -256,7 +256,7 @@ impl State {
     }
 
     /// The Link of this name, if it is in charge of its target cluster. Only then may it have a probe Service.
-    pub fn probe_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
+    pub fn active_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
         let entry = self.links.get(link)?;
         let target = entry.target.as_ref().ok()?;
         let (active, _) = self.link(&target.cluster)?;
@@ -265,8 +265,8 @@ impl State {
 
     /// The probe Service of a Link, if there is one.
     pub(crate) fn probe(&self, link: &str) -> Option<&Service> {
-        let probes = &self.local.as_ref()?.probes;
-        probes
+        let gateways = &self.local.as_ref()?.gateways;
+        gateways
             .get(&self.config.namespace, &probe_name(link))
             .map(AsRef::as_ref)
     }

@@ -44,7 +44,7 @@ impl Local {
                     service,
                     ..
                 } => (of == cluster).then_some(service),
-                Key::Federated { .. } | Key::Probe { .. } => None,
+                Key::Federated { .. } | Key::Gateway { .. } => None,
             });
             let services = named
                 .chain(owned)
@@ -131,7 +131,7 @@ impl State {
         let service = slice.group();
         if slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY) {
             let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
-            return link.map(Key::probe).into_iter().collect();
+            return link.map(Key::gateway).into_iter().collect();
         }
         let mut keys = Vec::new();
         let federated = service.and_then(member_name);
@@ -261,15 +261,15 @@ impl State {
     /// All keys of a target cluster: those of its exported Services, of its local objects, and of the probes of the
     /// Links that name it.
     pub fn keys_of_cluster(&self, cluster: &str) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.links.naming(cluster).map(Key::probe).collect();
+        let mut keys: Vec<Key> = self.links.naming(cluster).map(Key::gateway).collect();
         self.extend_with_exports(cluster, &mut keys);
         if let Some(local) = &self.local {
             let services = local.mirrors.of_cluster(cluster);
-            for service in services.chain(local.probes.of_cluster(cluster)) {
+            for service in services.chain(local.gateways.of_cluster(cluster)) {
                 keys.extend(self.keys_of_local(service));
             }
             let slices = local.slices.of_cluster(cluster);
-            for slice in slices.chain(local.probe_slices.of_cluster(cluster)) {
+            for slice in slices.chain(local.gateway_slices.of_cluster(cluster)) {
                 keys.extend(self.keys_of_local_slice(slice));
             }
         }
@@ -347,7 +347,7 @@ impl State {
 
     /// All keys.
     pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.links.keys().map(|link| Key::probe(link)).collect();
+        let mut keys: Vec<Key> = self.links.keys().map(|link| Key::gateway(link)).collect();
         for (target, entry) in self.active() {
             for service in entry.remote.iter().flat_map(RemoteState::services) {
                 let namespace = service.metadata.namespace();
@@ -363,10 +363,10 @@ impl State {
             }
         }
         if let Some(local) = &self.local {
-            for service in local.mirrors.iter().chain(local.probes.iter()) {
+            for service in local.mirrors.iter().chain(local.gateways.iter()) {
                 keys.extend(self.keys_of_local(service));
             }
-            for slice in local.slices.iter().chain(local.probe_slices.iter()) {
+            for slice in local.slices.iter().chain(local.gateway_slices.iter()) {
                 keys.extend(self.keys_of_local_slice(slice));
             }
             for member in local.members.iter() {
@@ -394,7 +394,7 @@ fn own_key(service: &Service) -> Option<Key> {
     let (cluster, mirror) = match owner(&service.metadata) {
         Owner::Mirror(cluster) => (cluster, name),
         Owner::EndpointMirror(cluster, headless) => (cluster, headless),
-        Owner::Probe(_) => return name.strip_prefix(PROBE_PREFIX).map(Key::probe),
+        Owner::Gateway(_) => return name.strip_prefix(PROBE_PREFIX).map(Key::gateway),
         Owner::Federated | Owner::Foreign => return None,
     };
     let remote = without_suffix(mirror, cluster)?;

@@ -95,7 +95,7 @@ impl State {
         }
         if namespace == self.config.namespace
             && let Some(link) = name.strip_prefix(PROBE_PREFIX)
-            && let Some((target, _)) = self.probe_link(link)
+            && let Some((target, _)) = self.active_link(link)
             && target.probed().is_some()
         {
             return Some(Purpose::Probe(link));
@@ -157,7 +157,7 @@ impl State {
         let mut keys = Vec::new();
         keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
         if namespace == self.config.namespace {
-            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::probe));
+            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::gateway));
         }
         for (rest, cluster) in splits(name) {
             let Some((target, entry)) = self.link(cluster) else {

@@ -34,7 +34,7 @@ struct ProbeService<'a> {
 
 /// The settings of the probe Service of a Link; `None` if it should have none.
 fn wanted<'a>(state: &'a State, link: &str) -> Option<ProbeService<'a>> {
-    let (target, entry) = state.probe_link(link)?;
+    let (target, entry) = state.active_link(link)?;
     let (gateway, probe) = target.probed()?;
     Some(ProbeService {
         target,
@@ -69,7 +69,7 @@ fn remove(state: &State, link: &str, writes: &mut Vec<Write>) {
         .filter(is_probe)
         .filter(|service| is_managed(&service.metadata));
     writes.extend(ours.map(Write::delete_service));
-    endpoints::reconcile(state, Vec::new(), state.local_probe_slices(link), writes);
+    endpoints::reconcile(state, Vec::new(), state.local_gateway_slices(link), writes);
 }
 
 impl ProbeService<'_> {
@@ -96,7 +96,7 @@ impl ProbeService<'_> {
             .reach
             .as_ref()
             .map(|reach| self.slices(&desired, reach));
-        let present = state.local_probe_slices(link);
+        let present = state.local_gateway_slices(link);
         reconcile_service(
             state,
             &desired,

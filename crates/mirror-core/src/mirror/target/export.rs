@@ -106,10 +106,10 @@ impl Query {
 pub struct LocalQueries {
     /// Mirrors, and their slices.
     pub mirrors: Query,
-    /// Probe Services.
-    pub probes: Query,
-    /// Slices of probe Services.
-    pub probe_slices: Query,
+    /// Services that lead to gateways themselves.
+    pub gateways: Query,
+    /// Slices of these Services.
+    pub gateway_slices: Query,
     /// Links.
     pub links: Query,
     /// Secrets with credentials.
@@ -125,16 +125,16 @@ pub fn local_queries() -> LocalQueries {
     };
     // Slices that Kubernetes creates for the Endpoints of Linkerd's own service mirror have no other label of ours than
     // the one for the cluster.
-    let slices_of_probes = format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE);
+    let slices_of_gateways = format!("{},!{}", l::CLUSTER_NAME, l::MIRRORED_SERVICE);
     LocalQueries {
         mirrors: is_true(l::MIRRORED_SERVICE),
-        probes: Query {
+        gateways: Query {
             of_installation: true,
             ..is_true(l::MIRRORED_GATEWAY)
         },
-        probe_slices: Query {
+        gateway_slices: Query {
             of_installation: true,
-            ..Query::of_labels(slices_of_probes)
+            ..Query::of_labels(slices_of_gateways)
         },
         credentials: Query {
             fields: Some(format!("type={}", l::CREDENTIALS_TYPE)),

@@ -59,7 +59,7 @@ fn a_local_service_concerns_its_own_key_whatever_labels_it_has_left() {
     for (what, service, expected) in [
         ("a mirror", mirror, vec![web.clone()]),
         ("an endpoint mirror", host, vec![db]),
-        ("a probe Service", probe, vec![Key::probe("east")]),
+        ("a probe Service", probe, vec![Key::gateway("east")]),
         ("one that lost its labels", ours, vec![web]),
         ("somebody else's", stripped, vec![]),
     ] {
@@ -106,7 +106,7 @@ fn a_local_slice_concerns_the_services_that_it_was_written_for() {
         (
             "a probe Service's",
             labelled("probe-east", &[of_east, (l::MIRRORED_GATEWAY, "true")]),
-            vec![Key::probe("east")],
+            vec![Key::gateway("east")],
         ),
         ("one that lost its labels", defaced, vec![key("web")]),
         ("somebody else's", slice("web", "x"), vec![]),
@@ -123,7 +123,7 @@ fn slice_that_others_created_for_a_probe_service_concerns_its_probe() {
         .label(l::CLUSTER_NAME, "east")
         .label(l::MIRRORED_GATEWAY, "true");
     let keys = state().local(&[probe]).keys_of_local_slice(&made);
-    assert!(keys.contains(&Key::probe("east")), "{keys:?}");
+    assert!(keys.contains(&Key::gateway("east")), "{keys:?}");
 }
 
 #[test]
@@ -201,13 +201,13 @@ fn a_cluster_concerns_its_exports_and_its_local_objects() {
         .local_slice(of("north"));
     let keys = state.keys_of_cluster("east");
     for (key, expected) in [
-        (Key::probe("east"), true),
+        (Key::gateway("east"), true),
         (Key::mirror("east", "ns", "web"), true),
         (Key::federated("ns", "web"), false),
         (Key::mirror("east", "ns", "gone"), true),
         (Key::mirror("east", "ns", "left"), true),
         (Key::federated("ns", "api"), false),
-        (Key::probe("north"), false),
+        (Key::gateway("north"), false),
         (Key::mirror("north", "ns", "other"), false),
         (Key::mirror("north", "ns", "kept"), false),
         (Key::mirror("north", "ns", "left"), false),

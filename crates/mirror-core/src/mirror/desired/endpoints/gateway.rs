@@ -61,7 +61,7 @@ impl State {
 
     /// The addresses of a Link's gateway that are refused.
     pub fn refused(&self, link: &str) -> Vec<Refused> {
-        let reach = self.probe_link(link).and_then(|(target, entry)| {
+        let reach = self.active_link(link).and_then(|(target, entry)| {
             let gateway = target.gateway.as_ref()?;
             self.gateway_addresses(gateway, &entry.gateway)
         });

@@ -216,7 +216,7 @@ fn keys_of_all_claims_to_a_name_are_found() {
         state.keys_for_name("ns", "web-federated"),
         [Key::federated("ns", "web")]
     );
-    assert_eq!(state.keys_for_name("mc", "probe-x"), [Key::probe("x")]);
+    assert_eq!(state.keys_for_name("mc", "probe-x"), [Key::gateway("x")]);
     assert_eq!(
         state.keys_for_name("ns", "probe-x"),
         [],

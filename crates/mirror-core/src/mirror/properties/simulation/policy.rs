@@ -144,7 +144,7 @@ impl Simulation {
                     assert!(self.may_join(cluster, namespace, member), "{metadata:?}");
                 }
             }
-            Owner::Probe(_) | Owner::Foreign => {}
+            Owner::Gateway(_) | Owner::Foreign => {}
         }
     }
 

@@ -70,7 +70,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::Probe(seen) => {
-                let touched = store(&mut self.state.here().probes, seen);
+                let touched = store(&mut self.state.here().gateways, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local(s))
@@ -86,7 +86,7 @@ impl Simulation {
                 self.mark(keys);
             }
             Event::ProbeSlice(seen) => {
-                let touched = store(&mut self.state.here().probe_slices, seen);
+                let touched = store(&mut self.state.here().gateway_slices, seen);
                 let keys: Vec<Key> = touched
                     .iter()
                     .flat_map(|s| self.state.keys_of_local_slice(s))
@@ -214,7 +214,7 @@ impl Simulation {
                 put(&mut fresh.here().mirrors, service);
             }
             if is_probe(service) {
-                put(&mut fresh.here().probes, service);
+                put(&mut fresh.here().gateways, service);
             }
         }
         for slice in self.cluster.slices.values() {
@@ -222,7 +222,7 @@ impl Simulation {
                 put(&mut fresh.here().slices, slice);
             }
             if is_probe(slice) {
-                put(&mut fresh.here().probe_slices, slice);
+                put(&mut fresh.here().gateway_slices, slice);
             }
         }
         if self.needs_routes() {

@@ -229,7 +229,7 @@ impl Simulation {
             other => self.watched(other?),
         }
         let here = self.state.here();
-        for store in [&mut here.slices, &mut here.probe_slices] {
+        for store in [&mut here.slices, &mut here.gateway_slices] {
             store.forget(&id.0, &id.1);
         }
         Ok(())
@@ -300,7 +300,7 @@ impl Simulation {
     /// Forgets the mirror and the probe Service of this name, and returns them.
     fn forget_service(&mut self, id: &Id) -> [Option<Arc<Service>>; 2] {
         let here = self.state.here();
-        [&mut here.mirrors, &mut here.probes].map(|store| store.forget(&id.0, &id.1))
+        [&mut here.mirrors, &mut here.gateways].map(|store| store.forget(&id.0, &id.1))
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), Refusal> {
@@ -391,7 +391,7 @@ impl Simulation {
 
     fn absorb_service(&mut self, service: Service) {
         let store = match owner(&service.metadata) {
-            Owner::Probe(_) => &mut self.state.here().probes,
+            Owner::Gateway(_) => &mut self.state.here().gateways,
             _ => &mut self.state.here().mirrors,
         };
         let service = Arc::new(service);
@@ -408,7 +408,7 @@ impl Simulation {
         let mut keys = self.state.keys_of_local(&live);
         let (namespace, name) = id(&live.metadata);
         let here = self.state.local.as_ref().unwrap();
-        let stores = [&here.mirrors, &here.probes].into_iter();
+        let stores = [&here.mirrors, &here.gateways].into_iter();
         for known in stores.filter_map(|store| store.get(&namespace, &name)) {
             keys.extend(self.state.keys_of_local(known));
         }
@@ -419,7 +419,7 @@ impl Simulation {
     fn absorb_slice(&mut self, slice: EndpointSlice) {
         let probe = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
         let store = if probe {
-            &mut self.state.here().probe_slices
+            &mut self.state.here().gateway_slices
         } else {
             &mut self.state.here().slices
         };

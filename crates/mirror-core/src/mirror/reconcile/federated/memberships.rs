@@ -105,7 +105,7 @@ impl<'a> FederatedService<'a> {
 impl State {
     /// The drain of a Link's cluster, if the cluster is drained and the Link is in charge of it.
     pub fn drain_of(&self, link: &str) -> Option<DrainState> {
-        let (target, _) = self.probe_link(link)?;
+        let (target, _) = self.active_link(link)?;
         let until = target.drained_until.filter(|until| *until > self.now)?;
         let mut drain = DrainState {
             until,

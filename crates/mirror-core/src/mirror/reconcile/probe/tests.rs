@@ -11,7 +11,7 @@ use crate::{
 const SLICE: &str = "EndpointSlice mc/probe-east-ipv4";
 
 fn key() -> Key {
-    Key::probe("east")
+    Key::gateway("east")
 }
 
 fn linked() -> State {
@@ -65,7 +65,7 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
     };
     let mut theirs = linked();
     let stranger = svc("probe-east").within(LINKS);
-    theirs.here().probes.put(stranger.arc());
+    theirs.here().gateways.put(stranger.arc());
     for (situation, state, writes) in vec![
         ("D17 a Link with a gateway", linked(), create),
         ("nothing changed", stands(), vec![]),
@@ -144,7 +144,7 @@ fn slice_of_the_probe_service_has_the_gateways_identity_and_the_probes_port() {
     assert_eq!(service.spec.ports[0].name.as_deref(), Some("mc-probe"));
     assert_eq!(service.spec.ports[0].port, 4191);
     assert_eq!(service.spec.ports[0].protocol.as_deref(), Some("TCP"));
-    let [slice] = state.local_probe_slices("east") else {
+    let [slice] = state.local_gateway_slices("east") else {
         panic!("one slice")
     };
     assert_eq!(slice.ports[0].name.as_deref(), Some("mc-probe"));
@@ -167,7 +167,7 @@ fn slice_of_the_probe_service_has_the_gateways_identity_and_the_probes_port() {
 fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
     let of_user = |mut state: State| {
         let service = svc("probe-east").within(LINKS);
-        state.here().probes.put(service.arc());
+        state.here().gateways.put(service.arc());
         state
     };
     let stands = stands();

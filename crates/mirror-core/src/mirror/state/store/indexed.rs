@@ -122,7 +122,7 @@ impl Indexed for Service {
     fn clusters(&self) -> BTreeSet<&str> {
         let mut clusters = BTreeSet::new();
         match owner(&self.metadata) {
-            Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Probe(own) => {
+            Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Gateway(own) => {
                 clusters.insert(own);
             }
             Owner::Federated => {

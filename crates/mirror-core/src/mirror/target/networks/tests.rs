@@ -223,7 +223,7 @@ fn mirrored(allowed: &str, addresses: &[&str]) -> State {
     let mut state = state()
         .linked(target, &[svc("web").exported()], &[backing("web")])
         .worked_on(&key)
-        .worked_on(&Key::probe("east"))
+        .worked_on(&Key::gateway("east"))
         .with_link("east", |entry| {
             let addresses = addresses.iter().map(|address| ip(address)).collect();
             entry.gateway.addresses = Some(addresses);
@@ -278,7 +278,7 @@ fn refused_addresses_are_removed_from_mirrors_and_reported() {
         };
         assert_eq!(described(&planned.writes), expected(slice), "{what}");
         assert_eq!(reported(&planned), [reports], "{what}");
-        let planned = plan(&state, &Key::probe("east"));
+        let planned = plan(&state, &Key::gateway("east"));
         assert_eq!(described(&planned.writes), expected(probe), "{what}");
         let text = format!("{:?}", planned.writes);
         assert!(!text.contains("::ffff:"), "{text}");
