@@ -8,7 +8,9 @@ pub(super) use self::tasks::{GatewayEvent, GatewayTasks, GatewayWatch};
 use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
-    mirror::{GatewayState, Key, Liveness, Probe, State, link_status::GatewayInputs, probe_name},
+    mirror::{
+        GatewayService, GatewayState, Key, Liveness, Probe, State, link_status::GatewayInputs,
+    },
 };
 
 impl Engine {
@@ -106,7 +108,7 @@ impl Engine {
         let namespace = &self.settings.config.namespace;
         let is_elsewhere = self.settings.probe_address.is_some();
         let host = |probe: &Probe| {
-            let service = probe_name(name);
+            let service = GatewayService::Probe.name(name);
             (!is_elsewhere).then(|| format!("{service}.{namespace}.svc:{}", probe.port))
         };
         let watch = self.gateways.start(name, &target.cluster, wanted, host);
@@ -138,7 +140,10 @@ impl Engine {
         if let Some(facts) = &mut state.facts.gateway {
             let unprobed = match now {
                 Some(_) => None,
-                None => Some(format!("Service {} has no ClusterIP yet", probe_name(name))),
+                None => Some(format!(
+                    "Service {} has no ClusterIP yet",
+                    GatewayService::Probe.name(name)
+                )),
             };
             if facts.unprobed != unprobed {
                 facts.unprobed = unprobed;
@@ -203,6 +208,6 @@ impl Engine {
 
 /// The address of the probe Service of a Link: its ClusterIP and port, so that probes do not need DNS.
 fn address(state: &State, link: &str, probe: &Probe) -> Option<String> {
-    let ip = state.probe_address(link)?;
+    let ip = state.gateway_service_address(link, GatewayService::Probe)?;
     Some(SocketAddr::new(ip, probe.port).to_string())
 }

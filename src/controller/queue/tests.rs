@@ -175,7 +175,7 @@ async fn keys_of_several_clusters_wait_in_the_lanes_that_enqueued_them() {
             "ns/busy-00000-federated",
             "ns/idle-federated",
             "ns/busy-09999-federated",
-            "probe-idle"
+            "the gateway of Link idle"
         ]
     );
 }

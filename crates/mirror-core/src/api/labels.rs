@@ -30,7 +30,7 @@ pub const FEDERATED_MEMBERS: &str = "mirror.linkerd.io/federated=member";
 pub const MIRRORED_SERVICE: &str = "mirror.linkerd.io/mirrored-service";
 /// Label that names the target cluster of a mirror. Federated Services have none.
 pub const CLUSTER_NAME: &str = "mirror.linkerd.io/cluster-name";
-/// Label of the probe Service, value `true`.
+/// Label of the Services that lead to a gateway itself: `probe-<link>`, and ours `api-<link>`. Value `true`.
 pub const MIRRORED_GATEWAY: &str = "mirror.linkerd.io/mirrored-gateway";
 /// Label of an endpoint mirror: the name of the headless mirror it belongs to.
 pub const HEADLESS_MIRROR: &str = "mirror.linkerd.io/headless-mirror-svc-name";
@@ -77,6 +77,12 @@ pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
 /// Annotation on a Link (ours): how its cluster takes part in federated Services: through `discovery` or its `gateway`.
 pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
+/// Annotation on a Link (ours): how the controller reaches the API server of the target cluster: `direct`, at the address
+/// in the credentials, or `gateway`, through the gateway.
+pub const API_SERVER_THROUGH: &str = "multicluster.linkerd.io/api-server-through";
+/// Annotation on a Link (ours) whose API server is reached through the gateway: the address at which Linkerd's control
+/// plane reaches the API server, for remote discovery. Without it, Linkerd has no way to the target cluster.
+pub const DISCOVERY_API_SERVER: &str = "multicluster.linkerd.io/discovery-api-server";
 /// Annotation on a Link (ours): the time (RFC 3339) until which its cluster is drained. A drained cluster takes no part
 /// in federated Services that have another member.
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";

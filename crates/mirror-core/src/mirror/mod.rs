@@ -38,7 +38,7 @@ mod properties;
 pub use key::Key;
 pub use key::Names;
 pub use metadata::{Owner, is_managed, is_our_route, owner};
-pub use names::{FEDERATED_SUFFIX, probe_name};
+pub use names::{FEDERATED_SUFFIX, GatewayService};
 pub use names::{endpoint_mirror_name, federated_name, mirror_name};
 pub use outcome::{
     CLUSTER_IP_COST, Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome,
@@ -52,8 +52,8 @@ pub use state::{
     Indexed, Inserted, Limit, Limits, LinkEntryMut, Links, Local, Namespace, Namespaces, Omitted,
 };
 pub use target::{
-    ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target, allowed_namespaces,
-    networks, refused_message,
+    ApiServerThrough, ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target,
+    allowed_namespaces, networks, refused_message,
 };
 pub use target::{
     Copied, CopiedError, Exclusions, Gateway, LocalQueries, PolicyError, Probe, Queries, Query,

@@ -11,8 +11,43 @@ use crate::api::{k8s::Service, names::is_service_name};
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
-/// Prefix of probe Services.
-pub(crate) const PROBE_PREFIX: &str = "probe-";
+/// A Service in the namespace of Links that leads to the gateway of a Link itself. A Link has at most one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayService {
+    /// `probe-<link>`: the controller sends its probes to it.
+    Probe,
+    /// `api-<link>`: leads to the API server of the target cluster, through the gateway.
+    ApiServer,
+}
+
+impl GatewayService {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Probe, Self::ApiServer];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Probe => "probe-",
+            Self::ApiServer => "api-",
+        }
+    }
+
+    /// The name of the Service for a Link.
+    pub fn name(self, link: &str) -> String {
+        format!("{}{link}", self.prefix())
+    }
+
+    /// Which of them has this name, and for which Link.
+    pub(crate) fn parse(name: &str) -> Option<(Self, &str)> {
+        let mut all = Self::ALL.into_iter();
+        all.find_map(|service| Some((service, name.strip_prefix(service.prefix())?)))
+    }
+
+    /// The Link of the Service of this name.
+    pub(crate) fn link_of(name: &str) -> Option<&str> {
+        Self::parse(name).map(|(_, link)| link)
+    }
+}
+
 /// Kubernetes' limit for Service names: a DNS label.
 const SERVICE_NAME_MAX: usize = 63;
 /// Maximum length of a name in a message: Kubernetes' limit for names of any kind.
@@ -31,11 +66,6 @@ pub fn endpoint_mirror_name(hostname: &str, cluster: &str) -> String {
 /// `<service>-federated`.
 pub fn federated_name(service: &str) -> String {
     format!("{service}{FEDERATED_SUFFIX}")
-}
-
-/// `probe-<link>`.
-pub fn probe_name(link: &str) -> String {
-    format!("{PROBE_PREFIX}{link}")
 }
 
 /// Returns a Service name if Kubernetes would accept it.
@@ -81,8 +111,8 @@ pub(crate) fn without_suffix<'a>(name: &'a str, suffix: &str) -> Option<&'a str>
 pub(crate) enum Purpose<'a> {
     /// The federated Service of members of this name.
     Federated(&'a str),
-    /// The probe Service of this Link.
-    Probe(&'a str),
+    /// The Service that leads to the gateway of this Link itself.
+    Gateway(GatewayService, &'a str),
     /// The mirror of a Service.
     Mirror {
         /// Target cluster.
@@ -105,7 +135,12 @@ impl fmt::Display for Purpose<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Federated(service) => write!(f, "federated Service {service}"),
-            Self::Probe(link) => write!(f, "the probe Service of Link {link}"),
+            Self::Gateway(GatewayService::Probe, link) => {
+                write!(f, "the probe Service of Link {link}")
+            }
+            Self::Gateway(GatewayService::ApiServer, link) => {
+                write!(f, "the Service for the API server of Link {link}")
+            }
             Self::Mirror { cluster, service } => {
                 write!(f, "Service {service} of cluster {cluster}")
             }
@@ -161,7 +196,9 @@ pub(crate) fn labelled(service: &Service) -> NameOwner<'_> {
                 host,
             }),
         Owner::Federated => member_name(name).map(Purpose::Federated),
-        Owner::Gateway(_) => name.strip_prefix(PROBE_PREFIX).map(Purpose::Probe),
+        Owner::Gateway(_) => {
+            GatewayService::parse(name).map(|(service, link)| Purpose::Gateway(service, link))
+        }
         Owner::Foreign => None,
     };
     match claim {

@@ -120,6 +120,9 @@ pub enum Reason {
     NoClusterIp,
     /// The federated Service is made of `EndpointSlices`, for which the Link needs a gateway, and it has none.
     NoGateway,
+    /// Linkerd cannot discover the endpoints of the Service, because the API server of its cluster is reached through the
+    /// gateway only.
+    NoDiscovery,
     /// The preference of a federated Service is invalid, or names a cluster without a Link.
     InvalidPreference,
     /// A member of another cluster has a preference. Only local members and Links decide.
@@ -147,6 +150,7 @@ impl Reason {
             Self::Drained => "Drained",
             Self::NoClusterIp => "NoClusterIP",
             Self::NoGateway => "NoGateway",
+            Self::NoDiscovery => "NoDiscovery",
             Self::InvalidPreference => "InvalidPreference",
             Self::PreferenceIgnored => "PreferenceIgnored",
             Self::NoRoutes => "NoRoutes",

@@ -365,6 +365,7 @@ fn link_of(cluster: usize) -> LinkMade {
         allowed: Allowed::All,
         federation: Federation::Any,
         through: FederatedThrough::Discovery,
+        api: false,
         drained: false,
         prefers: 0,
     }

@@ -2,8 +2,8 @@
 //! compares existing objects with desired ones, and the difference is the plan.
 
 mod federated;
+mod gateway;
 mod mirror;
-mod probe;
 mod service;
 
 use super::{
@@ -29,6 +29,6 @@ pub fn plan(state: &State, key: &Key, confirmed: Confirmed<'_>) -> Plan {
         Key::Federated { namespace, service } => {
             federated::plan(state, namespace, service, confirmed)
         }
-        Key::Gateway { link } => probe::plan(state, link),
+        Key::Gateway { link } => gateway::plan(state, link),
     }
 }

@@ -32,7 +32,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     metadata::{Installation, installation, is_managed, is_our_slice},
-    names::{federated_name, member_name, probe_name},
+    names::{GatewayService, federated_name, member_name},
     target::{Target, exclusions::Exclusions, networks::ClusterNetworks},
 };
 use crate::api::{
@@ -46,7 +46,7 @@ use crate::api::{
 /// Settings of the controller.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Namespace of Links, credentials and probe Services. It also names this installation on all that it writes.
+    /// Namespace of Links, credentials and gateway Services. It also names this installation on all that it writes.
     pub namespace: String,
     /// The installation whose mirrors this one takes over, if it moved to another namespace.
     pub take_over_from: Option<String>,
@@ -233,10 +233,14 @@ impl State {
         self.in_group(|local| &local.slices, namespace, service)
     }
 
-    /// Slices of a Link's probe Service.
-    pub(crate) fn local_gateway_slices(&self, link: &str) -> &[Arc<EndpointSlice>] {
-        let namespace = &self.config.namespace;
-        self.in_group(|local| &local.gateway_slices, namespace, &probe_name(link))
+    /// Slices of a gateway Service of a Link.
+    pub(crate) fn local_gateway_slices(
+        &self,
+        link: &str,
+        service: GatewayService,
+    ) -> &[Arc<EndpointSlice>] {
+        let (namespace, name) = (&self.config.namespace, service.name(link));
+        self.in_group(|local| &local.gateway_slices, namespace, &name)
     }
 
     /// Local endpoint mirrors of a headless mirror.
@@ -255,7 +259,7 @@ impl State {
         local.flat_map(|local| local.routes.values().flatten())
     }
 
-    /// The Link of this name, if it is in charge of its target cluster. Only then may it have a probe Service.
+    /// The Link of this name, if it is in charge of its target cluster. Only then may it have gateway Services.
     pub fn active_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
         let entry = self.links.get(link)?;
         let target = entry.target.as_ref().ok()?;
@@ -263,11 +267,11 @@ impl State {
         (active.link == target.link).then_some((target, entry))
     }
 
-    /// The probe Service of a Link, if there is one.
-    pub(crate) fn probe(&self, link: &str) -> Option<&Service> {
+    /// A gateway Service of a Link, if there is one.
+    pub(crate) fn gateway_service(&self, link: &str, service: GatewayService) -> Option<&Service> {
         let gateways = &self.local.as_ref()?.gateways;
         gateways
-            .get(&self.config.namespace, &probe_name(link))
+            .get(&self.config.namespace, &service.name(link))
             .map(AsRef::as_ref)
     }
 

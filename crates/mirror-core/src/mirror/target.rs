@@ -18,5 +18,5 @@ pub use self::{
 pub use self::{
     link::{Host, Target},
     networks::{ClusterNetworks, Refused, networks, refused_message},
-    policy::{FederatedThrough, Federation, allowed_namespaces},
+    policy::{ApiServerThrough, FederatedThrough, Federation, allowed_namespaces},
 };

@@ -10,7 +10,7 @@ use super::{
     key::{Key, Names},
     metadata::{Owner, is_managed, owner, preferred_clusters},
     names::{
-        PROBE_PREFIX, endpoint_mirror_name, federated_name, member_name, mirror_name,
+        GatewayService, endpoint_mirror_name, federated_name, member_name, mirror_name,
         without_suffix,
     },
     state::{
@@ -130,7 +130,7 @@ impl State {
         let namespace = slice.metadata.namespace();
         let service = slice.group();
         if slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY) {
-            let link = service.and_then(|service| service.strip_prefix(PROBE_PREFIX));
+            let link = service.and_then(GatewayService::link_of);
             return link.map(Key::gateway).into_iter().collect();
         }
         let mut keys = Vec::new();
@@ -387,14 +387,14 @@ pub(crate) fn once_each(mut keys: Vec<Key>) -> Vec<Key> {
     keys
 }
 
-/// The key of a mirror, of the headless Service that an endpoint mirror belongs to, or of a probe Service, by its
+/// The key of a mirror, of the headless Service that an endpoint mirror belongs to, or of a gateway Service, by its
 /// labels.
 fn own_key(service: &Service) -> Option<Key> {
     let name = service.metadata.name();
     let (cluster, mirror) = match owner(&service.metadata) {
         Owner::Mirror(cluster) => (cluster, name),
         Owner::EndpointMirror(cluster, headless) => (cluster, headless),
-        Owner::Gateway(_) => return name.strip_prefix(PROBE_PREFIX).map(Key::gateway),
+        Owner::Gateway(_) => return GatewayService::link_of(name).map(Key::gateway),
         Owner::Federated | Owner::Foreign => return None,
     };
     let remote = without_suffix(mirror, cluster)?;

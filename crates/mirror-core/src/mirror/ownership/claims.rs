@@ -3,7 +3,7 @@
 //! Several objects can claim one name. `a` of cluster `b-c` and `a-b` of cluster `c` both map to `a-b-c`. Host names of
 //! two headless Services may be equal. A cluster may be named `federated`. The object that has the name keeps it, so
 //! that a ClusterIP never leads to another Service. A free name goes to the first claim in this order, whichever key is
-//! planned first: federated Services, probe Services, mirrors (the oldest Link first), hosts (the oldest Link first,
+//! planned first: federated Services, gateway Services, mirrors (the oldest Link first), hosts (the oldest Link first,
 //! then by name of the headless Service).
 
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::{
         desired::service::mirrorable,
         key::Key,
         metadata::{Installation, is_managed, member_clusters},
-        names::{NameOwner, PROBE_PREFIX, Purpose, labelled, member_name},
+        names::{GatewayService, NameOwner, Purpose, labelled, member_name},
         outcome::{Problem, Reason},
         state::{State, store::Indexed as _},
         target::export::MirrorMode,
@@ -94,11 +94,11 @@ impl State {
             return Some(Purpose::Federated(service));
         }
         if namespace == self.config.namespace
-            && let Some(link) = name.strip_prefix(PROBE_PREFIX)
+            && let Some((service, link)) = GatewayService::parse(name)
             && let Some((target, _)) = self.active_link(link)
-            && target.probed().is_some()
+            && target.has(service)
         {
-            return Some(Purpose::Probe(link));
+            return Some(Purpose::Gateway(service, link));
         }
         let mirrors = splits(name).filter_map(|(service, cluster)| {
             let (target, entry) = self.link(cluster)?;
@@ -157,7 +157,7 @@ impl State {
         let mut keys = Vec::new();
         keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
         if namespace == self.config.namespace {
-            keys.extend(name.strip_prefix(PROBE_PREFIX).map(Key::gateway));
+            keys.extend(GatewayService::link_of(name).map(Key::gateway));
         }
         for (rest, cluster) in splits(name) {
             let Some((target, entry)) = self.link(cluster) else {

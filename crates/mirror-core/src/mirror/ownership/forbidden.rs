@@ -62,7 +62,7 @@ impl Forbidden {
 
 impl State {
     /// Whether a namespace is protected: nothing is mirrored or federated there. The namespace of the Links is
-    /// protected too; only probe Services are created in it.
+    /// protected too; only gateway Services are created in it.
     pub(crate) fn protects(&self, namespace: &str) -> bool {
         let config = &self.config;
         namespace == config.namespace || config.protected_namespaces.contains(namespace)

@@ -62,14 +62,22 @@ impl ClusterMembership<'_> {
 
     /// Refuses the membership if the Link has no gateway.
     pub(crate) fn needs_gateway(&mut self) {
-        if self.target.gateway.is_some() {
-            return;
+        if self.target.gateway.is_none() {
+            let message = "remote members require a gateway, and the Link has none";
+            self.refuse(Problem::new(Reason::NoGateway, message));
         }
+    }
+
+    /// Refuses the membership if Linkerd cannot discover its endpoints.
+    pub(crate) fn needs_discovery(&mut self) {
+        if let Some(problem) = self.target.lacks_discovery() {
+            self.refuse(problem);
+        }
+    }
+
+    fn refuse(&mut self, problem: Problem) {
         let report = match &self.membership {
-            Membership::Member(_) => {
-                let message = "remote members require a gateway, and the Link has none";
-                Outcome::Failed(Problem::new(Reason::NoGateway, message))
-            }
+            Membership::Member(_) => Outcome::Failed(problem),
             Membership::Unseen => Outcome::Unknown,
             Membership::Leaving => Outcome::Absent,
             Membership::Drained(_) | Membership::Refused(_) | Membership::None => return,

@@ -20,7 +20,7 @@ use crate::{
         link::{Link, LinkObject, LinkStatus},
     },
     mirror::{
-        FederatedThrough, Federation, Liveness, NamespacePhase,
+        ApiServerThrough, FederatedThrough, Federation, Liveness, NamespacePhase,
         fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc},
     },
 };
@@ -196,6 +196,8 @@ pub(crate) struct LinkMade {
     pub(crate) allowed: Allowed,
     pub(crate) federation: Federation,
     pub(crate) through: FederatedThrough,
+    /// Whether the API server is reached through the gateway, if there is one.
+    pub(crate) api: bool,
     /// Whether the cluster is drained until [`DRAINED_UNTIL`].
     pub(crate) drained: bool,
     /// Its preference, as an index of [`PREFERENCES`].
@@ -255,6 +257,15 @@ impl LinkMade {
         annotations.insert(l::FEDERATION.to_owned(), federation);
         let through = self.through.as_str().to_owned();
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
+        if self.api && self.gateway {
+            let through = ApiServerThrough::Gateway.as_str().to_owned();
+            annotations.insert(l::API_SERVER_THROUGH.to_owned(), through);
+            // What happens without discovery depends on what was there before.
+            annotations.insert(
+                l::DISCOVERY_API_SERVER.to_owned(),
+                "https://east".to_owned(),
+            );
+        }
         if self.prefers > 0 {
             annotations.insert(l::PREFER.to_owned(), PREFERENCES[self.prefers].to_owned());
         }

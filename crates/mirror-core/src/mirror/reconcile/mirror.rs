@@ -53,6 +53,15 @@ pub(crate) fn plan(
         return Plan::mirror(this, writes, report);
     }
     match exported {
+        Ok((_, _, MirrorMode::RemoteDiscovery)) if !link.0.has_discovery => {
+            let problem = link.0.lacks_discovery();
+            let writes = follow(state, link, &this);
+            Plan::mirror(
+                this,
+                writes,
+                problem.map_or(Outcome::Unknown, Outcome::Failed),
+            )
+        }
         Ok((remote, seen, mode)) => match service::mirrorable(seen) {
             Ok(()) => mirrored(state, link, (remote, seen, mode), this),
             Err(problem) => {

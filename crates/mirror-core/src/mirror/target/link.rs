@@ -11,7 +11,9 @@ use super::{
     drain::{DrainError, drained_until},
     exclusions::{CopiedError, Exclusions, copied_rules},
     networks::{NetworkError, networks},
-    policy::{Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces},
+    policy::{
+        ApiServerThrough, Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces,
+    },
 };
 use crate::api::{
     duration::parse_go_duration,
@@ -20,7 +22,10 @@ use crate::api::{
     names::is_dns_label,
     selector::{Selector, SelectorError},
 };
-use crate::mirror::names::{fits, probe_name};
+use crate::mirror::{
+    names::{GatewayService, fits},
+    outcome::{Problem, Reason},
+};
 
 /// A target cluster as one Link describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +56,10 @@ pub struct Target {
     pub federation: Federation,
     /// How it takes part in them.
     pub federated_through: FederatedThrough,
+    /// How the controller reaches its API server.
+    pub api_server_through: ApiServerThrough,
+    /// Whether Linkerd's control plane reaches its API server too, for remote discovery.
+    pub has_discovery: bool,
     /// What federated Services without a local member prefer if this is the oldest of their Links. It may be invalid.
     pub prefer: Option<String>,
     /// End of its drain, which may be in the past.
@@ -152,6 +161,12 @@ pub enum InvalidLink {
     /// The end of a drain is not a time.
     #[error("invalid annotation {name}: {0}", name = l::DRAINED_UNTIL)]
     Drain(DrainError),
+    /// The API server is to be reached through a gateway that the Link does not have.
+    #[error(
+        "invalid annotation {name}: the Link has no gateway (spec.gatewayAddress is empty)",
+        name = l::API_SERVER_THROUGH
+    )]
+    ApiServerWithoutGateway,
     /// The networks of gateways are malformed.
     #[error("invalid annotation {name}: {0}", name = l::GATEWAY_NETWORKS)]
     Networks(NetworkError),
@@ -184,6 +199,12 @@ impl Target {
         };
         let discovery_selector = spec.remote_discovery_selector.as_ref();
         let federated_selector = spec.federated_service_selector.as_ref();
+        let gateway = gateway(link)?;
+        let api_server_through =
+            policy(link, l::API_SERVER_THROUGH, ApiServerThrough::parse)?.unwrap_or_default();
+        if api_server_through == ApiServerThrough::Gateway && gateway.is_none() {
+            return Err(InvalidLink::ApiServerWithoutGateway);
+        }
         Ok(Self {
             link: link.name_any(),
             created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -198,13 +219,16 @@ impl Target {
             federation: policy(link, l::FEDERATION, Federation::parse)?.unwrap_or_default(),
             federated_through: FederatedThrough::of(&link.metadata)
                 .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?,
+            api_server_through,
+            has_discovery: api_server_through == ApiServerThrough::Direct
+                || annotation(link, l::DISCOVERY_API_SERVER).is_some(),
             prefer: annotation(link, l::PREFER).map(str::to_owned),
             drained_until: annotation(link, l::DRAINED_UNTIL)
                 .map(drained_until)
                 .transpose()
                 .map_err(InvalidLink::Drain)?,
             exclusions: exclusions(link)?,
-            gateway: gateway(link)?,
+            gateway,
             gateway_selector: selector("selector", spec.selector.as_ref())?,
             discovery_selector: selector("remoteDiscoverySelector", discovery_selector)?,
             federated_selector: selector("federatedServiceSelector", federated_selector)?,
@@ -216,11 +240,31 @@ impl Target {
         self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
     }
 
+    /// Why Linkerd cannot discover the endpoints of its Services, if it cannot.
+    pub(crate) fn lacks_discovery(&self) -> Option<Problem> {
+        let message = || {
+            format!(
+                "Linkerd cannot discover its endpoints: the API server of cluster {} is reached through the gateway \
+                 only; mirror it through the gateway, or link again with --api-server-address",
+                self.cluster
+            )
+        };
+        (!self.has_discovery).then(|| Problem::new(Reason::NoDiscovery, message()))
+    }
+
     /// Its gateway and the settings of the probe, if the gateway is probed. If so, the Link has a probe Service.
     pub(crate) fn probed(&self) -> Option<(&Gateway, &Probe)> {
         let gateway = self.gateway.as_ref()?;
         let probe = gateway.probe.as_ref().ok()?.as_ref()?;
         Some((gateway, probe))
+    }
+
+    /// Whether the Link has this Service.
+    pub(crate) fn has(&self, service: GatewayService) -> bool {
+        match service {
+            GatewayService::Probe => self.probed().is_some(),
+            GatewayService::ApiServer => self.api_server_through == ApiServerThrough::Gateway,
+        }
     }
 
     /// Sort key by age: the smaller one is the older Link. This is Linkerd's rule for federated Services. Links that
@@ -325,7 +369,7 @@ fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
     if spec.path.is_empty() {
         return Ok(None);
     }
-    fits(probe_name(link)).map_err(|problem| {
+    fits(GatewayService::Probe.name(link)).map_err(|problem| {
         format!(
             "cannot create a probe Service for the Link: {}",
             problem.message

@@ -35,6 +35,18 @@ pub enum FederatedThrough {
     Gateway,
 }
 
+/// How the controller reaches the API server of a target cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApiServerThrough {
+    /// At the address in the credentials.
+    #[default]
+    Direct,
+    /// Through the gateway of the Link, as Linkerd's proxies reach Services. The API server has to be reachable only in
+    /// the target cluster.
+    Gateway,
+}
+
 /// Which labels and annotations of a target cluster are copied to mirrors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copied {
@@ -60,6 +72,9 @@ pub enum PolicyError {
     /// The value is unknown.
     #[error("invalid value {0:?} (use discovery or gateway)")]
     FederatedThrough(String),
+    /// The value is unknown.
+    #[error("invalid value {0:?} (use direct or gateway)")]
+    ApiServerThrough(String),
     /// The value is unknown.
     #[error("invalid value {0:?} (use all or listed)")]
     Copy(String),
@@ -87,6 +102,26 @@ impl FederatedThrough {
         let mut all = Self::ALL.into_iter();
         all.find(|one| one.as_str() == text.trim())
             .ok_or_else(|| PolicyError::FederatedThrough(short(text)))
+    }
+}
+
+impl ApiServerThrough {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Direct, Self::Gateway];
+
+    /// As in a Link's annotation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// Reads a Link's annotation.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.as_str() == text.trim())
+            .ok_or_else(|| PolicyError::ApiServerThrough(short(text)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     api::map::Map,
     mirror::{
         key::Key,
-        names::{member_name, probe_name},
+        names::{GatewayService, member_name},
         state::{
             State,
             links::Links,
@@ -42,8 +42,10 @@ impl State {
         for cluster in &clusters {
             keys.extend(self.keys_of_cluster(cluster));
         }
-        // Claims to the name of its probe Service gain or lose precedence.
-        keys.extend(self.keys_for_name(&self.config.namespace, &probe_name(link)));
+        // Claims to the names of its gateway Services gain or lose precedence.
+        for service in GatewayService::ALL {
+            keys.extend(self.keys_for_name(&self.config.namespace, &service.name(link)));
+        }
         once_each(keys)
     }
 

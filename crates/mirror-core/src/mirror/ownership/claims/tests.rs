@@ -291,7 +291,14 @@ fn a_host_claims_a_name_only_if_it_gets_an_endpoint_mirror() {
 fn name_owners_are_described_in_messages() {
     for (claim, described) in [
         (Purpose::Federated("web"), "federated Service web"),
-        (Purpose::Probe("east"), "the probe Service of Link east"),
+        (
+            Purpose::Gateway(GatewayService::Probe, "east"),
+            "the probe Service of Link east",
+        ),
+        (
+            Purpose::Gateway(GatewayService::ApiServer, "east"),
+            "the Service for the API server of Link east",
+        ),
         (mirror("east", "web"), "Service web of cluster east"),
         (
             Purpose::Host {

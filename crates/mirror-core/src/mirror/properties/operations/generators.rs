@@ -21,6 +21,7 @@ pub(crate) fn local_name() -> impl Strategy<Value = String> {
             .prop_map(|(name, cluster)| format!("{}-{}", NAMES[name], CLUSTERS[cluster])),
         2 => (0..NAMES.len()).prop_map(|name| format!("{}-federated", NAMES[name])),
         1 => (0..LINK_NAMES.len()).prop_map(|link| format!("probe-{}", LINK_NAMES[link])),
+        1 => (0..LINK_NAMES.len()).prop_map(|link| format!("api-{}", LINK_NAMES[link])),
     ]
 }
 
@@ -89,6 +90,7 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
             federation(),
             through(),
             prop::bool::weighted((1.0 - good) * 2.0),
+            prop::bool::weighted(0.3),
         ),
     )
         .prop_map(
@@ -102,6 +104,7 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
                 allowed: policy.0,
                 federation: policy.1,
                 through: policy.2,
+                api: policy.4,
                 drained: policy.3,
                 prefers: 0,
             },
@@ -295,6 +298,7 @@ pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
                 allowed: Allowed::All,
                 federation: Federation::Any,
                 through,
+                api: false,
                 drained: false,
                 prefers: 0,
             };

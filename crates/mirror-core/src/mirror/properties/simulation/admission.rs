@@ -18,7 +18,10 @@ pub(crate) fn admit_service(before: Option<&Metadata>, after: &Service) {
     is_marked(before, metadata);
     let name = metadata.name();
     let label = |key: &str| metadata.labels.get(key);
-    let is_probe = label(l::MIRRORED_GATEWAY) == Some("true") && name.starts_with("probe-");
+    let leads_to_gateway = label(l::MIRRORED_GATEWAY) == Some("true")
+        && ["probe-", "api-"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
     let mut members = MEMBERS.iter().flatten();
     let is_federated =
         name.ends_with("-federated") && members.any(|key| metadata.annotations.contains_key(key));
@@ -28,7 +31,7 @@ pub(crate) fn admit_service(before: Option<&Metadata>, after: &Service) {
         name.ends_with(&suffix) && headless.is_none_or(|headless| headless.ends_with(&suffix))
     });
     let is_ours = label(l::MIRRORED_SERVICE) == Some("true") && (is_federated || is_mirror);
-    assert!(is_probe || is_ours, "{metadata:?}");
+    assert!(leads_to_gateway || is_ours, "{metadata:?}");
 }
 
 /// Checks a slice that was created, or changed from the state `before`.

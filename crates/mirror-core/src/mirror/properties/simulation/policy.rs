@@ -180,7 +180,7 @@ impl Simulation {
                         assert!(may, "{namespace}/{name}: {member}@{cluster}");
                     }
                 }
-                Purpose::Probe(_) => {}
+                Purpose::Gateway(..) => {}
             }
         }
     }

@@ -49,6 +49,9 @@ impl<'a> FederatedService<'a> {
             if (form == Form::Slices || lacks_gateway) && !keeps {
                 linked.needs_gateway();
             }
+            if form == Form::Discovery && !takes_part {
+                linked.needs_discovery();
+            }
             // A new cluster waits for the form in which it can be reached.
             let through = linked.target.federated_through;
             let waits =

@@ -27,6 +27,8 @@ const DELETE: [&str; 2] = [
 const MIRRORED: &str = "web@east: web-east";
 const UNRESOLVED: &str =
     "web@east: Error: Failed to get gateway address: the addresses of the gateway are unknown";
+const NO_DISCOVERY: &str = "web@east: NoDiscovery: Linkerd cannot discover its endpoints: the API server of cluster east is \
+     reached through the gateway only; mirror it through the gateway, or link again with --api-server-address";
 const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
 
 /// A situation, its state, the expected writes, and the expected report.
@@ -55,6 +57,14 @@ fn then(before: Svc, after: &[Svc], backed: bool) -> State {
     has(before)
         .worked_on(&key())
         .linked(target("east"), after, &slices)
+}
+
+/// The API server of the target cluster is reached through the gateway only.
+fn without_discovery() -> Target {
+    let mut made = link("east");
+    let annotations = made.metadata.annotations.get_or_insert_default();
+    annotations.insert(l::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+    Target::parse(&made, false).unwrap()
 }
 
 fn stands() -> State {
@@ -286,6 +296,19 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
             }),
             &[],
             MIRRORED,
+        ),
+        (
+            "Linkerd does not reach the API server",
+            has(flat()).with_link("east", |entry| entry.target = Ok(without_discovery())),
+            &[],
+            NO_DISCOVERY,
+        ),
+        (
+            "and a mirror stays as it was",
+            then(web(), &[flat()], true)
+                .with_link("east", |entry| entry.target = Ok(without_discovery())),
+            &[],
+            NO_DISCOVERY,
         ),
         (
             "3.3 unexported",

@@ -38,6 +38,7 @@ fn federating_and_preferring(
                 allowed: Allowed::All,
                 federation,
                 through,
+                api: false,
                 drained,
                 prefers,
             };

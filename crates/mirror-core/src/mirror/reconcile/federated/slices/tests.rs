@@ -37,6 +37,8 @@ enum By {
     Discovery,
     /// Through discovery, without a gateway.
     DiscoveryOnly,
+    /// Through discovery, but Linkerd does not reach its API server.
+    NoDiscovery,
 }
 
 fn target(cluster: &str, created: i64, by: By) -> Target {
@@ -48,6 +50,10 @@ fn target(cluster: &str, created: i64, by: By) -> Target {
     if by == By::Gateway {
         let annotations = made.metadata.annotations.get_or_insert_default();
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), "gateway".to_owned());
+    }
+    if by == By::NoDiscovery {
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        annotations.insert(l::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
     }
     if by == By::DiscoveryOnly {
         made.spec.gateway_address.clear();
@@ -240,6 +246,23 @@ fn slices_of_pods_have_a_hundred_endpoints_at_most() {
     let mut counts: Vec<_> = slices(&state).iter().map(|s| s.endpoints.len()).collect();
     counts.sort_unstable();
     assert_eq!(counts, [1, 1, 50, 100, 100]);
+}
+
+#[test]
+fn member_that_linkerd_cannot_discover_takes_part_through_gateways_alone() {
+    let flat = two(By::Discovery, By::NoDiscovery);
+    let told = reported(&plan(&flat, &key()));
+    assert_eq!(told[0], "web@east: web-federated");
+    assert!(told[1].starts_with("web@west: NoDiscovery: "), "{told:?}");
+    let through_gateways = two(By::Gateway, By::NoDiscovery).worked_on(&key());
+    assert_eq!(slices(&through_gateways).len(), 2);
+    // One that takes part already stays.
+    let before = two(By::Discovery, By::Discovery).worked_on(&key());
+    let after = turned(before, By::Discovery, By::NoDiscovery);
+    assert_eq!(
+        described(&plan(&after, &key()).writes),
+        Vec::<String>::new()
+    );
 }
 
 #[test]

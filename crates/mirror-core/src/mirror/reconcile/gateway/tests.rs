@@ -1,9 +1,9 @@
-//! The probe Service of a Link: when it exists, and its contents.
+//! The gateway Services of a Link: when they exist, and their contents.
 
 use crate::{
     api::labels as l,
     mirror::{
-        InvalidLink, Key, Links, Liveness, State, Target,
+        GatewayService, InvalidLink, Key, Links, Liveness, State, Target,
         fixtures::{LINKS, at, described, entry, ip, link, plan, state, svc, target},
     },
 };
@@ -140,11 +140,13 @@ fn only_links_with_a_probed_gateway_have_a_probe_service() {
 #[test]
 fn slice_of_the_probe_service_has_the_gateways_identity_and_the_probes_port() {
     let state = stands();
-    let service = state.probe("east").unwrap();
+    let service = state
+        .gateway_service("east", GatewayService::Probe)
+        .unwrap();
     assert_eq!(service.spec.ports[0].name.as_deref(), Some("mc-probe"));
     assert_eq!(service.spec.ports[0].port, 4191);
     assert_eq!(service.spec.ports[0].protocol.as_deref(), Some("TCP"));
-    let [slice] = state.local_gateway_slices("east") else {
+    let [slice] = state.local_gateway_slices("east", GatewayService::Probe) else {
         panic!("one slice")
     };
     assert_eq!(slice.ports[0].name.as_deref(), Some("mc-probe"));
@@ -171,12 +173,115 @@ fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
         state
     };
     let stands = stands();
-    let address = stands.probe("east").unwrap().spec.cluster_ip.clone();
+    let address = stands
+        .gateway_service("east", GatewayService::Probe)
+        .unwrap()
+        .spec
+        .cluster_ip
+        .clone();
     for (what, state, expected) in [
         ("it stands", stands, address.map(|address| ip(&address))),
         ("there is none yet", linked(), None),
         ("the name is a user's", of_user(linked()), None),
     ] {
-        assert_eq!(state.probe_address("east"), expected, "{what}");
+        assert_eq!(
+            state.gateway_service_address("east", GatewayService::Probe),
+            expected,
+            "{what}"
+        );
     }
+}
+
+/// A Link that says that the API server of its cluster is reached through the gateway.
+fn through_gateway(link: &mut crate::api::link::Link) {
+    let annotations = link.metadata.annotations.get_or_insert_default();
+    annotations.insert(l::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+}
+
+#[test]
+fn service_for_the_api_server_exists_while_the_link_reaches_it_through_the_gateway() {
+    const API_SLICE: &str = "EndpointSlice mc/api-east-ipv4";
+    let asked = || changed(stands(), through_gateway);
+    let stands_too = || asked().worked_on(&key());
+    let create = vec![
+        "create Service mc/api-east".to_owned(),
+        format!("create {API_SLICE}"),
+    ];
+    let delete = vec![
+        "delete Service mc/api-east".to_owned(),
+        format!("delete {API_SLICE}"),
+    ];
+    let mut theirs = asked();
+    theirs
+        .here()
+        .gateways
+        .put(svc("api-east").within(LINKS).arc());
+    for (situation, state, writes) in [
+        ("the Link asks for it", asked(), create.clone()),
+        ("nothing changed", stands_too(), vec![]),
+        (
+            "the target cluster was never listed",
+            asked().with_link("east", |entry| entry.remote = None),
+            create,
+        ),
+        (
+            "the gateway moved",
+            stands_too().with_link("east", |entry| {
+                entry.gateway.addresses = Some(vec![ip("192.0.2.9")]);
+            }),
+            vec![
+                "patch EndpointSlice mc/probe-east-ipv4".to_owned(),
+                format!("patch {API_SLICE}"),
+            ],
+        ),
+        (
+            "the gateway is dead: its endpoint stays ready, so that it is found when it is back",
+            stands_too().with_link("east", |entry| entry.gateway.liveness = Liveness::Dead),
+            vec![],
+        ),
+        (
+            "the Link asks for it no more",
+            changed(stands_too(), |_| {}),
+            delete,
+        ),
+        ("the name is a user's", theirs, vec![]),
+    ] {
+        assert_eq!(
+            described(&plan(&state, &key()).writes),
+            writes,
+            "{situation}"
+        );
+    }
+}
+
+#[test]
+fn slice_for_the_api_server_names_the_service_that_the_gateway_forwards_to() {
+    let state = changed(stands(), through_gateway).worked_on(&key());
+    let service = state.gateway_service("east", GatewayService::ApiServer);
+    let port = &service.unwrap().spec.ports[0];
+    assert_eq!((port.name.as_deref(), port.port), (Some("https"), 443));
+    let [slice] = state.local_gateway_slices("east", GatewayService::ApiServer) else {
+        panic!("one slice")
+    };
+    assert_eq!(slice.ports[0].name.as_deref(), Some("https"));
+    assert_eq!(slice.ports[0].port, Some(4143));
+    assert_eq!(slice.endpoints[0].addresses, ["192.0.2.1".into()].into());
+    for (annotation, value) in [
+        (l::REMOTE_GATEWAY_IDENTITY, "gateway.identity"),
+        (l::REMOTE_FQ_NAME, "kubernetes.default.svc.cluster.local"),
+    ] {
+        assert_eq!(slice.metadata.annotations.get(annotation), Some(value));
+    }
+    let address = state.gateway_service_address("east", GatewayService::ApiServer);
+    assert!(address.is_some());
+}
+
+#[test]
+fn link_without_a_gateway_cannot_reach_the_api_server_through_it() {
+    let mut made = link("east");
+    through_gateway(&mut made);
+    made.spec.gateway_address.clear();
+    let error = Target::parse(&made, false).unwrap_err();
+    assert_eq!(error, InvalidLink::ApiServerWithoutGateway);
+    assert!(error.to_string().contains(l::API_SERVER_THROUGH), "{error}");
 }
