@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use crate::{
     limit::{
         Work,
-        gatewayed::{Size, both},
+        gatewayed::{Size, measure},
     },
     objects::{all, create, delete, namespace, paged, service},
     scenarios::{Bench, SLICES, settled},
@@ -43,8 +43,7 @@ impl Bench {
         assert!(size.gateways <= GATEWAYS, "more than {GATEWAYS} Links");
         self.stop();
         self.join(size).await;
-        let limits = both(&self.west, size).await;
-        self.report.limit(limits);
+        self.gatewayed_limits(size).await;
         let links: Vec<String> = (0..size.gateways).map(|i| self.gatewayed_link(i)).collect();
         self.apply(&links.join("\n")).await;
         self.writes();
@@ -53,9 +52,16 @@ impl Bench {
         self.leave(size).await;
         self.unlink().await;
         self.stop();
-        let limits = both(&self.west, size).await;
-        self.report.limit(limits);
+        self.gatewayed_limits(size).await;
         self.remove_members(size).await;
+    }
+
+    /// Measures the limit of each writer that was asked for.
+    async fn gatewayed_limits(&mut self, size: Size) {
+        for writer in self.args.limits.clone() {
+            let limit = measure(&self.west, size, writer).await;
+            self.report.limit(writer, limit);
+        }
     }
 
     /// Makes members in both clusters, and waits until Kubernetes has made its own slices for them.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::ValueEnum;
 use control_plane::ControlPlane;
 use kube::{Api, Client, api::PostParams};
 use linkerd_mc::api::{
@@ -45,10 +46,12 @@ impl Limit {
 }
 
 /// Who writes.
-#[derive(Clone, Copy, Debug)]
-enum Writer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Writer {
+    /// An administrator
     Administrator,
-    /// The account of the controller. No controller may run meanwhile: it would take what is written for its own.
+    /// The account of the controller, whose writes pass through the admission policies
+    // No controller may run meanwhile: it would take what is written for its own.
     Controller,
 }
 
@@ -63,17 +66,12 @@ impl Writer {
     }
 }
 
-/// Measures the limit on `plane`, without and with the admission policies.
-pub async fn both(plane: &ControlPlane, count: usize, round: &str) -> (Limit, Limit) {
-    let confined = format!("confined-{round}");
-    (
-        measure(plane, count, round, Writer::Administrator).await,
-        measure(plane, count, &confined, Writer::Controller).await,
-    )
-}
-
-async fn measure(plane: &ControlPlane, count: usize, round: &str, writer: Writer) -> Limit {
-    let prefix = format!("limit-{round}");
+/// Measures the limit of a writer on `plane`. `round` differs from that of all other measurements.
+pub async fn measure(plane: &ControlPlane, count: usize, round: &str, writer: Writer) -> Limit {
+    let prefix = match writer {
+        Writer::Administrator => format!("limit-{round}"),
+        Writer::Controller => format!("limit-confined-{round}"),
+    };
     namespaces(&client(plane, None).await, &prefix).await;
     let (client, marks) = writer.client(plane).await;
     let name = |index: usize| format!("bare-{index}-limit");

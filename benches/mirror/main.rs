@@ -91,6 +91,14 @@ pub struct Args {
         default_value = "cold,restart,idle,churn,delete"
     )]
     scenarios: Vec<Scenario>,
+    /// Whose requests are the limit; a measurement takes as long as the first sync, and is made again after `delete`
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "administrator,controller"
+    )]
+    limits: Vec<limit::Writer>,
     /// Seconds that `idle` and `churn` last
     #[arg(long, default_value_t = 60)]
     seconds: u64,

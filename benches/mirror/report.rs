@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 use comfy_table::Table;
 use serde_json::{Value, json};
 
-use crate::limit::{Limit, Work};
+use crate::limit::{Limit, Work, Writer};
 
 /// What was measured.
 #[derive(Debug, Default)]
 pub struct Outcome {
     rows: Vec<Row>,
-    limits: Vec<(Limit, Limit)>,
+    limits: Vec<(Writer, Limit)>,
 }
 
 /// One measurement.
@@ -45,11 +45,11 @@ const COLUMNS: [&str; 11] = [
 ];
 
 impl Outcome {
-    /// Adds a measurement of the limit, without and with the admission policies: rows are compared with the mean of all
-    /// that measured the same work.
-    pub fn limit(&mut self, limits: (Limit, Limit)) {
-        eprintln!("{limits:?}");
-        self.limits.push(limits);
+    /// Adds a measurement of the limit: rows are compared with the mean of all that measured the same work by the same
+    /// writer.
+    pub fn limit(&mut self, writer: Writer, limit: Limit) {
+        eprintln!("{writer:?}: {limit:?}");
+        self.limits.push((writer, limit));
     }
 
     /// Adds a measurement, and tells of it at once.
@@ -58,15 +58,11 @@ impl Outcome {
         self.rows.push(row);
     }
 
-    /// The limit of a row, and the ratio to it.
-    fn compared(
-        &self,
-        row: &Row,
-        of: fn(&(Limit, Limit)) -> &Limit,
-    ) -> (Option<Duration>, Option<f64>) {
+    /// The limit of a row when `by` writes, and the ratio to it.
+    fn compared(&self, row: &Row, by: Writer) -> (Option<Duration>, Option<f64>) {
         let mean = |work| {
-            let all = self.limits.iter();
-            let all: Vec<Duration> = all.filter_map(|limits| of(limits).of(work)).collect();
+            let all = self.limits.iter().filter(|(writer, _)| *writer == by);
+            let all: Vec<Duration> = all.filter_map(|(_, limit)| limit.of(work)).collect();
             let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
             all.iter().sum::<Duration>().checked_div(count)
         };
@@ -79,11 +75,11 @@ impl Outcome {
     }
 
     fn bare(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
-        self.compared(row, |(bare, _)| bare)
+        self.compared(row, Writer::Administrator)
     }
 
     fn confined(&self, row: &Row) -> (Option<Duration>, Option<f64>) {
-        self.compared(row, |(_, confined)| confined)
+        self.compared(row, Writer::Controller)
     }
 
     fn cells(&self, row: &Row) -> BTreeMap<&'static str, String> {

@@ -67,9 +67,6 @@ pub async fn all_of(args: &Args) -> Outcome {
     }))
     .await;
     settled(&remote, args.services).await;
-    let mut report = Outcome::default();
-    report.limit(limit::both(&west, args.services, "before").await);
-    let counted = west.audit_since(0).unwrap().len();
     let mut bench = Bench {
         args: args.clone(),
         east,
@@ -77,10 +74,11 @@ pub async fn all_of(args: &Args) -> Outcome {
         remote,
         local,
         controller: None,
-        report,
-        counted,
+        report: Outcome::default(),
+        counted: 0,
         gateways: Gateways::start(),
     };
+    bench.limits("before").await;
     for scenario in &args.scenarios {
         match scenario {
             Scenario::Cold => bench.cold().await,
@@ -100,9 +98,7 @@ pub async fn all_of(args: &Args) -> Outcome {
     // longer it takes to allocate one.
     if count(&bench.local).await == (0, 0) {
         bench.stop();
-        bench
-            .report
-            .limit(limit::both(&bench.west, args.services, "after").await);
+        bench.limits("after").await;
     }
     bench.report
 }
@@ -123,6 +119,15 @@ pub async fn settled(client: &Client, services: usize) {
 }
 
 impl Bench {
+    /// Measures the limit of each writer that was asked for.
+    async fn limits(&mut self, round: &str) {
+        for writer in self.args.limits.clone() {
+            let limit = limit::measure(&self.west, self.args.services, round, writer).await;
+            self.report.limit(writer, limit);
+        }
+        self.writes();
+    }
+
     pub fn controller(&mut self) -> &mut Controller {
         let (west, gateway) = (self.west.clone(), self.gateways.address());
         self.controller

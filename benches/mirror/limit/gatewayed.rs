@@ -27,15 +27,8 @@ pub struct Size {
     pub gateways: usize,
 }
 
-/// Measures the limit on `plane`, without and with the admission policies.
-pub async fn both(plane: &ControlPlane, size: Size) -> (Limit, Limit) {
-    (
-        measure(plane, size, Writer::Administrator).await,
-        measure(plane, size, Writer::Controller).await,
-    )
-}
-
-async fn measure(plane: &ControlPlane, size: Size, writer: Writer) -> Limit {
+/// Measures the limit of a writer on `plane`.
+pub async fn measure(plane: &ControlPlane, size: Size, writer: Writer) -> Limit {
     let (writer, marks) = writer.client(plane).await;
     let bare = Bare {
         client: writer,
