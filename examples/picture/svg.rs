@@ -21,13 +21,59 @@ const BAR: f64 = 30.0;
 /// How long the last frame is shown.
 const HOLD: f64 = 6.0;
 
-const BACK: &str = "#161b22";
-const PLAIN: &str = "#d6dde5";
-/// The sixteen colours of a terminal.
-const COLOURS: [&str; 16] = [
-    "#6e7681", "#ff7b72", "#56d364", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd", "#d6dde5", //
-    "#8b949e", "#ffa198", "#7ee787", "#f2cc60", "#a5d6ff", "#e2c5ff", "#76e3ea", "#ffffff",
-];
+/// The colours of a terminal.
+struct Palette {
+    back: &'static str,
+    plain: &'static str,
+    /// Lines and titles.
+    frame: &'static str,
+    title: &'static str,
+    colours: [&'static str; 16],
+}
+
+/// For a viewer who prefers light pages, or says nothing.
+const LIGHT: Palette = Palette {
+    back: "#ffffff",
+    plain: "#1f2328",
+    frame: "#afb8c1",
+    title: "#57606a",
+    colours: [
+        "#24292f", "#cf222e", "#116329", "#7d4e00", "#0969da", "#8250df", "#1b7c83",
+        "#57606a", //
+        "#57606a", "#a40e26", "#1a7f37", "#633c01", "#218bff", "#a475f9", "#3192aa", "#24292f",
+    ],
+};
+const DARK: Palette = Palette {
+    back: "#161b22",
+    plain: "#d6dde5",
+    frame: "#57606a",
+    title: "#8b949e",
+    colours: [
+        "#6e7681", "#ff7b72", "#56d364", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd",
+        "#d6dde5", //
+        "#8b949e", "#ffa198", "#7ee787", "#f2cc60", "#a5d6ff", "#e2c5ff", "#76e3ea", "#ffffff",
+    ],
+};
+
+impl Palette {
+    /// The rules for all that has a colour.
+    fn rules(&self) -> String {
+        let Self {
+            back,
+            plain,
+            frame,
+            title,
+            colours,
+        } = self;
+        let mut rules = format!(
+            "text{{fill:{plain}}}.t,#k{{fill:{title}}}#r,.w{{fill:{back}}}.w,.l{{stroke:{frame}}}"
+        );
+        for (index, colour) in colours.iter().enumerate() {
+            let _ = write!(rules, ".c{index}{{fill:{colour}}}");
+        }
+        rules
+    }
+}
 
 /// The picture.
 pub(crate) fn draw(recording: &Recording) -> String {
@@ -75,17 +121,16 @@ pub(crate) fn draw(recording: &Recording) -> String {
         groups.push_str("</g>\n");
         before.clone_from(&frame.rows);
     }
-    for (index, colour) in COLOURS.iter().enumerate() {
-        let _ = write!(style, ".c{index}{{fill:{colour}}}");
-    }
+    let (light, dark) = (LIGHT.rules(), DARK.rules());
+    let _ = write!(style, "{light}@media(prefers-color-scheme:dark){{{dark}}}");
     format!(
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
 <!-- Made by `just picture`. -->
-<style>text{{font:{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:{PLAIN}}}.b{{font-weight:bold}}.d{{opacity:.7}}.t{{fill:#8b949e;text-anchor:middle}}
+<style>text{{font:{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}}.b{{font-weight:bold}}.d{{opacity:.7}}.t{{text-anchor:middle}}
 g[style]{{animation:{total:.2}s step-end infinite}}@media(prefers-reduced-motion:reduce){{g[style]{{animation:none}}}}
 {style}</style>
-<defs><path id="r" fill="{BACK}" d="M0 0h{line}v{cell}h-{line}z"/><path id="k" fill="#8b949e" d="M0 1h{column}v{block}h-{column}z"/></defs>
-<rect x=".5" y=".5" width="{w}" height="{h}" rx="9.5" fill="{BACK}" stroke="#57606a"/>
+<defs><path id="r" d="M0 0h{line}v{cell}h-{line}z"/><path id="k" d="M0 1h{column}v{block}h-{column}z"/></defs>
+<rect x=".5" y=".5" width="{w}" height="{h}" rx="9.5" class="w"/>
 {bars}{groups}</svg>
 "##,
         line = width - 2.0 * EDGE + 8.0,
@@ -110,7 +155,7 @@ fn bar(out: &mut String, title: &str, top: f64, columns: u16, first: bool) {
             );
         }
     } else {
-        let _ = write!(out, r##"<path stroke="#57606a" d="M0 {top}h{width}"/>"##);
+        let _ = write!(out, r##"<path class="l" d="M0 {top}h{width}"/>"##);
     }
     let _ = writeln!(
         out,

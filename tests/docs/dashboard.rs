@@ -115,7 +115,7 @@ fn draw(dashboard: &Dashboard, known: &BTreeSet<String>) -> String {
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{title}" font-family="Helvetica, Arial, sans-serif" font-size="11">
   <title>{title}</title>
   <!-- Made by `just dashboard`. -->
-  <style>.t{{font-size:13px;font-weight:bold;fill:#0f172a}}.d{{fill:#475569}}.k{{fill:#94a3b8;text-anchor:end}}.m{{font:10px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#1d4ed8}}</style>
+  <style>.t{{font-size:13px;font-weight:bold;fill:#0f172a}}.d{{fill:#475569}}.k{{fill:#94a3b8;text-anchor:end}}.m{{font:10px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#1d4ed8}}@media (prefers-color-scheme: dark) {{[fill="#ffffff"]{{fill:#0d1117}}.t{{fill:#e2e8f0}}.d{{fill:#94a3b8}}.m{{fill:#93c5fd}}[stroke="#cbd5e1"]{{stroke:#475569}}}}</style>
   <rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>
 "##
     );

@@ -1,22 +1,26 @@
 //! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of Linkerd's mirror and
-//! names only tests that exist, that the README lists all commands, and that pictures are small and private. It reads files
-//! and the help of the binary; it needs no cluster.
+//! names only tests that exist, and that the README lists all commands. It reads files and the help of the binary; it needs
+//! no cluster.
 //!
 //! [`book`] holds the documents together, [`reference`] writes and compares the reference, [`gitops`] and [`gitops_chart`]
-//! hold what is said of GitOps tools, [`dashboard`] the page on metrics and alerts, and [`figures`] that measurements have
-//! a date.
+//! hold what is said of GitOps tools, [`dashboard`] the page on metrics and alerts, [`figures`] that measurements have a
+//! date, [`claims`] that tests hold what was untrue once, [`readable`] the lengths of cells and of the README, and
+//! [`pictures`] what pictures show.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
 mod book;
+mod claims;
 mod dashboard;
 mod figures;
 mod gitops;
 mod gitops_chart;
 mod markdown;
+mod pictures;
+mod readable;
 mod reference;
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path};
 
 /// What happens in each situation, and which tests hold it.
 const BEHAVIOUR: &str = "tests/it/README.md";
@@ -58,19 +62,22 @@ fn each_test_that_is_named_exists() {
     assert_eq!(missing, [""; 0], "named in {BEHAVIOUR}, and in no source");
 }
 
+/// The commands in the README, in its order.
+fn listed_commands() -> Vec<String> {
+    let text = read("README.md");
+    let (_, section) = text.split_once("\n## Commands\n").expect("a section");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let cells = rows(section).map(|cells| cells[1].to_owned());
+    let names = cells.flat_map(|cell| cell.split(", ").map(str::to_owned).collect::<Vec<_>>());
+    names
+        .map(|name| name.trim_matches('`').to_owned())
+        .collect()
+}
+
 #[test]
 fn the_readme_lists_the_commands_that_there_are() {
-    let text = read("README.md");
-    let section = text
-        .split_once("\n## Commands\n")
-        .map_or("", |(_, rest)| rest.split("\n## ").next().unwrap_or(rest));
-    let listed: Vec<&str> = rows(section)
-        .map(|cells| cells[0].trim_matches('`'))
-        .collect();
-    let help = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
-        .arg("--help")
-        .output();
-    let help = String::from_utf8(help.expect("the binary runs").stdout).expect("help is UTF-8");
+    let listed = listed_commands();
+    let help = reference::printed(&["--help"]);
     let commands: BTreeSet<&str> = help
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -81,32 +88,9 @@ fn the_readme_lists_the_commands_that_there_are() {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|command| *command != "help")
         .collect();
-    assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), commands);
+    let names: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
+    assert_eq!(names, commands);
     assert_eq!(listed.len(), commands.len(), "a command is listed twice");
-}
-
-#[test]
-fn pictures_are_small_and_show_nothing_of_the_machine_that_made_them() {
-    let entries = fs::read_dir(root().join("docs/pictures")).expect("there are pictures");
-    let mut found = 0;
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let (text, name) = (read(&path), path.display());
-        assert!(text.len() <= 150_000, "{name} has {} bytes", text.len());
-        for private in [
-            "127.0.0.1",
-            "localhost",
-            "/tmp/",
-            "/root/",
-            "/home/",
-            "eyJ",
-            "<script",
-            "https://",
-        ] {
-            assert!(!text.contains(private), "{name} has {private}");
-        }
-        found += 1;
-    }
-    assert!(found > 0, "no pictures found");
 }
 
 /// The rows of all tables, without their heads: the cells of each.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, process::Command};
 
 use syn::{Attribute, Expr, Item, Lit, Meta};
 
-use crate::{read, root};
+use crate::{listed_commands, read, root};
 
 /// Compares a page with what it should be, or writes it.
 fn hold(page: &str, text: &str) {
@@ -45,18 +45,8 @@ fn reference_of_commands_is_current() {
         "# Commands\n\nThe help of each command, as `linkerd-mc COMMAND --help` prints it. Exit codes: 0 if it succeeded, 1 if it \
          failed, 2 if the command line is wrong. `plan` exits with 2 if there is something to change.\n",
     );
-    let listed = read("README.md");
-    let table = listed
-        .split_once("\n## Commands\n")
-        .expect("it has a table")
-        .1;
-    let names = table
-        .lines()
-        .skip_while(|line| !line.starts_with("| ---"))
-        .skip(1);
-    for line in names.take_while(|line| line.starts_with('|')) {
-        let name = line.split('`').nth(1).expect("a row begins with a name");
-        let help = printed(&[name, "--help"]);
+    for name in listed_commands() {
+        let help = printed(&[&name, "--help"]);
         let help: Vec<&str> = help.lines().map(str::trim_end).collect();
         let _ = write!(
             text,
@@ -266,7 +256,7 @@ fn reference_of_labels_is_current() {
 fn reference_of_conditions_is_current() {
     let mut text = String::from(
         "# Conditions and reasons\n\nWhat the status of a Link says. `linkerd-mc status`, `kubectl describe link` and GitOps tools \
-         show it; [troubleshooting](../troubleshooting.md) says what to do.\n\n# Conditions of a Link\n",
+         show it; [troubleshooting](../troubleshooting.md) says what to do.\n\n## Conditions of a Link\n",
     );
     let items_ = items("crates/mirror-core/src/api/conditions.rs");
     let mut found = 0;
@@ -276,7 +266,7 @@ fn reference_of_conditions_is_current() {
                 let [constant] = &constants(std::slice::from_ref(item))[..] else {
                     panic!("not a text")
                 };
-                let _ = write!(text, "\n## {}\n\n{}\n", constant.value, constant.doc);
+                let _ = write!(text, "\n### {}\n\n{}\n", constant.value, constant.doc);
                 found += 1;
             }
             Item::Mod(module) => {
@@ -294,7 +284,7 @@ fn reference_of_conditions_is_current() {
     }
     assert!(found > 8, "only {found} conditions found");
     text.push_str(
-        "\n# Reasons of Services\n\nEach entry in `mirrorServices` and `federatedServices` has one condition, `Mirrored`. It is \
+        "\n## Reasons of Services\n\nEach entry in `mirrorServices` and `federatedServices` has one condition, `Mirrored`. It is \
          `True` for Services that are mirrored or take part, which may have a reason too.\n\n| Reason | Meaning |\n| --- | --- |\n",
     );
     for (reason, meaning) in reasons() {

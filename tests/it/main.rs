@@ -100,6 +100,8 @@ mod limit;
 mod log_injection;
 // The roles are sufficient, and each verb in them is used.
 mod rbac;
+// The roles in the documents for people who only look.
+mod viewers;
 // No log, status, Event, metric or output has credentials.
 mod secrets;
 

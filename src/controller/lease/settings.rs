@@ -67,6 +67,14 @@ impl LeaseSettings {
 mod tests {
     use super::*;
 
+    /// The documents name these times.
+    #[test]
+    fn a_leader_renews_every_two_seconds_and_is_replaced_after_thirty() {
+        let settings = LeaseSettings::new("linkerd-multicluster", "a");
+        let times = [settings.retry, settings.renew_deadline, settings.duration];
+        assert_eq!(times.map(|time| time.as_secs()), [2, 10, 30]);
+    }
+
     #[test]
     fn inconsistent_settings_are_rejected() {
         let good = LeaseSettings::new("linkerd-multicluster", "a");

@@ -41,13 +41,13 @@ pub const REMOTE_DISCOVERY: &str = "multicluster.linkerd.io/remote-discovery";
 pub const REMOTE_SERVICE: &str = "multicluster.linkerd.io/remote-service";
 /// Annotation on a federated Service: its member in the local cluster, a Service name.
 pub const LOCAL_DISCOVERY: &str = "multicluster.linkerd.io/local-discovery";
-/// Annotation on a federated Service that is made of slices (ours): its remote members, as in [`REMOTE_DISCOVERY`].
-/// On a Service with [`REMOTE_DISCOVERY`] Linkerd would ignore the slices.
+/// Annotation on a federated Service that is made of slices (ours): its remote members, as in [`REMOTE_DISCOVERY`],
+/// with which Linkerd would ignore the slices.
 pub const MEMBERS: &str = "multicluster.linkerd.io/members";
 /// Annotation on a federated Service that is made of slices (ours): its member in the local cluster.
 pub const LOCAL_MEMBER: &str = "multicluster.linkerd.io/local-member";
-/// Annotation on the local member of a federated Service, or on the oldest Link whose cluster has a member if there is no
-/// local one; written to the federated Service (ours): the clusters that receive its requests first.
+/// Annotation on the local member of a federated Service, or else on the oldest Link whose cluster has a member; copied
+/// to the federated Service (ours): the clusters that receive its requests first.
 pub const PREFER: &str = "multicluster.linkerd.io/prefer";
 /// Annotation on a federated Service (ours): the preferred clusters that receive no requests now, and since when.
 pub const FAILED_OVER: &str = "multicluster.linkerd.io/failed-over";
@@ -105,7 +105,7 @@ pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
 /// Annotation (ours): hash of the object's desired state.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
 /// Annotation (ours) of every Service that this controller has written: the labels and, after a semicolon, the
-/// annotations that were copied to it. Only these are removed when they are not copied any more.
+/// annotations that were copied to it. Only these are ever removed.
 pub const COPIED_KEYS: &str = "mirror.linkerd.io/copied-keys";
 /// Annotations that mark an object as ours.
 pub const SIGNATURE: [&str; 4] = [MANAGED_BY, INSTALLATION, DESIRED_STATE, COPIED_KEYS];

@@ -1,0 +1,184 @@
+//! The roles of docs/permissions.md: with them, people look and change nothing. The test compares them with the audit log
+//! of a cluster, like that of the controller's roles.
+
+use std::{collections::BTreeSet, path::Path};
+
+use control_plane::{AuditEvent, ControlPlane, eventually};
+use serde_json::Value;
+
+use crate::support::{
+    SOON,
+    audit::{mark, requests},
+    controller::Controller,
+    links::{mirror_is, own_link, unlink},
+    objects::{export, namespace, web},
+    planes::alone,
+    program::run,
+};
+
+const GUIDE: &str = include_str!("../../docs/permissions.md");
+/// The group that the page binds, and somebody in it.
+const GROUP: &str = "on-call";
+const USER: &str = "viewer";
+const NS: &str = "viewers";
+/// What `check` lists only while Services wait for a `ClusterIP`.
+const WHILE_SERVICES_WAIT: [&str; 2] = ["servicecidrs", "ipaddresses"];
+
+/// API group, resource and verb.
+type Use = (String, String, String);
+
+/// The objects in a block of the page.
+fn block(number: usize) -> &'static str {
+    let mut blocks = GUIDE.split("\n```yaml\n").skip(1);
+    let block = blocks.nth(number).and_then(|rest| rest.split_once("\n```"));
+    block.unwrap_or_else(|| panic!("no block {number}")).0
+}
+
+/// The rules in a block.
+fn granted(block: &str) -> BTreeSet<Use> {
+    let mut all = BTreeSet::new();
+    for document in block.split("\n---\n") {
+        let object: Value = serde_saphyr::from_str(document).unwrap();
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let list = |field: &str| -> Vec<String> {
+                serde_json::from_value(rule[field].clone()).unwrap()
+            };
+            for group in list("apiGroups") {
+                for resource in list("resources") {
+                    for verb in list("verbs") {
+                        all.insert((group.clone(), resource.clone(), verb));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What the viewer asked for, and whether the API server permitted it.
+fn asked(events: &[AuditEvent]) -> (BTreeSet<Use>, BTreeSet<Use>) {
+    let of = |event: &AuditEvent| {
+        let (group, resource) = (event.group.clone(), event.resource.clone());
+        (group, resource, event.verb.clone())
+    };
+    let own = || events.iter().filter(|event| event.user == USER);
+    let refused = |event: &&AuditEvent| matches!(event.code, 401 | 403);
+    (
+        own().filter(|event| !refused(event)).map(of).collect(),
+        own().filter(refused).map(of).collect(),
+    )
+}
+
+/// Runs the commands that look. Returns what `check` says.
+fn look(kubeconfig: &Path) -> Value {
+    for command in [
+        &["status", "--services", "-o", "json"][..],
+        &["gateways", "-o", "json"],
+        &["graph", "-o", "json"],
+    ] {
+        let outcome = run(kubeconfig, command);
+        assert_eq!(outcome.code, 0, "{command:?}: {}", outcome.stderr);
+        assert!(
+            outcome.stdout.contains(NS),
+            "{command:?}: {}",
+            outcome.stdout
+        );
+    }
+    let outcome = run(kubeconfig, &["check", "--wait=0s", "-o", "json"]);
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+/// The checks that fail because something may not be read.
+fn unread(report: &Value) -> Vec<&str> {
+    let checks = report["categories"][0]["checks"].as_array().unwrap().iter();
+    let unread = checks.filter(|check| check.to_string().contains("forbidden"));
+    unread
+        .filter_map(|check| check["description"].as_str())
+        .collect()
+}
+
+/// Applies roles, and waits until the API server, which reads them from a cache, permits what the last one has.
+async fn apply(plane: &ControlPlane, block: &str, verb: &str, resource: &str, namespace: &str) {
+    plane.apply(block).await.unwrap();
+    let who = ["--as", USER, "--as-group", GROUP, "--namespace", namespace];
+    let question = [&["auth", "can-i", verb, resource], &who[..]].concat();
+    eventually("the roles to be in force", SOON, async || {
+        Ok(plane.kubectl(&question).await.ok())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_used() {
+    let alone = alone().await;
+    let (source, far) = (&*alone.source, &*alone.far);
+    source.install_gateway_api().await.unwrap();
+    namespace(NS, &[source, far]).await;
+    export(far, NS, &web("web", NS)).await;
+    own_link(source, far, NS, &[]).await;
+    let controller = Controller::start(source, &[]);
+    mirror_is(source, NS, NS, "web", "Mirrored").await;
+    let kubeconfig = source.user_kubeconfig(USER, &[GROUP]).unwrap();
+
+    // Without Secrets: only those are refused.
+    let (view, credentials) = (block(0), block(1));
+    apply(
+        source,
+        view,
+        "list",
+        "links.multicluster.linkerd.io",
+        "default",
+    )
+    .await;
+    let since = mark(source);
+    let report = look(&kubeconfig);
+    let (_, refused) = asked(&requests(source, since));
+    let secrets = |verb: &str| (String::new(), "secrets".to_owned(), verb.to_owned());
+    let only = |uses: &[Use]| uses.iter().cloned().collect::<BTreeSet<Use>>();
+    assert_eq!(
+        refused,
+        only(&[secrets("get"), secrets("list")]),
+        "{report:#}"
+    );
+    assert_eq!(
+        unread(&report),
+        [
+            "remote cluster access credentials are valid",
+            "Linkerd has the credentials of each Link"
+        ],
+        "{report:#}"
+    );
+
+    // With them, nothing is refused.
+    apply(source, credentials, "list", "secrets", "linkerd").await;
+    let since = mark(source);
+    let report = look(&kubeconfig);
+    assert_eq!(unread(&report), [""; 0], "{report:#}");
+    let plan = run(&kubeconfig, &["plan", "--link", NS]);
+    assert!([0, 2].contains(&plan.code), "{}", plan.stderr);
+    let (permitted, refused) = asked(&requests(source, since));
+    assert_eq!(refused, BTreeSet::new());
+    let all = granted(view).into_iter().chain(granted(credentials));
+    let idle = all.filter(|granted| {
+        let (_, resource, _) = granted;
+        !permitted.contains(granted) && !WHILE_SERVICES_WAIT.contains(&resource.as_str())
+    });
+    assert_eq!(idle.collect::<Vec<_>>(), [], "granted, and not used");
+    let changes = permitted.iter().filter(|(_, resource, verb)| {
+        !["get", "list"].contains(&verb.as_str()) && !resource.ends_with("accessreviews")
+    });
+    assert_eq!(
+        changes.collect::<Vec<_>>(),
+        [&("".into(), "".into(), "".into()); 0]
+    );
+
+    for block in [view, credentials] {
+        let file = source.folder().join("viewers.yaml");
+        std::fs::write(&file, block).unwrap();
+        let file = file.display().to_string();
+        source.kubectl(&["delete", "-f", &file]).await.unwrap();
+    }
+    drop(controller);
+    unlink(source, NS).await;
+}
