@@ -164,11 +164,11 @@ async fn back_to_link(rig: &mut Rig, deployments: &mut Deployments) -> anyhow::R
 
 /// The shell blocks of a section.
 fn steps(section: &str) -> Vec<&'static str> {
-    let heading = format!("\n# {section}\n");
+    let heading = format!("\n## {section}\n");
     let text = GUIDE
         .split_once(heading.as_str())
         .map_or("", |(_, text)| text);
-    let text = text.split_once("\n# ").map_or(text, |(text, _)| text);
+    let text = text.split_once("\n## ").map_or(text, |(text, _)| text);
     text.split("\n```sh\n")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once("\n```")?.0))

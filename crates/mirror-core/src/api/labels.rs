@@ -80,8 +80,8 @@ pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
 /// Annotation on a Link (ours): how the controller reaches the API server of the target cluster: `direct`, at the address
 /// in the credentials, or `gateway`, through the gateway.
 pub const API_SERVER_THROUGH: &str = "multicluster.linkerd.io/api-server-through";
-/// Annotation on a Link (ours) whose API server is reached through the gateway: the address at which Linkerd's control
-/// plane reaches the API server, for remote discovery. Without it, Linkerd has no way to the target cluster.
+/// Annotation on a Link (ours) whose API server is reached through the gateway: where Linkerd's control plane reaches the
+/// API server, for remote discovery. Without it, Linkerd does not reach the target cluster.
 pub const DISCOVERY_API_SERVER: &str = "multicluster.linkerd.io/discovery-api-server";
 /// Annotation on a Link (ours): the time (RFC 3339) until which its cluster is drained. A drained cluster takes no part
 /// in federated Services that have another member.
