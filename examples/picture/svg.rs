@@ -124,7 +124,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
     let (light, dark) = (LIGHT.rules(), DARK.rules());
     let _ = write!(style, "{light}@media(prefers-color-scheme:dark){{{dark}}}");
     format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
 <!-- Made by `just picture`. -->
 <style>text{{font:{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}}.b{{font-weight:bold}}.d{{opacity:.7}}.t{{text-anchor:middle}}
 g[style]{{animation:{total:.2}s step-end infinite}}@media(prefers-reduced-motion:reduce){{g[style]{{animation:none}}}}
@@ -132,7 +132,7 @@ g[style]{{animation:{total:.2}s step-end infinite}}@media(prefers-reduced-motion
 <defs><path id="r" d="M0 0h{line}v{cell}h-{line}z"/><path id="k" d="M0 1h{column}v{block}h-{column}z"/></defs>
 <rect x=".5" y=".5" width="{w}" height="{h}" rx="9.5" class="w"/>
 {bars}{groups}</svg>
-"##,
+"#,
         line = width - 2.0 * EDGE + 8.0,
         cell = CELL.1,
         column = CELL.0,
@@ -155,7 +155,7 @@ fn bar(out: &mut String, title: &str, top: f64, columns: u16, first: bool) {
             );
         }
     } else {
-        let _ = write!(out, r##"<path class="l" d="M0 {top}h{width}"/>"##);
+        let _ = write!(out, r#"<path class="l" d="M0 {top}h{width}"/>"#);
     }
     let _ = writeln!(
         out,

@@ -144,3 +144,20 @@ fn console_blocks_and_marks_are_for_shells_only() {
         }
     }
 }
+
+#[test]
+fn blocks_of_yaml_can_be_read() {
+    let (mut found, mut wrong) = (0, Vec::new());
+    for path in documents() {
+        for Block { info, text } in Document::parse(&read(&path)).blocks {
+            for document in text.split("\n---\n").filter(|_| info == "yaml") {
+                found += 1;
+                if let Err(error) = serde_saphyr::from_str::<serde_json::Value>(document) {
+                    wrong.push(format!("{}: {error}\n{document}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(found > 20, "only {found} found");
+    assert_eq!(wrong, [""; 0]);
+}
