@@ -86,6 +86,11 @@ fn commands(script: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// A word with a value that suits every flag, if it is a variable of the shell.
+fn with_value(word: &str) -> &str {
+    if word.starts_with('$') { "east" } else { word }
+}
+
 #[test]
 fn command_lines_in_documents_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -99,7 +104,8 @@ fn command_lines_in_documents_are_valid() {
     for path in documents {
         for line in lines(&fs::read_to_string(&path).unwrap()) {
             complete += usize::from(line.complete);
-            let Err(error) = Cli::try_parse_from(&line.words) else {
+            let words = line.words.iter().map(|word| with_value(word));
+            let Err(error) = Cli::try_parse_from(words) else {
                 continue;
             };
             // In a sentence, a command may stand without what it needs.

@@ -161,3 +161,18 @@ fn blocks_of_yaml_can_be_read() {
     assert!(found > 20, "only {found} found");
     assert_eq!(wrong, [""; 0]);
 }
+
+/// The suite in `tests/mesh` finds the steps of a move by these headings, and nothing else runs them.
+#[test]
+fn the_move_has_the_sections_whose_steps_the_mesh_runs() {
+    let text = read(RUN_BY_MESH);
+    for section in ["Take over", "Go back"] {
+        let (_, rest) = text
+            .split_once(&format!("\n## {section}\n"))
+            .expect(section);
+        let steps = rest.split("\n## ").next().unwrap_or(rest);
+        let steps = Document::parse(steps).blocks.into_iter();
+        let run = steps.filter(|block| block.is_shell() && !block.is_marked());
+        assert!(run.count() > 4, "{section} has too few steps");
+    }
+}
