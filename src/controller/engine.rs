@@ -8,9 +8,9 @@
 mod absorb;
 mod blocked;
 mod confirm;
-mod creating;
 mod finish;
 mod foreign;
+mod gateway_tasks;
 mod gateways;
 mod link_state;
 mod links;
@@ -29,6 +29,7 @@ mod work;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, oneshot, watch as latest},
@@ -41,10 +42,8 @@ pub(crate) use self::state::Settings;
 use self::{
     blocked::Blocked,
     confirm::Confirmations,
-    creating::Creating,
     foreign::Lookups,
-    gateways::{GatewayEvent, GatewayTasks},
-    link_state::LinkState,
+    gateway_tasks::{GatewayEvent, GatewayTasks},
     local_event::{FirstLists, Needed},
     preferences::Preferences,
     problems::Problems,
@@ -59,7 +58,7 @@ use super::{
     events,
     lease::Fence,
     metrics::{Cache, LOCAL},
-    queue::{self, ConcurrencyLimit, Queue},
+    queue::{ConcurrencyLimit, Queue},
     rate_limit::{Allowed, RateLimit},
     repeats::Repeats,
     session,
@@ -85,8 +84,7 @@ struct Inbox {
     local: mpsc::Receiver<LocalEvent>,
     remote: SessionEvents,
     signals: GatewayEvents,
-    /// `None` after the election.
-    elected: Option<oneshot::Receiver<Fence>>,
+    elected: oneshot::Receiver<Fence>,
 }
 
 /// The health of the engine, for the admin port.
@@ -121,7 +119,7 @@ pub(super) async fn run(
         local: local.changes,
         remote,
         signals,
-        elected: Some(elected),
+        elected,
     };
     let ended = engine.turn(&mut inbox, health, stop).await;
     engine.tasks.shutdown().await;
@@ -162,8 +160,11 @@ impl Engine {
             transport: settings.transport.clone(),
             runtime: settings.sessions.clone(),
         };
-        let transport = settings.transport.clone();
-        let gateways = GatewayTasks::new(signals, transport);
+        let gateways = GatewayTasks {
+            outbox: signals,
+            transport: settings.transport.clone(),
+            started: 0,
+        };
         let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
         let engine = Self {
             state: State {
@@ -180,7 +181,7 @@ impl Engine {
             leading: false,
             queue: Queue::default(),
             confirmations: Confirmations::default(),
-            creating: Creating::default(),
+            creating: BTreeMap::new(),
             links: BTreeMap::new(),
             tasks: JoinSet::new(),
             changed: BTreeMap::new(),
@@ -190,7 +191,6 @@ impl Engine {
             blocked: Blocked::default(),
             throttled_until: Instant::now(),
             sessions: Sessions::new(shared, outbox),
-            by_slices: false,
             needed,
             event_requests,
         };
@@ -203,6 +203,7 @@ impl Engine {
         health: &Health,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
+        let (mut local, mut remote) = (Vec::new(), Vec::new());
         loop {
             health.alive.beat();
             health.ready.set(self.state.local.is_some());
@@ -216,10 +217,8 @@ impl Engine {
             let wake = self.next_wake();
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                fence = elected(&mut inbox.elected) => {
-                    let Some(fence) = fence else { anyhow::bail!("leader election has ended") };
-                    inbox.elected = None;
-                    self.on_elected(fence);
+                fence = &mut inbox.elected, if !self.leading => {
+                    self.on_elected(fence.context("leader election has ended")?);
                 }
                 Some(done) = self.tasks.join_next() => {
                     let done = done?;
@@ -227,21 +226,13 @@ impl Engine {
                         anyhow::bail!("the lease was lost");
                     }
                 }
-                local = inbox.local.recv() => {
-                    let Some(local) = local else {
-                        anyhow::bail!("the watches of the local cluster have ended");
-                    };
-                    self.on_local_event(local);
-                    for _ in 0..BATCH {
-                        let Ok(local) = inbox.local.try_recv() else { break };
-                        self.on_local_event(local);
-                    }
+                count = inbox.local.recv_many(&mut local, BATCH) => {
+                    anyhow::ensure!(count > 0, "the watches of the local cluster have ended");
+                    local.drain(..).for_each(|event| self.on_local_event(event));
                 }
-                Some((link, id, report)) = inbox.remote.recv() => {
-                    self.on_session_event(&link, id, report);
-                    for _ in 0..BATCH {
-                        let Ok((link, id, report)) = inbox.remote.try_recv() else { break };
-                        self.on_session_event(&link, id, report);
+                1.. = inbox.remote.recv_many(&mut remote, BATCH) => {
+                    for (link, id, event) in remote.drain(..) {
+                        self.on_session_event(&link, id, event);
                     }
                 }
                 Some((link, id, signal)) = inbox.signals.recv() => self.on_gateway_event(&link, id, signal),
@@ -254,21 +245,21 @@ impl Engine {
     fn on_elected(&mut self, fence: Fence) {
         self.writer.fence = fence;
         self.leading = true;
-        let names: Vec<String> = self.links.keys().cloned().collect();
+        let names = self.names();
         for name in &names {
             self.take_over(name);
             self.watch_gateway(name);
             self.tell_invalid(name);
         }
         self.check_links(&names);
-        self.enqueue_all(queue::LOCAL, self.state.keys());
+        self.enqueue(self.state.keys());
     }
 
     /// Starts to process due keys, up to the limit.
     fn dispatch(&mut self) {
         let now = Instant::now();
         let next = self.blocked.due(now);
-        self.enqueue_all(queue::LOCAL, next);
+        self.enqueue(next);
         self.blocked.log();
         while self.queue.running() < self.settings.max_in_flight {
             let all = self.settings.max_in_flight;
@@ -291,7 +282,7 @@ impl Engine {
     /// have been available long enough receive requests again.
     fn tell_time(&mut self, now: Timestamp) {
         let (drained, returned) = self.state.advance(now);
-        self.enqueue_all(queue::LOCAL, returned);
+        self.enqueue(returned);
         for (cluster, keys) in drained {
             let link = self.state.link(&cluster);
             let link = link.map(|(target, _)| target.link.clone());
@@ -310,7 +301,7 @@ impl Engine {
 
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
-        let statuses = self.links.values().filter_map(LinkState::next_status);
+        let statuses = self.links.values().filter_map(|state| state.status.next());
         let allowed = self.rate_limit.next_allowed(now);
         let timers = Timers {
             now,
@@ -344,13 +335,6 @@ impl Engine {
         ] {
             self.metrics.cache_size(kind, LOCAL, size);
         }
-    }
-}
-
-async fn elected(receiver: &mut Option<oneshot::Receiver<Fence>>) -> Option<Fence> {
-    match receiver {
-        Some(receiver) => receiver.await.ok(),
-        None => std::future::pending().await,
     }
 }
 

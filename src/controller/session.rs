@@ -6,12 +6,11 @@ mod event;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
 use tokio::{runtime::Handle, sync::watch as latest, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::event::{HEARTBEAT_SOURCE, Outbox, SessionEvent};
+pub(super) use self::event::{HEARTBEAT_SOURCE, Outbox, SessionEvent, UsableCredentials};
 use self::event::{Reporter, Source};
 
 use super::{
@@ -22,7 +21,6 @@ use crate::{
     api::{
         k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
-        tls::InsecureTls,
         wire::{StoredObject, Wire},
     },
     budget::Budget,
@@ -66,14 +64,8 @@ pub(super) struct Session {
     pub(super) id: u64,
     /// Its parameters.
     pub(super) spec: Spec,
-    /// The client; `None` until the credentials have proved usable.
-    pub(super) client: Option<Client>,
-    /// When the token expires; `None` if unknown, or if it never expires.
-    pub(super) expires: Option<Timestamp>,
     /// Bytes of the objects that it keeps.
     pub(super) bytes: Budget,
-    /// Why the connection is not secure; `None` if unknown, or if it is secure.
-    pub(super) insecure: Option<InsecureTls>,
     stop: CancellationToken,
 }
 
@@ -90,7 +82,7 @@ const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 const SLICES_PER_SERVICE: usize = 10;
 
 impl Session {
-    /// Starts a session. Its first event is [`SessionEvent::Client`] or [`SessionEvent::Unusable`]. If there are more
+    /// Starts a session. Its first event is [`SessionEvent::Usable`] or [`SessionEvent::Unusable`]. If there are more
     /// Services than the limit, those in `first` have priority.
     pub(super) fn start(
         link: &str,
@@ -114,10 +106,7 @@ impl Session {
         Self {
             id,
             spec,
-            client: None,
-            expires: None,
             bytes,
-            insecure: None,
             stop,
         }
     }
@@ -134,10 +123,12 @@ async fn connect(spec: &Spec, shared: &Shared, reporter: &Reporter) -> Option<Cl
     let pages = shared.pages.of_link();
     match shared.transport.client(&spec.kubeconfig, pages).await {
         Ok(client) => {
-            let expires = credentials_expiry(&spec.kubeconfig);
-            let insecure = insecure_tls(&spec.kubeconfig);
-            let usable = SessionEvent::Client(client.clone(), expires, insecure);
-            reporter.send(usable).await;
+            let usable = UsableCredentials {
+                client: client.clone(),
+                expires: credentials_expiry(&spec.kubeconfig),
+                insecure: insecure_tls(&spec.kubeconfig),
+            };
+            reporter.send(SessionEvent::Usable(usable)).await;
             Some(client)
         }
         Err(error) => {

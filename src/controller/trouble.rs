@@ -14,82 +14,86 @@ const LINES: f64 = 20.0;
 /// Lines per second after that: one in six seconds.
 const LINES_PER_SECOND: f64 = 1.0 / 6.0;
 
-/// The last logged message about one failure.
+/// The failure of one operation that was logged last, so that only changes are logged.
+#[derive(Debug, Default)]
+pub(super) struct FailureLog(Option<LoggedFailure>);
+
 #[derive(Debug)]
-pub(super) struct LastLogged {
-    words: String,
+struct LoggedFailure {
+    message: String,
     at: Instant,
     /// How many different messages were suppressed since.
-    untold: u32,
+    suppressed: u32,
 }
 
-impl LastLogged {
-    /// A failure that is logged for the first time.
-    pub(super) fn new(words: &str) -> Self {
-        Self {
-            words: words.to_owned(),
+impl FailureLog {
+    /// Records a failure. If it has to be logged, returns how many with other messages were suppressed since the last
+    /// line.
+    pub(super) fn failed(&mut self, message: &str) -> Option<u32> {
+        let suppressed = match &mut self.0 {
+            None => 0,
+            Some(last) if last.message == message => return None,
+            Some(last) if last.at.elapsed() < REWORDED => {
+                last.suppressed = last.suppressed.saturating_add(1);
+                return None;
+            }
+            Some(last) => last.suppressed,
+        };
+        self.0 = Some(LoggedFailure {
+            message: message.to_owned(),
             at: Instant::now(),
-            untold: 0,
-        }
+            suppressed: 0,
+        });
+        Some(suppressed)
     }
 
-    /// Records that the failure happened again, with this message. If it has to be logged, returns how many others were
-    /// suppressed since the last line.
-    pub(super) fn again(&mut self, words: &str) -> Option<u32> {
-        if self.words == words {
-            return None;
-        }
-        if self.at.elapsed() < REWORDED {
-            self.untold = self.untold.saturating_add(1);
-            return None;
-        }
-        let untold = self.untold;
-        *self = Self::new(words);
-        Some(untold)
+    /// Records a success. Returns whether it follows a failure.
+    pub(super) fn recovered(&mut self) -> bool {
+        self.0.take().is_some()
     }
 }
 
 /// The end of a line, with the numbers of suppressed lines: about the same failure, and about the same target cluster.
-pub(super) fn and_untold(untold: u32, left_out: u32) -> String {
-    let words = match untold {
+pub(super) fn suppressed(about_failure: u32, about_cluster: u32) -> String {
+    let failure = match about_failure {
         0 => String::new(),
-        _ => format!(" (failed {untold} more times with other messages since the last line)"),
+        n => format!(" (failed {n} more times with other messages since the last line)"),
     };
-    match left_out {
-        0 => words,
-        _ => format!("{words} ({left_out} earlier lines about this cluster were suppressed)"),
+    match about_cluster {
+        0 => failure,
+        n => format!("{failure} ({n} earlier lines about this cluster were suppressed)"),
     }
 }
 
 /// The rate limit of lines about one target cluster.
 #[derive(Debug)]
-pub(super) struct Ration {
+pub(super) struct LogLimit {
     lines: TokenBucket,
-    left_out: u32,
+    suppressed: u32,
 }
 
-impl Default for Ration {
+impl Default for LogLimit {
     fn default() -> Self {
         Self {
             lines: TokenBucket::new(LINES, LINES_PER_SECOND, Instant::now()),
-            left_out: 0,
+            suppressed: 0,
         }
     }
 }
 
-impl Ration {
+impl LogLimit {
     /// Takes one line. If it is allowed, returns how many were suppressed since the last one.
     pub(super) fn take(&mut self) -> Option<u32> {
         if !self.lines.try_take(Instant::now()) {
-            self.left_out = self.left_out.saturating_add(1);
+            self.suppressed = self.suppressed.saturating_add(1);
             return None;
         }
-        Some(std::mem::take(&mut self.left_out))
+        Some(std::mem::take(&mut self.suppressed))
     }
 
     /// Whether the bucket is full, and no suppressed line waits to be mentioned.
     pub(super) fn is_whole(&self) -> bool {
-        self.lines.is_full(Instant::now()) && self.left_out == 0
+        self.lines.is_full(Instant::now()) && self.suppressed == 0
     }
 }
 
@@ -97,7 +101,7 @@ impl Ration {
 #[derive(Debug)]
 pub(super) struct Trouble {
     what: String,
-    now: Option<LastLogged>,
+    log: FailureLog,
 }
 
 impl Trouble {
@@ -105,32 +109,27 @@ impl Trouble {
     pub(super) fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
-            now: None,
+            log: FailureLog::default(),
         }
     }
 
     /// Logs a warning, if the reason has changed and the last line is old enough. Returns whether it did.
     pub(super) fn set(&mut self, reason: &str) -> bool {
-        let untold = match &mut self.now {
-            None => Some(0),
-            Some(told) => told.again(reason),
-        };
-        let Some(untold) = untold else {
+        let Some(repeats) = self.log.failed(reason) else {
             return false;
         };
-        let untold = and_untold(untold, 0);
-        tracing::warn!("failed to {}, will retry: {reason}{untold}", self.what);
-        self.now = Some(LastLogged::new(reason));
+        let suppressed = suppressed(repeats, 0);
+        tracing::warn!("failed to {}, will retry: {reason}{suppressed}", self.what);
         true
     }
 
     /// Logs the recovery, if there was a failure. Returns whether there was one.
     pub(super) fn clear(&mut self) -> bool {
-        let was = self.now.take().is_some();
-        if was {
+        let has_failed = self.log.recovered();
+        if has_failed {
             tracing::info!("recovered: {}", self.what);
         }
-        was
+        has_failed
     }
 }
 
@@ -157,13 +156,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn different_messages_are_logged_once_a_minute_with_their_number() {
-        let mut told = LastLogged::new("0");
+        let mut log = FailureLog::default();
+        assert_eq!(log.failed("0"), Some(0));
         let mut lines = Vec::new();
         for second in 1..=180 {
             advance(Duration::from_secs(1)).await;
             lines.extend(
-                told.again(&second.to_string())
-                    .map(|untold| (second, untold)),
+                log.failed(&second.to_string())
+                    .map(|suppressed| (second, suppressed)),
             );
         }
         assert_eq!(lines, [(60, 59), (120, 59), (180, 59)]);
@@ -171,20 +171,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lines_about_a_cluster_are_rate_limited_after_a_burst() {
-        let mut ration = Ration::default();
+        let mut limit = LogLimit::default();
         let mut lines = Vec::new();
         for second in 0..120 {
-            let taken = (0..100).filter_map(|_| ration.take());
+            let taken = (0..100).filter_map(|_| limit.take());
             lines.extend(taken.map(|left_out| (second, left_out)));
             advance(Duration::from_secs(1)).await;
         }
         assert_eq!(lines.len(), 20 + 19);
         assert_eq!(lines[..20], [(0, 0); 20]);
         assert_eq!(lines[20..22], [(6, 80 + 500), (12, 99 + 500)]);
-        assert!(!ration.is_whole());
+        assert!(!limit.is_whole());
         advance(Duration::from_secs(120)).await;
-        assert!(ration.take().is_some_and(|left_out| left_out > 0));
+        assert!(limit.take().is_some_and(|left_out| left_out > 0));
         advance(Duration::from_secs(6)).await;
-        assert!(ration.is_whole());
+        assert!(limit.is_whole());
     }
 }

@@ -9,31 +9,26 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, core::PartialObjectMeta};
 
 use crate::{
-    api::route::{Route, RouteKind},
     controller::watch::Event,
     mirror::{self, Indexed, Inserted, Namespaces, Store},
 };
 
-/// Puts a change into a store that may not have been listed. Returns what [`absorb_listed`] does.
-pub(super) fn absorb<T: Indexed>(
-    store: &mut Option<Store<T>>,
-    change: Event<T>,
-    ours: bool,
-) -> Vec<Arc<T>> {
+/// Puts a change into a store of local objects that may not have been listed. Returns what [`apply`] does.
+pub(super) fn absorb<T: Indexed>(store: &mut Option<Store<T>>, change: Event<T>) -> Vec<Arc<T>> {
     if let Event::List { .. } = change {
         store.get_or_insert_default();
     }
     let store = store.as_mut();
-    store.map_or_else(Vec::new, |store| absorb_listed(store, change, ours))
+    store.map_or_else(Vec::new, |store| apply(store, change, true))
 }
 
 /// Puts a change into a store. Returns the objects that it concerns, in the states before and after.
 ///
-/// `ours`: the store also holds the responses to our own writes, so a single change may be outdated.
-pub(super) fn absorb_listed<T: Indexed>(
+/// `is_local`: the store also holds the responses to our own writes, so a single change may be outdated.
+pub(super) fn apply<T: Indexed>(
     known: &mut Store<T>,
     change: Event<T>,
-    ours: bool,
+    is_local: bool,
 ) -> Vec<Arc<T>> {
     let mut touched = Vec::new();
     match change {
@@ -54,7 +49,7 @@ pub(super) fn absorb_listed<T: Indexed>(
             touched.extend(known.retain_listed(&listed));
         }
         Event::Apply(object) => {
-            let taken = if ours {
+            let taken = if is_local {
                 known.insert(object.clone())
             } else {
                 Inserted::Taken(known.put(object.clone()))
@@ -67,21 +62,6 @@ pub(super) fn absorb_listed<T: Indexed>(
         Event::Delete(object) => touched.extend(known.remove(&object)),
     }
     touched
-}
-
-/// Puts a change of routes into the store of their kind; `None` if the API server does not have the kind. Returns the
-/// routes that it concerns, and whether it was unknown until now that the API server has the kind, or does not have it.
-pub(super) fn absorb_routes(
-    routes: &mut BTreeMap<RouteKind, Option<Store<Route>>>,
-    kind: RouteKind,
-    change: Option<Event<Route>>,
-) -> (Vec<Arc<Route>>, bool) {
-    let known = routes.remove(&kind);
-    let news = known.as_ref().map(Option::is_some) != Some(change.is_some());
-    let mut store = known.flatten();
-    let touched = change.map(|change| absorb(&mut store, change, true));
-    routes.insert(kind, store);
-    (touched.unwrap_or_default(), news)
 }
 
 /// The namespaces in a change, with their new state.

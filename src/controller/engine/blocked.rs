@@ -10,10 +10,7 @@
 //! While there are none, no key is tried. When a Service of ours is deleted, one is tried immediately. Writes that need
 //! no `ClusterIP` are not delayed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
@@ -119,7 +116,7 @@ impl Blocked {
             self.addresses.wait(key);
             return Err(Shortage::RangeFull);
         }
-        if !self.addresses.is_empty() && !self.addresses.trying.contains(key) {
+        if !self.addresses.keys.is_empty() && !self.addresses.is_tried(key) {
             self.addresses.wait(key);
             return Err(Shortage::NoneFree);
         }
@@ -137,7 +134,7 @@ impl Blocked {
     /// denied before, or has a `ClusterIP` now.
     pub(super) fn succeeded(&mut self, key: &Key, now: Instant) -> Vec<Key> {
         let mut next = Vec::new();
-        if self.addresses.trying.contains(key) {
+        if self.addresses.is_tried(key) {
             self.addresses.remove(key);
             self.addresses.reset(now);
             next.extend((0..MORE).filter_map(|_| self.next_for_address()));
@@ -200,7 +197,7 @@ impl Blocked {
 
     /// Logs when keys start to wait for a `ClusterIP`, and when none waits any more.
     pub(super) fn log(&mut self) {
-        let is_short = !self.addresses.waiting.is_empty();
+        let is_short = self.addresses.waiting().next().is_some();
         if std::mem::replace(&mut self.is_logged, is_short) == is_short {
             return;
         }
@@ -218,7 +215,7 @@ impl Blocked {
         let name = self.group_of.remove(key)?;
         if let Some(group) = self.denied.get_mut(&name) {
             group.remove(key);
-            if group.is_empty() {
+            if group.keys.is_empty() {
                 self.denied.remove(&name);
             }
         }
@@ -231,13 +228,9 @@ impl Blocked {
 struct Group {
     retries: &'static Retries,
     backoff: Backoff,
-    /// Keys in the order of their tries.
-    order: BTreeMap<u64, Key>,
-    /// The number of each waiting key in `order`.
-    waiting: BTreeMap<Key, u64>,
-    /// Keys that are being tried.
-    trying: BTreeSet<Key>,
-    /// The last number in `order`.
+    /// The number of each waiting key, in the order of their tries; `None` while a key is tried.
+    keys: BTreeMap<Key, Option<u64>>,
+    /// The last number.
     last: u64,
     /// When the next key is tried.
     next: Instant,
@@ -248,46 +241,45 @@ impl Group {
         Self {
             retries,
             backoff: Backoff::new(retries.first, retries.longest),
-            order: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            trying: BTreeSet::new(),
+            keys: BTreeMap::new(),
             last: 0,
             next: Instant::now(),
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.trying.is_empty()
-    }
-
     /// Adds a key at the end, unless it waits already.
     fn wait(&mut self, key: &Key) {
-        self.trying.remove(key);
-        if !self.waiting.contains_key(key) {
+        let number = self.keys.entry(key.clone()).or_default();
+        if number.is_none() {
             self.last += 1;
-            self.waiting.insert(key.clone(), self.last);
-            self.order.insert(self.last, key.clone());
+            *number = Some(self.last);
         }
+    }
+
+    fn is_tried(&self, key: &Key) -> bool {
+        self.keys.get(key) == Some(&None)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (u64, &Key)> {
+        let keys = self.keys.iter();
+        keys.filter_map(|(key, number)| Some(((*number)?, key)))
     }
 
     /// Removes a key. Returns whether it was being tried.
     fn remove(&mut self, key: &Key) -> bool {
-        if let Some(number) = self.waiting.remove(key) {
-            self.order.remove(&number);
-        }
-        self.trying.remove(key)
+        self.keys.remove(key) == Some(None)
     }
 
     /// The next key to try. Does not check whether it is due, because the cause may be gone.
     fn turn(&mut self) -> Option<Key> {
-        let (_, key) = self.order.pop_first()?;
-        self.waiting.remove(&key);
-        self.trying.insert(key.clone());
+        let (_, key) = self.waiting().min()?;
+        let key = key.clone();
+        self.keys.insert(key.clone(), None);
         Some(key)
     }
 
     fn next_due(&self) -> Option<Instant> {
-        (!self.waiting.is_empty()).then_some(self.next)
+        self.waiting().next().map(|_| self.next)
     }
 
     /// Records a failure. The first one starts the backoff, later ones follow tries that are spaced already.
@@ -304,7 +296,7 @@ impl Group {
     }
 
     fn put_off(&mut self, now: Instant) {
-        let count = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.waiting().count()).unwrap_or(u32::MAX);
         let longest = (self.retries.longest / count.max(1)).max(self.retries.shortest);
         let pause = self.backoff.next_pause().min(longest);
         let is_spread = self.retries.jitter;

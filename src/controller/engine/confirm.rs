@@ -54,11 +54,20 @@ pub(super) enum Answer {
     None(String),
 }
 
+/// A confirmation that a key needs of a cluster.
+#[derive(Debug)]
+struct Confirmation<P> {
+    /// Requests are sent in the order of their numbers.
+    number: u64,
+    remote: RemoteRef,
+    progress: RequestState<P>,
+}
+
 /// Where a request is.
 #[derive(Debug)]
-enum Confirmation<P> {
-    /// It waits in its cluster's queue, with this number.
-    Waiting(u64, RemoteRef),
+enum RequestState<P> {
+    /// It waits, because the cluster is being asked for many others.
+    Waiting,
     /// The cluster is being asked.
     Asked,
     /// The cluster has confirmed it: the time of the request, and the precondition.
@@ -68,123 +77,101 @@ enum Confirmation<P> {
 /// All confirmations that keys need: waiting, requested, or received. `P` is their precondition.
 #[derive(Debug)]
 pub(super) struct Confirmations<P = Precondition> {
+    /// By cluster, for each key.
     keys: BTreeMap<Key, BTreeMap<String, Confirmation<P>>>,
-    clusters: BTreeMap<String, Requests>,
+    /// Number of requests that run, by cluster.
+    running: BTreeMap<String, usize>,
     /// The last number of a request.
     last: u64,
-}
-
-/// The requests to one cluster.
-#[derive(Debug, Default)]
-struct Requests {
-    waiting: BTreeMap<u64, Key>,
-    running: usize,
 }
 
 impl<P> Default for Confirmations<P> {
     fn default() -> Self {
         Self {
             keys: BTreeMap::new(),
-            clusters: BTreeMap::new(),
+            running: BTreeMap::new(),
             last: 0,
         }
     }
 }
 
 impl<P: PartialEq> Confirmations<P> {
-    /// The clusters that a key asks, or has asked.
-    pub(super) fn clusters_of(&self, key: &Key) -> Vec<String> {
-        let requests = self.keys.get(key).into_iter().flatten();
-        requests.map(|(cluster, _)| cluster.clone()).collect()
-    }
-
     /// The clusters that have confirmed what a key asks of them, on the current precondition. Confirmations that are
     /// too old, or have another precondition, are removed.
-    pub(super) fn confirmed<'p>(
+    pub(super) fn confirmed(
         &mut self,
         key: &Key,
-        current: impl Fn(&str) -> Option<&'p P>,
+        current: impl Fn(&str) -> Option<P>,
         now: Instant,
-    ) -> BTreeSet<String>
-    where
-        P: 'p,
-    {
-        self.forget_if(key, |cluster, progress| match progress {
-            Confirmation::Confirmed(at, of) => {
-                now.duration_since(*at) > RECENT || current(cluster) != Some(of)
+    ) -> BTreeSet<String> {
+        self.retain(key, |cluster, progress| match progress {
+            RequestState::Confirmed(at, of) => {
+                now.duration_since(*at) <= RECENT && current(cluster).as_ref() == Some(of)
             }
-            Confirmation::Waiting(..) | Confirmation::Asked => false,
+            RequestState::Waiting | RequestState::Asked => true,
         });
         let requests = self.keys.get(key).into_iter().flatten();
         let confirmed =
-            requests.filter(|(_, progress)| matches!(progress, Confirmation::Confirmed(..)));
+            requests.filter(|(_, of)| matches!(of.progress, RequestState::Confirmed(..)));
         confirmed.map(|(cluster, _)| cluster.clone()).collect()
     }
 
     /// Forgets what a key does not need any more: confirmations, and requests that are not answered yet.
     pub(super) fn keep(&mut self, key: &Key, needed: &[RemoteRef]) {
-        let is_needed = |cluster: &str| needed.iter().any(|remote| remote.cluster == cluster);
-        self.forget_if(key, |cluster, _| !is_needed(cluster));
+        self.retain(key, |cluster, _| {
+            needed.iter().any(|remote| remote.cluster == cluster)
+        });
     }
 
     /// Uses up the confirmations of a key: its plan is executed now.
     pub(super) fn use_up(&mut self, key: &Key) {
-        self.forget_if(key, |_, progress| {
-            matches!(progress, Confirmation::Confirmed(..))
+        self.retain(key, |_, progress| {
+            !matches!(progress, RequestState::Confirmed(..))
         });
+    }
+
+    fn retain(&mut self, key: &Key, stays: impl Fn(&str, &RequestState<P>) -> bool) {
+        if let Some(requests) = self.keys.get_mut(key) {
+            requests.retain(|cluster, of| stays(cluster, &of.progress));
+            if requests.is_empty() {
+                self.keys.remove(key);
+            }
+        }
     }
 
     /// Forgets a key that needs no confirmation any more.
     pub(super) fn forget(&mut self, key: &Key) {
-        self.forget_if(key, |_, _| true);
-    }
-
-    fn forget_if(&mut self, key: &Key, goes: impl Fn(&str, &Confirmation<P>) -> bool) {
-        let Some(requests) = self.keys.get_mut(key) else {
-            return;
-        };
-        let gone = requests.iter().filter(|(cluster, of)| goes(cluster, of));
-        let gone: Vec<String> = gone.map(|(cluster, _)| cluster.clone()).collect();
-        for cluster in gone {
-            if let (Some(Confirmation::Waiting(number, _)), Some(of)) =
-                (requests.remove(&cluster), self.clusters.get_mut(&cluster))
-            {
-                of.waiting.remove(&number);
-            }
-        }
-        if requests.is_empty() {
-            self.keys.remove(key);
-        }
-        self.forget_idle_clusters();
+        self.keys.remove(key);
     }
 
     /// Requests a confirmation that a key needs, unless it is requested or received already.
     pub(super) fn need(&mut self, key: &Key, remote: &RemoteRef) {
         let requests = self.keys.entry(key.clone()).or_default();
-        if requests.contains_key(&remote.cluster) {
-            return;
+        if !requests.contains_key(&remote.cluster) {
+            self.last += 1;
+            let request = Confirmation {
+                number: self.last,
+                remote: remote.clone(),
+                progress: RequestState::Waiting,
+            };
+            requests.insert(remote.cluster.clone(), request);
         }
-        self.last += 1;
-        let progress = Confirmation::Waiting(self.last, remote.clone());
-        requests.insert(remote.cluster.clone(), progress);
-        let of = self.clusters.entry(remote.cluster.clone()).or_default();
-        of.waiting.insert(self.last, key.clone());
     }
 
     /// The next request to send. The caller has to end it with [`Self::answered`].
     pub(super) fn next(&mut self) -> Option<ConfirmationRequest> {
-        let mut clusters = self.clusters.iter_mut();
-        let (cluster, key) = clusters.find_map(|(cluster, of)| {
-            let may_ask = of.running < AT_ONCE;
-            let (_, key) = may_ask.then(|| of.waiting.pop_first())??;
-            of.running += 1;
-            Some((cluster.clone(), key))
-        })?;
-        let progress = self.keys.get_mut(&key)?.get_mut(&cluster)?;
-        match std::mem::replace(progress, Confirmation::Asked) {
-            Confirmation::Waiting(_, remote) => Some(ConfirmationRequest { key, remote }),
-            Confirmation::Asked | Confirmation::Confirmed(..) => None,
-        }
+        let all = self.keys.iter_mut();
+        let all = all.flat_map(|(key, of)| of.values_mut().map(move |request| (key, request)));
+        let next = all.filter(|(_, request)| {
+            let running = self.running.get(&request.remote.cluster);
+            matches!(request.progress, RequestState::Waiting)
+                && running.is_none_or(|running| *running < AT_ONCE)
+        });
+        let (key, request) = next.min_by_key(|(_, request)| request.number)?;
+        request.progress = RequestState::Asked;
+        let (key, remote) = (key.clone(), request.remote.clone());
+        *self.running.entry(remote.cluster.clone()).or_default() += 1;
+        Some(ConfirmationRequest { key, remote })
     }
 
     /// Ends a request. `confirmed`: when it was sent, and its precondition, if it was confirmed. Returns whether the
@@ -195,33 +182,27 @@ impl<P: PartialEq> Confirmations<P> {
         confirmed: Option<(Instant, P)>,
     ) -> bool {
         let ConfirmationRequest { key, remote } = request;
-        if let Some(of) = self.clusters.get_mut(&remote.cluster) {
-            of.running = of.running.saturating_sub(1);
+        if let Some(running) = self.running.get_mut(&remote.cluster) {
+            *running -= 1;
         }
-        self.forget_idle_clusters();
+        self.running.retain(|_, running| *running > 0);
         // Nothing to do if the key was forgotten meanwhile, or has a new request.
         let requests = self.keys.get_mut(key);
-        let progress = requests.and_then(|requests| requests.get_mut(&remote.cluster));
-        let Some(progress @ Confirmation::Asked) = progress else {
+        let request = requests.and_then(|requests| requests.get_mut(&remote.cluster));
+        let Some(request) = request.filter(|of| matches!(of.progress, RequestState::Asked)) else {
             return false;
         };
         let Some((at, precondition)) = confirmed else {
-            let cluster = &remote.cluster;
-            self.forget_if(key, |of, _| of == cluster);
+            self.retain(key, |cluster, _| cluster != remote.cluster);
             return false;
         };
-        *progress = Confirmation::Confirmed(at, precondition);
+        request.progress = RequestState::Confirmed(at, precondition);
         true
     }
 
     /// Keys that wait for a confirmation, or have one.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
-    }
-
-    fn forget_idle_clusters(&mut self) {
-        self.clusters
-            .retain(|_, of| of.running > 0 || !of.waiting.is_empty());
     }
 }
 

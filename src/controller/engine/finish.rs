@@ -5,16 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
+    confirm::{Answer, ConfirmationRequest, Precondition},
     foreign::Name,
     state::{Done, Engine},
-    work::Turn,
+    work::{Turn, WAITS},
 };
 use crate::{
     api::k8s::Service,
-    controller::{
-        apply::{Failure, Written},
-        queue,
-    },
+    controller::apply::{Failure, Written},
     mirror::{CLUSTER_IP_COST, Key, Owner, Reason, ServiceOutcome, owner},
 };
 
@@ -38,7 +36,7 @@ impl Engine {
                 ended,
             } => {
                 let now = Instant::now();
-                self.creating.end(&key);
+                self.creating.remove(&key);
                 let unwritten = cost.saturating_sub(cost_of(&written));
                 for written in written {
                     self.absorb_written(written);
@@ -51,9 +49,15 @@ impl Engine {
                             self.rate_limit.created(&key, now);
                         }
                         // What does not last has been reported. Only a plan without writes says that it is good.
-                        let report = if is_reverted { Vec::new() } else { report };
-                        self.report_outcomes(&key, &report, &lacking);
-                        Turn::Written(lacking)
+                        if !is_reverted {
+                            self.record_outcomes(&report);
+                        }
+                        self.processed(&key, &lacking);
+                        if let Some(since) = self.changed.remove(&key) {
+                            self.metrics.propagated(since.elapsed());
+                        }
+                        // Planning again costs microseconds, and confirms that the desired state is reached.
+                        Turn::Again
                     }
                     Err(Failure::Fenced) => return true,
                     Err(failure) => self.on_failure(&key, &report, unwritten, failure),
@@ -99,7 +103,9 @@ impl Engine {
                 name,
                 who,
             } => {
-                self.found_foreign((namespace, name), who);
+                let name = (namespace, name);
+                self.lookups.found(name.clone(), now);
+                self.state.foreign.insert(name, who);
                 Turn::Again
             }
             Failure::NoNamespace => {
@@ -108,7 +114,7 @@ impl Engine {
                 Turn::Retry(Some(NO_NAMESPACE))
             }
             Failure::NoClusterIp => {
-                self.report_shortage(key, report);
+                self.report_failure(key, report, Reason::NoClusterIp, WAITS);
                 Turn::LacksAddress
             }
             Failure::Refused {
@@ -132,6 +138,32 @@ impl Engine {
         }
     }
 
+    /// Handles the answer of a target cluster.
+    fn on_confirmed(
+        &mut self,
+        request: &ConfirmationRequest,
+        precondition: Precondition,
+        asked: Instant,
+        answer: &Answer,
+    ) {
+        let (key, cluster) = (&request.key, &request.remote.cluster);
+        let confirmed = matches!(answer, Answer::NotExported).then_some((asked, precondition));
+        if self.confirmations.answered(request, confirmed) {
+            self.queue.enqueue(key.clone(), cluster);
+        }
+        if let Answer::None(why) = answer {
+            let what =
+                format!("failed to confirm with cluster {cluster} that a Service is not exported");
+            self.problems.failed(key, &format!("{what}: {why}"));
+            self.processed_for(key, cluster);
+        }
+        if !matches!(answer, Answer::NotExported) {
+            // The time that a cluster does not confirm it is not the controller's.
+            self.changed.remove(key);
+            self.queue.delay(key, cluster, Instant::now());
+        }
+    }
+
     /// Looks up names that belonged to others, as long as they are still needed.
     pub(super) fn look_up_names(&mut self) {
         while let Some(name) = self.lookups.next(Instant::now()) {
@@ -152,18 +184,8 @@ impl Engine {
         }
     }
 
-    /// Records that a name belongs to somebody else, which was found when an object of this name was to be created.
-    pub(super) fn found_foreign(&mut self, name: Name, who: String) {
-        self.lookups.found(name.clone(), Instant::now());
-        self.state.foreign.insert(name, who);
-    }
-
     /// Handles the result of a lookup.
-    pub(super) fn on_looked_up(
-        &mut self,
-        name: Name,
-        found: Result<Option<Box<Service>>, Failure>,
-    ) {
+    fn on_looked_up(&mut self, name: Name, found: Result<Option<Box<Service>>, Failure>) {
         self.lookups.looked_up();
         let is_foreign = |found: &Service| owner(&found.metadata) == Owner::Foreign;
         let found = match found {
@@ -181,7 +203,7 @@ impl Engine {
             self.absorb_written(Written::Service(Arc::from(found)));
         }
         self.follow_probes(&keys);
-        self.enqueue_all(queue::LOCAL, keys);
+        self.enqueue(keys);
     }
 }
 

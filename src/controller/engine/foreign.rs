@@ -1,10 +1,7 @@
 //! Names of desired Services that belong to somebody else. No watch reports when such a name becomes free, so the names
 //! are looked up again and again: with backoff, a few at a time, and not all at the same moment.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
@@ -25,7 +22,6 @@ pub(super) type Name = (String, String);
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     names: BTreeMap<Name, Wait>,
-    due: BTreeSet<(Instant, Name)>,
     under_way: usize,
 }
 
@@ -82,21 +78,25 @@ impl Lookups {
 
     /// Ends the lookups of a name.
     pub(super) fn forget(&mut self, name: &Name) {
-        if let Some(Wait { at: Some(at), .. }) = self.names.remove(name) {
-            self.due.remove(&(at, name.clone()));
-        }
+        self.names.remove(name);
+    }
+
+    /// When the next lookup is due, and of which name, if one may start.
+    fn next_lookup(&self) -> Option<(Instant, &Name)> {
+        let names = self.names.iter().filter(|_| self.under_way < AT_ONCE);
+        let due = names.filter_map(|(name, wait)| Some((wait.at?, name)));
+        due.min()
     }
 
     /// When the next lookup is due, if one may start.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let (at, _) = self.due.first().filter(|_| self.under_way < AT_ONCE)?;
-        Some(*at)
+        self.next_lookup().map(|(at, _)| at)
     }
 
     /// The next name to look up. The caller has to call [`Self::looked_up`] when the lookup has ended.
     pub(super) fn next(&mut self, now: Instant) -> Option<Name> {
-        self.next_due().filter(|at| *at <= now)?;
-        let (_, name) = self.due.pop_first()?;
+        let (_, name) = self.next_lookup().filter(|(at, _)| *at <= now)?;
+        let name = name.clone();
         self.names.get_mut(&name)?.at = None;
         self.under_way += 1;
         Some(name)
@@ -108,16 +108,15 @@ impl Lookups {
     }
 
     fn schedule(&mut self, name: Name, mut backoff: Backoff, now: Instant) {
-        self.forget(&name);
-        let at = now + backoff.next_jittered();
-        self.due.insert((at, name.clone()));
-        let at = Some(at);
+        let at = Some(now + backoff.next_jittered());
         self.names.insert(name, Wait { at, backoff });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn name(name: &str) -> Name {
@@ -167,7 +166,8 @@ mod tests {
             lookups.found(name(&number.to_string()), now);
             lookups.found(name(&number.to_string()), now);
         }
-        let moments: BTreeSet<Instant> = lookups.due.iter().map(|(at, _)| *at).collect();
+        let times = lookups.names.values().filter_map(|wait| wait.at);
+        let moments: BTreeSet<Instant> = times.collect();
         assert!(moments.len() > 90, "{}", moments.len());
         let late = now + FIRST;
         let begun = std::iter::from_fn(|| lookups.next(late)).count();

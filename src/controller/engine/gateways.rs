@@ -1,16 +1,13 @@
 //! Gateways of Links: their addresses, and whether they are alive. Tasks report both, and the engine decides.
 
-mod tasks;
-
 use std::net::SocketAddr;
 
-pub(super) use self::tasks::{GatewayEvent, GatewayTasks, GatewayWatch};
-use super::{link_state::record, state::Engine, status::StatusState};
+use tokio::time::Instant;
+
+use super::{gateway_tasks::GatewayEvent, link_state::record, state::Engine, status::StatusState};
 use crate::{
     controller::{gateway, probe},
-    mirror::{
-        GatewayService, GatewayState, Key, Liveness, Probe, State, link_status::GatewayInputs,
-    },
+    mirror::{GatewayService, GatewayState, Key, Liveness, Probe, State},
 };
 
 impl Engine {
@@ -46,10 +43,10 @@ impl Engine {
         };
         for (other, state) in &mut self.links {
             if other != name && state.named.as_ref() == Some(&target.cluster) {
-                state.watched = None;
+                state.gateway = None;
             }
         }
-        if (self.links.get(name)).is_some_and(|state| state.watched.is_none()) {
+        if (self.links.get(name)).is_some_and(|state| state.gateway.is_none()) {
             self.metrics.gateway_enabled(&target.cluster, false);
         }
         self.watch_gateway(name);
@@ -67,19 +64,18 @@ impl Engine {
         };
         let Ok(target) = entry.target else { return };
         let wanted = target.gateway.as_ref().filter(|_| in_charge);
-        if state.watched.as_ref().map(|watched| &watched.gateway) == wanted {
+        if state.gateway.as_ref().map(|known| &known.gateway) == wanted {
             return;
         }
-        let before = state.watched.take();
+        let before = state.gateway.take();
         let Some(wanted) = wanted else {
             *entry.gateway = GatewayState::default();
-            state.facts.gateway = None;
             if in_charge {
                 self.metrics.gateway_enabled(&target.cluster, false);
             }
             return;
         };
-        if before.is_some_and(|before| before.gateway.hosts != wanted.hosts) {
+        if (before.as_ref()).is_some_and(|before| before.gateway.hosts != wanted.hosts) {
             entry.gateway.addresses = None;
         }
         if let Some(addresses) = gateway::fixed(&wanted.hosts) {
@@ -88,20 +84,9 @@ impl Engine {
         if !matches!(wanted.probe, Ok(Some(_))) {
             entry.gateway.liveness = Liveness::Unknown; // not probed any more
         }
-        let latency_ms = state
-            .facts
-            .gateway
-            .as_ref()
-            .and_then(|facts| facts.latency_ms);
         // After a start, the status is that of this gateway.
-        let remembered = state.link.status.as_ref().filter(|_| state.carried);
-        let remembered = remembered.and_then(|status| status.gateway.as_ref());
-        state.facts.gateway = Some(GatewayInputs {
-            latency_ms: latency_ms.or_else(|| remembered.and_then(|gateway| gateway.latency_ms)),
-            unprobed: wanted.probe.as_ref().err().cloned(),
-            unresolved: None,
-            ..GatewayInputs::default()
-        });
+        let remembered = state.link.status.as_ref().filter(|_| state.keeps_reports);
+        let remembered = remembered.and_then(|status| status.gateway.as_ref()?.latency_ms);
         self.metrics
             .gateway_enabled(&target.cluster, matches!(wanted.probe, Ok(Some(_))));
         // Requests name the probe Service as their host, unless the settings give another address.
@@ -111,8 +96,11 @@ impl Engine {
             let service = GatewayService::Probe.name(name);
             (!is_elsewhere).then(|| format!("{service}.{namespace}.svc:{}", probe.port))
         };
-        let watch = self.gateways.start(name, &target.cluster, wanted, host);
-        state.watched = Some(watch);
+        let mut watch = self.gateways.start(name, &target.cluster, wanted, host);
+        let remembered = remembered.map(|latency| (latency, Instant::now()));
+        watch.latency = before.and_then(|before| before.latency).or(remembered);
+        state.gateway = Some(watch);
+        state.status.touch();
         self.follow_probe(name);
     }
 
@@ -129,7 +117,7 @@ impl Engine {
         let Some(state) = self.links.get_mut(name) else {
             return;
         };
-        let Some(watched) = &state.watched else {
+        let Some(watched) = &state.gateway else {
             return;
         };
         let Ok(Some(probe)) = &watched.gateway.probe else {
@@ -137,24 +125,14 @@ impl Engine {
         };
         let fixed = self.settings.probe_address.clone();
         let now = fixed.or_else(|| address(&self.state, name, probe));
-        if let Some(facts) = &mut state.facts.gateway {
-            let unprobed = match now {
-                Some(_) => None,
-                None => Some(format!(
-                    "Service {} has no ClusterIP yet",
-                    GatewayService::Probe.name(name)
-                )),
-            };
-            if facts.unprobed != unprobed {
-                facts.unprobed = unprobed;
-                state.status.touch();
-            }
-        }
-        watched.address.send_if_modified(|known| {
+        let is_new = watched.address.send_if_modified(|known| {
             let changed = *known != now;
             *known = now;
             changed
         });
+        if is_new {
+            state.status.touch();
+        }
     }
 
     /// Handles an event from a gateway's tasks.
@@ -163,42 +141,42 @@ impl Engine {
         let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
         };
-        if state
-            .watched
-            .as_ref()
-            .is_none_or(|watched| watched.id != id)
-        {
-            return;
-        }
-        let Some(facts) = &mut state.facts.gateway else {
+        let watched = state.gateway.as_mut();
+        let Some(watched) = watched.filter(|watched| watched.id == id) else {
             return;
         };
         let before = entry.gateway.clone();
-        match signal {
+        let is_shown = match signal {
             GatewayEvent::Resolved(gateway::Resolution::Addresses(addresses)) => {
-                facts.unresolved = None;
+                watched.unresolved = None;
                 entry.gateway.addresses = Some(addresses);
+                true
             }
             GatewayEvent::Resolved(gateway::Resolution::Unresolved(reason)) => {
-                facts.unresolved = Some(reason);
-                state.status.touch();
+                watched.unresolved = Some(reason);
+                true
             }
             GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
                 self.metrics
                     .gateway_alive(&cluster, liveness == Liveness::Alive);
                 entry.gateway.liveness = liveness;
+                true
             }
-            GatewayEvent::Probed(probe::ProbeReport::Failed) => self.metrics.probe_failed(&cluster),
+            GatewayEvent::Probed(probe::ProbeReport::Failed) => {
+                self.metrics.probe_failed(&cluster);
+                false
+            }
             GatewayEvent::Probed(probe::ProbeReport::Latency(latency)) => {
                 self.metrics.probe_succeeded(&cluster, latency);
-                let millis = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
-                state.status.latency(&mut facts.latency_ms, millis);
+                watched.on_latency(latency)
             }
+        };
+        if is_shown {
+            state.status.touch();
         }
         if *entry.gateway == before {
             return;
         }
-        state.status.touch();
         self.metrics.endpoint_repair(&cluster);
         let mut keys = self.state.keys_of_cluster(&cluster);
         keys.push(Key::gateway(name));

@@ -1,4 +1,4 @@
-//! The state of one Link in the engine, and how sessions change it.
+//! The state of one Link in the engine, with its sessions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,19 +7,16 @@ use std::{
 
 use kube::{Client, ResourceExt as _};
 
-use super::{gateways::GatewayWatch, status::StatusState};
+use super::{gateway_tasks::GatewayWatch, sessions::CredentialsProblem, status::StatusState};
 use crate::{
     api::{conditions::credentials_valid, link::Link},
     controller::{
-        metrics::Metrics,
-        session::{Session, Spec},
-        trouble::{LastLogged, Ration, and_untold},
+        metrics::{Metrics, ResourceKind},
+        session::{HEARTBEAT_SOURCE, Session, Spec, UsableCredentials},
+        trouble::{FailureLog, LogLimit, suppressed},
         watch::ConnectionStatus,
     },
-    mirror::{
-        Key, LinkEntryMut, RemoteState, State,
-        link_status::{Expiry, Outcomes, StatusInputs},
-    },
+    mirror::{Key, LinkEntryMut, RemoteState, State, link_status::Outcomes},
 };
 
 /// The state of a Link, except what is in the state of the core.
@@ -27,27 +24,28 @@ pub(super) struct LinkState {
     pub(super) link: Arc<Link>,
     /// The cluster that the Link names, or that it named last if it names none any more. Its metrics have series of it.
     pub(super) named: Option<String>,
-    pub(super) facts: StatusInputs,
+    /// The older Link that has the target cluster, if there is one. Then this one does nothing.
+    pub(super) duplicate_of: Option<String>,
+    /// Whether it was logged that the target cluster is drained.
+    pub(super) is_drained: bool,
     pub(super) outcomes: Outcomes,
     pub(super) status: StatusState,
     /// The session whose objects are in the core's state.
-    pub(super) current: Option<Session>,
+    pub(super) current: Option<TargetSession>,
     /// A session that is still listing, and that will replace the current one.
-    pub(super) pending: Option<Pending>,
-    /// Failures of the current session, by source.
-    pub(super) failures: BTreeMap<usize, String>,
-    /// The last logged reason why the target cluster is not connected.
-    told: Option<LastLogged>,
-    lines: Ration,
-    /// Keys of the first sync that have not been processed yet.
-    pub(super) outstanding: BTreeSet<Key>,
+    pub(super) next: Option<TargetSession>,
+    /// A spec with unusable credentials, and the reason. It is not tried again unless it changes.
+    pub(super) rejected: Option<(Spec, String)>,
+    /// Why the target cluster is not connected, as it was logged.
+    failure: FailureLog,
+    log_limit: LogLimit,
+    /// Keys of the first sync that have not been processed yet; `None` before the target cluster has been listed.
+    pub(super) first_sync: Option<BTreeSet<Key>>,
     /// Whether the status keeps the Services that it had before this process started: until the first sync is complete.
     /// False once the Link has left its cluster, which this status is about.
-    pub(super) carried: bool,
-    /// A spec with unusable credentials. It is not tried again unless it changes.
-    pub(super) rejected: Option<Spec>,
+    pub(super) keeps_reports: bool,
     /// Resolves and probes the gateway.
-    pub(super) watched: Option<GatewayWatch>,
+    pub(super) gateway: Option<GatewayWatch>,
 }
 
 /// All that is known of a Link: its state in the engine, and what the core knows. A Link has both or neither.
@@ -59,26 +57,55 @@ pub(super) fn record<'a>(
     Some((links.get_mut(link)?, state.links.get_mut(link)?))
 }
 
-/// A session whose lists are not complete.
-pub(super) struct Pending {
+/// A session, and what it has reported.
+pub(super) struct TargetSession {
     pub(super) session: Session,
-    /// What it has listed.
+    /// The credentials; `None` until they have proved usable.
+    pub(super) credentials: Option<UsableCredentials>,
+    /// What it has listed, until that is in the core's state.
     pub(super) remote: RemoteState,
-    /// Numbers of the watches that have not listed yet: first those of Services, then those of slices.
-    pub(super) unlisted: BTreeSet<usize>,
-    /// Its failures, by source. They become the Link's when the session is complete.
-    pub(super) failures: BTreeMap<usize, String>,
+    /// The watches that have not listed yet, by kind and number.
+    pub(super) unlisted: BTreeSet<(ResourceKind, usize)>,
+    /// The connection status of each source.
+    pub(super) connections: BTreeMap<usize, ConnectionStatus>,
 }
 
-impl Pending {
-    /// A session that was started, and has not listed anything yet.
+impl TargetSession {
+    /// A session that was just started.
     pub(super) fn new(session: Session) -> Self {
         let (services, slices) = (session.spec.services.len(), session.spec.slices.len());
+        let watches = |kind, count| (0..count).map(move |number| (kind, number));
+        let services_first = watches(ResourceKind::Service, services);
         Self {
             session,
+            credentials: None,
             remote: RemoteState::of_watches(services, slices),
-            unlisted: (0..services + slices).collect(),
-            failures: BTreeMap::new(),
+            unlisted: services_first
+                .chain(watches(ResourceKind::EndpointSlice, slices))
+                .collect(),
+            connections: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the cluster answers, or the first error; `None` before the first answer or failure.
+    fn connected(&self) -> Option<Result<(), String>> {
+        let lost = self.connections.values().find_map(|status| match status {
+            ConnectionStatus::Lost(why) => Some(Err(why.clone())),
+            ConnectionStatus::Alive => None,
+        });
+        let has_answered = !self.connections.is_empty() || self.unlisted.is_empty();
+        match lost {
+            None if has_answered => Some(Ok(())),
+            lost => lost,
+        }
+    }
+
+    /// The kind of objects that a source watches; `None` for the heartbeat.
+    pub(super) fn kind_of(&self, source: usize) -> Option<ResourceKind> {
+        match source {
+            HEARTBEAT_SOURCE => None,
+            number if number < self.session.spec.services.len() => Some(ResourceKind::Service),
+            _ => Some(ResourceKind::EndpointSlice),
         }
     }
 }
@@ -89,29 +116,136 @@ impl LinkState {
             status: StatusState::seeded(&link),
             link,
             named: None,
-            facts: StatusInputs::default(),
+            duplicate_of: None,
+            is_drained: false,
             outcomes: Outcomes::default(),
             current: None,
-            pending: None,
-            failures: BTreeMap::new(),
-            told: None,
-            lines: Ration::default(),
-            outstanding: BTreeSet::new(),
-            carried: true,
+            next: None,
             rejected: None,
-            watched: None,
+            failure: FailureLog::default(),
+            log_limit: LogLimit::default(),
+            first_sync: None,
+            keeps_reports: true,
+            gateway: None,
         }
+    }
+
+    /// The session with this id, unless it was replaced.
+    pub(super) fn session(&mut self, id: u64) -> Option<&mut TargetSession> {
+        let mut sessions = self.current.iter_mut().chain(&mut self.next);
+        sessions.find(|known| known.session.id == id)
+    }
+
+    /// The credentials of the current session. Before the first one, those of the next.
+    pub(super) fn credentials_in_use(&self) -> Option<&UsableCredentials> {
+        let session = self.current.as_ref().or(self.next.as_ref());
+        session?.credentials.as_ref()
     }
 
     /// A client of the target cluster.
     pub(super) fn client(&self) -> Option<Client> {
-        self.current.as_ref()?.client.clone()
+        let credentials = self.current.as_ref()?.credentials.as_ref();
+        credentials.map(|credentials| credentials.client.clone())
+    }
+
+    /// Whether the target cluster answers; `None` before the first answer or failure.
+    pub(super) fn connected(&self) -> Option<Result<(), String>> {
+        self.current.as_ref().or(self.next.as_ref())?.connected()
+    }
+
+    /// What fails in the next session, beside a current one, and whether its credentials are others than those of the
+    /// current one. Then they may be the cause; otherwise it is what the Link selects now.
+    fn next_failure(&self) -> Option<(bool, String)> {
+        let (current, next) = (self.current.as_ref()?, self.next.as_ref()?);
+        let is_changed = next.session.spec.kubeconfig != current.session.spec.kubeconfig;
+        Some((is_changed, next.connected()?.err()?))
+    }
+
+    /// Why a change of the Link is not in effect.
+    pub(super) fn held_up(&self) -> Option<String> {
+        let (is_changed, why) = self.next_failure()?;
+        (!is_changed).then_some(why)
+    }
+
+    /// Whether the credentials can be used; `None` before they were tried. `missing`: why there are none.
+    pub(super) fn credentials(
+        &self,
+        missing: Option<CredentialsProblem>,
+    ) -> Option<Result<(), CredentialsProblem>> {
+        let unusable = || {
+            let (_, why) = self.rejected.clone()?;
+            Some((credentials_valid::CREDENTIALS_UNUSABLE, why))
+        };
+        let failing = || {
+            let (_, why) = self.next_failure().filter(|(is_changed, _)| *is_changed)?;
+            let what = format!("the new credentials do not work, still using the old ones: {why}");
+            Some((credentials_valid::CREDENTIALS_FAIL, what))
+        };
+        let problem = missing.or_else(unusable).or_else(failing);
+        let usable = self.credentials_in_use().map(|_| Ok(()));
+        problem.map(Err).or(usable)
+    }
+
+    /// Changes the sessions, and logs what this changes about the connection. Returns whether the cluster is connected
+    /// again after a failure.
+    pub(super) fn change_sessions(&mut self, change: impl FnOnce(&mut Self)) -> bool {
+        let (before, was_held_up) = (self.connected(), self.held_up().is_some());
+        change(self);
+        self.status.touch();
+        let now = self.connected();
+        if let Some(now) = now.as_ref().filter(|_| now != before) {
+            self.log_connection(now);
+        }
+        if let Some(why) = self.held_up().filter(|_| !was_held_up) {
+            let link = self.link.name_any();
+            tracing::warn!(link, "the change of the Link is not in effect yet: {why}");
+        }
+        matches!((before, now), (Some(Err(_)), Some(Ok(()))))
+    }
+
+    /// Logs whether the cluster is connected. While it is not, the reason may differ with each try.
+    fn log_connection(&mut self, now: &Result<(), String>) {
+        let link = self.link.name_any();
+        let repeats = match now {
+            Ok(()) => {
+                self.failure.recovered();
+                Some(0)
+            }
+            Err(why) => self.failure.failed(why),
+        };
+        let Some((repeats, lines)) = repeats.and_then(|n| Some((n, self.log_limit.take()?))) else {
+            return;
+        };
+        let suppressed = suppressed(repeats, lines);
+        match now {
+            Ok(()) => tracing::info!(link, "connected{suppressed}"),
+            Err(why) => tracing::warn!(link, "not connected: {why}{suppressed}"),
+        }
+    }
+
+    /// Ends the next session, and does not reject its spec any more.
+    pub(super) fn withdraw(&mut self, metrics: &Metrics) {
+        (self.next, self.rejected) = (None, None);
+        self.status.touch();
+        self.measure_credentials(metrics);
+    }
+
+    /// Updates the metric of when the token in use expires.
+    pub(super) fn measure_credentials(&self, metrics: &Metrics) {
+        let credentials = self.credentials_in_use();
+        let expires = credentials.and_then(|credentials| credentials.expires);
+        metrics.credentials_expire(&self.link.name_any(), expires);
+    }
+
+    /// Whether all keys of the first sync have been processed.
+    pub(super) fn is_synced(&self) -> bool {
+        self.first_sync.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
     /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
     pub(super) fn processed(&mut self, key: &Key) {
-        if !self.facts.settled && self.outstanding.remove(key) && self.outstanding.is_empty() {
-            self.facts.settled = true;
+        let missing = self.first_sync.as_mut();
+        if missing.is_some_and(|missing| missing.remove(key)) && self.is_synced() {
             self.status.touch();
             tracing::info!(
                 link = self.link.name_any(),
@@ -123,143 +257,11 @@ impl LinkState {
     /// Ends the sessions, and forgets all that is known of the target cluster: the Link names another one now, or is not
     /// in charge of it any more. What remains is what is known of the Link itself.
     pub(super) fn leave_cluster(&mut self) {
-        self.current = None;
-        self.pending = None;
-        self.failures.clear();
-        self.told = None;
-        self.outstanding.clear();
+        (self.current, self.next, self.rejected) = (None, None, None);
+        self.failure.recovered();
+        self.first_sync = None;
         self.outcomes = Outcomes::default();
-        self.carried = false;
-        self.rejected = None;
-        self.watched = None;
-        self.facts = StatusInputs {
-            invalid: self.facts.invalid.take(),
-            duplicate_of: self.facts.duplicate_of.take(),
-            drain: self.facts.drain.take(),
-            ..StatusInputs::default()
-        };
+        self.keeps_reports = false;
+        self.gateway = None;
     }
-
-    /// Ends the pending session, because its credentials are no longer those of the Link. The current session stays.
-    pub(super) fn withdraw(&mut self, metrics: &Metrics) {
-        self.pending = None;
-        self.rejected = None;
-        self.set_held_up(None);
-        self.note_credentials(metrics);
-    }
-
-    /// Records when the token of the current session expires, and whether its connection is secure. Without a current
-    /// session, those of the pending session.
-    pub(super) fn note_credentials(&mut self, metrics: &Metrics) {
-        let tried = self.pending.as_ref().map(|pending| &pending.session);
-        let session = self.current.as_ref().or(tried);
-        let insecure = session.and_then(|session| session.insecure);
-        let expires = session.and_then(|session| session.expires);
-        metrics.credentials_expire(&self.link.name_any(), expires);
-        let expiry = expires.map(|at| Expiry {
-            at,
-            cluster: self.link.spec.target_cluster_name.clone(),
-        });
-        if (&self.facts.expiry, self.facts.insecure) != (&expiry, insecure) {
-            (self.facts.expiry, self.facts.insecure) = (expiry, insecure);
-            self.status.touch();
-        }
-    }
-
-    /// Reports what fails in the pending session, beside a current one. If it has other credentials than the current one,
-    /// they may be the cause; otherwise it is what the Link selects now.
-    pub(super) fn evaluate_pending(&mut self) {
-        let (Some(current), Some(pending)) = (&self.current, &self.pending) else {
-            return;
-        };
-        let trouble = pending.failures.values().next().cloned();
-        if pending.session.spec.kubeconfig == current.spec.kubeconfig {
-            self.set_held_up(trouble);
-        } else if let Some(message) = trouble {
-            let what =
-                format!("the new credentials do not work, still using the old ones: {message}");
-            self.set_credentials(Some(Err((credentials_valid::CREDENTIALS_FAIL, what))));
-        }
-    }
-
-    /// Updates why a change of the Link is not in effect.
-    pub(super) fn set_held_up(&mut self, now: Option<String>) {
-        if self.facts.held_up == now {
-            return;
-        }
-        if let (None, Some(why)) = (&self.facts.held_up, &now) {
-            let link = self.link.name_any();
-            tracing::warn!(link, "the change of the Link is not in effect yet: {why}");
-        }
-        self.facts.held_up = now;
-        self.status.touch();
-    }
-
-    /// Updates the state of the credentials.
-    pub(super) fn set_credentials(&mut self, now: Option<Result<(), (&'static str, String)>>) {
-        if self.facts.credentials != now {
-            self.facts.credentials = now;
-            self.status.touch();
-        }
-    }
-
-    /// Records the connection status of one source, and updates whether the cluster is connected. Returns whether the
-    /// cluster is connected again after a failure.
-    pub(super) fn set_connection(&mut self, source: usize, connection: ConnectionStatus) -> bool {
-        note(&mut self.failures, source, connection);
-        self.evaluate_connection()
-    }
-
-    /// Takes over the failures of a session that is complete.
-    pub(super) fn take_failures(&mut self, failures: BTreeMap<usize, String>) {
-        self.failures = failures;
-        self.evaluate_connection();
-    }
-
-    fn evaluate_connection(&mut self) -> bool {
-        let now = match self.failures.values().next() {
-            None => Ok(()),
-            Some(message) => Err(message.clone()),
-        };
-        let again = now.is_ok() && matches!(self.facts.connected, Some(Err(_)));
-        if self.facts.connected.as_ref() != Some(&now) {
-            self.log_connection(&now);
-            self.facts.connected = Some(now);
-            self.status.touch();
-        }
-        again
-    }
-
-    /// Logs a change of whether the cluster is connected. While it is not, the reason may differ with each try.
-    fn log_connection(&mut self, now: &Result<(), String>) {
-        let link = self.link.name_any();
-        let untold = match (now, &mut self.told) {
-            (Err(why), Some(told)) => told.again(why),
-            _ => Some(0),
-        };
-        let Some(untold) = untold else {
-            return;
-        };
-        let left_out = self.lines.take();
-        match (now, left_out) {
-            (Ok(()), Some(n)) => tracing::info!(link, "connected{}", and_untold(0, n)),
-            (Err(why), Some(n)) => {
-                tracing::warn!(link, "not connected: {why}{}", and_untold(untold, n));
-            }
-            (_, None) => {}
-        }
-        self.told = now.as_ref().err().map(|why| LastLogged::new(why));
-    }
-}
-
-/// Records the connection status of one source.
-pub(super) fn note(
-    failures: &mut BTreeMap<usize, String>,
-    source: usize,
-    connection: ConnectionStatus,
-) {
-    match connection {
-        ConnectionStatus::Alive => failures.remove(&source),
-        ConnectionStatus::Lost(message) => failures.insert(source, message),
-    };
 }

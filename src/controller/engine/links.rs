@@ -5,83 +5,53 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube::ResourceExt as _;
 
 use super::{
-    link_state::{LinkState, Pending, record},
+    link_state::{LinkState, TargetSession, record},
+    local_event::Needed,
     state::Engine,
 };
 use crate::{
     api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
-    controller::{
-        events::{EventKind, EventRequest},
-        queue,
-        session::{Session, Spec},
-        watch::Event,
-    },
+    controller::{events::EventKind, queue, session::Spec, watch::Event},
     mirror::{GatewayState, Key, LinkEntry, Queries},
 };
 
 impl Engine {
     /// Handles a change of Links. A Link that changed only in status or metadata restarts nothing.
     pub(super) fn on_links_event(&mut self, change: Event<LinkObject>) {
-        // The change may affect which Links are duplicates: those of the clusters that it names.
-        let concerned = match change {
+        match change {
             Event::List { objects, .. } => {
                 let listed: BTreeSet<String> = objects.iter().map(|o| o.name_any()).collect();
-                let gone: Vec<_> = self
-                    .links
-                    .keys()
-                    .filter(|name| !listed.contains(*name))
-                    .cloned()
-                    .collect();
-                for name in &gone {
-                    self.on_link_deleted(name);
+                for name in self.names() {
+                    if !listed.contains(&name) {
+                        self.on_link_deleted(&name);
+                    }
                 }
                 for object in &objects {
                     self.on_link(object);
                     if let Some(state) = self.links.get_mut(&object.name_any()) {
-                        state.status.listed(&state.link);
+                        state.status.listed();
                     }
                 }
-                self.links.keys().cloned().collect()
             }
             Event::Apply(object) => {
-                let name = object.name_any();
-                let before = self.rivals(&name);
-                self.on_link(&object);
-                [vec![name.clone()], before, self.rivals(&name)].concat()
+                if !self.on_link(&object) {
+                    self.check_sessions(&[object.name_any()]);
+                    return;
+                }
             }
-            Event::Delete(object) => {
-                let name = object.name_any();
-                let before = self.rivals(&name);
-                self.on_link_deleted(&name);
-                before
-            }
-        };
-        self.check_links(&concerned);
-        self.check_form();
-    }
-
-    /// Updates the watches if federated Services now have slices, or have none any more. A single Link can change that.
-    fn check_form(&mut self) {
-        let now = self.state.by_slices();
-        if std::mem::replace(&mut self.by_slices, now) != now {
-            self.needed.send_if_modified(|needed| {
-                let news = now && !needed.members;
-                needed.members |= now;
-                news
-            });
-            let all: Vec<String> = self.links.keys().cloned().collect();
-            self.check_sessions(&all);
+            Event::Delete(object) => self.on_link_deleted(&object.name_any()),
         }
+        if self.state.by_slices() {
+            let is_new = |needed: &mut Needed| !std::mem::replace(&mut needed.members, true);
+            self.needed.send_if_modified(is_new);
+        }
+        // A single Link may decide which others are duplicates, and whether federated Services have slices.
+        self.check_links(&self.names());
     }
 
-    /// Names of the Links with the same target cluster as this one, including itself. An invalid Link may still be in
-    /// charge of the cluster that was listed last.
-    fn rivals(&self, link: &str) -> Vec<String> {
-        let links = &self.state.links;
-        let clusters = links.get(link).into_iter();
-        let clusters = clusters.flat_map(|entry| entry.cluster.iter().chain(&entry.listed));
-        let naming = clusters.flat_map(|named| links.naming(named));
-        naming.map(str::to_owned).collect()
+    /// The names of all Links.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.links.keys().cloned().collect()
     }
 
     /// Makes sure that of several Links with one target cluster, only the active one has a session.
@@ -90,7 +60,8 @@ impl Engine {
         self.check_sessions(links);
     }
 
-    fn on_link(&mut self, object: &LinkObject) {
+    /// Updates a Link. Returns whether more has changed than its status, metadata or credentials.
+    fn on_link(&mut self, object: &LinkObject) -> bool {
         let link = Arc::new(object.link.clone());
         let name = link.name_any();
         if self
@@ -106,19 +77,14 @@ impl Engine {
             .links
             .entry(name.clone())
             .or_insert_with(|| LinkState::new(link.clone()));
-        state.status.seen(&link);
-        if state.link.metadata.generation != link.metadata.generation {
-            state.status.touch();
-        }
         state.link = link;
+        state.status.touch();
         let same = |before: &LinkEntry| {
             (&before.cluster, &before.target) == (&entry.cluster, &entry.target)
         };
         if before.is_some_and(same) {
-            return;
+            return false;
         }
-        state.facts.invalid = entry.target.as_ref().err().map(ToString::to_string);
-        state.status.touch();
         let left = before.and_then(|before| before.left_for(&entry));
         if left.is_some() {
             state.leave_cluster();
@@ -143,29 +109,24 @@ impl Engine {
         self.tell_invalid(&name);
         self.watch_gateway(&name);
         self.enqueue_gradually(&cluster, keys);
+        true
     }
 
     /// Logs an invalid Link, and creates an Event unless the Link's status reports the problem already.
     pub(super) fn tell_invalid(&mut self, name: &str) {
-        let Some(state) = self.links.get(name).filter(|_| self.leading) else {
+        let (state, entry) = (self.links.get(name), self.state.links.get(name));
+        let Some((state, entry)) = state.zip(entry).filter(|_| self.leading) else {
             return;
         };
-        let Some(message) = &state.facts.invalid else {
-            return;
-        };
+        let Err(invalid) = &entry.target else { return };
+        let message = &invalid.to_string();
         tracing::warn!(link = name, "invalid Link: {message}");
         let mut known = state.link.status.iter().flat_map(|s| &s.conditions);
         // Shortened as in the status.
         let brief = in_brief(message);
         let told = known.any(|known| known.reason == INVALID_LINK && known.message == brief);
         if !told {
-            // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
-            // problem.
-            let _ = self.event_requests.try_send(EventRequest {
-                link: (self.state.config.namespace.clone(), name.to_owned()),
-                link_uid: state.link.uid(),
-                kind: EventKind::InvalidLink(message.clone()),
-            });
+            self.request_event(name, EventKind::InvalidLink(message.clone()));
         }
     }
 
@@ -196,27 +157,30 @@ impl Engine {
         self.forget_cluster(&cluster);
     }
 
+    /// The Link that has the target cluster of this one, if that is another, older one.
+    fn older(&self, link: &str) -> Option<String> {
+        let target = self.state.links.get(link)?.target.as_ref().ok()?;
+        let holder = self.state.links.holder(&target.cluster);
+        holder.filter(|holder| *holder != link).map(str::to_owned)
+    }
+
     /// If several Links name one cluster, the oldest is active. The others report this in their status and do nothing.
     fn check_duplicates(&mut self, links: &[String]) {
         for name in links {
-            let Some(state) = self.links.get(name) else {
-                continue;
-            };
-            let cluster = state.link.spec.target_cluster_name.clone();
-            let owner = self.state.links.holder(&cluster).map(str::to_owned);
+            let older = self.older(name);
             let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
                 continue;
             };
-            let duplicate = owner.filter(|owner| owner != name && state.facts.invalid.is_none());
-            if state.facts.duplicate_of == duplicate {
+            if state.duplicate_of == older {
                 continue;
             }
-            let idle = duplicate.is_some();
-            state.facts.duplicate_of = duplicate;
+            let is_duplicate = older.is_some();
+            state.duplicate_of = older;
             state.status.touch();
-            if idle {
+            let cluster = state.link.spec.target_cluster_name.clone();
+            if is_duplicate {
                 state.leave_cluster();
-                self.metrics.credentials_expire(name, None);
+                state.measure_credentials(&self.metrics);
                 (*entry.remote, *entry.gateway) = (None, GatewayState::default());
             } else {
                 self.take_gateway(name);
@@ -239,16 +203,15 @@ impl Engine {
             };
             let target = self.state.links.get(name).map(|entry| &entry.target);
             let Some(Ok(target)) = target else { continue };
-            if state.facts.duplicate_of.is_some() {
+            if state.duplicate_of.is_some() {
                 continue;
             }
             let secret = &state.link.spec.cluster_credentials_secret;
             let kubeconfig = match self.sessions.kubeconfig(secret) {
                 None => continue,
                 Some(Ok(kubeconfig)) => kubeconfig,
-                Some(Err(missing)) => {
+                Some(Err(_)) => {
                     state.withdraw(&self.metrics);
-                    state.set_credentials(Some(Err(missing)));
                     continue;
                 }
             };
@@ -259,21 +222,16 @@ impl Engine {
                 slices,
                 limits: self.settings.limits.of(target),
             };
-            let is = |session: &Session| session.spec == spec;
-            let tried = state.pending.as_ref().map(|pending| &pending.session);
-            if tried.is_some_and(is) {
-                self.complete_pending(name); // it may have listed everything while the Link was invalid
+            let is = |known: &TargetSession| known.session.spec == spec;
+            if state.next.as_ref().is_some_and(is) {
+                self.promote(name); // it may have listed everything while the Link was invalid
                 continue;
             }
-            if state.rejected.as_ref() == Some(&spec) {
+            if (state.rejected.as_ref()).is_some_and(|(rejected, _)| *rejected == spec) {
                 continue;
             }
             if state.current.as_ref().is_some_and(is) {
-                // The current session matches the spec, perhaps because a change was reverted.
-                state.pending = None;
-                state.rejected = None;
-                state.set_credentials(Some(Ok(())));
-                state.set_held_up(None);
+                state.withdraw(&self.metrics); // perhaps a change was reverted
                 continue;
             }
             // If there are more Services than the limit, those that have mirrors have priority.
@@ -284,7 +242,8 @@ impl Engine {
             let first = local.services_with_objects(&target.cluster);
             let session = self.sessions.start(name, spec, first);
             state.rejected = None;
-            state.pending = Some(Pending::new(session));
+            state.next = Some(TargetSession::new(session));
+            state.status.touch();
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Changes of the local cluster: updates the state, and enqueues the keys that they concern.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{ResourceExt as _, core::PartialObjectMeta};
 use tokio::time::Instant;
 
 use super::{
-    absorb::{absorb, absorb_listed, absorb_routes, namespaces},
+    absorb::{absorb, apply, namespaces},
     link_state::LinkState,
     local_event::{LocalEvent, Required},
     state::Engine,
@@ -18,7 +20,6 @@ use crate::{
     },
     controller::{
         apply::{Gone, Written},
-        queue,
         watch::Event,
     },
     mirror::{Indexed, Key, Local, ObjectKind, Owner, State, Store, owner},
@@ -30,7 +31,7 @@ impl Engine {
         let lists = event.lists();
         let keys = self.apply_local(event);
         if self.state.local.is_some() {
-            self.enqueue_all(queue::LOCAL, keys);
+            self.enqueue(keys);
         }
         let Some(kind) = lists else { return };
         let knew_mirrors = self.first_lists.with_mirrors().is_some();
@@ -38,8 +39,7 @@ impl Engine {
             self.on_listed(local);
         }
         if kind == Required::Mirrors && !knew_mirrors {
-            let all: Vec<String> = self.links.keys().cloned().collect();
-            self.check_sessions(&all);
+            self.check_sessions(&self.names());
         }
     }
 
@@ -56,9 +56,8 @@ impl Engine {
             *needed != before
         });
         self.state.local = Some(local);
-        self.enqueue_all(queue::LOCAL, self.state.keys());
-        let names: Vec<String> = self.links.keys().cloned().collect();
-        for name in &names {
+        self.enqueue(self.state.keys());
+        for name in &self.names() {
             self.follow_probe(name);
             if self.remote(name).is_some() {
                 let keys = self.state.keys_of_cluster(&self.cluster(name));
@@ -79,38 +78,22 @@ impl Engine {
             }
             LocalEvent::Mirrors(change) => return self.apply_mirrors(change),
             LocalEvent::Gateways(change) => {
-                let keys = self.apply_to(
-                    |local| &mut local.gateways,
-                    change,
-                    true,
-                    State::keys_of_local,
-                );
+                let keys_of = State::keys_of_local;
+                let keys = self.apply_to(|local| &mut local.gateways, change, keys_of);
                 self.follow_probes(&keys);
                 return keys;
             }
             LocalEvent::Slices(change) => {
-                return self.apply_to(
-                    |local| &mut local.slices,
-                    change,
-                    true,
-                    State::keys_of_local_slice,
-                );
+                let keys_of = State::keys_of_local_slice;
+                return self.apply_to(|local| &mut local.slices, change, keys_of);
             }
             LocalEvent::GatewaySlices(change) => {
-                return self.apply_to(
-                    |local| &mut local.gateway_slices,
-                    change,
-                    true,
-                    State::keys_of_local_slice,
-                );
+                let keys_of = State::keys_of_local_slice;
+                return self.apply_to(|local| &mut local.gateway_slices, change, keys_of);
             }
             LocalEvent::Members(change) => {
-                return self.apply_to(
-                    |local| &mut local.members,
-                    change,
-                    false,
-                    State::keys_of_member,
-                );
+                let keys_of = State::keys_of_member;
+                return self.apply_to(|local| &mut local.members, change, keys_of);
             }
             LocalEvent::MemberSlices(change) => return self.apply_member_slices(change),
             LocalEvent::Routes(kind, change) => return self.apply_routes(kind, change),
@@ -134,26 +117,21 @@ impl Engine {
         known.unwrap_or_else(|| self.first_lists.local())
     }
 
-    /// Applies a change to a store of the local cluster. `ours`: as for [`absorb_listed`]. Returns the keys of each object
-    /// that it concerns.
+    /// Applies a change to a store of the local cluster. Returns the keys of each object that it concerns.
     fn apply_to<T: Indexed>(
         &mut self,
         store: fn(&mut Local) -> &mut Store<T>,
         change: Event<T>,
-        ours: bool,
         keys_of: fn(&State, &T) -> Vec<Key>,
     ) -> Vec<Key> {
-        let touched = absorb_listed(store(self.local()), change, ours);
-        let keys = touched
-            .iter()
-            .flat_map(|object| keys_of(&self.state, object));
-        keys.collect()
+        let touched = apply(store(self.local()), change, true);
+        keys_of_all(&touched, |object| keys_of(&self.state, object))
     }
 
     fn apply_mirrors(&mut self, change: Event<Service>) -> Vec<Key> {
         let now = Instant::now();
         let deletes = matches!(&change, Event::Delete(gone) if !gone.is_headless());
-        let touched = absorb_listed(&mut self.local().mirrors, change, true);
+        let touched = apply(&mut self.local().mirrors, change, true);
         let mut keys = Vec::new();
         for service in &touched {
             let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
@@ -169,22 +147,24 @@ impl Engine {
 
     fn apply_member_slices(&mut self, change: Event<EndpointSlice>) -> Vec<Key> {
         let store = &mut self.local().member_slices;
-        let was_listed = store.is_some();
-        let touched = absorb(store, change, false);
-        let slices = touched.iter();
-        let keys = slices.flat_map(|slice| self.state.keys_of_member_slice(slice));
-        let mut keys: Vec<Key> = keys.collect();
-        if !was_listed {
+        let is_new = store.is_none();
+        let touched = absorb(store, change);
+        let mut keys = keys_of_all(&touched, |slice| self.state.keys_of_member_slice(slice));
+        if is_new {
             keys.extend(self.state.keys_of_members());
         }
         keys
     }
 
+    /// Applies a change of routes of a kind; `None` if the API server does not have the kind.
     fn apply_routes(&mut self, kind: RouteKind, change: Option<Event<Route>>) -> Vec<Key> {
-        let (touched, is_new) = absorb_routes(&mut self.local().routes, kind, change);
-        let routes = touched.iter();
-        let keys = routes.flat_map(|route| self.state.keys_of_route(route));
-        let mut keys: Vec<Key> = keys.collect();
+        let routes = &mut self.local().routes;
+        let was_served = routes.get(&kind).map(Option::is_some);
+        let is_new = was_served != Some(change.is_some());
+        let store = routes.entry(kind).or_default();
+        let touched = change.map(|change| absorb(store, change));
+        let touched = touched.unwrap_or_default();
+        let mut keys = keys_of_all(&touched, |route| self.state.keys_of_route(route));
         if is_new {
             keys.extend(self.state.keys_of_all_routed());
         }
@@ -208,42 +188,36 @@ impl Engine {
     /// Puts the response to a write into the same store as the watch's event, which follows a moment later. Enqueues the
     /// keys of others that may have waited for it.
     pub(super) fn absorb_written(&mut self, written: Written) {
+        let Some(local) = &mut self.state.local else {
+            return;
+        };
         let keys = match written {
-            _ if self.state.local.is_none() => Vec::new(),
             Written::Service(service) => {
-                let store: fn(&mut Local) -> &mut Store<Service> = match owner(&service.metadata) {
-                    Owner::Gateway(_) => |local| &mut local.gateways,
-                    _ => |local| &mut local.mirrors,
+                let store = match owner(&service.metadata) {
+                    Owner::Gateway(_) => &mut local.gateways,
+                    _ => &mut local.mirrors,
                 };
-                self.apply_to(
-                    store,
-                    Event::Apply(service),
-                    true,
-                    State::keys_of_preference,
-                )
+                let touched = apply(store, Event::Apply(service), true);
+                keys_of_all(&touched, |service| self.state.keys_of_preference(service))
             }
             Written::Slice(slice) => {
-                let is_probes = slice.metadata.labels.contains_key(l::MIRRORED_GATEWAY);
-                let store: fn(&mut Local) -> &mut Store<EndpointSlice> = if is_probes {
-                    |local| &mut local.gateway_slices
-                } else {
-                    |local| &mut local.slices
+                let store = match slice.metadata.labels.get(l::MIRRORED_GATEWAY) {
+                    Some(_) => &mut local.gateway_slices,
+                    None => &mut local.slices,
                 };
-                self.apply_to(store, Event::Apply(slice), true, |_, _| Vec::new())
+                apply(store, Event::Apply(slice), true);
+                Vec::new()
             }
-            Written::Route(route) => match self.local().routes.get_mut(&route.kind) {
-                Some(Some(store)) => {
-                    let touched = absorb_listed(store, Event::Apply(route), true);
-                    let routes = touched.iter();
-                    let keys = routes.flat_map(|route| self.state.keys_of_route(route));
-                    keys.collect()
-                }
-                _ => Vec::new(),
-            },
+            Written::Route(route) => {
+                let store = local.routes.get_mut(&route.kind).and_then(Option::as_mut);
+                let touched = store.map(|store| apply(store, Event::Apply(route), true));
+                let touched = touched.unwrap_or_default();
+                keys_of_all(&touched, |route| self.state.keys_of_route(route))
+            }
             Written::Namespace(name, labels) => self.state.created_namespace(&name, labels),
             Written::Gone(gone) => self.absorb_gone(&gone),
         };
-        self.enqueue_all(queue::LOCAL, keys);
+        self.enqueue(keys);
     }
 
     /// Removes an object that we deleted. Returns the keys that may have waited for its name, or for its address.
@@ -289,4 +263,9 @@ impl Engine {
         let links: Vec<String> = links.map(|(name, _)| name.clone()).collect();
         self.check_sessions(&links);
     }
+}
+
+/// The keys of objects.
+fn keys_of_all<T>(objects: &[Arc<T>], keys_of: impl Fn(&T) -> Vec<Key>) -> Vec<Key> {
+    objects.iter().flat_map(|object| keys_of(object)).collect()
 }

@@ -1,26 +1,18 @@
 //! The events of the watches of the local cluster, for the engine.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{Api, Client, core::PartialObjectMeta};
-use tokio::sync::{mpsc, watch as latest};
+use kube::core::PartialObjectMeta;
+use tokio::sync::watch as latest;
 
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         link::LinkObject,
-        metadata::Metadata,
         route::{Route, RouteKind},
     },
-    controller::{
-        metrics::{LOCAL, Metrics, ResourceKind},
-        trouble::Trouble,
-        watch::{ConnectionStatus, Event, EventHandler, Watched},
-    },
+    controller::watch::Event,
     mirror::{ClusterNetworks, Local},
 };
 
@@ -59,19 +51,8 @@ pub(super) enum Required {
     Networks,
 }
 
-impl Required {
-    pub(super) const ALL: [Self; 9] = [
-        Self::Namespaces,
-        Self::Mirrors,
-        Self::Slices,
-        Self::Gateways,
-        Self::GatewaySlices,
-        Self::Members,
-        Self::Links,
-        Self::Secrets,
-        Self::Networks,
-    ];
-}
+/// The number of kinds.
+const REQUIRED: usize = 9;
 
 impl LocalEvent {
     /// The kind of which this is a list, if it is required.
@@ -93,18 +74,10 @@ impl LocalEvent {
 
 /// The first lists of the local cluster. They are kept here until all of them have come: what has not been listed must
 /// not be mistaken for what does not exist.
+#[derive(Default)]
 pub(super) struct FirstLists {
     local: Local,
-    missing: BTreeSet<Required>,
-}
-
-impl Default for FirstLists {
-    fn default() -> Self {
-        Self {
-            local: Local::default(),
-            missing: Required::ALL.into(),
-        }
-    }
+    listed: BTreeSet<Required>,
 }
 
 impl FirstLists {
@@ -115,12 +88,12 @@ impl FirstLists {
 
     /// The local cluster as far as it has been listed; `None` before its mirrors have been.
     pub(super) fn with_mirrors(&self) -> Option<&Local> {
-        (!self.missing.contains(&Required::Mirrors)).then_some(&self.local)
+        (self.listed.contains(&Required::Mirrors)).then_some(&self.local)
     }
 
     /// Records that a kind has been listed. Returns the local cluster if no other kind was missing.
     pub(super) fn on_listed(&mut self, kind: Required) -> Option<Local> {
-        let is_last = self.missing.remove(&kind) && self.missing.is_empty();
+        let is_last = self.listed.insert(kind) && self.listed.len() == REQUIRED;
         is_last.then(|| std::mem::take(&mut self.local))
     }
 }
@@ -143,153 +116,10 @@ impl Needed {
     }
 }
 
-/// What all watches of the local cluster have in common.
-pub(super) struct Start<'a> {
-    pub(super) client: &'a Client,
-    /// The namespace of the installation.
-    pub(super) ours: &'a str,
-    pub(super) outbox: &'a mpsc::Sender<LocalEvent>,
-    pub(super) metrics: &'a Metrics,
-    /// Changes when the local API server recovers.
-    pub(super) recovered: latest::Receiver<u64>,
-}
-
-impl Start<'_> {
-    /// All objects of `api`, followed at once when the local API server recovers.
-    pub(super) fn watched<K>(&self, api: Api<K>) -> Watched<K> {
-        Watched::all(api).recovered(&self.recovered)
-    }
-
-    /// The handler for the events of one watch.
-    pub(super) fn handler<T>(
-        &self,
-        what: &str,
-        kind: ResourceKind,
-        wrap: impl Fn(Event<T>) -> LocalEvent + Send + Sync + 'static,
-    ) -> LocalHandler<T> {
-        LocalHandler {
-            outbox: self.outbox.clone(),
-            metrics: self.metrics.clone(),
-            kind,
-            wrap: Box::new(wrap),
-            trouble: Trouble::new(format!("watch {what} of the local cluster")),
-            what: what.to_owned(),
-            metadata: None,
-            told: AtomicBool::default(),
-        }
-    }
-}
-
-/// Maximum size of an object's annotations in bytes, if some are not read. Whoever may label a Service as a mirror could
-/// otherwise fill the memory.
-const LARGEST_ANNOTATIONS: usize = 16 << 10;
-
-/// Sends the events of one watch to the engine, and logs its failures.
-pub(super) struct LocalHandler<T> {
-    outbox: mpsc::Sender<LocalEvent>,
-    metrics: Metrics,
-    kind: ResourceKind,
-    wrap: Box<dyn Fn(Event<T>) -> LocalEvent + Send + Sync>,
-    trouble: Trouble,
-    what: String,
-    /// Returns the metadata whose annotations may be dropped.
-    pub(super) metadata: Option<fn(&mut T) -> &mut Metadata>,
-    /// Whether it was logged that annotations were dropped.
-    told: AtomicBool,
-}
-
-impl<T> LocalHandler<T> {
-    /// Drops annotations of these objects that are too large and that nobody reads.
-    pub(super) fn truncating(self, metadata: fn(&mut T) -> &mut Metadata) -> Self {
-        Self {
-            metadata: Some(metadata),
-            ..self
-        }
-    }
-}
-
-impl<T: Send + Sync> EventHandler<T> for LocalHandler<T> {
-    async fn on_event(&mut self, change: Event<T>) -> bool {
-        self.outbox.send((self.wrap)(change)).await.is_ok()
-    }
-
-    fn trimmed(&self, mut object: T) -> T {
-        if let Some(metadata) = self.metadata {
-            let metadata = metadata(&mut object);
-            if metadata.truncate(LARGEST_ANNOTATIONS) && !self.told.swap(true, Ordering::Relaxed) {
-                tracing::warn!(
-                    namespace = metadata.namespace(),
-                    name = metadata.name(),
-                    "annotations of {} that have more than {} KiB are ignored; others are not logged",
-                    self.what,
-                    LARGEST_ANNOTATIONS >> 10
-                );
-            }
-        }
-        object
-    }
-
-    async fn on_connection(&mut self, connection: ConnectionStatus) {
-        match connection {
-            ConnectionStatus::Alive => {
-                if self.trouble.clear() {
-                    // If the engine has ended, the next event notices it.
-                    let _ = self.outbox.send(LocalEvent::Recovered).await;
-                }
-            }
-            ConnectionStatus::Lost(message) => {
-                self.metrics.watch_restarted(LOCAL, self.kind);
-                self.trouble.set(&message);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api::labels as l, controller::engine::tests::client, mirror::Omitted};
-
-    #[tokio::test]
-    async fn large_annotations_of_local_objects_are_not_kept() {
-        let (outbox, _events) = mpsc::channel(1);
-        let (_, recovered) = latest::channel(0);
-        let metrics = crate::controller::metrics::tests::filled();
-        let client = client();
-        let start = Start {
-            client: &client,
-            ours: "mc",
-            outbox: &outbox,
-            metrics: &metrics,
-            recovered,
-        };
-        let handler = start
-            .handler(
-                "mirror Services",
-                ResourceKind::Service,
-                LocalEvent::Mirrors,
-            )
-            .truncating(|service| &mut service.metadata);
-        let service = |size: usize| {
-            let mut service = Service::default();
-            let annotations = &mut service.metadata.annotations;
-            annotations.insert("theirs", "x".repeat(size));
-            annotations.insert(l::MEMBERS, "web@east");
-            service
-        };
-        let small = service(1000);
-        assert_eq!(handler.trimmed(small.clone()), small);
-        let large = handler.trimmed(service(250 << 10));
-        assert!(large.metadata.is_truncated);
-        assert!(
-            large.metadata.weight() < 1000,
-            "{}",
-            large.metadata.weight()
-        );
-        assert_eq!(large.metadata.annotation(l::MEMBERS), "web@east");
-        // What is said in the log is said once.
-        assert!(handler.told.load(Ordering::Relaxed));
-    }
+    use crate::mirror::Omitted;
 
     fn list<T>() -> Event<T> {
         Event::List {

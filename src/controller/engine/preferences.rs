@@ -11,65 +11,53 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Preferences {
     /// By key of a Service with a preference.
-    known: BTreeMap<Key, Taken>,
+    known: BTreeMap<Key, Receivers>,
     /// Numbers of Services that send requests to a cluster first, and of Services that leave it out. A cluster is not
     /// removed when both are zero.
     counts: BTreeMap<ClusterRef, [usize; 2]>,
 }
 
-/// The clusters that receive the requests to one Service.
+/// The clusters that receive the requests to one Service first, and preferred clusters that are left out.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Taken {
-    /// Clusters that receive them first.
-    by: Vec<ClusterRef>,
-    /// Preferred clusters that receive none.
-    failed_over: Vec<ClusterRef>,
-}
+pub(super) struct Receivers([Vec<ClusterRef>; 2]);
 
-impl Taken {
+impl Receivers {
     pub(super) fn new(
         preference: &Preference,
         failed_over: &FailedOver,
         has_member: impl Fn(&ClusterRef) -> bool,
     ) -> Self {
-        let by = active_clusters(preference, failed_over, has_member);
-        Self {
-            by: by.into_iter().cloned().collect(),
-            failed_over: failed_over.0.keys().cloned().collect(),
-        }
+        let first = active_clusters(preference, failed_over, has_member);
+        Self([
+            first.into_iter().cloned().collect(),
+            failed_over.0.keys().cloned().collect(),
+        ])
     }
 }
 
 impl Preferences {
     /// Updates a Service; `None` if it has no preference, or does not exist. Returns the clusters whose numbers change.
-    pub(super) fn note(&mut self, key: &Key, now: Option<Taken>) -> Vec<(ClusterRef, [usize; 2])> {
+    pub(super) fn note(
+        &mut self,
+        key: &Key,
+        now: Option<Receivers>,
+    ) -> Vec<(ClusterRef, [usize; 2])> {
         if self.known.get(key) == now.as_ref() {
             return Vec::new();
         }
-        let mut changed = Vec::new();
-        if let Some(before) = self.known.remove(key) {
-            self.count(&before, &mut changed, |count| *count -= 1);
-        }
-        if let Some(now) = now {
-            self.count(&now, &mut changed, |count| *count += 1);
-            self.known.insert(key.clone(), now);
-        }
-        changed.sort();
-        changed.dedup();
-        let numbers = changed.into_iter().map(|cluster| {
-            let counts = self.counts.get(&cluster).copied().unwrap_or_default();
-            (cluster, counts)
-        });
-        numbers.collect()
-    }
-
-    fn count(&mut self, taken: &Taken, changed: &mut Vec<ClusterRef>, by: impl Fn(&mut usize)) {
-        for (index, clusters) in [&taken.by, &taken.failed_over].into_iter().enumerate() {
-            for cluster in clusters {
-                by(&mut self.counts.entry(cluster.clone()).or_default()[index]);
-                changed.push(cluster.clone());
+        let before = self.known.remove(key);
+        let mut changed = BTreeMap::new();
+        for (receivers, is_new) in [(&before, false), (&now, true)] {
+            for (index, places) in receivers.iter().flat_map(|of| of.0.iter().enumerate()) {
+                for place in places {
+                    let counts = self.counts.entry(place.clone()).or_default();
+                    counts[index] = counts[index] + usize::from(is_new) - usize::from(!is_new);
+                    changed.insert(place.clone(), *counts);
+                }
             }
         }
+        self.known.extend(now.map(|now| (key.clone(), now)));
+        changed.into_iter().collect()
     }
 }
 
@@ -79,9 +67,9 @@ mod tests {
 
     #[test]
     fn services_are_counted_by_clusters_that_receive_requests_or_are_left_out() {
-        let taken = |preference: &str, failed_over: &str| {
+        let receivers = |preference: &str, failed_over: &str| {
             let preference = preference.parse().unwrap();
-            Some(Taken::new(
+            Some(Receivers::new(
                 &preference,
                 &FailedOver::read(failed_over),
                 |_| true,
@@ -92,16 +80,20 @@ mod tests {
         let away = "local=2026-01-02T03:04:05Z/..";
         let mut preferences = Preferences::default();
         for (key, now, expected) in [
-            (&web, taken("local,east", ""), vec![(local.clone(), [1, 0])]),
-            (&web, taken("local,east", ""), vec![]),
             (
                 &web,
-                taken("local,east", away),
+                receivers("local,east", ""),
+                vec![(local.clone(), [1, 0])],
+            ),
+            (&web, receivers("local,east", ""), vec![]),
+            (
+                &web,
+                receivers("local,east", away),
                 vec![(local.clone(), [0, 1]), (east.clone(), [1, 0])],
             ),
             (
                 &api,
-                taken("east=2,local=1", ""),
+                receivers("east=2,local=1", ""),
                 vec![(local.clone(), [1, 1]), (east.clone(), [2, 0])],
             ),
             (

@@ -5,52 +5,47 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    controller::trouble::{LastLogged, Ration, and_untold},
+    controller::trouble::{FailureLog, LogLimit, suppressed},
     mirror::Key,
 };
 
 /// The keys that currently fail, and the reasons.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
-    keys: BTreeMap<Key, LastLogged>,
+    keys: BTreeMap<Key, FailureLog>,
     /// Rate limits of target clusters that had lines recently.
-    rations: BTreeMap<String, Ration>,
+    limits: BTreeMap<String, LogLimit>,
 }
 
 impl Problems {
     /// Records that a key has failed. Logs it if it is new, and returns whether it was logged.
     pub(super) fn failed(&mut self, key: &Key, message: &str) -> bool {
-        let untold = if let Some(told) = self.keys.get_mut(key) {
-            told.again(message)
-        } else {
-            self.keys.insert(key.clone(), LastLogged::new(message));
-            Some(0)
-        };
-        let Some(untold) = untold else {
+        let log = self.keys.entry(key.clone()).or_default();
+        let Some(repeats) = log.failed(message) else {
             return false;
         };
-        let Some(left_out) = self.line(cluster(key)) else {
+        let Some(lines) = self.line(cluster(key)) else {
             return false;
         };
-        tracing::warn!(%key, "{message}{}", and_untold(untold, left_out));
+        tracing::warn!(%key, "{message}{}", suppressed(repeats, lines));
         true
     }
 
     /// Records that a key has reached its desired state. If the key had failed before, logs the recovery and returns
     /// `true`.
     pub(super) fn recovered(&mut self, key: &Key) -> bool {
-        let failed = self.keys.remove(key).is_some();
-        if failed && let Some(left_out) = self.line(cluster(key)) {
-            tracing::info!(%key, "recovered{}", and_untold(0, left_out));
+        let has_failed = self.keys.remove(key).is_some();
+        if has_failed && let Some(lines) = self.line(cluster(key)) {
+            tracing::info!(%key, "recovered{}", suppressed(0, lines));
         }
-        failed
+        has_failed
     }
 
     /// Takes a line about a target cluster from its rate limit. If the line is allowed, returns how many were
     /// suppressed since the last one.
     pub(super) fn line(&mut self, cluster: &str) -> Option<u32> {
-        self.rations.retain(|_, ration| !ration.is_whole());
-        self.rations.entry(cluster.to_owned()).or_default().take()
+        self.limits.retain(|_, limit| !limit.is_whole());
+        self.limits.entry(cluster.to_owned()).or_default().take()
     }
 }
 
@@ -113,6 +108,6 @@ mod tests {
         assert!(problems.failed(&Key::mirror("hostile", "ns", "new"), "refused"));
         advance(Duration::from_secs(6)).await;
         assert!(problems.line("east").is_some());
-        assert_eq!(problems.rations.len(), 1);
+        assert_eq!(problems.limits.len(), 1);
     }
 }

@@ -1,13 +1,11 @@
 //! Reports what became of Services: in the statuses of their Links, in the log, and as Events.
 
-use kube::ResourceExt as _;
-
-use super::{link_state::LinkState, preferences::Taken, state::Engine};
+use super::{preferences::Receivers, state::Engine};
 use crate::{
     api::{labels as l, preference::FailedOver},
     controller::{
-        events::{EventKind, EventRequest, is_recorded},
-        trouble::and_untold,
+        events::{EventKind, is_recorded},
+        trouble::suppressed,
     },
     mirror::{
         Key, Outcome, Reason, RemoteRef, ServiceOutcome, has_member_in, link_status::StatusChange,
@@ -15,35 +13,12 @@ use crate::{
 };
 
 impl Engine {
-    /// Records what a plan reports, and that its key was processed, except for the clusters that have to confirm
-    /// something for it.
-    pub(super) fn report_outcomes(
-        &mut self,
-        key: &Key,
-        report: &[ServiceOutcome],
-        lacking: &[RemoteRef],
-    ) {
-        self.record_outcomes(report);
-        self.processed(key, lacking);
-    }
-
-    /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
+    /// Records that a key was processed, except for the clusters that have to confirm something for it. When all keys of
+    /// the first sync are processed, the Link is synced.
     pub(super) fn processed(&mut self, key: &Key, lacking: &[RemoteRef]) {
         let lacking = lacking.iter().map(|remote| &*remote.cluster);
         let waiting: Vec<String> = lacking.filter_map(|of| self.link_of(of)).collect();
-        // Only the Link of its cluster waits for a mirror. Any Link may wait for other keys.
-        let only = match key {
-            Key::Mirror { cluster, .. } => self.link_of(cluster),
-            Key::Federated { .. } | Key::Gateway { .. } => None,
-        };
-        let links: &mut dyn Iterator<Item = (&String, &mut LinkState)> = match &only {
-            Some(link) => &mut self
-                .links
-                .get_mut(link)
-                .map(|state| (link, state))
-                .into_iter(),
-            None => &mut self.links.iter_mut(),
-        };
+        let links = self.links.iter_mut();
         for (_, state) in links.filter(|(link, _)| !waiting.contains(link)) {
             state.processed(key);
         }
@@ -58,16 +33,16 @@ impl Engine {
     }
 
     /// Records what a plan reports about its Services, and creates Events for new problems.
-    fn record_outcomes(&mut self, report: &[ServiceOutcome]) {
-        for said in report {
-            let Some((target, entry)) = self.state.link(&said.remote.cluster) else {
+    pub(super) fn record_outcomes(&mut self, report: &[ServiceOutcome]) {
+        for outcome in report {
+            let Some((target, entry)) = self.state.link(&outcome.remote.cluster) else {
                 continue;
             };
             let link = target.link.clone();
             let Some(state) = self.links.get_mut(&link) else {
                 continue;
             };
-            let change = state.outcomes.record(said);
+            let change = state.outcomes.record(outcome);
             if change == StatusChange::None {
                 continue;
             }
@@ -75,44 +50,38 @@ impl Engine {
             if change == StatusChange::Words {
                 continue;
             }
-            let Outcome::Failed(problem) = &said.report else {
+            let Outcome::Failed(problem) = &outcome.report else {
                 continue;
             };
             if problem.reason == Reason::Drained {
                 continue; // drained on purpose
             }
-            let remote = &said.remote;
+            let remote = &outcome.remote;
             let service = entry
                 .remote
                 .as_ref()
                 .and_then(|r| r.service(&remote.namespace, &remote.service));
-            let request = EventRequest {
-                link: (self.state.config.namespace.clone(), link),
-                link_uid: state.link.uid(),
-                kind: EventKind::Skipped {
-                    remote: remote.clone(),
-                    uid: service.and_then(|s| s.metadata.uid.as_deref().map(str::to_owned)),
-                    client: state.client(),
-                    problem: problem.clone(),
-                },
+            let skipped = EventKind::Skipped {
+                remote: remote.clone(),
+                uid: service.and_then(|s| s.metadata.uid.as_deref().map(str::to_owned)),
+                client: state.client(),
+                problem: problem.clone(),
             };
-            if let Some(left_out) = self.problems.line(&remote.cluster) {
+            if let Some(lines) = self.problems.line(&remote.cluster) {
                 tracing::info!(
                     service = format!("{}/{}", remote.namespace, remote.service),
                     cluster = remote.cluster,
                     reason = problem.reason.as_str(),
                     "not mirrored: {}{}",
                     problem.message,
-                    and_untold(0, left_out)
+                    suppressed(0, lines)
                 );
             }
             let before = state.link.status.as_ref();
             if before.is_some_and(|status| is_recorded(status, remote, problem)) {
                 continue;
             }
-            // Events are rate-limited. If the channel is full, this one is dropped; the status still reports the
-            // problem.
-            let _ = self.event_requests.try_send(request);
+            self.request_event(&link, skipped);
         }
     }
 
@@ -121,20 +90,18 @@ impl Engine {
         let Key::Federated { namespace, service } = key else {
             return;
         };
-        let taken = self
-            .state
-            .federated(namespace, service)
-            .and_then(|service| {
-                let annotation = |key: &str| service.metadata.annotations.get(key);
-                let preference = annotation(l::PREFER)?.parse().ok()?;
-                let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
-                Some(Taken::new(
-                    &preference,
-                    &failed_over.unwrap_or_default(),
-                    |cluster| has_member_in(annotation, cluster),
-                ))
-            });
-        for (cluster, [active, failed_over]) in self.preferences.note(key, taken) {
+        let service = self.state.federated(namespace, service);
+        let receivers = service.and_then(|service| {
+            let annotation = |key: &str| service.metadata.annotations.get(key);
+            let preference = annotation(l::PREFER)?.parse().ok()?;
+            let failed_over = annotation(l::FAILED_OVER).map(FailedOver::read);
+            Some(Receivers::new(
+                &preference,
+                &failed_over.unwrap_or_default(),
+                |cluster| has_member_in(annotation, cluster),
+            ))
+        });
+        for (cluster, [active, failed_over]) in self.preferences.note(key, receivers) {
             // Only Links can create series, so that no remote object can.
             let linked = cluster.linked();
             if linked.is_none_or(|linked| self.state.link(linked).is_some()) {

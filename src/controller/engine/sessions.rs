@@ -14,8 +14,8 @@ use crate::{
     mirror::Names,
 };
 
-/// The kubeconfig in a Secret, or a reason of the condition and a sentence that says why it has none.
-type FoundKubeconfig = Result<Arc<[u8]>, (&'static str, String)>;
+/// Why credentials cannot be used: a reason of the condition, and a sentence.
+pub(super) type CredentialsProblem = (&'static str, String);
 
 /// Starts sessions, and keeps the credentials for them.
 pub(super) struct Sessions {
@@ -49,7 +49,7 @@ impl Sessions {
     }
 
     /// Finds the kubeconfig in a Secret. `None` until Secrets have been listed.
-    pub(super) fn kubeconfig(&self, secret: &str) -> Option<FoundKubeconfig> {
+    pub(super) fn kubeconfig(&self, secret: &str) -> Option<Result<Arc<[u8]>, CredentialsProblem>> {
         let found = match self.secrets.as_ref()?.get(secret) {
             Some(Some(kubeconfig)) => Ok(kubeconfig.clone()),
             Some(None) => {

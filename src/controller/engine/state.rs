@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch as latest},
@@ -13,9 +13,8 @@ use tokio::{
 use super::{
     blocked::Blocked,
     confirm::{Answer, ConfirmationRequest, Confirmations, Precondition},
-    creating::Creating,
     foreign::Lookups,
-    gateways::GatewayTasks,
+    gateway_tasks::GatewayTasks,
     link_state::LinkState,
     local_event::{FirstLists, Needed},
     preferences::Preferences,
@@ -27,14 +26,14 @@ use crate::{
     client::Size,
     controller::{
         apply::{Failure, Writer, Written},
-        events::EventRequest,
+        events::{EventKind, EventRequest},
         metrics::Metrics,
-        queue::Queue,
+        queue::{LOCAL, Queue},
         rate_limit::RateLimit,
         repeats::Repeats,
         transport::Transport,
     },
-    mirror::{Config, Key, Limits, Plan, RemoteRef, ServiceOutcome, State},
+    mirror::{Config, Key, Limits, RemoteRef, ServiceOutcome, State},
 };
 
 /// The settings of the engine.
@@ -76,7 +75,9 @@ pub(super) struct Engine {
     pub(super) rate_limit: RateLimit,
     pub(super) repeats: Repeats,
     pub(super) confirmations: Confirmations,
-    pub(super) creating: Creating,
+    /// Namespaces that are being created, with the target clusters whose limits they count towards, by the key whose plan
+    /// creates one. They count before the API server has responded, so that the limit is not exceeded.
+    pub(super) creating: BTreeMap<Key, (String, String)>,
     pub(super) links: BTreeMap<String, LinkState>,
     pub(super) tasks: JoinSet<Done>,
     /// When a change in a target cluster was seen, for keys that have not been processed since.
@@ -89,8 +90,6 @@ pub(super) struct Engine {
     pub(super) throttled_until: Instant,
     pub(super) sessions: Sessions,
     pub(super) gateways: GatewayTasks,
-    /// Whether federated Services have slices, as the current sessions assume.
-    pub(super) by_slices: bool,
     /// Starts the watches that are not always needed.
     pub(super) needed: latest::Sender<Needed>,
     pub(super) event_requests: mpsc::Sender<EventRequest>,
@@ -118,13 +117,18 @@ impl Engine {
         self.enqueue_all(cluster, keys);
     }
 
-    /// Enqueues keys. `by` is the target cluster that caused it, or [`LOCAL`](crate::controller::queue::LOCAL). A
-    /// replica on standby enqueues none: all keys are enqueued when it is elected.
+    /// Enqueues keys. `by` is the target cluster that caused it, or [`LOCAL`]. A replica on standby enqueues none: all
+    /// keys are enqueued when it is elected.
     pub(super) fn enqueue_all(&mut self, by: &str, keys: impl IntoIterator<Item = Key>) {
         if !self.leading {
             return;
         }
         keys.into_iter().for_each(|key| self.queue.enqueue(key, by));
+    }
+
+    /// Enqueues keys that no target cluster caused.
+    pub(super) fn enqueue(&mut self, keys: impl IntoIterator<Item = Key>) {
+        self.enqueue_all(LOCAL, keys);
     }
 
     /// The name of the Link in charge of a cluster.
@@ -138,6 +142,17 @@ impl Engine {
         if self.state.link(cluster).is_none() {
             self.metrics.remove_cluster(cluster);
         }
+    }
+
+    /// Requests an Event about a Link. They are rate-limited: if the channel is full, this one is dropped, and only the
+    /// status reports the problem.
+    pub(super) fn request_event(&self, link: &str, kind: EventKind) {
+        let uid = self.links.get(link).and_then(|state| state.link.uid());
+        let _ = self.event_requests.try_send(EventRequest {
+            link: (self.state.config.namespace.clone(), link.to_owned()),
+            link_uid: uid,
+            kind,
+        });
     }
 
     /// The client of the local cluster.
@@ -182,26 +197,4 @@ pub(super) enum Done {
         asked: Instant,
         answer: Answer,
     },
-}
-
-/// Executes a plan that writes `content`. `lacking`: the removals that it left out, because they are not confirmed.
-pub(super) async fn execute(
-    writer: &Writer,
-    key: Key,
-    plan: Plan,
-    content: u64,
-    lacking: Vec<RemoteRef>,
-) -> Done {
-    let (creates, cost) = (plan.needs_cluster_ip(), plan.cost());
-    let (written, ended) = writer.apply(plan.writes).await;
-    Done::Plan {
-        key,
-        creates,
-        cost,
-        content,
-        report: plan.report,
-        lacking,
-        written,
-        ended,
-    }
 }

@@ -11,46 +11,23 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub(super) use self::state::StatusState;
-use self::state::has;
 use super::{
     link_state::LinkState,
     state::{Done, Engine},
 };
 use crate::{
     api::link::{LinkObject, LinkStatus},
-    client::requests::{RequestError, request},
+    client::{
+        fingerprint,
+        requests::{RequestError, request},
+    },
     controller::metrics::{LinkCounts, Metrics, ResourceKind, Verb, WriteResult},
     mirror::{
-        link_status::{Exceeded, GatewayInputs, StatusInputs, expiry, status},
+        link_status::{Exceeded, Expiry, GatewayInputs, StatusInputs, status},
         target::drain::until,
     },
     timing,
 };
-
-impl LinkState {
-    /// When the status has to be computed next.
-    pub(super) fn next_status(&self) -> Option<Instant> {
-        self.status.next().filter(|_| !self.holds_back())
-    }
-
-    /// Records that the status is computed now. It is due again after a change, or when the state of the token changes:
-    /// about to expire, then expired.
-    fn look(&mut self, now: Timestamp) {
-        let expiry = self.facts.expiry.as_ref();
-        let lasts = expiry.and_then(|expiry| expiry::changes_in(expiry.at, now));
-        self.status.look(lasts);
-    }
-
-    /// Whether the status must not be written yet. After a restart it is not written before the first sync is complete
-    /// or a problem is known, because counts would go down and up again.
-    fn holds_back(&self) -> bool {
-        let well = self.facts.invalid.is_none()
-            && self.facts.duplicate_of.is_none()
-            && !matches!(self.facts.credentials, Some(Err(_)))
-            && !matches!(self.facts.connected, Some(Err(_)));
-        well && !self.facts.settled && self.status.was_ready()
-    }
-}
 
 impl Engine {
     /// Writes the statuses that are due.
@@ -59,7 +36,7 @@ impl Engine {
             return;
         }
         let now = Instant::now();
-        let is_due = |state: &LinkState| state.next_status().is_some_and(|due| due <= now);
+        let is_due = |state: &LinkState| state.status.next().is_some_and(|due| due <= now);
         let links = self.links.iter().filter(|(_, state)| is_due(state));
         let due: Vec<String> = links.map(|(name, _)| name.clone()).collect();
         for name in due {
@@ -70,19 +47,36 @@ impl Engine {
     /// What is known of a Link, for its status.
     pub(super) fn inputs(&self, name: &str) -> Option<StatusInputs> {
         let (state, entry) = (self.links.get(name)?, self.state.links.get(name)?);
+        let is_active = entry.target.is_ok() && state.duplicate_of.is_none();
+        let secret = &state.link.spec.cluster_credentials_secret;
+        let kubeconfig = self.sessions.kubeconfig(secret).filter(|_| is_active);
+        let credentials = state.credentials_in_use();
+        let current = state.current.as_ref().map(|current| &current.session);
         let exceeded = |remote| Exceeded::of(remote, self.settings.limits);
-        let gateway = state.facts.gateway.clone();
         Some(StatusInputs {
             generation: state.link.metadata.generation,
+            invalid: entry.target.as_ref().err().map(ToString::to_string),
+            duplicate_of: state.duplicate_of.clone(),
+            credentials: state.credentials(kubeconfig.and_then(Result::err)),
+            connected: state.connected(),
+            held_up: state.held_up(),
+            credentials_in_use: current.map(|current| fingerprint(&current.spec.kubeconfig)),
+            expiry: credentials.and_then(|credentials| {
+                Some(Expiry {
+                    at: credentials.expires?,
+                    cluster: state.link.spec.target_cluster_name.clone(),
+                })
+            }),
+            insecure: credentials.and_then(|credentials| credentials.insecure),
             listed: entry.listed.clone(),
+            settled: state.is_synced(),
             exceeded: entry.remote.as_ref().and_then(exceeded),
-            drain: self.state.drain_of(name),
-            gateway: gateway.map(|gateway| GatewayInputs {
+            gateway: state.gateway.as_ref().map(|gateway| GatewayInputs {
                 state: entry.gateway.clone(),
                 refused: self.state.refused(name),
-                ..gateway
+                ..gateway.inputs(name)
             }),
-            ..state.facts.clone()
+            drain: self.state.drain_of(name),
         })
     }
 
@@ -92,18 +86,23 @@ impl Engine {
         let (Some(inputs), Some(state)) = (inputs, self.links.get_mut(&name)) else {
             return;
         };
-        match (&state.facts.drain, &inputs.drain) {
-            (None, Some(drain)) => tracing::info!(link = name, "drained {}", until(drain.until)),
-            (Some(_), None) => tracing::info!(link = name, "no longer drained"),
+        let wall = timing::now();
+        state.status.look(inputs.expiry.as_ref(), wall);
+        if state.status.holds_back(&inputs) {
+            return;
+        }
+        let was_drained = std::mem::replace(&mut state.is_drained, inputs.drain.is_some());
+        match &inputs.drain {
+            Some(drain) if !was_drained => {
+                tracing::info!(link = name, "drained {}", until(drain.until));
+            }
+            None if was_drained => tracing::info!(link = name, "no longer drained"),
             _ => {}
         }
-        state.facts.drain.clone_from(&inputs.drain);
-        let wall = timing::now();
-        state.look(wall);
         let last = state.status.last();
         let mut sent = status(last, &inputs, &state.outcomes, whole_seconds(wall));
-        if state.carried && !inputs.settled {
-            carry(last, &mut sent);
+        if state.keeps_reports && !inputs.settled {
+            keep_reports(last, &mut sent);
         }
         measure(&self.metrics, &name, &inputs, &sent);
         let mut before = last.clone();
@@ -111,7 +110,7 @@ impl Engine {
             if !state.status.is_sent_again(&state.link, now) {
                 return;
             }
-            before = has(&state.link).into_owned();
+            before = state.link.status.clone().unwrap_or_default();
         } else if state.status.waits(&sent, now) {
             return;
         }
@@ -156,7 +155,7 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
 }
 
 /// Keeps what the last status reports about Services: it stays until the cluster has been listed.
-fn carry(last: &LinkStatus, sent: &mut LinkStatus) {
+fn keep_reports(last: &LinkStatus, sent: &mut LinkStatus) {
     sent.mirror_services.clone_from(&last.mirror_services);
     sent.federated_services.clone_from(&last.federated_services);
     for (sent, last) in [
@@ -233,10 +232,7 @@ mod tests {
     use tokio::time::sleep_until;
 
     use super::*;
-    use crate::{
-        api::link::Link,
-        mirror::link_status::{Expiry, Outcomes},
-    };
+    use crate::{api::link::Link, mirror::link_status::Outcomes};
 
     #[test]
     fn times_of_a_status_are_those_that_the_api_server_stores() {
@@ -254,22 +250,20 @@ mod tests {
         let (started, first) = (Instant::now(), Timestamp::UNIX_EPOCH);
         let now = || first + started.elapsed();
         let mut state = LinkState::new(Arc::new(Link::default()));
-        state.facts.expiry = Some(Expiry {
-            at: first + Duration::from_secs(90 * DAY),
-            cluster: "east".into(),
-        });
+        let inputs = StatusInputs {
+            expiry: Some(Expiry {
+                at: first + Duration::from_secs(90 * DAY),
+                cluster: "east".into(),
+            }),
+            ..StatusInputs::default()
+        };
         state.status.touch();
         let mut looks = Vec::new();
-        while let Some(due) = state.next_status() {
+        while let Some(due) = state.status.next() {
             assert!(looks.len() < 4, "{looks:?}");
             sleep_until(due).await;
-            state.look(now());
-            let status = status(
-                state.status.last(),
-                &state.facts,
-                &Outcomes::default(),
-                now(),
-            );
+            state.status.look(inputs.expiry.as_ref(), now());
+            let status = status(state.status.last(), &inputs, &Outcomes::default(), now());
             let expiring = status.conditions.into_iter().map(|c| (c.type_, c.reason));
             let expiring = expiring.filter(|(type_, _)| type_ == "CredentialsExpiring");
             let reasons: Vec<_> = expiring.map(|(_, reason)| reason).collect();

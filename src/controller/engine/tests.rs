@@ -26,7 +26,7 @@ use crate::{
         apply::Writer,
         lease::Fence,
         metrics::Metrics,
-        session::{HEARTBEAT_SOURCE, Session, SessionEvent},
+        session::{HEARTBEAT_SOURCE, Session, SessionEvent, UsableCredentials},
         transport::Sockets,
         watch::{ConnectionStatus, Event},
     },
@@ -117,7 +117,11 @@ fn link_to(name: &str, cluster: &str) -> Link {
 /// The credentials are usable, and the cluster answers.
 fn connected() -> [SessionEvent; 2] {
     [
-        SessionEvent::Client(client(), None, None),
+        SessionEvent::Usable(UsableCredentials {
+            client: client(),
+            expires: None,
+            insecure: None,
+        }),
         SessionEvent::ConnectionStatus(HEARTBEAT_SOURCE, ConnectionStatus::Alive),
     ]
 }
@@ -140,12 +144,25 @@ impl Engine {
     }
 
     fn pending(&self, link: &str) -> Option<&Session> {
-        self.known(link).pending.as_ref().map(|p| &p.session)
+        self.known(link).next.as_ref().map(|next| &next.session)
+    }
+
+    fn current(&self, link: &str) -> Option<&Session> {
+        self.known(link)
+            .current
+            .as_ref()
+            .map(|known| &known.session)
+    }
+
+    /// The keys of the first sync of a Link that have not been processed yet.
+    fn outstanding(&self, link: &str) -> Vec<Key> {
+        let keys = self.known(link).first_sync.iter().flatten();
+        keys.cloned().collect()
     }
 
     /// Reports an event of the newest session of a Link.
     fn report(&mut self, link: &str, event: SessionEvent) {
-        let current = || self.known(link).current.as_ref();
+        let current = || self.current(link);
         let id = self.pending(link).or_else(current).unwrap().id;
         self.on_session_event(link, id, event);
     }

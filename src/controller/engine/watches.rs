@@ -1,7 +1,10 @@
 //! The watches of the local cluster. Routes are watched as soon as the API server serves their kind: our own, and those of
 //! others that apply to federated Services.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -15,7 +18,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::local_event::{LocalEvent, LocalHandler, Needed, Start};
+use super::local_event::{LocalEvent, Needed};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -27,14 +30,18 @@ use crate::{
     },
     client::requests::explain,
     controller::{
-        metrics::{Metrics, ResourceKind},
-        watch::{ConnectionStatus, Event, EventHandler, notice_recovery, watch},
+        metrics::{LOCAL, Metrics, ResourceKind},
+        trouble::Trouble,
+        watch::{ConnectionStatus, Event, EventHandler, Watched, notice_recovery, watch},
     },
     mirror::{self, Config, FEDERATED_SUFFIX, LocalQueries, Omitted, Query, is_our_route},
 };
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
 const LOOK: Duration = Duration::from_secs(10);
+/// Maximum size of an object's annotations in bytes, if some are not read. Whoever may label a Service as a mirror could
+/// otherwise fill the memory.
+const LARGEST_ANNOTATIONS: usize = 16 << 10;
 
 /// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
 /// stopped receiving. Some watches start when `needed` says so.
@@ -55,15 +62,6 @@ pub(in crate::controller) fn watch_local(
         metrics,
         recovered: seen,
     };
-    let namespaces = start.handler(
-        "Namespaces",
-        ResourceKind::Namespace,
-        LocalEvent::Namespaces,
-    );
-    tasks.spawn(watch(
-        start.watched(Api::<PartialObjectMeta<Namespace>>::all(client.clone())),
-        namespaces,
-    ));
     let LocalQueries {
         mirrors,
         gateways,
@@ -71,83 +69,154 @@ pub(in crate::controller) fn watch_local(
         links,
         credentials,
     } = mirror::local_queries();
-    tasks.spawn(start.services(&mirrors, "mirror Services", LocalEvent::Mirrors));
-    tasks.spawn(start.slices(&mirrors, "mirror EndpointSlices", LocalEvent::Slices));
-    tasks.spawn(start.services(&gateways, "Services of gateways", LocalEvent::Gateways));
-    let what = "EndpointSlices of gateways";
-    tasks.spawn(start.slices(&gateway_slices, what, LocalEvent::GatewaySlices));
-    tasks.spawn(start.watch::<LinkObject, _>(
-        &links,
-        ("Links", ResourceKind::Link),
-        LocalEvent::Links,
-        None,
+    let namespaces = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let handler = start.handler("Namespaces", LocalEvent::Namespaces);
+    let namespaces = Watched::all(namespaces).recovered(&start.recovered);
+    tasks.spawn(watch(namespaces, handler));
+    tasks.spawn(start.watch(&mirrors, "mirror Services", LocalEvent::Mirrors));
+    tasks.spawn(start.watch(&mirrors, "mirror EndpointSlices", LocalEvent::Slices));
+    tasks.spawn(start.watch(&gateways, "Services of gateways", LocalEvent::Gateways));
+    tasks.spawn(start.watch(
+        &gateway_slices,
+        "EndpointSlices of gateways",
+        LocalEvent::GatewaySlices,
     ));
-    tasks.spawn(start.watch::<Secret, _>(
-        &credentials,
-        ("Secrets", ResourceKind::Secret),
-        LocalEvent::Secrets,
-        None,
-    ));
-    start.watch_members(config, needed.clone(), &mut tasks);
-    let when = match config.routes {
-        Some(_) => WatchTime::Always,
-        None => WatchTime::Needed(needed),
-    };
-    watch_routes(client, &start, &when, &mut tasks);
+    tasks.spawn(start.watch(&links, "Links", LocalEvent::Links));
+    tasks.spawn(start.watch(&credentials, "Secrets", LocalEvent::Secrets));
+    for kind in RouteKind::ALL {
+        // Without preferences, some routes of ours may be left from a time when they were enabled.
+        let waits = config.routes.is_none().then(|| needed.clone());
+        tasks.spawn(start.watch_routes(kind, waits));
+    }
+    start.watch_members(config, needed, &mut tasks);
     tasks
 }
 
+/// A kind of objects that is watched in the local cluster.
+trait LocalKind: Sized + Send + Sync + 'static {
+    /// As which it is requested.
+    type Requested: Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
+    const KIND: ResourceKind;
+
+    /// The metadata of which annotations are dropped that are too large and that nobody reads.
+    fn metadata(&mut self) -> Option<&mut Metadata> {
+        None
+    }
+
+    /// Whether the object is kept.
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    /// The object without what nobody reads.
+    fn reduced(self) -> Self {
+        self
+    }
+}
+
+impl LocalKind for PartialObjectMeta<Namespace> {
+    type Requested = Self;
+    const KIND: ResourceKind = ResourceKind::Namespace;
+}
+
+impl LocalKind for LinkObject {
+    type Requested = Self;
+    const KIND: ResourceKind = ResourceKind::Link;
+}
+
+impl LocalKind for Secret {
+    type Requested = Self;
+    const KIND: ResourceKind = ResourceKind::Secret;
+}
+
+impl LocalKind for Service {
+    type Requested = Wire<Self>;
+    const KIND: ResourceKind = ResourceKind::Service;
+
+    fn metadata(&mut self) -> Option<&mut Metadata> {
+        Some(&mut self.metadata)
+    }
+}
+
+impl LocalKind for EndpointSlice {
+    type Requested = Wire<Self>;
+    const KIND: ResourceKind = ResourceKind::EndpointSlice;
+
+    fn metadata(&mut self) -> Option<&mut Metadata> {
+        Some(&mut self.metadata)
+    }
+}
+
+impl LocalKind for Route {
+    type Requested = Wire<Self>;
+    const KIND: ResourceKind = ResourceKind::Route;
+
+    fn metadata(&mut self) -> Option<&mut Metadata> {
+        Some(&mut self.metadata)
+    }
+
+    /// Of others' routes, only those that apply to federated Services.
+    fn is_needed(&self) -> bool {
+        is_our_route(self) || (self.services()).any(|(name, _)| name.ends_with(FEDERATED_SUFFIX))
+    }
+
+    /// Of others' routes, only the objects that they apply to.
+    fn reduced(mut self) -> Self {
+        if is_our_route(&self) {
+            return self;
+        }
+        self.metadata.labels = Map::default();
+        self.metadata.annotations = Map::default();
+        self.without_rules()
+    }
+}
+
+/// What all watches of the local cluster have in common.
+struct Start<'a> {
+    client: &'a Client,
+    /// The namespace of the installation.
+    ours: &'a str,
+    outbox: &'a mpsc::Sender<LocalEvent>,
+    metrics: &'a Metrics,
+    /// Changes when the local API server recovers.
+    recovered: latest::Receiver<u64>,
+}
+
 impl Start<'_> {
+    /// The handler for the events of one watch.
+    fn handler<T>(
+        &self,
+        what: &str,
+        wrap: impl Fn(Event<T>) -> LocalEvent + Send + Sync + 'static,
+    ) -> LocalHandler<T> {
+        LocalHandler {
+            outbox: self.outbox.clone(),
+            metrics: self.metrics.clone(),
+            wrap: Box::new(wrap),
+            trouble: Trouble::new(format!("watch {what} of the local cluster")),
+            what: what.to_owned(),
+            is_logged: AtomicBool::default(),
+        }
+    }
+
     /// Watches what a query selects.
-    fn watch<K, T>(
+    fn watch<T: LocalKind + From<T::Requested>>(
         &self,
         query: &Query,
-        (what, kind): (&str, ResourceKind),
+        what: &str,
         wrap: fn(Event<T>) -> LocalEvent,
-        metadata: Option<fn(&mut T) -> &mut Metadata>,
-    ) -> impl Future<Output = ()> + Send + use<K, T>
+    ) -> impl Future<Output = ()> + Send + use<T>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug
-            + Send
-            + Sync
-            + 'static,
-        T: From<K> + Send + Sync + 'static,
+        T::Requested: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let api = if query.of_installation {
-            Api::namespaced(self.client.clone(), self.ours)
+            Api::<T::Requested>::namespaced(self.client.clone(), self.ours)
         } else {
             Api::all(self.client.clone())
         };
-        let mut watched = self.watched::<K>(api);
+        let mut watched = Watched::all(api).recovered(&self.recovered);
         (watched.labels, watched.fields) = (query.labels.clone(), query.fields.clone());
-        let mut handler = self.handler(what, kind, wrap);
-        handler.metadata = metadata;
-        watch(watched, handler)
-    }
-
-    /// Watches Services, and only those annotations of them that are read or not too large.
-    fn services(
-        &self,
-        query: &Query,
-        what: &str,
-        wrap: fn(Event<Service>) -> LocalEvent,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let what = (what, ResourceKind::Service);
-        self.watch::<Wire<Service>, _>(query, what, wrap, Some(|object| &mut object.metadata))
-    }
-
-    /// Watches slices, and only those annotations of them that are read or not too large.
-    fn slices(
-        &self,
-        query: &Query,
-        what: &str,
-        wrap: fn(Event<EndpointSlice>) -> LocalEvent,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let what = (what, ResourceKind::EndpointSlice);
-        self.watch::<Wire<EndpointSlice>, _>(query, what, wrap, Some(|object| &mut object.metadata))
+        watch(watched, self.handler(what, wrap))
     }
 
     /// Watches the Services that are members of federated Services, and their slices as soon as they are needed.
@@ -158,26 +227,19 @@ impl Start<'_> {
         tasks: &mut JoinSet<()>,
     ) {
         let Some(selector) = &config.local_members else {
-            let outbox = self.outbox.clone();
-            tasks.spawn(async move {
-                let none = Event::List {
-                    objects: Vec::new(),
-                    omitted: Omitted::default(),
-                };
-                // If the engine has ended, the next event notices it.
-                let _ = outbox.send(LocalEvent::Members(none)).await;
-                std::future::pending::<()>().await;
-            });
+            let none = Event::List {
+                objects: Vec::new(),
+                omitted: Omitted::default(),
+            };
+            // There is room: no watch has run yet.
+            let _ = self.outbox.try_send(LocalEvent::Members(none));
             return;
         };
         let members = Query::of_labels(selector.query());
-        tasks.spawn(self.services(&members, "federated members", LocalEvent::Members));
+        tasks.spawn(self.watch(&members, "federated members", LocalEvent::Members));
         // Kubernetes copies the labels of a Service to the slices that it creates for it.
-        let slices = self.slices(
-            &members,
-            "EndpointSlices of federated members",
-            LocalEvent::MemberSlices,
-        );
+        let what = "EndpointSlices of federated members";
+        let slices = self.watch(&members, what, LocalEvent::MemberSlices);
         let begins = config.routes.is_some();
         tasks.spawn(async move {
             // With preferences, requests go to local members only if these are available.
@@ -187,124 +249,151 @@ impl Start<'_> {
             slices.await;
         });
     }
-}
 
-/// When routes are watched.
-#[derive(Clone)]
-pub(super) enum WatchTime {
-    /// Always, because preferences are enabled.
-    Always,
-    /// Once some of ours may be left from a time when preferences were enabled. Then only the kinds that we write are
-    /// watched, because without preferences there are no rights on the others.
-    Needed(latest::Receiver<Needed>),
-}
-
-/// Watches routes, each kind as soon as the API server serves it.
-pub(super) fn watch_routes(
-    client: &Client,
-    start: &Start<'_>,
-    when: &WatchTime,
-    tasks: &mut JoinSet<()>,
-) {
-    for kind in RouteKind::ALL {
-        watch_kind(client, kind, start, when, tasks);
+    /// Watches routes of a kind as soon as the API server serves it. If `waits`, once routes are needed. Then only the
+    /// kinds that we write are watched, because without preferences there are no rights on the others.
+    fn watch_routes(
+        &self,
+        kind: RouteKind,
+        waits: Option<latest::Receiver<Needed>>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let what = format!("{} of {}", kind.plural(), kind.group());
+        let mut handler = self.handler(&what, move |change| LocalEvent::Routes(kind, Some(change)));
+        let (client, outbox) = (self.client.clone(), self.outbox.clone());
+        let api = Api::<Wire<Route>>::all_with(client.clone(), &kind.resource());
+        let watched = Watched::all(api).recovered(&self.recovered);
+        async move {
+            if let Some(needed) = waits {
+                Needed::wait(needed, |needed| needed.routes).await;
+                if !kind.is_written() {
+                    // If the engine has ended, the next event notices it.
+                    let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
+                    std::future::pending::<()>().await;
+                }
+            }
+            until_served(&client, kind, &mut handler).await;
+            watch(watched, handler).await;
+        }
     }
 }
 
-fn watch_kind(
-    client: &Client,
-    kind: RouteKind,
-    start: &Start<'_>,
-    when: &WatchTime,
-    tasks: &mut JoinSet<()>,
-) {
-    let what = format!("{} of {}", kind.plural(), kind.group());
-    let routes = start.handler(&what, ResourceKind::Route, move |change| {
-        LocalEvent::Routes(kind, Some(change))
-    });
-    let mut routes = RouteTeller(routes.truncating(|route| &mut route.metadata));
-    let (client, outbox) = (client.clone(), start.outbox.clone());
-    let watched = start.watched(Api::<Wire<Route>>::all_with(
-        client.clone(),
-        &kind.resource(),
-    ));
-    let when = when.clone();
-    tasks.spawn(async move {
-        if let WatchTime::Needed(needed) = when {
-            Needed::wait(needed, |needed| needed.routes).await;
-            if !kind.is_written() {
-                // If the engine has ended, the next event notices it.
-                let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
-                std::future::pending::<()>().await;
-            }
-        }
-        until_served(&client, kind, &outbox, &mut routes).await;
-        watch(watched, routes).await;
-    });
-}
-
 /// Waits until the API server serves a kind. Sends one event if it does not serve it yet.
-async fn until_served(
-    client: &Client,
-    kind: RouteKind,
-    outbox: &mpsc::Sender<LocalEvent>,
-    routes: &mut RouteTeller,
-) {
+async fn until_served(client: &Client, kind: RouteKind, handler: &mut LocalHandler<Route>) {
     let version = format!("{}/{}", kind.group(), kind.version());
     let mut is_told = false;
     loop {
         let is_served = match client.list_api_group_resources(&version).await {
-            Ok(list) => {
-                let mut known = list.resources.iter();
-                known.any(|known| known.name == kind.plural())
-            }
+            Ok(list) => (list.resources.iter()).any(|known| known.name == kind.plural()),
             Err(kube::Error::Api(status)) if status.code == 404 => false,
             Err(error) => {
-                routes
-                    .on_connection(ConnectionStatus::Lost(explain(&error)))
-                    .await;
+                let lost = ConnectionStatus::Lost(explain(&error));
+                handler.on_connection(lost).await;
                 sleep(LOOK).await;
                 continue;
             }
         };
-        routes.on_connection(ConnectionStatus::Alive).await;
+        handler.on_connection(ConnectionStatus::Alive).await;
         if is_served {
             return;
         }
         if !std::mem::replace(&mut is_told, true) {
             // If the engine has ended, the next event notices it.
-            let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
+            let _ = handler.outbox.send(LocalEvent::Routes(kind, None)).await;
         }
         sleep(LOOK).await;
     }
 }
 
-/// Handles events of routes, of those that concern federated Services.
-struct RouteTeller(LocalHandler<Route>);
+/// Sends the events of one watch to the engine, and logs its failures.
+struct LocalHandler<T> {
+    outbox: mpsc::Sender<LocalEvent>,
+    metrics: Metrics,
+    wrap: Box<dyn Fn(Event<T>) -> LocalEvent + Send + Sync>,
+    trouble: Trouble,
+    what: String,
+    /// Whether it was logged that annotations were dropped.
+    is_logged: AtomicBool,
+}
 
-impl EventHandler<Route> for RouteTeller {
-    async fn on_event(&mut self, change: Event<Route>) -> bool {
-        self.0.on_event(change).await
+impl<T: LocalKind> EventHandler<T> for LocalHandler<T> {
+    async fn on_event(&mut self, change: Event<T>) -> bool {
+        self.outbox.send((self.wrap)(change)).await.is_ok()
     }
 
     async fn on_connection(&mut self, connection: ConnectionStatus) {
-        self.0.on_connection(connection).await;
-    }
-
-    fn keeps(&self, route: &Route) -> bool {
-        is_our_route(route)
-            || route
-                .services()
-                .any(|(name, _)| name.ends_with(FEDERATED_SUFFIX))
-    }
-
-    fn trimmed(&self, mut route: Route) -> Route {
-        if is_our_route(&route) {
-            return self.0.trimmed(route);
+        match connection {
+            ConnectionStatus::Alive => {
+                if self.trouble.clear() {
+                    // If the engine has ended, the next event notices it.
+                    let _ = self.outbox.send(LocalEvent::Recovered).await;
+                }
+            }
+            ConnectionStatus::Lost(message) => {
+                self.metrics.watch_restarted(LOCAL, T::KIND);
+                self.trouble.set(&message);
+            }
         }
-        // Of others' routes, only the objects that they apply to are needed.
-        route.metadata.labels = Map::default();
-        route.metadata.annotations = Map::default();
-        route.without_rules()
+    }
+
+    fn keeps(&self, object: &T) -> bool {
+        object.is_needed()
+    }
+
+    fn trimmed(&self, object: T) -> T {
+        let mut object = object.reduced();
+        if let Some(metadata) = object.metadata()
+            && metadata.truncate(LARGEST_ANNOTATIONS)
+            && !self.is_logged.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                namespace = metadata.namespace(),
+                name = metadata.name(),
+                "annotations of {} that have more than {} KiB are ignored; others are not logged",
+                self.what,
+                LARGEST_ANNOTATIONS >> 10
+            );
+        }
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{api::labels as l, controller::engine::tests::client};
+
+    #[tokio::test]
+    async fn large_annotations_of_local_objects_are_not_kept() {
+        let (outbox, _events) = mpsc::channel(1);
+        let (_, recovered) = latest::channel(0);
+        let metrics = crate::controller::metrics::tests::filled();
+        let client = client();
+        let start = Start {
+            client: &client,
+            ours: "mc",
+            outbox: &outbox,
+            metrics: &metrics,
+            recovered,
+        };
+        let handler = start.handler("mirror Services", LocalEvent::Mirrors);
+        let service = |size: usize| {
+            let mut service = Service::default();
+            let annotations = &mut service.metadata.annotations;
+            annotations.insert("theirs", "x".repeat(size));
+            annotations.insert(l::MEMBERS, "web@east");
+            service
+        };
+        let small = service(1000);
+        assert_eq!(handler.trimmed(small.clone()), small);
+        let large = handler.trimmed(service(250 << 10));
+        assert!(large.metadata.is_truncated);
+        assert!(
+            large.metadata.weight() < 1000,
+            "{}",
+            large.metadata.weight()
+        );
+        assert_eq!(large.metadata.annotation(l::MEMBERS), "web@east");
+        // What is said in the log is said once.
+        assert!(handler.is_logged.load(Ordering::Relaxed));
     }
 }

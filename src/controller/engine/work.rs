@@ -10,16 +10,20 @@ use tokio::time::Instant;
 
 use super::{
     blocked::Shortage,
-    confirm::{self, Answer, ConfirmationRequest, Precondition},
-    state::{self, Done, Engine},
+    confirm::{self, Precondition},
+    link_state::LinkState,
+    state::{Done, Engine},
 };
 use crate::{
-    controller::{queue, rate_limit::Change, repeats},
-    mirror::{self, Confirmed, Key, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome},
+    api::labels as l,
+    controller::{rate_limit::Change, repeats},
+    mirror::{
+        self, Confirmed, Key, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome, State,
+    },
 };
 
 /// The message of a Service that waits because no `ClusterIP` is free.
-const WAITS: &str =
+pub(super) const WAITS: &str =
     "the Service range of this cluster has no free ClusterIP; will retry when one may be free";
 /// The message of a Service that waits because too few are free.
 const WAITS_FOR_ROOM: &str = "less than a quarter of the Service range of this cluster would be free; \
@@ -27,10 +31,10 @@ const WAITS_FOR_ROOM: &str = "less than a quarter of the Service range of this c
 
 /// How the turn of a key ended.
 pub(super) enum Turn {
-    /// Nothing has to be written, apart from the removals that these clusters have not confirmed.
-    InSync(Vec<RemoteRef>),
-    /// The plan was executed, without the removals that these clusters have not confirmed.
-    Written(Vec<RemoteRef>),
+    /// Nothing has to be written.
+    InSync,
+    /// Nothing has to be written, apart from removals that are not confirmed. A confirmation enqueues the key again.
+    Unconfirmed,
     /// The key is planned again at once.
     Again,
     /// The key is planned again with backoff, after this time at the earliest.
@@ -48,7 +52,8 @@ impl Engine {
     /// requested.
     pub(super) fn work(&mut self, key: Key) {
         let now = Instant::now();
-        let confirmed = self.confirmed(&key);
+        let current = |cluster: &str| Some(precondition(&self.state, &self.links, cluster)?.0);
+        let confirmed = self.confirmations.confirmed(&key, current, now);
         let plan = mirror::plan(&self.state, &key, Confirmed::By(&confirmed));
         self.metrics.planned(now.elapsed());
         let plan = self.affordable(&key, plan);
@@ -63,14 +68,24 @@ impl Engine {
         }
         self.request(&key, &lacking);
         self.confirmations.use_up(&key);
+        let (creates, cost) = (plan.needs_cluster_ip(), plan.cost());
         let by = self.queue.flow_of(&key);
         self.rate_limit
-            .wrote(&key, Change::of(&plan), plan.cost(), &by, now);
+            .wrote(&key, Change::of(&plan), cost, &by, now);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            let done = state::execute(&writer, key, plan, content, lacking).await;
+            let (written, ended) = writer.apply(plan.writes).await;
             metrics.applied(now.elapsed());
-            done
+            Done::Plan {
+                key,
+                creates,
+                cost,
+                content,
+                report: plan.report,
+                lacking,
+                written,
+                ended,
+            }
         });
     }
 
@@ -85,10 +100,11 @@ impl Engine {
     ) -> Option<Turn> {
         let in_sync = plan.writes.is_empty();
         if in_sync {
-            self.report_outcomes(key, &plan.report, lacking);
+            self.record_outcomes(&plan.report);
+            self.processed(key, lacking);
             self.note_preference(key);
             if lacking.is_empty() {
-                return Some(Turn::InSync(Vec::new()));
+                return Some(Turn::InSync);
             }
         } else if let Some(until) = self.repeats.not_before(key, content) {
             // The same writes did not last the last times.
@@ -106,47 +122,53 @@ impl Engine {
             return Some(Turn::Until(at));
         }
         if in_sync {
-            return Some(Turn::InSync(lacking.to_vec()));
+            self.request(key, lacking);
+            return Some(Turn::Unconfirmed);
         }
         // When the creations in progress have ended, the next plan says whether one more is allowed.
-        let may_create = self.creating.begin(key, plan, &self.state);
+        let may_create = self.may_create_namespace(key, plan);
         (!may_create).then_some(Turn::Retry(None))
+    }
+
+    /// Whether a plan may be executed now: unless it creates a namespace that is not allowed in addition to those that
+    /// are being created. From now on, its namespace counts as one of these.
+    fn may_create_namespace(&mut self, key: &Key, plan: &Plan) -> bool {
+        let Some((name, labels)) = plan.creates_namespace() else {
+            return true;
+        };
+        let Some(cluster) = labels.get(l::CLUSTER_NAME) else {
+            return true;
+        };
+        let others = self.creating.values().filter(|(other, of)| {
+            of == cluster && other != name && self.state.namespace(other).is_none()
+        });
+        let others: BTreeSet<&String> = others.map(|(other, _)| other).collect();
+        let is_allowed = self.state.may_create_namespace(cluster, others.len());
+        if is_allowed {
+            let creation = (name.to_owned(), cluster.to_owned());
+            self.creating.insert(key.clone(), creation);
+        }
+        is_allowed
     }
 
     /// Handles how the turn of a key ended: when it is planned again, and which keys may be tried now.
     pub(super) fn end_turn(&mut self, key: &Key, turn: Turn) {
         let now = Instant::now();
         match turn {
-            Turn::InSync(lacking) if lacking.is_empty() => {
+            Turn::InSync => {
                 self.confirmations.forget(key);
                 self.problems.recovered(key);
                 self.changed.remove(key);
-                let next = self.blocked.succeeded(key, now);
-                self.enqueue_all(queue::LOCAL, next);
+                self.try_next(key);
                 self.queue.done(key);
             }
-            Turn::InSync(lacking) => {
-                self.request(key, &lacking);
-                // It is enqueued again when a confirmation has arrived.
+            Turn::Unconfirmed => {
+                self.try_next(key);
                 self.queue.release(key);
-            }
-            Turn::Written(lacking) => {
-                let next = self.blocked.succeeded(key, now);
-                self.enqueue_all(queue::LOCAL, next);
-                if let Some(since) = self.changed.remove(key) {
-                    self.metrics.propagated(since.elapsed());
-                }
-                // Planning again costs microseconds, and confirms that the desired state is reached.
-                self.queue.enqueue_again(key);
-                if lacking.is_empty() {
-                    self.queue.done(key);
-                } else {
-                    self.queue.release(key);
-                }
             }
             Turn::Again => {
                 self.queue.enqueue_again(key);
-                self.queue.done(key);
+                self.queue.release(key);
             }
             Turn::Retry(wait) => self.queue.failed(key, now, wait),
             Turn::Until(at) => {
@@ -164,6 +186,12 @@ impl Engine {
         }
     }
 
+    /// Enqueues keys that waited for the same as this one.
+    fn try_next(&mut self, key: &Key) {
+        let next = self.blocked.succeeded(key, Instant::now());
+        self.enqueue(next);
+    }
+
     /// Reports a plan that could not be executed, and logs it unless the reason is no failure.
     pub(super) fn report_failure(
         &mut self,
@@ -175,19 +203,15 @@ impl Engine {
         if reason == Reason::Error {
             self.problems.failed(key, message);
         }
-        self.report_outcomes(key, &failed(report, reason, message), &[]);
-    }
-
-    /// Reports that no `ClusterIP` is free for a plan.
-    pub(super) fn report_shortage(&mut self, key: &Key, report: &[ServiceOutcome]) {
-        self.report_failure(key, report, Reason::NoClusterIp, WAITS);
+        self.record_outcomes(&failed(report, reason, message));
+        self.processed(key, &[]);
     }
 
     /// The part of a plan that may be executed now: while no `ClusterIP` is free, without the Services that need one.
     fn affordable(&mut self, key: &Key, plan: Plan) -> Plan {
         if !plan.needs_cluster_ip() {
             let next = self.blocked.needs_no_address(key);
-            self.enqueue_all(queue::LOCAL, next);
+            self.enqueue(next);
             return plan;
         }
         // Probe Services are not created for what a target cluster has, but for its Link.
@@ -207,18 +231,6 @@ impl Engine {
         }
     }
 
-    /// The clusters that have confirmed what a key asks of them, if this is still valid.
-    fn confirmed(&mut self, key: &Key) -> BTreeSet<String> {
-        let asked = self.confirmations.clusters_of(key).into_iter();
-        let current = asked.filter_map(|cluster| {
-            let (current, _) = self.precondition(&cluster)?;
-            Some((cluster, current))
-        });
-        let current: BTreeMap<String, Precondition> = current.collect();
-        let current = |cluster: &str| current.get(cluster);
-        self.confirmations.confirmed(key, current, Instant::now())
-    }
-
     /// Requests the confirmations that a plan lacks.
     fn request(&mut self, key: &Key, lacking: &[RemoteRef]) {
         for remote in lacking {
@@ -235,13 +247,9 @@ impl Engine {
     pub(super) fn ask_clusters(&mut self) {
         while let Some(request) = self.confirmations.next() {
             let cluster = request.remote.cluster.as_str();
-            if self.is_away(cluster) {
-                self.confirmations.answered(&request, None);
-                self.processed_for(&request.key, cluster);
-                continue;
-            }
-            let Some((precondition, client)) = self.precondition(cluster) else {
-                // The session was just replaced; its successor enqueues the key again.
+            let client = precondition(&self.state, &self.links, cluster);
+            let Some((precondition, client)) = client.filter(|_| !self.is_away(cluster)) else {
+                // The key is planned again, with the successor of the session.
                 self.confirmations.answered(&request, None);
                 self.queue.delay(&request.key, cluster, Instant::now());
                 continue;
@@ -264,48 +272,26 @@ impl Engine {
         }
     }
 
-    /// Handles the answer of a target cluster.
-    pub(super) fn on_confirmed(
-        &mut self,
-        request: &ConfirmationRequest,
-        precondition: Precondition,
-        asked: Instant,
-        answer: &Answer,
-    ) {
-        let (key, cluster) = (&request.key, &request.remote.cluster);
-        let confirmed = matches!(answer, Answer::NotExported).then_some((asked, precondition));
-        if self.confirmations.answered(request, confirmed) {
-            self.queue.enqueue(key.clone(), cluster);
-        }
-        if let Answer::None(why) = answer {
-            let what =
-                format!("failed to confirm with cluster {cluster} that a Service is not exported");
-            self.problems.failed(key, &format!("{what}: {why}"));
-            self.processed_for(key, cluster);
-        }
-        if !matches!(answer, Answer::NotExported) {
-            // The time that a cluster does not confirm it is not the controller's.
-            self.changed.remove(key);
-            self.queue.delay(key, cluster, Instant::now());
-        }
-    }
-
     /// Whether a target cluster is known not to respond.
     fn is_away(&self, cluster: &str) -> bool {
         let state = self.link_of(cluster).and_then(|link| self.links.get(&link));
-        state.is_some_and(|state| matches!(state.facts.connected, Some(Err(_))))
+        state.is_some_and(|state| matches!(state.connected(), Some(Err(_))))
     }
+}
 
-    /// The current precondition of a confirmation of this cluster, and a client to ask it.
-    fn precondition(&self, cluster: &str) -> Option<(Precondition, Client)> {
-        let (target, _) = self.state.link(cluster)?;
-        let session = self.links.get(&target.link)?.current.as_ref()?;
-        let precondition = Precondition {
-            session: session.id,
-            target: target.clone(),
-        };
-        Some((precondition, session.client.clone()?))
-    }
+/// The current precondition of a confirmation of this cluster, and a client to ask it.
+fn precondition(
+    state: &State,
+    links: &BTreeMap<String, LinkState>,
+    cluster: &str,
+) -> Option<(Precondition, Client)> {
+    let (target, _) = state.link(cluster)?;
+    let link = links.get(&target.link)?;
+    let precondition = Precondition {
+        session: link.current.as_ref()?.session.id,
+        target: target.clone(),
+    };
+    Some((precondition, link.client()?))
 }
 
 /// The report of a plan that could not be executed.

@@ -4,7 +4,7 @@
 pub(crate) const LOCAL: &str = "local";
 
 /// A kind of object, as a label value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ResourceKind {
     /// A Service.
     Service,

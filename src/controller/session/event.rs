@@ -14,9 +14,8 @@ use crate::{
 
 /// An event of a session.
 pub(in crate::controller) enum SessionEvent {
-    /// The credentials are usable. Holds the client, when the token expires, and why the connection is not secure, if
-    /// so. The cluster may still be unreachable.
-    Client(Client, Option<Timestamp>, Option<InsecureTls>),
+    /// The credentials are usable. The cluster may still be unreachable.
+    Usable(UsableCredentials),
     /// The credentials are not usable, for this reason.
     Unusable(String),
     /// The connection status of a watch or of the heartbeat, by its number.
@@ -25,6 +24,16 @@ pub(in crate::controller) enum SessionEvent {
     Services(usize, Event<Service>),
     /// A change of EndpointSlices, from the watch of this number.
     Slices(usize, Event<EndpointSlice>),
+}
+
+/// Credentials from which a client could be made.
+pub(in crate::controller) struct UsableCredentials {
+    /// The client.
+    pub(in crate::controller) client: Client,
+    /// When the token expires; `None` if it never does.
+    pub(in crate::controller) expires: Option<Timestamp>,
+    /// Why the connection is not secure; `None` if it is.
+    pub(in crate::controller) insecure: Option<InsecureTls>,
 }
 
 /// The channel for events, with the Link and session that they come from.

@@ -23,7 +23,7 @@ pub(in crate::controller) enum Event<T> {
 }
 
 /// The connection status of a watch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum ConnectionStatus {
     /// The API server responds.
     Alive,

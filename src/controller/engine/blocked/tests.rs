@@ -124,7 +124,7 @@ async fn few_tries_fail_when_some_addresses_are_free_again() {
             blocked.lacks_address(&key, Instant::now());
         }
     }
-    let waiting = blocked.addresses.waiting.len();
+    let waiting = blocked.addresses.waiting().count();
     assert_eq!((free, waiting, vain), (0, 150, 51));
     let first = Instant::now() + ADDRESSES.first;
     assert_eq!(blocked.next_due(), Some(first));

@@ -9,7 +9,11 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use crate::{
-    api::link::{Link, LinkStatus},
+    api::{
+        conditions::READY,
+        link::{Link, LinkStatus},
+    },
+    mirror::link_status::{Expiry, StatusInputs, expiry},
     timing::Backoff,
 };
 
@@ -22,9 +26,6 @@ const GATHER: Duration = Duration::from_millis(100);
 const LONGEST_OF_SERVICES: Duration = Duration::from_secs(10);
 /// Maximum delay after a failure, and while only the text of messages changes.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Minimum time between two writes for a changed latency alone, which has to differ by more than half.
-const LATENCY_EVERY: Duration = Duration::from_secs(600);
-
 /// Minimum time between two restorations of a status that somebody else overwrites, so that both do not write in a
 /// loop.
 const RESTORE_EVERY: Duration = Duration::from_secs(60);
@@ -44,14 +45,11 @@ pub(in crate::controller::engine) struct StatusState {
     /// Whether the Link's status has to be compared with the last one that was sent: after a list of Links or a failed
     /// write. Links are listed after a change of the CRD, which may have new fields.
     unchecked: bool,
-    /// When changes are due to be written.
+    /// When the status has to be computed next: after a change, or because the token is about to expire, or expires.
     due: Option<Instant>,
-    /// When the status changes because time passes: the token is about to expire, or expires.
-    turns: Option<Instant>,
     not_before: Instant,
     writing: bool,
     failures: Backoff,
-    latency_written: Option<Instant>,
 }
 
 impl StatusState {
@@ -64,11 +62,9 @@ impl StatusState {
             repeats: Backoff::new(EVERY, LONGEST),
             unchecked: false,
             due: None,
-            turns: None,
             not_before: Instant::now(),
             writing: false,
             failures: Backoff::new(2 * EVERY, LONGEST),
-            latency_written: None,
         }
     }
 
@@ -78,28 +74,34 @@ impl StatusState {
     }
 
     /// When the status has to be computed next.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let turns = self.turns.map(|at| at.max(self.not_before));
-        let next = [self.due, turns].into_iter().flatten().min();
-        next.filter(|_| !self.writing)
+    pub(in crate::controller::engine) fn next(&self) -> Option<Instant> {
+        self.due.filter(|_| !self.writing)
     }
 
-    /// Records that the status is computed now, and that it changes after this time if nothing else happens.
-    pub(super) fn look(&mut self, turns_in: Option<Duration>) {
-        self.due = None;
-        self.turns = turns_in.and_then(|time| Instant::now().checked_add(time));
+    /// Records that the status is computed now. It is due again after a change, or when the state of the token changes:
+    /// about to expire, then expired.
+    pub(super) fn look(&mut self, expiry: Option<&Expiry>, now: Timestamp) {
+        let lasts = expiry.and_then(|expiry| expiry::changes_in(expiry.at, now));
+        self.due = lasts.and_then(|lasts| Instant::now().checked_add(lasts));
+    }
+
+    /// Whether the status must not be written yet. After a restart it is not written before the first sync is complete
+    /// or a problem is known, because counts would go down and up again.
+    pub(super) fn holds_back(&self, inputs: &StatusInputs) -> bool {
+        let is_well = inputs.invalid.is_none()
+            && inputs.duplicate_of.is_none()
+            && !matches!(inputs.credentials, Some(Err(_)))
+            && !matches!(inputs.connected, Some(Err(_)));
+        let mut last = self.last.conditions.iter();
+        is_well && !inputs.settled && last.any(|c| c.type_ == READY && c.status == "True")
     }
 
     /// Whether this status is not sent yet, because type, status and reason of all conditions are the same as before.
     /// While they stay so, the pauses between two writes double.
     pub(super) fn waits(&mut self, sent: &LinkStatus, now: Instant) -> bool {
-        let longest = match Difference::between(&self.last, sent) {
-            Difference::Conditions => {
-                self.repeats.reset();
-                return false;
-            }
-            Difference::Services => LONGEST_OF_SERVICES,
-            Difference::Messages => LONGEST,
+        let Some(longest) = longest_pause(&self.last, sent) else {
+            self.repeats.reset();
+            return false;
         };
         let Some(written) = self.written else {
             self.repeats.reset();
@@ -128,6 +130,7 @@ impl StatusState {
     /// Records the result of a write: the status that the API server stored, or an error.
     pub(super) fn end(&mut self, sent: LinkStatus, ended: Result<LinkStatus, String>) {
         self.writing = false;
+        let has_failed = ended.is_err();
         let delay = if let Ok(stored) = ended {
             self.last = sent;
             self.stored = stored;
@@ -135,12 +138,13 @@ impl StatusState {
             EVERY
         } else {
             self.unchecked = true;
-            let delay = self.failures.next_pause();
-            self.due.get_or_insert_with(|| Instant::now() + delay);
-            delay
+            self.failures.next_pause()
         };
         self.not_before = Instant::now() + delay;
         self.due = self.due.map(|due| due.max(self.not_before));
+        if has_failed {
+            self.touch();
+        }
     }
 
     /// Records that something may have changed.
@@ -153,20 +157,9 @@ impl StatusState {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Handles an event of the Link, with its status. The status may be from our own last write, or from an earlier
-    /// one.
-    pub(in crate::controller::engine) fn seen(&mut self, link: &Link) {
-        if self.is_overwritten(link) {
-            self.touch();
-        }
-    }
-
-    /// Handles a list of Links, with the status of this one.
-    pub(in crate::controller::engine) fn listed(&mut self, link: &Link) {
-        if *has(link) != self.last {
-            self.unchecked = true;
-            self.touch();
-        }
+    /// Records that Links were listed.
+    pub(in crate::controller::engine) fn listed(&mut self) {
+        self.unchecked = true;
     }
 
     /// Whether somebody else has overwritten the status of a Link.
@@ -183,7 +176,7 @@ impl StatusState {
         }
         let again = self.restored.map(|at| at + RESTORE_EVERY);
         if let Some(again) = again.filter(|again| *again > now) {
-            self.due = Some(again);
+            self.touch_at(again);
             return false;
         }
         let link = link.name_any();
@@ -194,49 +187,17 @@ impl StatusState {
         self.restored = Some(now);
         true
     }
-
-    /// Handles a latency in milliseconds. It is reported if it differs by more than half from the last reported one,
-    /// and that was long ago. A latency in the Link's status before a restart counts as reported at the restart.
-    pub(in crate::controller::engine) fn latency(&mut self, told: &mut Option<i64>, now: i64) {
-        let written = *self.latency_written.get_or_insert_with(Instant::now);
-        let moved = told.is_some_and(|told| (now - told).abs() * 2 > told);
-        if told.is_none() || (moved && written.elapsed() >= LATENCY_EVERY) {
-            *told = Some(now);
-            self.latency_written = Some(Instant::now());
-            self.touch();
-        }
-    }
-
-    /// Whether the last status that was sent, or that this process found at its start, has the condition `Ready`.
-    pub(super) fn was_ready(&self) -> bool {
-        self.last
-            .conditions
-            .iter()
-            .any(|c| c.type_ == "Ready" && c.status == "True")
-    }
 }
 
-/// In what two statuses differ.
-enum Difference {
-    /// Only in the text of messages.
-    Messages,
-    /// In the reports about Services, too.
-    Services,
-    /// In the type, status or reason of a condition, or in something else about the Link.
-    Conditions,
-}
-
-impl Difference {
-    fn between(last: &LinkStatus, sent: &LinkStatus) -> Self {
-        let (last, sent) = (without_messages(last), without_messages(sent));
-        if last == sent {
-            Self::Messages
-        } else if without_services(last) == without_services(sent) {
-            Self::Services
-        } else {
-            Self::Conditions
-        }
+/// The maximum pause before this status is sent; `None` if it is sent without a pause, because the type, status or
+/// reason of a condition has changed, or something else about the Link.
+fn longest_pause(last: &LinkStatus, sent: &LinkStatus) -> Option<Duration> {
+    let (last, sent) = (without_messages(last), without_messages(sent));
+    if last == sent {
+        return Some(LONGEST);
     }
+    let differ_in_services = without_services(last) == without_services(sent);
+    differ_in_services.then_some(LONGEST_OF_SERVICES)
 }
 
 fn without_messages(status: &LinkStatus) -> LinkStatus {
@@ -267,7 +228,7 @@ fn without_services(status: LinkStatus) -> LinkStatus {
 }
 
 /// The status that a Link has.
-pub(super) fn has(link: &Link) -> Cow<'_, LinkStatus> {
+fn has(link: &Link) -> Cow<'_, LinkStatus> {
     let status = link.status.as_ref();
     status.map_or_else(Cow::default, Cow::Borrowed)
 }
@@ -302,7 +263,7 @@ mod tests {
         while started.elapsed() < Duration::from_secs(60) {
             state.touch();
             sleep_until(state.next().unwrap()).await;
-            state.look(None);
+            state.look(None, Timestamp::UNIX_EPOCH);
             let is_new = started.elapsed() > Duration::from_secs(50) && sent.gateway.is_none();
             sent.mirrored = Some(sent.mirrored.unwrap_or_default() + 1);
             sent.gateway = is_new.then(Default::default).or(sent.gateway);
@@ -333,7 +294,7 @@ mod tests {
             state.touch();
             loop {
                 sleep_until(state.next().unwrap()).await;
-                state.look(None);
+                state.look(None, Timestamp::UNIX_EPOCH);
                 if !state.waits(&sent, Instant::now()) {
                     break;
                 }

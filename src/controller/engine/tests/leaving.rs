@@ -1,12 +1,14 @@
 //! A Link that leaves its cluster, because it names another one now or is not in charge any more.
 
+use tokio::time::Instant;
+
 use super::*;
 use crate::mirror::fixtures::{at, omitted, svc};
 
 /// The ways in which a Link leaves its cluster, and begins again. The keys of its former cluster are processed in
 /// between.
 fn leave_and_begin(engine: &mut Engine, way: usize) {
-    let keys: Vec<Key> = engine.known("east").outstanding.iter().cloned().collect();
+    let keys = engine.outstanding("east");
     if way == 0 {
         engine.apply(&link_to("east", "west"));
         engine.settle_all(&keys);
@@ -28,7 +30,7 @@ async fn link_that_left_its_cluster_during_the_first_sync_is_not_ready_before_th
         let mut engine = engine();
         engine.apply(&link_to("east", "east"));
         engine.listed("east", &[svc("web").exported().0]);
-        assert!(!engine.known("east").outstanding.is_empty());
+        assert!(!engine.outstanding("east").is_empty());
         leave_and_begin(&mut engine, way);
 
         // The heartbeat answers before the lists have arrived.
@@ -38,7 +40,7 @@ async fn link_that_left_its_cluster_during_the_first_sync_is_not_ready_before_th
         assert_eq!(engine.ready("east"), "Syncing");
         engine.listed("east", &[svc("web").exported().0]);
         assert_eq!(engine.ready("east"), "Syncing");
-        let keys: Vec<Key> = engine.known("east").outstanding.iter().cloned().collect();
+        let keys = engine.outstanding("east");
         engine.settle_all(&keys);
         assert_eq!(engine.ready("east"), "Mirroring");
     }
@@ -73,13 +75,13 @@ async fn limit_and_gateway_of_the_former_cluster_are_not_reported() {
         engine.report("east", SessionEvent::Services(0, over));
         assert!(engine.condition("east", "LimitExceeded").is_some());
         let links = &mut engine.links;
-        let gateway = links.get_mut("east").unwrap().facts.gateway.as_mut();
-        gateway.unwrap().latency_ms = Some(7);
+        let gateway = links.get_mut("east").unwrap().gateway.as_mut();
+        gateway.unwrap().latency = Some((7, Instant::now()));
         leave_and_begin(&mut engine, way);
         assert_eq!(engine.condition("east", "LimitExceeded"), None);
-        let gateway = engine.known("east").facts.gateway.as_ref().unwrap();
+        let gateway = engine.inputs("east").unwrap().gateway.unwrap();
         assert_eq!(gateway.latency_ms, None);
-        assert!(engine.known("east").watched.is_some());
+        assert!(engine.known("east").gateway.is_some());
     }
 }
 

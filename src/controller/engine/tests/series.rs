@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    controller::{engine::gateways::GatewayEvent, probe::ProbeReport},
+    controller::{engine::gateway_tasks::GatewayEvent, probe::ProbeReport},
     mirror::{Liveness, fixtures::svc},
 };
 
@@ -31,7 +31,7 @@ fn measured(is_listed: bool) -> Engine {
 fn events(engine: &mut Engine) {
     let [_, alive] = connected();
     engine.report("east", alive);
-    if let Some(watched) = &engine.known("east").watched {
+    if let Some(watched) = &engine.known("east").gateway {
         let died = GatewayEvent::Probed(ProbeReport::Transition(Liveness::Dead));
         let id = watched.id;
         engine.on_gateway_event("east", id, died);
@@ -97,7 +97,7 @@ async fn series_of_a_cluster_stay_while_its_link_is_invalid() {
 #[tokio::test]
 async fn series_of_a_gateway_follow_its_probes_as_long_as_it_is_probed() {
     let mut engine = measured(true);
-    let id = engine.known("east").watched.as_ref().unwrap().id;
+    let id = engine.known("east").gateway.as_ref().unwrap().id;
     let probed = |engine: &mut Engine, id: u64, report: ProbeReport| {
         engine.on_gateway_event("east", id, GatewayEvent::Probed(report));
     };

@@ -24,10 +24,7 @@ async fn session_starts_once_the_mirrors_are_known_that_have_priority_in_it() {
         let mut missing = order.len();
         for event in order {
             let known = engine.links.get("east");
-            assert!(
-                known.is_none_or(|state| state.pending.is_none()),
-                "{missing}"
-            );
+            assert!(known.is_none_or(|state| state.next.is_none()), "{missing}");
             engine.on_local_event(event);
             missing -= 1;
         }
@@ -56,8 +53,8 @@ async fn session_that_listed_everything_while_its_link_was_invalid_is_used_once_
     engine.apply(&mistyped);
     assert_eq!(engine.ready("east"), "InvalidLink");
     engine.listed("east", &[svc("web").exported().0]);
-    assert!(engine.known("east").current.is_none());
+    assert!(engine.current("east").is_none());
     engine.apply(&link_to("east", "east"));
-    let current = engine.known("east").current.as_ref();
+    let current = engine.current("east");
     assert_eq!(current.map(|session| session.id), Some(id));
 }

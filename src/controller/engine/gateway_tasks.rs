@@ -1,0 +1,133 @@
+//! The tasks that resolve and probe one gateway, and what they have found.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    controller::{gateway, probe, transport::Transport},
+    mirror::{Gateway, GatewayService, Probe, link_status::GatewayInputs},
+};
+
+/// Minimum time between two changes of the latency in the status. It has to differ by more than half, too.
+const LATENCY_EVERY: Duration = Duration::from_secs(600);
+
+/// An event from a gateway's tasks.
+#[derive(Clone, Debug)]
+pub(super) enum GatewayEvent {
+    /// Addresses were resolved, or the lookup failed.
+    Resolved(gateway::Resolution),
+    /// The probe worker reported something.
+    Probed(probe::ProbeReport),
+}
+
+/// The channel for the events of gateways' tasks, with the Link and the id of its [`GatewayWatch`].
+pub(super) type GatewayOutbox = mpsc::UnboundedSender<(String, u64, GatewayEvent)>;
+
+/// Starts the tasks that resolve and probe gateways.
+pub(super) struct GatewayTasks {
+    pub(super) outbox: GatewayOutbox,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) started: u64,
+}
+
+/// A gateway that is resolved and probed. The tasks end when this is dropped.
+pub(super) struct GatewayWatch {
+    pub(super) id: u64,
+    pub(super) gateway: Gateway,
+    /// The current address of probes, `host:port`; `None` while the probe Service has no ClusterIP.
+    pub(super) address: watch::Sender<Option<String>>,
+    /// Why no address is known.
+    pub(super) unresolved: Option<String>,
+    /// The latency in the status, in milliseconds, and since when it is there.
+    pub(super) latency: Option<(i64, Instant)>,
+    _stop: DropGuard,
+}
+
+impl GatewayTasks {
+    /// Starts to resolve a gateway, if DNS has its addresses, and to probe it, if its Link says how. `host` returns the
+    /// host that requests name, if it is not the address that they are sent to.
+    pub(super) fn start(
+        &mut self,
+        link: &str,
+        cluster: &str,
+        gateway: &Gateway,
+        host: impl FnOnce(&Probe) -> Option<String>,
+    ) -> GatewayWatch {
+        self.started += 1;
+        let (id, stop) = (self.started, CancellationToken::new());
+        let (address, where_to) = watch::channel(None);
+        let (outbox, link) = (self.outbox.clone(), link.to_owned());
+        let report = move |event| {
+            let _ = outbox.send((link.clone(), id, event));
+        };
+        if gateway::fixed(&gateway.hosts).is_none() {
+            let (hosts, transport) = (gateway.hosts.clone(), self.transport.clone());
+            let (report, stop) = (report.clone(), stop.clone());
+            tokio::spawn(async move {
+                let lookup = |name| transport.lookup(name);
+                let sink = |resolution| report(GatewayEvent::Resolved(resolution));
+                gateway::run(&hosts, gateway::PERIOD, lookup, sink, stop).await;
+            });
+        }
+        if let Ok(Some(settings)) = &gateway.probe {
+            let target = probe::ProbeTarget {
+                transport: self.transport.clone(),
+                address: where_to,
+                host: host(settings),
+                path: settings.path.clone(),
+            };
+            let (cluster, settings, stop) = (cluster.to_owned(), settings.clone(), stop.clone());
+            tokio::spawn(async move {
+                let sink = |probed| report(GatewayEvent::Probed(probed));
+                probe::run(&cluster, target, &settings, sink, stop).await;
+            });
+        }
+        GatewayWatch {
+            id,
+            gateway: gateway.clone(),
+            address,
+            unresolved: None,
+            latency: None,
+            _stop: stop.drop_guard(),
+        }
+    }
+}
+
+impl GatewayWatch {
+    /// What the status shows of the gateway, besides what the core knows.
+    pub(super) fn inputs(&self, link: &str) -> GatewayInputs {
+        let no_address = format!(
+            "Service {} has no ClusterIP yet",
+            GatewayService::Probe.name(link)
+        );
+        let has_address = self.address.borrow().is_some();
+        GatewayInputs {
+            latency_ms: self.latency.map(|(latency, _)| latency),
+            unprobed: match &self.gateway.probe {
+                Ok(Some(_)) => (!has_address).then_some(no_address),
+                Ok(None) => None,
+                Err(why) => Some(why.clone()),
+            },
+            unresolved: self.unresolved.clone(),
+            ..GatewayInputs::default()
+        }
+    }
+
+    /// Handles a measured latency. Returns whether the status shows it from now on: if it differs by more than half from
+    /// the one that is shown, and that has been shown for long.
+    pub(super) fn on_latency(&mut self, latency: Duration) -> bool {
+        let now = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
+        let is_shown = self.latency.is_none_or(|(shown, since)| {
+            (now - shown).abs() * 2 > shown && since.elapsed() >= LATENCY_EVERY
+        });
+        if is_shown {
+            self.latency = Some((now, Instant::now()));
+        }
+        is_shown
+    }
+}
