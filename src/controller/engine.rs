@@ -5,7 +5,6 @@
 //! microseconds, even when clusters are slow. Plans are executed in separate tasks, in a limited number, and never two
 //! for one key. Keys that wait for confirmations of target clusters do not count towards that limit.
 
-mod absorb;
 mod blocked;
 mod confirm;
 mod finish;
@@ -23,6 +22,7 @@ mod report;
 mod sessions;
 mod state;
 mod status;
+mod stores;
 mod wake;
 mod watches;
 mod work;
@@ -207,7 +207,7 @@ impl Engine {
         loop {
             health.alive.beat();
             health.ready.set(self.state.local.is_some());
-            self.tell_time(timing::now());
+            self.set_time(timing::now());
             if self.works() && self.throttled_until <= Instant::now() {
                 self.dispatch();
                 self.write_statuses();
@@ -249,7 +249,7 @@ impl Engine {
         for name in &names {
             self.take_over(name);
             self.watch_gateway(name);
-            self.tell_invalid(name);
+            self.report_invalid(name);
         }
         self.check_links(&names);
         self.enqueue(self.state.keys());
@@ -280,14 +280,14 @@ impl Engine {
 
     /// Updates the time of day. Clusters whose drain has ended join federated Services again. Preferred clusters that
     /// have been available long enough receive requests again.
-    fn tell_time(&mut self, now: Timestamp) {
+    fn set_time(&mut self, now: Timestamp) {
         let (drained, returned) = self.state.advance(now);
         self.enqueue(returned);
         for (cluster, keys) in drained {
             let link = self.state.link(&cluster);
             let link = link.map(|(target, _)| target.link.clone());
             if let Some(state) = link.and_then(|link| self.links.get_mut(&link)) {
-                state.status.touch();
+                state.status.mark_dirty();
             }
             self.enqueue_gradually(&cluster, keys);
         }

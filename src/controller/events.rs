@@ -136,12 +136,12 @@ pub(super) async fn run(local: Client, mut requests: mpsc::Receiver<EventRequest
                 if !reported.permits(&message, now) {
                     continue;
                 }
-                let told = EventText {
+                let text = EventText {
                     source: &request.link.1,
                     type_: "Warning",
                     reason: INVALID_LINK,
                 };
-                create(&local, event(on_link, told, &message)).await;
+                create(&local, event(on_link, text, &message)).await;
             }
             EventKind::Skipped {
                 remote,
@@ -154,16 +154,16 @@ pub(super) async fn run(local: Client, mut requests: mpsc::Receiver<EventRequest
                 if !reported.permits(&on_links, now) {
                     continue;
                 }
-                let told = EventText {
+                let text = EventText {
                     source: &remote.cluster,
                     type_: "Normal",
                     reason: SKIPPED,
                 };
-                create(&local, event(on_link, told, &on_links)).await;
+                create(&local, event(on_link, text, &on_links)).await;
                 let Some(client) = client else { continue };
                 let (namespace, name) = (remote.namespace.clone(), remote.service.clone());
                 let on_service = reference(("v1", "Service"), namespace, name, uid);
-                reported.on_service(client, event(on_service, told, &why));
+                reported.on_service(client, event(on_service, text, &why));
             }
         }
     }
@@ -205,7 +205,7 @@ fn message(problem: &Problem) -> String {
     format!("Skipped mirroring service: {why}")
 }
 
-fn event(about: ObjectReference, told: EventText<'_>, message: &str) -> Event {
+fn event(about: ObjectReference, text: EventText<'_>, message: &str) -> Event {
     let now = timing::now();
     Event {
         metadata: ObjectMeta {
@@ -217,12 +217,12 @@ fn event(about: ObjectReference, told: EventText<'_>, message: &str) -> Event {
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
         message: Some(in_brief(message)),
-        reason: Some(told.reason.to_owned()),
+        reason: Some(text.reason.to_owned()),
         source: Some(EventSource {
-            component: Some(format!("{}-{}", l::EVENT_SOURCE_PREFIX, told.source)),
+            component: Some(format!("{}-{}", l::EVENT_SOURCE_PREFIX, text.source)),
             host: None,
         }),
-        type_: Some(told.type_.to_owned()),
+        type_: Some(text.type_.to_owned()),
         involved_object: about,
         ..Event::default()
     }

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Sends the networks, and each change of them, until the receiver is dropped. `server` is the address that the client
 /// uses for the API server.
 pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<LocalEvent>) {
-    let mut told: Option<ClusterNetworks> = None;
+    let mut sent: Option<ClusterNetworks> = None;
     let mut trouble = Trouble::new("read the networks of the local cluster");
     let mut refusal =
         Trouble::new("read ServiceCIDRs, IPAddresses and the Service of the API server");
@@ -46,8 +46,8 @@ pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Se
                 }
                 let mut networks = observed.networks;
                 networks.api_servers.extend(server);
-                if told.as_ref() != Some(&networks) {
-                    told = Some(networks.clone());
+                if sent.as_ref() != Some(&networks) {
+                    sent = Some(networks.clone());
                     if outbox.send(LocalEvent::Networks(networks)).await.is_err() {
                         return;
                     }

@@ -212,7 +212,7 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
 /// Finds names of objects to create that are already taken. The controller learns this from the API server's responses.
 async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> anyhow::Result<()> {
     let mut looked: BTreeMap<String, BTreeMap<String, Service>> = BTreeMap::new();
-    let mut judged: BTreeSet<ResourceId> = BTreeSet::new();
+    let mut planned: BTreeSet<ResourceId> = BTreeSet::new();
     loop {
         let plans = state.keys_of_cluster(cluster);
         let created: Vec<Service> = plans
@@ -222,14 +222,14 @@ async fn find_taken_names(client: &Client, state: &mut State, cluster: &str) -> 
                 Write::Create(Object::Service(service)) => Some(*service),
                 _ => None,
             })
-            .filter(|service| !judged.contains(&service.metadata.resource_id()))
+            .filter(|service| !planned.contains(&service.metadata.resource_id()))
             .collect();
         if created.is_empty() {
             return Ok(());
         }
         for wanted in created {
             let id = wanted.metadata.resource_id();
-            judged.insert(id.clone());
+            planned.insert(id.clone());
             let ResourceId { namespace, name } = id;
             if !looked.contains_key(&namespace) {
                 let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);

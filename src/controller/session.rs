@@ -2,16 +2,16 @@
 //!
 //! A session only sends events to the engine. A cluster that is dead, slow or hostile delays only its own session.
 
-mod event;
-
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
-use tokio::{runtime::Handle, sync::watch as latest, time::sleep};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch as latest},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
-
-pub(super) use self::event::{HEARTBEAT_SOURCE, Outbox, SessionEvent, UsableCredentials};
-use self::event::{Reporter, Source};
 
 use super::{
     transport::Transport,
@@ -21,6 +21,7 @@ use crate::{
     api::{
         k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
+        tls::InsecureTls,
         wire::{StoredObject, Wire},
     },
     budget::Budget,
@@ -31,6 +32,85 @@ use crate::{
     mirror::{Indexed, Limit, Limits, Names},
     timing::jitter,
 };
+
+/// An event of a session.
+pub(super) enum SessionEvent {
+    /// The credentials are usable. The cluster may still be unreachable.
+    Usable(UsableCredentials),
+    /// The credentials are not usable, for this reason.
+    Unusable(String),
+    /// The connection status of a watch or of the heartbeat, by its number.
+    ConnectionStatus(usize, ConnectionStatus),
+    /// A change of Services, from the watch of this number.
+    Services(usize, Event<Service>),
+    /// A change of EndpointSlices, from the watch of this number.
+    Slices(usize, Event<EndpointSlice>),
+}
+
+/// Credentials from which a client could be made.
+pub(super) struct UsableCredentials {
+    /// The client.
+    pub(super) client: Client,
+    /// When the token expires; `None` if it never does.
+    pub(super) expires: Option<Timestamp>,
+    /// Why the connection is not secure; `None` if it is.
+    pub(super) insecure: Option<InsecureTls>,
+}
+
+/// The channel for events, with the Link and session that they come from.
+pub(super) type Outbox = mpsc::Sender<(String, u64, SessionEvent)>;
+
+/// Number of the heartbeat, for [`SessionEvent::ConnectionStatus`]: after the watches.
+pub(super) const HEARTBEAT_SOURCE: usize = usize::MAX;
+
+/// Sends the events of one session.
+#[derive(Clone)]
+struct Reporter {
+    link: String,
+    id: u64,
+    outbox: Outbox,
+}
+
+impl Reporter {
+    /// Sends an event. `false` if the receiver was dropped.
+    async fn send(&self, report: SessionEvent) -> bool {
+        self.outbox
+            .send((self.link.clone(), self.id, report))
+            .await
+            .is_ok()
+    }
+}
+
+/// Sends the connection status of one source when it changes.
+struct Source {
+    number: usize,
+    /// The last status that was sent: none yet, alive, or lost for a reason.
+    last: Option<Result<(), String>>,
+    reporter: Reporter,
+}
+
+impl Source {
+    fn new(number: usize, reporter: &Reporter) -> Self {
+        Self {
+            number,
+            last: None,
+            reporter: reporter.clone(),
+        }
+    }
+
+    async fn on_connection(&mut self, connection: ConnectionStatus) {
+        let now = match &connection {
+            ConnectionStatus::Alive => Ok(()),
+            ConnectionStatus::Lost(message) => Err(message.clone()),
+        };
+        if self.last.as_ref() != Some(&now) {
+            self.last = Some(now);
+            self.reporter
+                .send(SessionEvent::ConnectionStatus(self.number, connection))
+                .await;
+        }
+    }
+}
 
 /// The parameters of a session. A different spec needs a new session.
 #[derive(Clone, PartialEq, Eq)]
@@ -150,19 +230,15 @@ async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter
             .labels(selector)
             .limit(Limit::of(limits.services).within(own.clone()).first(&first))
             .recovered(&seen);
-        let service = |service: &Service| service.metadata.id();
-        watch(
-            watched,
-            Watching::new(
-                index,
-                index,
-                SessionEvent::Services,
-                service,
-                limits,
-                &reporter,
-            )
-            .trimming(move |service: Service| service.trimmed(limits.metadata)),
-        )
+        let handler = Watching {
+            index,
+            report: SessionEvent::Services,
+            service: |service: &Service| service.metadata.id(),
+            limits,
+            trim: Box::new(move |service: Service| service.trimmed(limits.metadata)),
+            source: Source::new(index, &reporter),
+        };
+        watch(watched, handler)
     });
     let services = pin!(futures::future::join_all(services));
     let most = limits.services.saturating_mul(SLICES_PER_SERVICE);
@@ -171,19 +247,15 @@ async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter
             .labels(selector)
             .limit(Limit::of(most).within(own.clone()))
             .recovered(&seen);
-        let number = spec.services.len() + index;
-        watch(
-            watched,
-            Watching::new(
-                number,
-                index,
-                SessionEvent::Slices,
-                service_of,
-                limits,
-                &reporter,
-            )
-            .trimming(bare),
-        )
+        let handler = Watching {
+            index,
+            report: SessionEvent::Slices,
+            service: service_of,
+            limits,
+            trim: Box::new(bare),
+            source: Source::new(spec.services.len() + index, &reporter),
+        };
+        watch(watched, handler)
     });
     let slices = pin!(futures::future::join_all(slices));
     let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
@@ -196,36 +268,9 @@ struct Watching<T> {
     report: fn(usize, Event<T>) -> SessionEvent,
     service: fn(&T) -> (String, String),
     limits: Limits,
+    /// Removes what is not kept of an object.
     trim: Box<dyn Fn(T) -> T + Send + Sync>,
     source: Source,
-}
-
-impl<T> Watching<T> {
-    fn new(
-        source: usize,
-        index: usize,
-        report: fn(usize, Event<T>) -> SessionEvent,
-        service: fn(&T) -> (String, String),
-        limits: Limits,
-        reporter: &Reporter,
-    ) -> Self {
-        Self {
-            index,
-            report,
-            service,
-            limits,
-            trim: Box::new(|object| object),
-            source: Source::new(source, reporter),
-        }
-    }
-
-    /// Sets how objects are trimmed before they are kept.
-    fn trimming(self, trim: impl Fn(T) -> T + Send + Sync + 'static) -> Self {
-        Self {
-            trim: Box::new(trim),
-            ..self
-        }
-    }
 }
 
 impl<T: StoredObject + Indexed + Send + Sync> EventHandler<T> for Watching<T> {

@@ -22,4 +22,5 @@ mod names;
 mod outages;
 mod rest;
 mod silence;
+mod walk;
 mod watches;

@@ -4,7 +4,6 @@ mod backoff;
 mod handler;
 mod life;
 mod list;
-mod recovery;
 mod watched;
 
 use std::{pin::pin, time::Duration};
@@ -22,8 +21,7 @@ use self::{
 };
 pub(super) use self::{
     handler::{ConnectionStatus, Event, EventHandler},
-    recovery::notice_recovery,
-    watched::Watched,
+    watched::{Watched, notice_recovery},
 };
 use crate::{client::requests::explain, mirror::Limit};
 

@@ -39,7 +39,7 @@ impl Engine {
                 self.creating.remove(&key);
                 let unwritten = cost.saturating_sub(cost_of(&written));
                 for written in written {
-                    self.absorb_written(written);
+                    self.apply_written(written);
                 }
                 self.follow_probes(std::slice::from_ref(&key));
                 let turn = match ended {
@@ -94,7 +94,7 @@ impl Engine {
             Failure::Fenced => Turn::Retry(None),
             Failure::Outdated(live) => {
                 if let Some(live) = live {
-                    self.absorb_written(*live);
+                    self.apply_written(*live);
                 }
                 Turn::Retry(None)
             }
@@ -200,7 +200,7 @@ impl Engine {
         self.lookups.forget(&name);
         self.state.foreign.remove(&name);
         if let Some(found) = found {
-            self.absorb_written(Written::Service(Arc::from(found)));
+            self.apply_written(Written::Service(Arc::from(found)));
         }
         self.follow_probes(&keys);
         self.enqueue(keys);

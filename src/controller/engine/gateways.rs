@@ -21,7 +21,7 @@ impl Engine {
         self.state.links.take_over(name, listed, gateway);
         if let Some(state) = self.links.get_mut(name) {
             state.status = StatusState::seeded(&state.link);
-            state.status.touch();
+            state.status.mark_dirty();
         }
     }
 
@@ -100,7 +100,7 @@ impl Engine {
         let remembered = remembered.map(|latency| (latency, Instant::now()));
         watch.latency = before.and_then(|before| before.latency).or(remembered);
         state.gateway = Some(watch);
-        state.status.touch();
+        state.status.mark_dirty();
         self.follow_probe(name);
     }
 
@@ -131,7 +131,7 @@ impl Engine {
             changed
         });
         if is_new {
-            state.status.touch();
+            state.status.mark_dirty();
         }
     }
 
@@ -172,7 +172,7 @@ impl Engine {
             }
         };
         if is_shown {
-            state.status.touch();
+            state.status.mark_dirty();
         }
         if *entry.gateway == before {
             return;

@@ -191,7 +191,7 @@ impl LinkState {
     pub(super) fn change_sessions(&mut self, change: impl FnOnce(&mut Self)) -> bool {
         let (before, was_held_up) = (self.connected(), self.held_up().is_some());
         change(self);
-        self.status.touch();
+        self.status.mark_dirty();
         let now = self.connected();
         if let Some(now) = now.as_ref().filter(|_| now != before) {
             self.log_connection(now);
@@ -226,7 +226,7 @@ impl LinkState {
     /// Ends the next session, and does not reject its spec any more.
     pub(super) fn withdraw(&mut self, metrics: &Metrics) {
         (self.next, self.rejected) = (None, None);
-        self.status.touch();
+        self.status.mark_dirty();
         self.measure_credentials(metrics);
     }
 
@@ -246,7 +246,7 @@ impl LinkState {
     pub(super) fn processed(&mut self, key: &Key) {
         let missing = self.first_sync.as_mut();
         if missing.is_some_and(|missing| missing.remove(key)) && self.is_synced() {
-            self.status.touch();
+            self.status.mark_dirty();
             tracing::info!(
                 link = self.link.name_any(),
                 "synced with the target cluster"

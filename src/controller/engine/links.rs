@@ -78,7 +78,7 @@ impl Engine {
             .entry(name.clone())
             .or_insert_with(|| LinkState::new(link.clone()));
         state.link = link;
-        state.status.touch();
+        state.status.mark_dirty();
         let same = |before: &LinkEntry| {
             (&before.cluster, &before.target) == (&entry.cluster, &entry.target)
         };
@@ -106,14 +106,14 @@ impl Engine {
             self.metrics.remove_link(&name);
         }
         self.note_cluster(&name);
-        self.tell_invalid(&name);
+        self.report_invalid(&name);
         self.watch_gateway(&name);
         self.enqueue_gradually(&cluster, keys);
         true
     }
 
     /// Logs an invalid Link, and creates an Event unless the Link's status reports the problem already.
-    pub(super) fn tell_invalid(&mut self, name: &str) {
+    pub(super) fn report_invalid(&mut self, name: &str) {
         let (state, entry) = (self.links.get(name), self.state.links.get(name));
         let Some((state, entry)) = state.zip(entry).filter(|_| self.leading) else {
             return;
@@ -124,8 +124,8 @@ impl Engine {
         let mut known = state.link.status.iter().flat_map(|s| &s.conditions);
         // Shortened as in the status.
         let brief = in_brief(message);
-        let told = known.any(|known| known.reason == INVALID_LINK && known.message == brief);
-        if !told {
+        let is_reported = known.any(|known| known.reason == INVALID_LINK && known.message == brief);
+        if !is_reported {
             self.request_event(name, EventKind::InvalidLink(message.clone()));
         }
     }
@@ -176,7 +176,7 @@ impl Engine {
             }
             let is_duplicate = older.is_some();
             state.duplicate_of = older;
-            state.status.touch();
+            state.status.mark_dirty();
             let cluster = state.link.spec.target_cluster_name.clone();
             if is_duplicate {
                 state.leave_cluster();
@@ -243,7 +243,7 @@ impl Engine {
             let session = self.sessions.start(name, spec, first);
             state.rejected = None;
             state.next = Some(TargetSession::new(session));
-            state.status.touch();
+            state.status.mark_dirty();
         }
     }
 }

@@ -7,10 +7,10 @@ use kube::{ResourceExt as _, core::PartialObjectMeta};
 use tokio::time::Instant;
 
 use super::{
-    absorb::{absorb, apply, namespaces},
     link_state::LinkState,
     local_event::{LocalEvent, Required},
     state::Engine,
+    stores::{apply, apply_optional, namespaces},
 };
 use crate::{
     api::{
@@ -101,7 +101,7 @@ impl Engine {
             LocalEvent::Networks(networks) => {
                 self.links
                     .values_mut()
-                    .for_each(|state| state.status.touch());
+                    .for_each(|state| state.status.mark_dirty());
                 if self.state.local.is_some() {
                     return self.state.change_networks(networks);
                 }
@@ -148,7 +148,7 @@ impl Engine {
     fn apply_member_slices(&mut self, change: Event<EndpointSlice>) -> Vec<Key> {
         let store = &mut self.local().member_slices;
         let is_new = store.is_none();
-        let touched = absorb(store, change);
+        let touched = apply_optional(store, change);
         let mut keys = keys_of_all(&touched, |slice| self.state.keys_of_member_slice(slice));
         if is_new {
             keys.extend(self.state.keys_of_members());
@@ -162,7 +162,7 @@ impl Engine {
         let was_served = routes.get(&kind).map(Option::is_some);
         let is_new = was_served != Some(change.is_some());
         let store = routes.entry(kind).or_default();
-        let touched = change.map(|change| absorb(store, change));
+        let touched = change.map(|change| apply_optional(store, change));
         let touched = touched.unwrap_or_default();
         let mut keys = keys_of_all(&touched, |route| self.state.keys_of_route(route));
         if is_new {
@@ -187,7 +187,7 @@ impl Engine {
 
     /// Puts the response to a write into the same store as the watch's event, which follows a moment later. Enqueues the
     /// keys of others that may have waited for it.
-    pub(super) fn absorb_written(&mut self, written: Written) {
+    pub(super) fn apply_written(&mut self, written: Written) {
         let Some(local) = &mut self.state.local else {
             return;
         };
@@ -215,13 +215,13 @@ impl Engine {
                 keys_of_all(&touched, |route| self.state.keys_of_route(route))
             }
             Written::Namespace(name, labels) => self.state.created_namespace(&name, labels),
-            Written::Gone(gone) => self.absorb_gone(&gone),
+            Written::Gone(gone) => self.apply_deletion(&gone),
         };
         self.enqueue(keys);
     }
 
     /// Removes an object that we deleted. Returns the keys that may have waited for its name, or for its address.
-    fn absorb_gone(&mut self, gone: &Gone) -> Vec<Key> {
+    fn apply_deletion(&mut self, gone: &Gone) -> Vec<Key> {
         let local = self.local();
         match gone.kind {
             ObjectKind::EndpointSlice => {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    absorb::apply,
     link_state::{TargetSession, record},
     state::Engine,
+    stores::apply,
 };
 use crate::{
     api::k8s::{EndpointSlice, Service},
@@ -35,13 +35,13 @@ impl Engine {
         match event {
             SessionEvent::Usable(credentials) => {
                 session.credentials = Some(credentials);
-                state.status.touch();
+                state.status.mark_dirty();
                 state.measure_credentials(&self.metrics);
             }
             SessionEvent::Unusable(why) => {
                 let next = state.next.take();
                 state.rejected = next.map(|next| (next.session.spec.clone(), why));
-                state.status.touch();
+                state.status.mark_dirty();
                 state.measure_credentials(&self.metrics);
             }
             SessionEvent::ConnectionStatus(source, status) => {
@@ -138,7 +138,7 @@ impl Engine {
         };
         let mut limits = None;
         if let Event::List { omitted: now, .. } = &change {
-            state.status.touch();
+            state.status.mark_dirty();
             limits = Some((std::mem::replace(omitted, now.clone()), now.clone()));
         }
         let touched = apply(store, change, false);
@@ -197,7 +197,7 @@ impl Engine {
             let own =
                 |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if *of != cluster);
             state.first_sync = Some(keys.iter().filter(own).cloned().collect());
-            state.status.touch();
+            state.status.mark_dirty();
         }
         self.enqueue_gradually(&cluster, keys);
     }

@@ -46,7 +46,7 @@ impl Engine {
             if change == StatusChange::None {
                 continue;
             }
-            state.status.touch();
+            state.status.mark_dirty();
             if change == StatusChange::Words {
                 continue;
             }

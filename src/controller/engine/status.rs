@@ -257,7 +257,7 @@ mod tests {
             }),
             ..StatusInputs::default()
         };
-        state.status.touch();
+        state.status.mark_dirty();
         let mut looks = Vec::new();
         while let Some(due) = state.status.next() {
             assert!(looks.len() < 4, "{looks:?}");

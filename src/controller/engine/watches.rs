@@ -280,7 +280,7 @@ impl Start<'_> {
 /// Waits until the API server serves a kind. Sends one event if it does not serve it yet.
 async fn until_served(client: &Client, kind: RouteKind, handler: &mut LocalHandler<Route>) {
     let version = format!("{}/{}", kind.group(), kind.version());
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         let is_served = match client.list_api_group_resources(&version).await {
             Ok(list) => (list.resources.iter()).any(|known| known.name == kind.plural()),
@@ -296,7 +296,7 @@ async fn until_served(client: &Client, kind: RouteKind, handler: &mut LocalHandl
         if is_served {
             return;
         }
-        if !std::mem::replace(&mut is_told, true) {
+        if !std::mem::replace(&mut is_reported, true) {
             // If the engine has ended, the next event notices it.
             let _ = handler.outbox.send(LocalEvent::Routes(kind, None)).await;
         }

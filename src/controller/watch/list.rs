@@ -91,12 +91,12 @@ where
     pages.begin();
     let max = limit.max();
     let (mut listing, mut seen) = (limit.list(), 0_usize);
-    let (began, mut told) = (Instant::now(), false);
+    let (began, mut is_reported) = (Instant::now(), false);
     let mut empty = 0;
     loop {
         let page = pages.request(watched, &mut parameters).await?;
-        if !told && began.elapsed() >= LONG {
-            told = true;
+        if !is_reported && began.elapsed() >= LONG {
+            is_reported = true;
             let message = format!("a list takes longer than {} s", LONG.as_secs());
             handler.on_connection(ConnectionStatus::Lost(message)).await;
         }

@@ -111,7 +111,7 @@ impl StatusState {
         let pause = self.repeats.pause().min(longest);
         let waits = now < written + pause;
         if waits {
-            self.touch_at(written + pause);
+            self.compute_at(written + pause);
         } else if now < written + 2 * longest {
             self.repeats.next_pause();
         } else {
@@ -143,16 +143,16 @@ impl StatusState {
         self.not_before = Instant::now() + delay;
         self.due = self.due.map(|due| due.max(self.not_before));
         if has_failed {
-            self.touch();
+            self.mark_dirty();
         }
     }
 
     /// Records that something may have changed.
-    pub(in crate::controller::engine) fn touch(&mut self) {
-        self.touch_at(Instant::now() + GATHER);
+    pub(in crate::controller::engine) fn mark_dirty(&mut self) {
+        self.compute_at(Instant::now() + GATHER);
     }
 
-    fn touch_at(&mut self, at: Instant) {
+    fn compute_at(&mut self, at: Instant) {
         let at = at.max(self.not_before);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -176,7 +176,7 @@ impl StatusState {
         }
         let again = self.restored.map(|at| at + RESTORE_EVERY);
         if let Some(again) = again.filter(|again| *again > now) {
-            self.touch_at(again);
+            self.compute_at(again);
             return false;
         }
         let link = link.name_any();
@@ -261,7 +261,7 @@ mod tests {
             ..LinkStatus::default()
         };
         while started.elapsed() < Duration::from_secs(60) {
-            state.touch();
+            state.mark_dirty();
             sleep_until(state.next().unwrap()).await;
             state.look(None, Timestamp::UNIX_EPOCH);
             let is_new = started.elapsed() > Duration::from_secs(50) && sent.gateway.is_none();
@@ -291,7 +291,7 @@ mod tests {
             } else {
                 sent.target_cluster_name = Some("east".to_owned());
             }
-            state.touch();
+            state.mark_dirty();
             loop {
                 sleep_until(state.next().unwrap()).await;
                 state.look(None, Timestamp::UNIX_EPOCH);

@@ -14,7 +14,10 @@ use crate::{
 };
 
 /// Puts a change into a store of local objects that may not have been listed. Returns what [`apply`] does.
-pub(super) fn absorb<T: Indexed>(store: &mut Option<Store<T>>, change: Event<T>) -> Vec<Arc<T>> {
+pub(super) fn apply_optional<T: Indexed>(
+    store: &mut Option<Store<T>>,
+    change: Event<T>,
+) -> Vec<Arc<T>> {
     if let Event::List { .. } = change {
         store.get_or_insert_default();
     }
