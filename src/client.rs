@@ -21,7 +21,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-pub use self::bounds::Size;
+pub use self::bounds::ResponseLimits;
 pub(crate) use self::config::Identity;
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
@@ -150,8 +150,8 @@ pub(crate) fn of_test_server<F>(
 where
     F: Future<Output = Result<http::Response<TestBody>, tower::BoxError>> + Send + 'static,
 {
-    let connections = bounds::Connections::new(Size::of_pages());
-    multiplexed::bounded(connections, "default", send)
+    let connections = bounds::Connections::new(ResponseLimits::of_pages());
+    Client::new(multiplexed::limited(connections, send), "default")
 }
 
 /// A client for the kubeconfig of a credentials Secret, as [`watcher_from_credentials`] makes it, except that `send` is
@@ -159,22 +159,22 @@ where
 #[cfg(test)]
 pub(crate) async fn of_test_credentials<F>(
     kubeconfig: &[u8],
-    size: Size,
+    limits: ResponseLimits,
     send: impl Fn(http::Request<kube::client::Body>) -> F + Clone + Send + Sync + 'static,
 ) -> Result<Client, CredentialsError>
 where
     F: Future<Output = Result<http::Response<TestBody>, tower::BoxError>> + Send + 'static,
 {
     let config = credentials::config(kubeconfig).await?;
-    let connections = bounds::Connections::new(size);
-    multiplexed::identified(&config, connections, send).map_err(|_| CredentialsError::Unusable)
+    let service = multiplexed::limited(bounds::Connections::new(limits), send);
+    multiplexed::identified(&config, service).map_err(|_| CredentialsError::Unusable)
 }
 
 /// A client like that of [`multiplexed`], except that `connector` opens its connections.
 #[cfg(test)]
 pub(crate) fn of_test_connections<C>(
     config: &Config,
-    size: Size,
+    limits: ResponseLimits,
     connector: C,
 ) -> anyhow::Result<Client>
 where
@@ -182,9 +182,10 @@ where
 {
     let (client, connections) = (
         multiplexed::pinging(connector),
-        bounds::Connections::new(size),
+        bounds::Connections::new(limits),
     );
-    multiplexed::identified(config, connections, move |request| client.request(request))
+    let service = multiplexed::limited(connections, move |request| client.request(request));
+    multiplexed::identified(config, service)
 }
 
 /// The configuration that a credentials Secret makes.

@@ -107,14 +107,14 @@ impl TokenBucket {
         }
     }
 
-    /// The tokens that are left. A surplus beyond the burst is neither refilled nor lost.
+    /// The tokens that are left. Tokens beyond the burst, as set by [`Self::set`], stay until they are taken.
     pub fn tokens(&self, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         let refilled = (self.tokens + passed * self.per_second).min(self.burst);
         refilled.max(self.tokens)
     }
 
-    /// Whether nothing is missing.
+    /// Whether the bucket is full.
     pub fn is_full(&self, now: Instant) -> bool {
         self.tokens(now) >= self.burst
     }
@@ -138,7 +138,7 @@ impl TokenBucket {
         (self.tokens, self.at) = (tokens, now);
     }
 
-    /// How long it takes until the bucket is not overdrawn any more; `None` if it is not.
+    /// How long it takes to refill an overdrawn bucket to zero; `None` if it is not overdrawn.
     pub fn overdrawn(&self, now: Instant) -> Option<Duration> {
         let tokens = self.tokens(now);
         (tokens < 0.0).then(|| Duration::from_secs_f64(-tokens / self.per_second))

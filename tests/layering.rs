@@ -81,17 +81,7 @@ const CORE_DEPENDENCIES: [&str; 9] = [
 const TOO_LONG: [&str; 0] = [];
 
 /// Names of types that stand several times and wait for another name.
-const SHARED_NAMES: [&str; 9] = [
-    "Confinement",
-    "Context",
-    "Failure",
-    "Gateway",
-    "Identity",
-    "Key",
-    "Metadata",
-    "Object",
-    "Target",
-];
+const SHARED_NAMES: [&str; 1] = ["Failure"];
 
 /// What stands above the drawing.
 const DRAWING: &str = "\

@@ -23,7 +23,7 @@ pub async fn client(plane: &ControlPlane, account: Option<String>) -> Client {
         .await
         .unwrap();
     config.auth_info.impersonate = account;
-    linkerd_mc::client::multiplexed(config, linkerd_mc::client::Size::of_pages())
+    linkerd_mc::client::multiplexed(config, linkerd_mc::client::ResponseLimits::of_pages())
         .await
         .unwrap()
 }

@@ -35,7 +35,7 @@ use super::common::{
     wait::{poll, spin},
 };
 use crate::{
-    api::{labels as l, link::Link, resource_id::ResourceId},
+    api::{labels as l, link::Link, metadata::ResourceId},
     controller::lease,
     hint::fail,
     timing,

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     api::link,
     client::{Access, fingerprint},
-    clusters::cluster_names,
+    clusters::topology,
     hint::{HintExt as _, fail, misuse},
     manifests::link::ClusterName,
 };
@@ -243,7 +243,7 @@ async fn warn_of_names(cluster: &Cluster, links: &Api<link::Link>, name: &Cluste
     let name = name.to_string();
     for warning in others
         .into_iter()
-        .filter_map(|other| cluster_names::warning(&name, other))
+        .filter_map(|other| topology::equal_mirror_names(&name, other))
     {
         output::warning(&warning);
     }

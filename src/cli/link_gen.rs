@@ -27,9 +27,9 @@ use crate::{
     client::Access,
     hint::fail,
     manifests::{
-        gateway::{Gateway, Overrides},
-        kubeconfig::{Context, Secret, is_local_address},
-        link::{ClusterName, LinkObjects, Target, link},
+        gateway::{Overrides, RemoteGateway},
+        kubeconfig::{KubeconfigContext, Secret, is_local_address},
+        link::{ClusterName, LinkObjects, LinkTarget, link},
     },
     mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
 };
@@ -94,7 +94,7 @@ pub(crate) async fn generate(
     } else {
         None
     };
-    let target = Target {
+    let target = LinkTarget {
         name: cluster_name.clone(),
         config,
         linkerd_namespace: linkerd_namespace.to_owned(),
@@ -141,10 +141,10 @@ fn warn_of_refused(link: &Link) -> anyhow::Result<()> {
 }
 
 /// The current context, with the API server address for the source cluster.
-fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<Context> {
+fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<KubeconfigContext> {
     let kubeconfig = access.kubeconfig()?;
     let name = access.context_name(&kubeconfig)?;
-    let mut context = Context::take(&kubeconfig, &name, |path| std::fs::read(path))?;
+    let mut context = KubeconfigContext::take(&kubeconfig, &name, |path| std::fs::read(path))?;
     if let Some(address) = &args.api_server_address {
         context.cluster.server.clone_from(address);
     }
@@ -267,7 +267,7 @@ async fn mint(
     Ok(Secret::new(status.token))
 }
 
-async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> {
+async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<RemoteGateway> {
     let (namespace, name) = (&args.gateway_namespace, &args.gateway_name);
     let what = "read the gateway's Service";
     let service = cluster.get::<Service>(what, namespace, name).await?;
@@ -281,7 +281,7 @@ async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Gateway> 
         addresses: args.gateway_addresses.clone(),
         port: Some(args.gateway_port).filter(|port| *port != 0),
     };
-    Gateway::read(&service, &overrides)
+    RemoteGateway::read(&service, &overrides)
 }
 
 #[cfg(test)]

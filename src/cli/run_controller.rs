@@ -23,7 +23,7 @@ use super::common::{
     service_mirror::ServiceMirrorFlags,
 };
 use crate::{
-    client::{Size, multiplexed, server_address},
+    client::{ResponseLimits, multiplexed, server_address},
     controller::{Options, Settings, Sockets, lease::LeaseSettings, run as run_controller},
 };
 
@@ -165,7 +165,7 @@ fn settings(args: &RunController, sessions: Handle) -> anyhow::Result<Settings> 
         limits: args.mirroring.limits(),
         writes_each_second: args.max_writes_per_link.into(),
         bytes: MIB * usize::from(args.max_mib),
-        pages: Size::of_pages(),
+        pages: ResponseLimits::of_pages(),
         probe_address: args.probe_address.clone(),
         transport: Arc::new(Sockets),
         sessions,

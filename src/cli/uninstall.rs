@@ -13,7 +13,7 @@ use super::common::{
 use crate::{
     api::{labels, link::Link},
     hint::fail,
-    manifests::identity::{self, Identity},
+    manifests::render::{Manifest, ObjectName},
 };
 
 const EXAMPLES: &str = "\
@@ -83,14 +83,14 @@ pub(crate) async fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()>
     for (namespace, why) in kept {
         output::warning(&format!("the Namespace {namespace} stays: {why}"));
     }
-    output::data(&args.output.format(&identity::manifest(found)?))
+    output::data(&args.output.format(&Manifest::of_names(found)?))
 }
 
 /// The installed objects, and the Namespaces that stay, with the reasons.
 async fn installed(
     cluster: &Cluster,
     linkerd_namespace: &str,
-) -> anyhow::Result<(Vec<Identity>, Vec<(String, String)>)> {
+) -> anyhow::Result<(Vec<ObjectName>, Vec<(String, String)>)> {
     let extension = format!(
         "({},{})",
         labels::EXTENSION_NAME,
@@ -203,7 +203,7 @@ mod tests {
         ];
         const ALL: &str = "ClusterRole reads, Namespace mc";
         const REST: &str = "ClusterRole reads, Deployment controller, ServiceAccount controller";
-        let named = |found: &[Identity]| {
+        let named = |found: &[ObjectName]| {
             let names = found
                 .iter()
                 .map(|object| format!("{} {}", object.kind, object.name));

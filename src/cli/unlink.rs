@@ -30,7 +30,7 @@ use crate::{
     api::labels,
     client::account_namespace,
     hint::{HintExt as _, fail, misuse},
-    manifests::{identity, link::ClusterName},
+    manifests::{link::ClusterName, render::Manifest},
 };
 
 const EXAMPLES: &str = "\
@@ -127,7 +127,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         // The memberships may have been removed a moment ago.
         tokio::time::sleep(PROPAGATION).await;
     }
-    let printed = args.output.format(&identity::manifest(linked.all())?);
+    let printed = args.output.format(&Manifest::of_names(linked.all())?);
     for note in notes.into_iter().flatten() {
         output::note(&note);
     }

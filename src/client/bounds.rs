@@ -1,22 +1,21 @@
 //! Limits of all responses, from API servers, proxies in front of them, and hostile servers:
 //!
-//! - The head of a response must arrive within the time that the client's [`Size`] has for it. Otherwise a proxy that
-//!   answers pings but has lost its server would block a request forever.
+//! - The head of a response must arrive within the time that the client's [`ResponseLimits`] have for it. Otherwise a
+//!   proxy that answers pings but has lost its server would block a request forever.
 //! - The duration of a request is limited as a whole: credentials, connection, head and body. Requests of commands have
 //!   one deadline for all of it. Watches have none.
-//! - The size of a body is limited, and the time without data ([`SILENCE`]). Bodies that arrive at the same time share
+//! - The size of a body is limited, and the time without data ([`IDLE_TIMEOUT`]). Bodies that arrive at the same time share
 //!   a [`Budget`](crate::budget::Budget); small ones are exempt.
-//! - The data rate of target clusters is limited ([`Size::of_link`]), because parsing a full page takes processor time
-//!   that other clusters need.
-//! - A watch ends after [`LARGEST_WATCH`](size::LARGEST_WATCH) bytes. None of its events may be larger than
-//!   [`LARGEST_EVENT`](size::LARGEST_EVENT).
+//! - The data rate of target clusters is limited ([`ResponseLimits::of_link`]), because parsing a full page takes processor
+//!   time that other clusters need.
+//! - A watch ends after [`MAX_WATCH`](limits::MAX_WATCH) bytes. None of its events may be larger than
+//!   [`MAX_EVENT`](limits::MAX_EVENT).
 //! - HTTP/1.1 has no pings. A watch over it asks the API server to end it after [`SHORT_WATCH`], and fails after
-//!   [`SHORT_SILENCE`] without data. The end of such a watch is not a failure: the watcher continues from there.
+//!   [`SHORT_IDLE_TIMEOUT`] without data. The end of such a watch is not a failure: the watcher continues from there.
 //! - A `Retry-After` header becomes `details.retryAfterSeconds` of a `Status`, because kube does not pass on headers.
 
 mod body;
-mod meter;
-mod size;
+mod limits;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -30,24 +29,21 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::BoxError;
 
-pub(super) use self::body::{BrokenAnswer, TooMuch};
-pub use self::size::Size;
-use self::{
-    body::{Bounded, Bounds},
-    size::SILENCE,
-};
+pub(super) use self::body::{BrokenResponse, OverLimit};
+pub use self::limits::ResponseLimits;
+use self::{body::BoundedBody, limits::IDLE_TIMEOUT};
 
 /// Maximum size of an error response that is read, in bytes.
-const LARGEST_REFUSAL: usize = 64 << 10;
+const MAX_ERROR: usize = 64 << 10;
 /// Duration of a watch without pings.
 pub(super) const SHORT_WATCH: Duration = Duration::from_secs(25);
 /// Maximum time without data of such a watch: its duration, and time for its end.
-pub(super) const SHORT_SILENCE: Duration = Duration::from_secs(30);
+pub(super) const SHORT_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The state of one client's connections.
 #[derive(Debug)]
 pub(super) struct Connections {
-    size: Size,
+    limits: ResponseLimits,
     /// Whether the last response came over HTTP/1.
     without_pings: AtomicBool,
     /// Whether the client never sends pings.
@@ -55,10 +51,10 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// For a client with these size limits.
-    pub(super) fn new(size: Size) -> Self {
+    /// For a client with these limits.
+    pub(super) fn new(limits: ResponseLimits) -> Self {
         Self {
-            size,
+            limits,
             without_pings: false.into(),
             never_pings: false,
         }
@@ -73,13 +69,13 @@ impl Connections {
         }
     }
 
-    fn note(&self, version: Version) {
+    fn record(&self, version: Version) {
         let without = self.never_pings || version < Version::HTTP_2;
         self.without_pings.store(without, Ordering::Relaxed);
     }
 
     /// Sends a request, and applies the limits to the response.
-    pub(super) async fn ask<R, B, E, F>(
+    pub(super) async fn send<R, B, E, F>(
         &self,
         mut request: Request<R>,
         send: impl FnOnce(Request<R>) -> F,
@@ -90,38 +86,38 @@ impl Connections {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let watches = is_watch(request.uri());
-        if watches
+        let limits = &self.limits;
+        let is_watch = is_watch(request.uri());
+        if is_watch
             && self.without_pings.load(Ordering::Relaxed)
             && let Some(short) = shortened(request.uri())
         {
             *request.uri_mut() = short;
         }
-        let Size { head, longest, .. } = self.size;
-        let end = Instant::now() + longest;
-        let Ok(answer) = timeout(head, send(request)).await else {
-            return Err(format!("timed out after {} s", head.as_secs_f32()).into());
+        let end = Instant::now() + limits.timeout;
+        let Ok(response) = timeout(limits.head_timeout, send(request)).await else {
+            let seconds = limits.head_timeout.as_secs_f32();
+            return Err(format!("timed out after {seconds} s").into());
         };
-        let answer = answer.map_err(Into::into)?;
-        self.note(answer.version());
-        if let Some(seconds) = come_back(&answer) {
-            let status = answer.status();
-            let body = Limited::new(answer.into_body(), LARGEST_REFUSAL).collect();
-            let end = end.min(Instant::now() + SILENCE);
+        let response = response.map_err(Into::into)?;
+        self.record(response.version());
+        if let Some(seconds) = retry_after(&response) {
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ERROR).collect();
+            let end = end.min(Instant::now() + IDLE_TIMEOUT);
             let body = timeout_at(end, body).await.ok().and_then(Result::ok);
             let body = body.map(http_body_util::Collected::to_bytes);
-            return Ok(refusal(status, seconds, &body.unwrap_or_default()));
+            return Ok(with_retry_after(status, seconds, &body.unwrap_or_default()));
         }
-        let size = if watches {
-            let silence = self.without_pings.load(Ordering::Relaxed);
-            Bounds::Watch {
-                silence: silence.then_some(SHORT_SILENCE),
+        Ok(response.map(|body| {
+            if is_watch {
+                let without_pings = self.without_pings.load(Ordering::Relaxed);
+                let idle_timeout = without_pings.then_some(SHORT_IDLE_TIMEOUT);
+                BoundedBody::watch(body, idle_timeout, limits).boxed_unsync()
+            } else {
+                BoundedBody::whole(body, end, limits).boxed_unsync()
             }
-        } else {
-            Bounds::Whole(self.size.clone(), end)
-        };
-        let meter = self.size.meter.clone();
-        Ok(answer.map(|body| Bounded::new(body, size, meter).boxed_unsync()))
+        }))
     }
 }
 
@@ -146,24 +142,24 @@ fn shortened(uri: &Uri) -> Option<Uri> {
 }
 
 /// The value of `Retry-After` in an error response, in seconds.
-fn come_back<B>(answer: &Response<B>) -> Option<u32> {
-    let status = answer.status();
+fn retry_after<B>(response: &Response<B>) -> Option<u32> {
+    let status = response.status();
     if !(status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()) {
         return None;
     }
-    let after = answer.headers().get(header::RETRY_AFTER)?;
+    let after = response.headers().get(header::RETRY_AFTER)?;
     after.to_str().ok()?.trim().parse().ok()
 }
 
 /// The `Status` of such a response: from its body, or a new one if the body has none.
-fn refusal(
+fn with_retry_after(
     status: StatusCode,
     seconds: u32,
     body: &[u8],
 ) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
-    let said = serde_json::from_slice::<Value>(body).ok();
-    let said = said.filter(|said| said.get("kind") == Some(&json!("Status")));
-    let mut said = said.unwrap_or_else(|| {
+    let sent = serde_json::from_slice::<Value>(body).ok();
+    let sent = sent.filter(|sent| sent.get("kind") == Some(&json!("Status")));
+    let mut sent = sent.unwrap_or_else(|| {
         let reason = status.canonical_reason().unwrap_or_default();
         json!({
             "kind": "Status",
@@ -175,17 +171,17 @@ fn refusal(
             "code": status.as_u16(),
         })
     });
-    let own = said.pointer("/details/retryAfterSeconds");
+    let own = sent.pointer("/details/retryAfterSeconds");
     if own.and_then(Value::as_u64).unwrap_or_default() == 0 {
-        if !said["details"].is_object() {
-            said["details"] = json!({});
+        if !sent["details"].is_object() {
+            sent["details"] = json!({});
         }
-        said["details"]["retryAfterSeconds"] = json!(seconds);
+        sent["details"]["retryAfterSeconds"] = json!(seconds);
     }
-    let body = Full::new(Bytes::from(said.to_string())).map_err(|never| match never {});
-    let mut answer = Response::new(body.boxed_unsync());
-    *answer.status_mut() = status;
-    answer
+    let body = Full::new(Bytes::from(sent.to_string())).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = status;
+    response
 }
 
 #[cfg(test)]

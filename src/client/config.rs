@@ -10,21 +10,21 @@ use crate::hint::fail;
 
 /// Timeout for opening a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
-/// How much later a connection times out than its responses.
+/// A connection times out this much later than its responses.
 pub(super) const LATER: Duration = Duration::from_secs(5);
 /// Maximum length of an API server's address, in bytes. With a request's path it must fit into 64 KiB.
 const ADDRESS_MAX: usize = 4096;
 
-/// A client without limits on responses, whose connections may be without data for `silence`.
-pub(super) fn unbounded(mut config: Config, silence: Duration) -> anyhow::Result<Client> {
+/// A client without limits on responses, whose connections may be without data for `idle_timeout`.
+pub(super) fn unbounded(mut config: Config, idle_timeout: Duration) -> anyhow::Result<Client> {
     check(&config)?;
     // Includes the TLS handshake. A shorter deadline of the requests ends both.
-    config.connect_timeout = Some(CONNECT).filter(|limit| *limit + LATER < silence);
-    config.read_timeout = Some(silence);
-    config.write_timeout = Some(silence);
+    config.connect_timeout = Some(CONNECT).filter(|limit| *limit + LATER < idle_timeout);
+    config.read_timeout = Some(idle_timeout);
+    config.write_timeout = Some(idle_timeout);
     config.reset_reader_on_write = true;
     config.default_retry = false;
-    introduce(&mut config);
+    set_user_agent(&mut config);
     Client::try_from(config).map_err(|error| no_client(&error))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn token(user: &AuthInfo) -> Option<String> {
 }
 
 /// Sets the user agent, which is in the audit logs of API servers.
-pub(super) fn introduce(config: &mut Config) {
+pub(super) fn set_user_agent(config: &mut Config) {
     let agent = HeaderValue::from_static(concat!("linkerd-mc/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
 }
@@ -81,13 +81,8 @@ impl Identity {
     /// The identity of a configuration's cluster.
     pub fn of(config: &Config) -> Self {
         let url = &config.cluster_url;
-        let port = url.port_u16().unwrap_or_else(|| {
-            if url.scheme_str() == Some("http") {
-                80
-            } else {
-                443
-            }
-        });
+        let is_http = url.scheme_str() == Some("http");
+        let port = url.port_u16().unwrap_or(if is_http { 80 } else { 443 });
         let host = url.host().unwrap_or_default().to_ascii_lowercase();
         Self {
             server: format!("{host}:{port}"),

@@ -12,9 +12,8 @@ use kube::{
 };
 
 use super::{
-    bounds::Size,
-    config::Identity,
-    config::{check, token},
+    bounds::ResponseLimits,
+    config::{Identity, check, token},
     multiplexed::{build, multiplexed},
 };
 use crate::api::{names::is_dns_label, tls::InsecureTls};
@@ -64,10 +63,10 @@ pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, C
 /// A client like that of [`from_credentials`] for watches that never end: see [`multiplexed`].
 pub async fn watcher_from_credentials(
     kubeconfig_bytes: &[u8],
-    size: Size,
+    limits: ResponseLimits,
 ) -> Result<Client, CredentialsError> {
     let config = config(kubeconfig_bytes).await?;
-    let client = multiplexed(config, size).await;
+    let client = multiplexed(config, limits).await;
     client.map_err(|_| CredentialsError::Unusable)
 }
 
@@ -397,7 +396,7 @@ users:
         ];
         for (text, expected) in cases {
             let shown: String = text.chars().take(1_000).collect();
-            let watcher = watcher_from_credentials(text.as_bytes(), Size::of_pages())
+            let watcher = watcher_from_credentials(text.as_bytes(), ResponseLimits::of_pages())
                 .await
                 .map(drop);
             assert_eq!(watcher, Err(expected), "{shown}");
@@ -417,7 +416,7 @@ users:
             "unknown: s3cret",
         ] {
             let text = kubeconfig(&format!("{SERVER}, {fields}"), "token: s3cret");
-            let client = watcher_from_credentials(text.as_bytes(), Size::of_pages())
+            let client = watcher_from_credentials(text.as_bytes(), ResponseLimits::of_pages())
                 .await
                 .map(drop);
             assert_eq!(client, Ok(()), "{fields}");

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::{io::AsyncReadExt as _, process::Command, sync::Mutex, time::timeout};
 
-use super::kubeconfig::{CHECK_USER, unauthenticated};
+use super::kubeconfig::{CHECK_USER, executable, unauthenticated};
 use crate::{hint::fail, timing};
 
 /// How long before its expiry a token is replaced.
@@ -69,7 +69,7 @@ struct Status {
 impl Plugin {
     /// Runs the plugin of a configuration, if it has one, and puts a certificate that it printed into the configuration.
     ///
-    /// If the plugin can ask a person, `deadline` does not apply: a login takes as long as it takes.
+    /// If the plugin can ask a person, `deadline` does not apply, because a login may take any time.
     pub(super) async fn of(
         config: &mut Config,
         deadline: Duration,
@@ -84,14 +84,9 @@ impl Plugin {
         let asks = is_interactive(&exec);
         let ran = timeout(if asks { Duration::MAX } else { deadline }, run(&exec));
         let ran = ran.await.unwrap_or_else(|_| {
-            let limit = deadline.as_secs_f32();
-            let plugin = name(&exec).map_or_else(
-                || "the exec plugin of the kubeconfig".to_owned(),
-                |command| format!("executable {command}"),
-            );
-            Err(Unauthenticated(format!(
-                "{plugin} did not finish within {limit} s"
-            )))
+            let (plugin, limit) = (executable(name(&exec)), deadline.as_secs_f32());
+            let why = format!("{plugin} did not finish within {limit} s");
+            Err(Unauthenticated(why))
         });
         let (token, status) = ran.map_err(|why| fail(why.to_string(), CHECK_USER))?;
         if let (Some(certificate), Some(key)) =

@@ -115,13 +115,19 @@ pub(super) fn no_client(error: &kube::Error) -> anyhow::Error {
     fail(why, CHECK_USER)
 }
 
-/// Why there are no credentials. `command` is that of the exec plugin, if it may be named.
-pub(super) fn unauthenticated(error: &AuthError, command: Option<&str>) -> String {
-    const PLUGIN: &str = "the exec plugin of the kubeconfig";
-    let executable = command.map_or_else(
+const PLUGIN: &str = "the exec plugin of the kubeconfig";
+
+/// The exec plugin in messages. `command` is its command, if it may be named.
+pub(super) fn executable(command: Option<&str>) -> String {
+    command.map_or_else(
         || PLUGIN.to_owned(),
         |command| format!("executable {command}"),
-    );
+    )
+}
+
+/// Why there are no credentials. `command` is that of the exec plugin, if it may be named.
+pub(super) fn unauthenticated(error: &AuthError, command: Option<&str>) -> String {
+    let executable = executable(command);
     match error {
         AuthError::AuthExecRun { out, .. } => match out.status.code() {
             Some(code) => format!("{executable} failed with exit code {code}"),

@@ -2,7 +2,7 @@
 //!
 //! A watch may be silent for hours, so a read timeout cannot distinguish it from a dead peer. HTTP/2 pings can: a
 //! connection whose peer does not answer a ping is closed, and all its requests fail immediately. Other requests have
-//! their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`]), and TCP keepalives check the peer.
+//! their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`](super::bounds)), and TCP keepalives check the peer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use kube::{
     client::{Body, ConfigExt as _},
 };
 use rustls_pki_types::ServerName;
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, util::BoxCloneSyncService};
 
 use super::{
-    bounds::{self, Size},
-    config::{CONNECT, LATER, check, introduce, unbounded},
+    bounds::{Connections, ResponseLimits, SHORT_IDLE_TIMEOUT},
+    config::{CONNECT, LATER, check, set_user_agent, unbounded},
     exec::Plugin,
     kubeconfig::no_client,
     requests::DEADLINE,
@@ -42,16 +42,16 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
 /// Unanswered TCP keepalive probes after which a connection is closed, as soon as with pings.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// A client for long-running watches and many concurrent requests, with these size limits.
-pub async fn multiplexed(config: Config, size: Size) -> anyhow::Result<Client> {
-    let connections = bounds::Connections::new(size);
+/// A client for long-running watches and many concurrent requests, with these limits of responses.
+pub async fn multiplexed(config: Config, limits: ResponseLimits) -> anyhow::Result<Client> {
+    let connections = Connections::new(limits);
     let authenticated = Authenticated::new(config, DEADLINE).await?;
     if authenticated.config.proxy_url.is_some() {
-        let silence = bounds::SHORT_SILENCE + LATER;
-        return authenticated.through(silence, connections.without_pings());
+        let idle_timeout = SHORT_IDLE_TIMEOUT + LATER;
+        return authenticated.through(idle_timeout, connections.without_pings());
     }
     let Authenticated { mut config, plugin } = authenticated;
-    introduce(&mut config);
+    set_user_agent(&mut config);
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -76,10 +76,11 @@ pub async fn multiplexed(config: Config, size: Size) -> anyhow::Result<Client> {
         TimeoutConnector::new(tls.enable_http1().enable_http2().wrap_connector(http));
     connector.set_connect_timeout(Some(CONNECT)); // includes the TLS handshake
     let client = pinging(connector);
-    identified(&config, connections, move |request| {
+    let service = limited(connections, move |request| {
         let (client, plugin) = (client.clone(), plugin.clone());
         send(plugin, request, move |request| client.request(request))
-    })
+    });
+    identified(&config, service)
 }
 
 /// Sends a request with the token of a plugin, if there is one.
@@ -98,7 +99,7 @@ where
     send(request).await.map_err(Into::into)
 }
 
-/// A client that notices when its peer does not answer pings any more.
+/// A client that notices when its peer no longer answers pings.
 pub(super) fn pinging<C>(connector: C) -> HyperClient<C, Body>
 where
     C: Connect + Clone,
@@ -111,28 +112,16 @@ where
         .build(connector)
 }
 
-/// A client that sends the credentials of a configuration, with limits of responses, for any transport.
-pub(super) fn identified<B, E, F>(
-    config: &Config,
-    connections: bounds::Connections,
-    send: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
-) -> anyhow::Result<Client>
-where
-    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-    E: Into<BoxError> + Send,
-    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
+/// A client that sends the credentials of a configuration.
+pub(super) fn identified(config: &Config, service: LimitedService) -> anyhow::Result<Client> {
     let namespace = config.default_namespace.clone();
+    let auth = config.auth_layer().map_err(|error| no_client(&error))?;
+    let headers = config.extra_headers_layer();
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(|error| no_client(&error))?)
-        .layer(
-            config
-                .extra_headers_layer()
-                .map_err(|error| no_client(&error))?,
-        )
-        .service(hold(connections, send));
+        .option_layer(auth)
+        .layer(headers.map_err(|error| no_client(&error))?)
+        .service(service);
     Ok(Client::new(service, namespace))
 }
 
@@ -159,8 +148,7 @@ impl Authenticated {
 
     /// A client for one-shot requests, each of which ends within `deadline`.
     pub(crate) fn client(&self, deadline: Duration) -> anyhow::Result<Client> {
-        let connections = bounds::Connections::new(Size::of_lists(deadline));
-        self.clone().through(deadline + LATER, connections)
+        self.watch_client(Duration::ZERO, deadline)
     }
 
     /// The same for watches too, which may be without events for as long as `watch`.
@@ -169,53 +157,33 @@ impl Authenticated {
         watch: Duration,
         deadline: Duration,
     ) -> anyhow::Result<Client> {
-        let connections = bounds::Connections::new(Size::of_lists(deadline));
+        let connections = Connections::new(ResponseLimits::of_lists(deadline));
         self.clone().through(watch + deadline + LATER, connections)
     }
 
-    /// kube's client, with limits of responses. Its connections may be without data for `silence`.
-    fn through(
-        self,
-        silence: Duration,
-        connections: bounds::Connections,
-    ) -> anyhow::Result<Client> {
+    /// kube's client, with limits of responses. Its connections may be without data for `idle_timeout`.
+    fn through(self, idle_timeout: Duration, connections: Connections) -> anyhow::Result<Client> {
         let namespace = self.config.default_namespace.clone();
-        let client = unbounded(self.config, silence)?;
-        Ok(bounded(connections, &namespace, move |request| {
+        let client = unbounded(self.config, idle_timeout)?;
+        let service = limited(connections, move |request| {
             let (client, plugin) = (client.clone(), self.plugin.clone());
             send(plugin, request, async move |request| {
                 client.send(request).await
             })
-        }))
+        });
+        Ok(Client::new(service, namespace))
     }
 }
 
-/// A client with limits of responses, for any transport.
-pub(super) fn bounded<B, E, F>(
-    connections: bounds::Connections,
-    namespace: &str,
-    send: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
-) -> Client
-where
-    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-    E: Into<BoxError> + Send,
-    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BoxError>,
-{
-    Client::new(hold(connections, send), namespace)
-}
+/// Sends requests, and applies limits to their responses.
+pub(super) type LimitedService =
+    BoxCloneSyncService<Request<Body>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
 
-fn hold<B, E, F>(
-    connections: bounds::Connections,
+/// Applies limits to the responses of any transport.
+pub(super) fn limited<B, E, F>(
+    connections: Connections,
     send: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
-) -> impl Service<
-    Request<Body>,
-    Response = Response<UnsyncBoxBody<Bytes, BoxError>>,
-    Error = BoxError,
-    Future: Send,
-> + Clone
-+ Send
-+ 'static
+) -> LimitedService
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     E: Into<BoxError> + Send,
@@ -223,8 +191,8 @@ where
     B::Error: Into<BoxError>,
 {
     let connections = Arc::new(connections);
-    tower::service_fn(move |request| {
+    BoxCloneSyncService::new(tower::service_fn(move |request| {
         let (connections, send) = (connections.clone(), send.clone());
-        async move { connections.ask(request, send).await }
-    })
+        async move { connections.send(request, send).await }
+    }))
 }

@@ -19,7 +19,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 /// Number of objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 
-/// Maximum number of pages of a list, which is a million objects. More pages come from a server that never ends a list.
+/// Maximum number of pages of a list: a million objects. Only a server that never ends a list sends more.
 const PAGES: usize = 2_000;
 /// Maximum number of pages in a row without an object.
 const EMPTY_PAGES: usize = 8;
@@ -45,7 +45,7 @@ pub(crate) async fn within<T>(
     deadline: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, RequestError> {
-    // Boxed, so that callers do not hold it twice.
+    // Boxed, so that the future of the caller does not contain it twice.
     match timeout(deadline, Box::pin(request)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(mut status))) => {
@@ -152,13 +152,13 @@ pub(crate) fn explain(error: &kube::Error) -> String {
 pub(crate) fn has_answered(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => true,
-        error => causes(error).any(<dyn Error>::is::<bounds::BrokenAnswer>),
+        error => causes(error).any(<dyn Error>::is::<bounds::BrokenResponse>),
     }
 }
 
 /// Whether a response exceeded a limit. A request for fewer objects may succeed.
-pub(crate) fn was_too_much(error: &kube::Error) -> bool {
-    causes(error).any(<dyn Error>::is::<bounds::TooMuch>)
+pub(crate) fn exceeded_limit(error: &kube::Error) -> bool {
+    causes(error).any(<dyn Error>::is::<bounds::OverLimit>)
 }
 
 fn causes<'a>(error: &'a kube::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

@@ -1,11 +1,14 @@
 //! Asks an API server what the user and our controller may do. Access reviews are not stored.
 
+use std::fmt::Debug;
+
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
     SubjectAccessReviewSpec,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::snapshot::Known;
 use crate::{api::labels, client::requests::explain};
@@ -81,11 +84,18 @@ pub(super) async fn is_permitted(
         },
         ..Default::default()
     };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await
-        .map_err(|error| explain(&error))?;
+    let answer = reviewed(client, &review).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// The API server's answer to a review.
+pub(super) async fn reviewed<K>(client: &Client, review: &K) -> Known<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
+{
+    let (api, params) = (Api::all(client.clone()), PostParams::default());
+    let answer = api.create(&params, review).await;
+    answer.map_err(|error| explain(&error))
 }
 
 /// Permissions that our controller needs and does not have. `namespace` is where it runs.
@@ -139,10 +149,7 @@ async fn may_controller(
         },
         ..Default::default()
     };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await
-        .map_err(|error| explain(&error))?;
+    let answer = reviewed(client, &review).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -16,7 +16,7 @@ use crate::{
     api::{
         labels,
         link::{Link, LinkObject},
-        resource_id::ResourceId,
+        metadata::ResourceId,
     },
     client::{
         credentials_expiry, credentials_identity, insecure_tls,
@@ -110,7 +110,8 @@ async fn link_snapshot(cluster: &ClusterClient, depth: Depth, object: LinkObject
             );
             if depth == Depth::Targets {
                 let namespace = &snapshot.link.spec.target_cluster_linkerd_namespace;
-                snapshot.target = Some(target::ask(&kubeconfig, namespace, cluster.deadline).await);
+                snapshot.target =
+                    Some(target::target_snapshot(&kubeconfig, namespace, cluster.deadline).await);
             }
         }
     }

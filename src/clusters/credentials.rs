@@ -10,7 +10,7 @@ use crate::{
     mirror::link_status::expiry,
 };
 
-/// A Secret of Linkerd that is younger than its Link by more than this was created late, or again.
+/// If Linkerd's Secret is younger than its Link by more than this, it was created late, or again.
 const LATE: SignedDuration = SignedDuration::from_mins(1);
 
 /// All problems, each with a remedy. The remedy of the first also solves the others.
@@ -48,7 +48,7 @@ pub(crate) fn own(link: &LinkSnapshot) -> Option<&LinkCredentials> {
 pub(crate) fn insecure(link: &LinkSnapshot) -> Option<String> {
     match own(link) {
         Some(own) => own.insecure.map(InsecureTls::problem),
-        None => Some(link.trouble(INSECURE_TLS)?.1.to_owned()),
+        None => Some(link.problem_condition(INSECURE_TLS)?.1.to_owned()),
     }
 }
 
@@ -135,8 +135,8 @@ pub(crate) fn expiring_at_linkerd(
 }
 
 /// Linkerd's destination controller reads credentials when it starts or when their Secret is created, and ignores later
-/// changes (`cluster_store.go`). What named the cluster before the Secret was created, it does not follow either
-/// (`federated_service_watcher.go`).
+/// changes (`cluster_store.go`). Nor does it follow federated Services that named the cluster before the Secret was
+/// created (`federated_service_watcher.go`).
 pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let known = theirs.credentials.get(link.cluster())?;
     let started = theirs.started?;

@@ -6,8 +6,7 @@ use crate::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
-        metadata::Metadata,
-        resource_id::ResourceId,
+        metadata::{Metadata, ResourceId},
     },
     mirror::{Names, is_managed},
 };

@@ -113,7 +113,9 @@ impl LinkSummary {
             connected: holds(link, "Connected"),
             credentials_valid: holds(link, "CredentialsValid"),
             credentials_problems: None,
-            drained: link.trouble(DRAINED).map(|(_, message)| message.to_owned()),
+            drained: link
+                .problem_condition(DRAINED)
+                .map(|(_, message)| message.to_owned()),
             last_change: changes.max(),
             message: message(link),
             gateway,
@@ -172,7 +174,7 @@ fn message(link: &LinkSnapshot) -> Option<String> {
         .filter(|(status, message)| *status != "True" && !message.is_empty());
     let failing = failing.next().map(|(_, message)| message.to_owned());
     failing.or_else(|| {
-        let (_, refused) = link.trouble(GATEWAY_ADDRESS_REFUSED)?;
+        let (_, refused) = link.problem_condition(GATEWAY_ADDRESS_REFUSED)?;
         Some(format!("gateway addresses are refused: {refused}"))
     })
 }

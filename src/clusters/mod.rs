@@ -5,7 +5,6 @@
 
 mod access;
 pub(crate) mod cluster_client;
-pub(crate) mod cluster_names;
 pub(crate) mod collect;
 pub(crate) mod collect_full;
 mod confinement;

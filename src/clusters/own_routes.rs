@@ -2,7 +2,7 @@
 
 use crate::api::{
     labels,
-    resource_id::ResourceId,
+    metadata::ResourceId,
     route::{Route, RouteKind},
 };
 

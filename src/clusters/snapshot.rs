@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use kube::core::ObjectMeta;
 
 use super::{foreign_endpoints::ForeignEndpoints, own_routes::OwnRoute};
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels,
         link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
-        resource_id::ResourceId,
+        metadata::ResourceId,
         tls::InsecureTls,
     },
     client::Identity,
@@ -103,7 +104,7 @@ impl LinkSnapshot {
     }
 
     /// The reason and the message of a condition that the Link has only while there is a problem.
-    pub(crate) fn trouble(&self, type_: &str) -> Option<(&str, &str)> {
+    pub(crate) fn problem_condition(&self, type_: &str) -> Option<(&str, &str)> {
         let conditions = &self.status()?.conditions;
         let mut found = conditions.iter().filter(|c| c.type_ == type_);
         let found = found.find(|c| c.status == "True")?;
@@ -370,19 +371,17 @@ impl Endpoints {
 }
 
 /// The value of a label of an object; empty if it does not have the label.
-pub(crate) fn label<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
-    let labels = metadata.labels.as_ref();
-    labels
-        .and_then(|labels| labels.get(key))
-        .map_or("", String::as_str)
+pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
+    text(metadata.labels.as_ref(), key)
 }
 
 /// The value of an annotation of an object; empty if it does not have the annotation.
-pub(crate) fn annotation<'a>(metadata: &'a kube::core::ObjectMeta, key: &str) -> &'a str {
-    let annotations = metadata.annotations.as_ref();
-    annotations
-        .and_then(|annotations| annotations.get(key))
-        .map_or("", String::as_str)
+pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
+    text(metadata.annotations.as_ref(), key)
+}
+
+fn text<'a>(all: Option<&'a BTreeMap<String, String>>, key: &str) -> &'a str {
+    all.and_then(|all| all.get(key)).map_or("", String::as_str)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use k8s_openapi::api::{
     authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
     core::v1::ConfigMap,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client};
 
 use super::{
-    access::is_permitted,
+    access::{is_permitted, reviewed},
     snapshot::{AccessRule, Known, TargetSnapshot},
 };
 use crate::{
@@ -28,7 +28,7 @@ const NEEDED: [(&str, &str, &str); 4] = [
 ];
 
 /// Reads from a target cluster. All requests together take no longer than `deadline`.
-pub(super) async fn ask(
+pub(super) async fn target_snapshot(
     kubeconfig: &[u8],
     linkerd_namespace: &str,
     deadline: Duration,
@@ -36,7 +36,7 @@ pub(super) async fn ask(
     let client = from_credentials(kubeconfig, deadline)
         .await
         .map_err(|error| error.to_string())?;
-    let questions = async {
+    let requests = async {
         client
             .apiserver_version()
             .await
@@ -52,7 +52,7 @@ pub(super) async fn ask(
             config,
         })
     };
-    match tokio::time::timeout(deadline, questions).await {
+    match tokio::time::timeout(deadline, requests).await {
         Ok(answer) => answer,
         Err(_) => Err(format!(
             "cannot reach the cluster: timed out after {}s",
@@ -79,10 +79,7 @@ async fn rules(client: &Client, namespace: &str) -> Known<Vec<AccessRule>> {
         },
         ..Default::default()
     };
-    let answer = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await
-        .map_err(|error| explain(&error))?;
+    let answer = reviewed(client, &review).await?;
     let rules = answer.status.map(|status| status.resource_rules);
     Ok(rules
         .unwrap_or_default()

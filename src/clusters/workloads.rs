@@ -14,7 +14,7 @@ use k8s_openapi::{
 
 use super::snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label};
 use crate::{
-    api::{labels, resource_id::ResourceId},
+    api::{labels, metadata::ResourceId},
     client::{credentials_expiry, token_fingerprint},
 };
 
@@ -22,6 +22,7 @@ use crate::{
 const PROXY: &str = "linkerd-proxy";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
+
 /// Whether this is a service mirror. The label `component: controller` alone is not enough, because anybody may use it.
 pub(super) fn is_service_mirror(workload: &Workload) -> bool {
     workload.is_ours() || workload.cluster.is_some() || workload.component == "local-service-mirror"
@@ -162,8 +163,8 @@ fn lacks(secret: &Secret) -> Vec<String> {
     lacks
 }
 
-/// Whether a writer of a Secret has written its data, and not only labels or annotations, as `kubectl apply` and tools for
-/// GitOps do.
+/// Whether a writer of a Secret has written its data. `kubectl apply` and tools for GitOps may write only labels or
+/// annotations.
 fn wrote_data(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref();
     fields.is_none_or(|fields| fields.0.get("f:data").is_some())

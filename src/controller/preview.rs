@@ -31,7 +31,7 @@ use crate::{
         k8s::{EndpointSlice, Service},
         labels as l,
         link::LinkObject,
-        resource_id::ResourceId,
+        metadata::ResourceId,
         selector::Selector,
         wire::{StoredObject, Subset, Wire},
     },

@@ -26,7 +26,7 @@ use crate::{
     },
     budget::Budget,
     client::{
-        Size, credentials_expiry, insecure_tls,
+        ResponseLimits, credentials_expiry, insecure_tls,
         requests::{RequestError, within},
     },
     mirror::{Indexed, Limit, Limits, Names},
@@ -129,7 +129,7 @@ pub(super) struct Spec {
 #[derive(Clone)]
 pub(super) struct Shared {
     /// Limits on the size of API servers' responses.
-    pub(super) pages: Size,
+    pub(super) pages: ResponseLimits,
     /// Budget for the bytes of all objects that are kept.
     pub(super) bytes: Budget,
     /// How target clusters are reached.

@@ -15,7 +15,7 @@ use hyper_util::{
 };
 use kube::Client;
 
-use crate::client::{CredentialsError, Size, watcher_from_credentials};
+use crate::client::{CredentialsError, ResponseLimits, watcher_from_credentials};
 
 /// The body of a gateway's response to a probe.
 pub(super) type ProbeBody = UnsyncBoxBody<Bytes, hyper::Error>;
@@ -26,7 +26,7 @@ pub(crate) trait Transport: Send + Sync {
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],
-        size: Size,
+        size: ResponseLimits,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>>;
 
     /// Sends the request of a probe. `connect` is the timeout for opening the connection.
@@ -48,7 +48,7 @@ impl Transport for Sockets {
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],
-        size: Size,
+        size: ResponseLimits,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>> {
         Box::pin(watcher_from_credentials(kubeconfig, size))
     }

@@ -10,9 +10,12 @@ use crate::{
     hint::{HintExt as _, fail},
 };
 
+/// Hint for a Service that is not that of a gateway.
+const CHOOSE: &str = "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with `linkerd-mc install`";
+
 /// A gateway from the view of another cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gateway {
+pub struct RemoteGateway {
     /// IP addresses and host names, at least one.
     pub addresses: Vec<String>,
     /// Port of mirrored traffic.
@@ -36,7 +39,7 @@ pub struct Overrides {
     pub port: Option<u16>,
 }
 
-impl Gateway {
+impl RemoteGateway {
     /// Reads a gateway's Service. Fails if it lacks something that a Link needs.
     pub fn read(service: &Service, overrides: &Overrides) -> anyhow::Result<Self> {
         let name = format!(
@@ -56,18 +59,15 @@ impl Gateway {
             ));
         }
         let annotation = |key: &str| {
-            service
-                .metadata
-                .annotations
-                .as_ref()
-                .and_then(|all| all.get(key))
-                .filter(|value| !value.is_empty())
-                .ok_or_else(|| {
-                    fail(
-                        format!("the gateway {name} has no annotation {key}"),
-                        "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with `linkerd-mc install`",
-                    )
-                })
+            let all = service.metadata.annotations.as_ref();
+            let value = all.and_then(|all| all.get(key));
+            let value = value.filter(|value| !value.is_empty());
+            value.ok_or_else(|| {
+                fail(
+                    format!("the gateway {name} has no annotation {key}"),
+                    CHOOSE,
+                )
+            })
         };
         let period = annotation(labels::PROBE_PERIOD)?;
         Ok(Self {
@@ -127,7 +127,7 @@ fn port(service: &Service, port_name: &str, name: &str) -> anyhow::Result<u16> {
         .ok_or_else(|| {
             fail(
                 format!("the gateway {name} has no port named {port_name}"),
-                "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with `linkerd-mc install`",
+                CHOOSE,
             )
         })
 }
@@ -167,15 +167,18 @@ mod tests {
         })
     }
 
-    fn read(change: impl FnOnce(&mut Value), overrides: &Overrides) -> anyhow::Result<Gateway> {
+    fn read(
+        change: impl FnOnce(&mut Value),
+        overrides: &Overrides,
+    ) -> anyhow::Result<RemoteGateway> {
         let mut service = service();
         change(&mut service);
-        Gateway::read(&serde_json::from_value(service).unwrap(), overrides)
+        RemoteGateway::read(&serde_json::from_value(service).unwrap(), overrides)
     }
 
     #[test]
     fn gateway_is_read_from_its_service() {
-        let expected = Gateway {
+        let expected = RemoteGateway {
             addresses: ["192.0.2.1", "lb.example.com", "b.example.com"]
                 .map(Into::into)
                 .into(),

@@ -1,62 +1,41 @@
 //! The objects of `install`: selects the templates, and computes their input from the values.
 
-mod confinement;
+mod policy_variables;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::confinement::Confinement;
-pub use self::confinement::{ADMISSION, SETTINGS};
+use self::policy_variables::PolicyVariables;
+pub use self::policy_variables::{ADMISSION, SETTINGS};
 use super::{
-    identity::{self, Identity},
-    render::{Manifest, Template, render},
-    values::{Federation, Resources, VERSION, Values},
+    render::{Manifest, ObjectName, Template, render},
+    values::{FederationValues, Resources, VERSION, Values},
 };
 
-const NAMESPACE: Template = (
-    "namespace.yaml",
-    include_str!("../../templates/namespace.yaml.hbs"),
-);
-const LINK_CRD: Template = (
-    "link-crd.yaml",
-    include_str!("../../templates/link-crd.yaml.hbs"),
-);
-const GATEWAY: Template = (
-    "gateway.yaml",
-    include_str!("../../templates/gateway.yaml.hbs"),
-);
-const GATEWAY_SERVICE: Template = (
-    "gateway-service.yaml",
-    include_str!("../../templates/gateway-service.yaml.hbs"),
-);
-const GATEWAY_POLICY: Template = (
-    "gateway-policy.yaml",
-    include_str!("../../templates/gateway-policy.yaml.hbs"),
-);
-const REMOTE_ACCESS: Template = (
-    "remote-access.yaml",
-    include_str!("../../templates/remote-access.yaml.hbs"),
-);
-const ADMIN_POLICY: Template = (
-    "admin-policy.yaml",
-    include_str!("../../templates/admin-policy.yaml.hbs"),
-);
-const ADMISSION_POLICY: Template = (
-    "admission-policy.yaml",
-    include_str!("../../templates/admission-policy.yaml.hbs"),
-);
-const NETWORK_POLICY: Template = (
-    "network-policy.yaml",
-    include_str!("../../templates/network-policy.yaml.hbs"),
-);
-const CONTROLLER_ACCESS: Template = (
-    "controller-access.yaml",
-    include_str!("../../templates/controller-access.yaml.hbs"),
-);
-const CONTROLLER: Template = (
-    "controller.yaml",
-    include_str!("../../templates/controller.yaml.hbs"),
-);
+/// A template, by its name and the file that it is in.
+macro_rules! template {
+    ($name:literal) => {
+        template!($name, $name)
+    };
+    ($name:literal, $file:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../templates/", $file, ".hbs")),
+        )
+    };
+}
+
+const NAMESPACE: Template = template!("namespace.yaml");
+const LINK_CRD: Template = template!("link-crd.yaml");
+const GATEWAY: Template = template!("gateway.yaml");
+const GATEWAY_SERVICE: Template = template!("gateway-service.yaml");
+const GATEWAY_POLICY: Template = template!("gateway-policy.yaml");
+const REMOTE_ACCESS: Template = template!("remote-access.yaml");
+const ADMIN_POLICY: Template = template!("admin-policy.yaml");
+const ADMISSION_POLICY: Template = template!("admission-policy.yaml");
+const NETWORK_POLICY: Template = template!("network-policy.yaml");
+const CONTROLLER_ACCESS: Template = template!("controller-access.yaml");
+const CONTROLLER: Template = template!("controller.yaml");
 /// Templates of the Helm chart, with the path in the context without which a template renders nothing. Without the
 /// Namespace: Helm needs it before it installs the chart.
 #[cfg(test)]
@@ -77,30 +56,12 @@ pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 10] = [
 ];
 /// Parts of the Link CRD that are used more than once.
 pub(super) const CRD_PARTS: [Template; 6] = [
-    (
-        "link-spec",
-        include_str!("../../templates/link-spec.yaml.hbs"),
-    ),
-    (
-        "link-status",
-        include_str!("../../templates/link-status.yaml.hbs"),
-    ),
-    (
-        "label-selector",
-        include_str!("../../templates/label-selector.yaml.hbs"),
-    ),
-    (
-        "service-status",
-        include_str!("../../templates/service-status.yaml.hbs"),
-    ),
-    (
-        "condition-words",
-        include_str!("../../templates/condition-words.yaml.hbs"),
-    ),
-    (
-        "object-ref",
-        include_str!("../../templates/object-ref.yaml.hbs"),
-    ),
+    template!("link-spec", "link-spec.yaml"),
+    template!("link-status", "link-status.yaml"),
+    template!("label-selector", "label-selector.yaml"),
+    template!("service-status", "service-status.yaml"),
+    template!("condition-words", "condition-words.yaml"),
+    template!("object-ref", "object-ref.yaml"),
 ];
 
 /// `linkerd.io/created-by` of every object that this program prints.
@@ -120,7 +81,7 @@ pub enum RemoteAccess {
 /// The input of templates.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Context<'a> {
+struct TemplateContext<'a> {
     namespace: &'a str,
     values: &'a Values,
     created_by: String,
@@ -136,7 +97,7 @@ struct Context<'a> {
     controller_affinity: Value,
     controller_args: Vec<String>,
     controller_resources: Resources,
-    confinement: Confinement,
+    confinement: PolicyVariables,
     admission_policy_disabled: bool,
     pull_policy: &'a str,
 }
@@ -213,7 +174,7 @@ pub fn allow(
 /// find it.
 pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
     let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects();
-    identity::manifest(allowed.iter().rev().filter_map(Identity::of))
+    Manifest::of_names(allowed.iter().rev().filter_map(ObjectName::of))
 }
 
 fn context<'a>(
@@ -221,13 +182,13 @@ fn context<'a>(
     values: &'a Values,
     accounts: &'a [String],
     access: RemoteAccess,
-) -> Context<'a> {
+) -> TemplateContext<'a> {
     let gateway = &values.gateway;
     // The API server rejects node ports for Services of other types.
     let has_node_ports = ["NodePort", "LoadBalancer"].contains(&gateway.service_type.as_str());
     let node_port = |port: Option<u16>| port.filter(|port| has_node_ports && *port != 0);
     let accounts_namespace = values.accounts_namespace(namespace);
-    Context {
+    TemplateContext {
         namespace,
         values,
         created_by: created_by(),
@@ -255,7 +216,7 @@ fn context<'a>(
         controller_affinity: affinity(values, crate::api::labels::CONTROLLER_NAME),
         controller_args: controller_args(namespace, values),
         controller_resources: controller_resources(values),
-        confinement: Confinement::new(namespace, values),
+        confinement: PolicyVariables::new(namespace, values),
         admission_policy_disabled: !values.controller.admission_policy,
         pull_policy: [
             &values.controller.image.pull_policy,
@@ -360,7 +321,7 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     args
 }
 
-fn federation_args(federation: &Federation) -> Vec<String> {
+fn federation_args(federation: &FederationValues) -> Vec<String> {
     let mut args = Vec::new();
     if federation.enabled {
         args.push(format!(

@@ -63,7 +63,7 @@ impl ClusterEntry {
 
 /// One context of a kubeconfig, with all that it refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Context {
+pub struct KubeconfigContext {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -74,7 +74,7 @@ pub struct Context {
     pub cluster: ClusterEntry,
 }
 
-impl Context {
+impl KubeconfigContext {
     /// Takes the context `name` out of `kubeconfig`; `read` reads a file with certificates.
     ///
     /// Fails if the context refers to a cluster that does not exist or has no server, or if a file cannot be read.
@@ -260,9 +260,9 @@ users:
   user: {client-key-data: a2V5}
 ";
 
-    fn take(name: &str) -> anyhow::Result<Context> {
+    fn take(name: &str) -> anyhow::Result<KubeconfigContext> {
         let source: Kubeconfig = yaml::from_yaml(SOURCE).unwrap();
-        Context::take(&source, name, |path| match path.to_str() {
+        KubeconfigContext::take(&source, name, |path| match path.to_str() {
             Some("/pki/ca.crt") => Ok(b"PEM".to_vec()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         })

@@ -1,6 +1,6 @@
 //! The three objects that make a link: two credentials Secrets and the Link, for the source cluster.
 //!
-//! Typed values, no templates. Pure: the facts about the target cluster are in [`Target`].
+//! Typed values, no templates. Pure: the facts about the target cluster are in [`LinkTarget`].
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use super::{gateway::Gateway, install::created_by, kubeconfig::Secret, render::Manifest};
+use super::{gateway::RemoteGateway, install::created_by, kubeconfig::Secret, render::Manifest};
 use crate::{
     api::{
         labels,
@@ -68,7 +68,7 @@ impl ClusterName {
 
 /// The target cluster of a link.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct LinkTarget {
     /// Its name in the source cluster.
     pub name: ClusterName,
     /// Its Linkerd configuration.
@@ -78,7 +78,7 @@ pub struct Target {
     /// Kubeconfig for it.
     pub kubeconfig: Secret,
     /// Its gateway, which gateway mode requires.
-    pub gateway: Option<Gateway>,
+    pub gateway: Option<RemoteGateway>,
 }
 
 /// Services that are mirrored through the gateway by default.
@@ -123,7 +123,7 @@ pub struct LinkOptions {
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
     pub copied_labels: Vec<String>,
     /// Labels and annotations that are copied to mirrors
-    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = one_of(COPIES))]
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = one_of(COPIES, Copied::as_str))]
     pub copy: Copied,
     /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
     /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
@@ -138,61 +138,57 @@ pub struct LinkOptions {
     #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
     pub allowed_namespaces: Option<String>,
     /// Which federated Services of the source cluster the target cluster may join
-    #[arg(long, value_name = "WHICH", default_value = "any", value_parser = one_of(FEDERATION))]
+    #[arg(long, value_name = "WHICH", default_value = "any", value_parser = one_of(FEDERATION, Federation::as_str))]
     pub federation: Federation,
     /// How the target cluster joins federated Services
-    #[arg(long, value_name = "HOW", default_value = "discovery", value_parser = one_of(THROUGH))]
+    #[arg(long, value_name = "HOW", default_value = "discovery", value_parser = one_of(THROUGH, FederatedThrough::as_str))]
     pub federated_through: FederatedThrough,
 }
 
-/// The values of a flag: name and help text.
-type Choices<T> = &'static [(T, &'static str, &'static str)];
+/// The values of a flag, with their help texts.
+type Choices<T> = &'static [(T, &'static str)];
 
 const COPIES: Choices<Copied> = &[
     (
         Copied::All,
-        "all",
         "All that are not excluded, except those that control other tools",
     ),
     (
         Copied::Listed,
-        "listed",
         "Only those of --copied-labels and --copied-annotations, and which ports are opaque",
     ),
 ];
 const FEDERATION: Choices<Federation> = &[
-    (Federation::Any, "any", "All that it has members of"),
+    (Federation::Any, "All that it has members of"),
     (
         Federation::LocalMembers,
-        "local-members",
         "Only those that have a member in the source cluster",
     ),
-    (Federation::None, "none", "None"),
+    (Federation::None, "None"),
 ];
 const THROUGH: Choices<FederatedThrough> = &[
     (
         FederatedThrough::Discovery,
-        "discovery",
         "Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster",
     ),
     (
         FederatedThrough::Gateway,
-        "gateway",
         "Through its gateway, on any network",
     ),
 ];
 
-/// Parses one of these values.
+/// Parses one of these values, by its word in a Link's annotation.
 fn one_of<T: Copy + Send + Sync + 'static>(
     choices: Choices<T>,
+    word: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
     let names = choices
         .iter()
-        .map(|(_, name, help)| PossibleValue::new(*name).help(*help));
-    PossibleValuesParser::new(names).try_map(|given| {
-        let mut choices = choices.iter();
-        let found = choices.find(|(_, name, _)| *name == given);
-        found.map(|(value, ..)| *value).ok_or("unknown value")
+        .map(|(value, help)| PossibleValue::new(word(*value)).help(*help));
+    PossibleValuesParser::new(names).try_map(move |given| {
+        let mut values = choices.iter().map(|(value, _)| *value);
+        let found = values.find(|value| word(*value) == given);
+        found.ok_or("unknown value")
     })
 }
 
@@ -255,7 +251,7 @@ impl LinkObjects {
 ///
 /// Argo CD applies the Secrets first and prunes them last, because Linkerd needs the Secret of a cluster when a Service
 /// starts or stops naming it (`federated_service_watcher.go` in its destination controller).
-pub fn link(target: &Target, namespace: &str, options: &LinkOptions) -> LinkObjects {
+pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> LinkObjects {
     let secret = |namespace: &str| KubernetesSecret {
         metadata: ObjectMeta {
             name: Some(target.name.credentials_secret()),
@@ -287,7 +283,7 @@ pub fn link(target: &Target, namespace: &str, options: &LinkOptions) -> LinkObje
     }
 }
 
-fn link_resource(target: &Target, namespace: &str, options: &LinkOptions) -> Link {
+fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link {
     let mut spec = LinkSpec {
         target_cluster_name: target.name.to_string(),
         target_cluster_domain: target.config.cluster_domain.clone(),
@@ -357,8 +353,8 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    fn target() -> Target {
-        Target {
+    fn target() -> LinkTarget {
+        LinkTarget {
             name: "east".parse().unwrap(),
             config: LinkerdConfig {
                 cluster_domain: "cluster.local".into(),
@@ -367,7 +363,7 @@ mod tests {
             },
             linkerd_namespace: "linkerd".into(),
             kubeconfig: Secret::new("apiVersion: v1\n"),
-            gateway: Some(Gateway {
+            gateway: Some(RemoteGateway {
                 addresses: vec!["192.0.2.1".into(), "lb.example.com".into()],
                 port: 4143,
                 identity: "gw.identity".into(),
@@ -464,7 +460,7 @@ mod tests {
     #[test]
     fn a_link_without_a_gateway_has_no_selector_for_it() {
         let objects = link(
-            &Target {
+            &LinkTarget {
                 gateway: None,
                 ..target()
             },

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod chart;
 pub mod gateway;
-pub(crate) mod identity;
 pub mod install;
 pub mod kubeconfig;
 pub mod link;

@@ -10,7 +10,7 @@ use handlebars::{
     RenderErrorReason, Renderable, ScopedJson, no_escape,
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::yaml;
 
@@ -54,6 +54,18 @@ impl Manifest {
         Ok(Self { text, objects })
     }
 
+    /// Objects by name only, in their order: enough for `kubectl delete -f -`.
+    pub(crate) fn of_names(names: impl IntoIterator<Item = ObjectName>) -> anyhow::Result<Self> {
+        let objects = names.into_iter().map(|object| {
+            let mut metadata = json!({ "name": object.name });
+            if let Some(namespace) = object.namespace {
+                metadata["namespace"] = json!(namespace);
+            }
+            json!({ "apiVersion": object.api_version, "kind": object.kind, "metadata": metadata })
+        });
+        Self::from_objects(objects.collect())
+    }
+
     /// Parses rendered text. Fails if it is not a stream of Kubernetes objects.
     fn parse(text: String) -> anyhow::Result<Self> {
         let objects = yaml::documents(&text).context("a template renders to invalid YAML")?;
@@ -70,7 +82,33 @@ impl Manifest {
     }
 }
 
-/// A template, by name.
+/// The kind, name and namespace of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectName {
+    /// `group/version`, or `version` alone.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; none for an object of the cluster.
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectName {
+    /// The name of an object; `None` if it has no kind or name.
+    pub(crate) fn of(object: &Value) -> Option<Self> {
+        let text = |pointer| object.pointer(pointer)?.as_str().map(str::to_owned);
+        Some(Self {
+            api_version: text("/apiVersion")?,
+            kind: text("/kind")?,
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name")?,
+        })
+    }
+}
+
+/// A template: its name and its text.
 pub(super) type Template = (&'static str, &'static str);
 
 /// Renders `templates` in order; they may use `partials`.
@@ -82,10 +120,10 @@ pub(super) fn render(
     let mut registry = Handlebars::new();
     registry.set_strict_mode(true);
     registry.register_escape_fn(no_escape);
-    registry.register_helper("text", Box::new(Text));
-    registry.register_helper("json", Box::new(json));
-    registry.register_helper("block", Box::new(block));
-    registry.register_helper("entries", Box::new(entries));
+    registry.register_helper("text", Box::new(Writes(text)));
+    registry.register_helper("json", Box::new(Writes(json)));
+    registry.register_helper("block", Box::new(Writes(block)));
+    registry.register_helper("entries", Box::new(Writes(entries)));
     registry.register_helper("concat", Box::new(Concat));
     registry.register_helper("when", Box::new(When));
     for (name, template) in partials.iter().chain(templates) {
@@ -103,10 +141,10 @@ pub(super) fn render(
     Manifest::parse(text)
 }
 
-/// `{{text x}}`: a string or number as a YAML string on one line, quoted where YAML needs it.
-struct Text;
+/// A helper that writes text, which its function computes from the parameters.
+struct Writes(fn(&Helper<'_>) -> Result<String, RenderError>);
 
-impl HelperDef for Text {
+impl HelperDef for Writes {
     fn call<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -115,9 +153,14 @@ impl HelperDef for Text {
         _: &mut RenderContext<'reg, 'rc>,
         out: &mut dyn Output,
     ) -> HelperResult {
-        out.write(&scalar(param(helper, 0)?)?)?;
+        out.write(&(self.0)(helper)?)?;
         Ok(())
     }
+}
+
+/// `{{text x}}`: a string or number as a YAML string on one line, quoted where YAML needs it.
+fn text(helper: &Helper<'_>) -> Result<String, RenderError> {
+    scalar(param(helper, 0)?)
 }
 
 /// `{{concat a b …}}`, for use inside of another helper: strings and numbers joined.
@@ -171,42 +214,21 @@ impl HelperDef for When {
 }
 
 /// `{{json x}}`: any value as JSON, which is YAML too, on one line.
-fn json(
-    helper: &Helper<'_>,
-    _: &Handlebars<'_>,
-    _: &handlebars::Context,
-    _: &mut RenderContext<'_, '_>,
-    out: &mut dyn Output,
-) -> HelperResult {
-    out.write(&yaml::to_flow(param(helper, 0)?).map_err(other)?)?;
-    Ok(())
+fn json(helper: &Helper<'_>) -> Result<String, RenderError> {
+    yaml::to_flow(param(helper, 0)?).map_err(other)
 }
 
 /// `key:{{block 8 x}}`: a map or list as YAML lines, indented by 8.
-fn block(
-    helper: &Helper<'_>,
-    _: &Handlebars<'_>,
-    _: &handlebars::Context,
-    _: &mut RenderContext<'_, '_>,
-    out: &mut dyn Output,
-) -> HelperResult {
+fn block(helper: &Helper<'_>) -> Result<String, RenderError> {
     let indent = indent(helper)?;
     let text = yaml::to_yaml(param(helper, 1)?).map_err(other)?;
-    for line in text.lines() {
-        out.write(&format!("\n{:indent$}{line}", ""))?;
-    }
-    Ok(())
+    let lines = text.lines().map(|line| format!("\n{:indent$}{line}", ""));
+    Ok(lines.collect())
 }
 
 /// `key:{{entries 8 map "k" v …}}`: a map of strings, indented by 8: the listed pairs, then those of `map`, which
 /// override listed ones.
-fn entries(
-    helper: &Helper<'_>,
-    _: &Handlebars<'_>,
-    _: &handlebars::Context,
-    _: &mut RenderContext<'_, '_>,
-    out: &mut dyn Output,
-) -> HelperResult {
+fn entries(helper: &Helper<'_>) -> Result<String, RenderError> {
     let indent = indent(helper)?;
     let Value::Object(extra) = param(helper, 1)? else {
         return Err(broken("entries requires a map"));
@@ -220,11 +242,11 @@ fn entries(
         }
     }
     lines.extend(extra.iter().map(|(key, value)| (key.clone(), value)));
-    for (key, value) in lines {
+    let lines = lines.into_iter().map(|(key, value)| {
         let key = yaml::to_scalar(&key).map_err(other)?;
-        out.write(&format!("\n{:indent$}{key}: {}", "", scalar(value)?))?;
-    }
-    Ok(())
+        Ok(format!("\n{:indent$}{key}: {}", "", scalar(value)?))
+    });
+    lines.collect()
 }
 
 fn param<'a>(helper: &'a Helper<'_>, index: usize) -> Result<&'a Value, RenderError> {

@@ -20,9 +20,9 @@ use linkerd_mc::{
         selector_text::parse_selector,
     },
     manifests::{
-        gateway::Gateway,
+        gateway::RemoteGateway,
         kubeconfig,
-        link::{LinkObjects, LinkOptions, Target, link},
+        link::{LinkObjects, LinkOptions, LinkTarget, link},
     },
     mirror::{
         Copied, FederatedThrough, Federation, GatewayState, Liveness, Outcome, Problem, Reason,
@@ -306,7 +306,7 @@ fn gitops_objects_name_folders_and_objects_that_there_are() {
 /// What `link-gen` prints for the cluster of the examples.
 fn printed() -> LinkObjects {
     let selector = |text| parse_selector(text).expect("a selector");
-    let target = Target {
+    let target = LinkTarget {
         name: "east".parse().expect("a name"),
         config: LinkerdConfig {
             cluster_domain: "cluster.local".to_owned(),
@@ -315,7 +315,7 @@ fn printed() -> LinkObjects {
         },
         linkerd_namespace: labels::LINKERD_NAMESPACE.to_owned(),
         kubeconfig: kubeconfig::Secret::new("apiVersion: v1\n"),
-        gateway: Some(Gateway {
+        gateway: Some(RemoteGateway {
             addresses: vec!["gateway.east.example.com".to_owned()],
             port: 4143,
             identity:

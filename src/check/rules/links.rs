@@ -6,8 +6,8 @@ use super::rule::Verdict;
 use crate::{
     api::{labels, link::LinkObject},
     clusters::{
-        cluster_names,
         snapshot::{FullSnapshot, LinkSnapshot, annotation},
+        topology,
     },
     mirror::Target,
 };
@@ -139,7 +139,7 @@ pub(super) fn names(snapshot: &FullSnapshot) -> Verdict {
         pairs.flat_map(|(at, one)| clusters[at + 1..].iter().map(move |other| (one, other)));
     Verdict::of(
         pairs
-            .filter_map(|(one, other)| cluster_names::warning(one, other))
+            .filter_map(|(one, other)| topology::equal_mirror_names(one, other))
             .collect(),
     )
 }

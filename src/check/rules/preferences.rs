@@ -7,8 +7,8 @@ use crate::{
     api::{
         k8s::Service,
         labels::PREFER,
+        metadata::ResourceId,
         preference::{Preference, linked_clusters},
-        resource_id::ResourceId,
     },
     clusters::{
         own_routes::OwnRoute,

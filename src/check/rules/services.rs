@@ -53,7 +53,7 @@ pub(super) fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {
     }
     let (mut none_left, mut some_left) = (Vec::new(), Vec::new());
     for link in snapshot.links() {
-        let Some((reason, message)) = link.trouble(GATEWAY_ADDRESS_REFUSED) else {
+        let Some((reason, message)) = link.problem_condition(GATEWAY_ADDRESS_REFUSED) else {
             continue;
         };
         let (problems, what) = if reason == ALL_REFUSED {
@@ -76,7 +76,7 @@ pub(super) fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {
 pub(super) fn drains(snapshot: &FullSnapshot) -> Verdict {
     let (mut problems, mut drained) = (Vec::new(), Vec::new());
     for link in snapshot.links() {
-        let Some((reason, message)) = link.trouble(DRAINED) else {
+        let Some((reason, message)) = link.problem_condition(DRAINED) else {
             continue;
         };
         let cluster = link.cluster();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::Verdict;
 use crate::{
-    api::{labels, members::remote_members, resource_id::ResourceId},
+    api::{labels, members::remote_members, metadata::ResourceId},
     clusters::{
         credentials,
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot},

@@ -11,7 +11,7 @@ use self::cases::{CASES, Change, crowd, prefer};
 use super::{CheckResult, Level, RULES, evaluate};
 use crate::{
     api::{
-        k8s::EndpointSlice, labels, link::LinkerdConfig, resource_id::ResourceId, tls::InsecureTls,
+        k8s::EndpointSlice, labels, link::LinkerdConfig, metadata::ResourceId, tls::InsecureTls,
     },
     clusters::{
         foreign_endpoints::{EndpointsSource, ForeignEndpoints},

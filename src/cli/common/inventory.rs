@@ -24,7 +24,7 @@ use kube::{
 };
 
 use super::cluster::Cluster;
-use crate::{api::labels::MANAGER, client::requests::is_served, manifests::identity::Identity};
+use crate::{api::labels::MANAGER, client::requests::is_served, manifests::render::ObjectName};
 
 /// A kind of object: its group and version, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ pub(crate) const NETWORK_AUTHENTICATION: ApiKind =
 
 impl ApiKind {
     /// The identity of an object of this kind.
-    pub(crate) fn named(self, namespace: Option<String>, name: String) -> Identity {
-        Identity {
+    pub(crate) fn named(self, namespace: Option<String>, name: String) -> ObjectName {
+        ObjectName {
             api_version: self.0.to_owned(),
             kind: self.1.to_owned(),
             namespace,
@@ -89,7 +89,7 @@ impl ApiKind {
         cluster: &Cluster,
         namespace: Option<&str>,
         labels: &str,
-    ) -> anyhow::Result<Vec<Identity>> {
+    ) -> anyhow::Result<Vec<ObjectName>> {
         let kind = resource(self.0, self.1);
         let (api, params) = (
             api(cluster, &kind, namespace),
@@ -112,7 +112,7 @@ impl ApiKind {
         cluster: &Cluster,
         namespace: &str,
         names: &[String],
-    ) -> anyhow::Result<Vec<Identity>> {
+    ) -> anyhow::Result<Vec<ObjectName>> {
         let kind = resource(self.0, self.1);
         let api = api(cluster, &kind, Some(namespace));
         let what = format!("read {}", kind.plural);
@@ -140,8 +140,8 @@ fn api(cluster: &Cluster, kind: &ApiResource, namespace: Option<&str>) -> Api<Dy
 }
 
 /// Deletes an object. Succeeds if it does not exist.
-pub(crate) async fn delete(cluster: &Cluster, object: &Identity) -> anyhow::Result<()> {
-    let Identity {
+pub(crate) async fn delete(cluster: &Cluster, object: &ObjectName) -> anyhow::Result<()> {
+    let ObjectName {
         api_version,
         kind,
         namespace,

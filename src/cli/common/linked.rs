@@ -16,7 +16,7 @@ use crate::{
         link::{Link, LinkObject},
         members::{local_member, remote_members},
     },
-    manifests::{identity::Identity, link::ClusterName},
+    manifests::{link::ClusterName, render::ObjectName},
 };
 
 /// Time in which Linkerd sees that no Service names a cluster any more, before its credentials are deleted.
@@ -25,8 +25,8 @@ pub(crate) const PROPAGATION: Duration = Duration::from_secs(2);
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
 pub(crate) struct LinkedObjects {
-    pub(crate) links: Vec<Identity>,
-    pub(crate) secrets: Vec<Identity>,
+    pub(crate) links: Vec<ObjectName>,
+    pub(crate) secrets: Vec<ObjectName>,
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
     /// not have it.
     pub(crate) elsewhere: Vec<String>,
@@ -34,20 +34,20 @@ pub(crate) struct LinkedObjects {
     /// and the mirrors, so nothing else here has these.
     pub(crate) remaining: Vec<String>,
     /// Objects of Linkerd's service mirror for this link.
-    pub(crate) leftovers: Vec<Identity>,
+    pub(crate) leftovers: Vec<ObjectName>,
     pub(crate) mirrors: Mirrors,
 }
 
 /// Services that exist because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mirrors {
-    pub(crate) own: Vec<Identity>,
+    pub(crate) own: Vec<ObjectName>,
     /// Its probe Service.
-    pub(crate) probes: Vec<Identity>,
+    pub(crate) probes: Vec<ObjectName>,
     /// Federated Services that have no other member.
-    pub(crate) federated: Vec<Identity>,
+    pub(crate) federated: Vec<ObjectName>,
     /// Federated Services that have other members too.
-    pub(crate) shared: Vec<Identity>,
+    pub(crate) shared: Vec<ObjectName>,
 }
 
 impl LinkedObjects {
@@ -113,7 +113,7 @@ impl LinkedObjects {
     }
 
     /// All, in the order in which they are to be deleted.
-    pub(crate) fn all(self) -> impl Iterator<Item = Identity> {
+    pub(crate) fn all(self) -> impl Iterator<Item = ObjectName> {
         [self.links, self.leftovers]
             .into_iter()
             .flatten()
@@ -122,7 +122,7 @@ impl LinkedObjects {
     }
 }
 
-fn identities(links: &[Link]) -> Vec<Identity> {
+fn identities(links: &[Link]) -> Vec<ObjectName> {
     let all = links.iter();
     all.map(|link| objects::LINK.named(link.namespace(), link.name_any()))
         .collect()
@@ -222,7 +222,7 @@ impl Mirrors {
     }
 
     /// Services that are deleted with the link.
-    pub(crate) fn into_own(self) -> impl Iterator<Item = Identity> {
+    pub(crate) fn into_own(self) -> impl Iterator<Item = ObjectName> {
         [self.probes, self.own, self.federated]
             .into_iter()
             .flatten()
@@ -291,7 +291,7 @@ async fn leftovers(
     namespace: &str,
     name: &ClusterName,
     of_cluster: &str,
-) -> anyhow::Result<Vec<Identity>> {
+) -> anyhow::Result<Vec<ObjectName>> {
     let here = Some(namespace);
     let budgets =
         ["linkerd-service-mirror-", "controller-"].map(|prefix| format!("{prefix}{name}"));
@@ -319,7 +319,7 @@ mod tests {
 
     use super::*;
 
-    fn path(identity: &Identity) -> String {
+    fn path(identity: &ObjectName) -> String {
         let namespace = identity.namespace.as_deref().unwrap_or_default();
         format!("{namespace}/{}", identity.name)
     }
@@ -367,7 +367,7 @@ mod tests {
             federated,
             shared,
         } = Mirrors::sort("east", &own, &federated);
-        let paths = |all: &[Identity]| all.iter().map(path).collect::<Vec<_>>();
+        let paths = |all: &[ObjectName]| all.iter().map(path).collect::<Vec<_>>();
         assert_eq!(paths(&own), ["shop/web-east"]);
         assert_eq!(paths(&probes), ["mc/probe-east"]);
         assert_eq!(paths(&federated), ["shop/only-east"]);

@@ -10,7 +10,7 @@ use crate::{
         labels,
         link::{ServiceCondition, ServiceStatus},
         members::{local_member, remote_members},
-        resource_id::ResourceId,
+        metadata::ResourceId,
     },
     clusters::{
         preference_status::PreferenceStatus,

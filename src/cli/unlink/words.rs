@@ -3,7 +3,7 @@
 use crate::{
     cli::common::linked::{LinkedObjects, Mirrors},
     hint::fail,
-    manifests::{identity::Identity, link::ClusterName},
+    manifests::{link::ClusterName, render::ObjectName},
 };
 
 /// Names in a note; more are only counted.
@@ -11,7 +11,7 @@ const NAMED: usize = 3;
 
 /// A note for printed objects without Secrets: Linkerd needs them until the controller has removed the cluster from
 /// these federated Services. It does that when the Link is gone, and `kubectl delete` does not wait for it.
-pub(super) fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<String> {
+pub(super) fn memberships(cluster: &ClusterName, shared: &[ObjectName]) -> Option<String> {
     if shared.is_empty() {
         return None;
     }
@@ -24,7 +24,7 @@ pub(super) fn memberships(cluster: &ClusterName, shared: &[Identity]) -> Option<
 }
 
 /// The number of federated Services, and the names of the first ones.
-fn with_others(shared: &[Identity]) -> String {
+fn with_others(shared: &[ObjectName]) -> String {
     let named = shared.iter().take(NAMED).map(|service| {
         let namespace = service.namespace.as_deref().unwrap_or_default();
         format!("{namespace}/{}", service.name)

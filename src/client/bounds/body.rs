@@ -12,23 +12,20 @@ use hyper::body::{Body, Bytes, Frame};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::BoxError;
 
-use super::{
-    meter::Meter,
-    size::{LARGEST_EVENT, LARGEST_WATCH, SILENCE, SMALL, Size},
-};
+use super::limits::{IDLE_TIMEOUT, MAX_EVENT, MAX_WATCH, Meter, ResponseLimits, SMALL};
 use crate::budget::Budget;
 
 /// A response that ended early or exceeded its limits. The server did respond.
 #[derive(Debug)]
-pub(in crate::client) struct BrokenAnswer(BoxError);
+pub(crate) struct BrokenResponse(BoxError);
 
-impl fmt::Display for BrokenAnswer {
+impl fmt::Display for BrokenResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StdError for BrokenAnswer {
+impl StdError for BrokenResponse {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(&*self.0)
     }
@@ -36,7 +33,7 @@ impl StdError for BrokenAnswer {
 
 /// A response that exceeded a limit. A request for fewer objects may succeed.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::client) enum TooMuch {
+pub(crate) enum OverLimit {
     /// The response is too large.
     Large,
     /// All responses that are being received are too large together.
@@ -45,7 +42,7 @@ pub(in crate::client) enum TooMuch {
     Long(Duration),
 }
 
-impl fmt::Display for TooMuch {
+impl fmt::Display for OverLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Large => f.write_str("the response is too large"),
@@ -59,22 +56,15 @@ impl fmt::Display for TooMuch {
     }
 }
 
-impl StdError for TooMuch {}
-
-/// Limits of a body.
-pub(super) enum Bounds {
-    /// For a body that ends, by this time.
-    Whole(Size, Instant),
-    /// For a watch, with the maximum time without data.
-    Watch { silence: Option<Duration> },
-}
+impl StdError for OverLimit {}
 
 /// A body that fails when it exceeds its limits.
-pub(super) struct Bounded<B> {
+pub(super) struct BoundedBody<B> {
     body: B,
     /// Remaining bytes.
     left: usize,
-    silence: Option<(Duration, Pin<Box<Sleep>>)>,
+    /// The maximum time without data, and when it is over.
+    idle: Option<(Duration, Pin<Box<Sleep>>)>,
     meter: Option<Meter>,
     /// Nothing is read until this ends.
     pause: Option<Pin<Box<Sleep>>>,
@@ -86,9 +76,9 @@ enum BodyKind {
         end: (Duration, Pin<Box<Sleep>>),
         /// Remaining bytes that need no budget.
         small: usize,
-        all: Budget,
-        /// Bytes that were taken from the budget.
-        taken: usize,
+        budget: Budget,
+        /// Bytes of the budget that are in use.
+        used: usize,
     },
     Watch {
         /// Bytes of the current event.
@@ -96,44 +86,58 @@ enum BodyKind {
     },
 }
 
-impl<B> Bounded<B> {
-    pub(super) fn new(body: B, bounds: Bounds, meter: Option<Meter>) -> Self {
-        let (left, silence, kind) = match bounds {
-            Bounds::Whole(size, end) => {
-                let kind = BodyKind::Whole {
-                    end: (size.longest, Box::pin(sleep_until(end))),
-                    small: SMALL,
-                    all: size.all,
-                    taken: 0,
-                };
-                (size.largest, Some(SILENCE), kind)
-            }
-            Bounds::Watch { silence } => (LARGEST_WATCH, silence, BodyKind::Watch { event: 0 }),
+impl<B> BoundedBody<B> {
+    /// The body of a response that has to be complete at `end`.
+    pub(super) fn whole(body: B, end: Instant, limits: &ResponseLimits) -> Self {
+        let kind = BodyKind::Whole {
+            end: (limits.timeout, Box::pin(sleep_until(end))),
+            small: SMALL,
+            budget: limits.total.clone(),
+            used: 0,
         };
+        Self::new(body, limits.max_size, Some(IDLE_TIMEOUT), limits, kind)
+    }
+
+    /// The body of a watch.
+    pub(super) fn watch(body: B, idle_timeout: Option<Duration>, limits: &ResponseLimits) -> Self {
+        let kind = BodyKind::Watch { event: 0 };
+        Self::new(body, MAX_WATCH, idle_timeout, limits, kind)
+    }
+
+    fn new(
+        body: B,
+        left: usize,
+        idle_timeout: Option<Duration>,
+        limits: &ResponseLimits,
+        kind: BodyKind,
+    ) -> Self {
         Self {
             body,
             left,
-            silence: silence.map(|limit| (limit, Box::pin(sleep(limit)))),
-            meter,
+            idle: idle_timeout.map(|limit| (limit, Box::pin(sleep(limit)))),
+            meter: limits.meter.clone(),
             pause: None,
             kind,
         }
     }
 
     /// Counts received data.
-    fn count(&mut self, data: &[u8]) -> Result<(), TooMuch> {
-        self.left = self.left.checked_sub(data.len()).ok_or(TooMuch::Large)?;
+    fn count(&mut self, data: &[u8]) -> Result<(), OverLimit> {
+        self.left = self.left.checked_sub(data.len()).ok_or(OverLimit::Large)?;
         match &mut self.kind {
             BodyKind::Whole {
-                small, all, taken, ..
+                small,
+                budget,
+                used,
+                ..
             } => {
                 let free = data.len().min(*small);
                 *small -= free;
                 let more = data.len() - free;
-                if !all.try_reserve(more) {
-                    return Err(TooMuch::Together);
+                if !budget.try_reserve(more) {
+                    return Err(OverLimit::Together);
                 }
-                *taken += more;
+                *used += more;
             }
             BodyKind::Watch { event } => {
                 // Each event is a line.
@@ -144,8 +148,8 @@ impl<B> Bounded<B> {
                 } else {
                     *event + last
                 };
-                if *event > LARGEST_EVENT {
-                    return Err(TooMuch::Large);
+                if *event > MAX_EVENT {
+                    return Err(OverLimit::Large);
                 }
             }
         }
@@ -153,15 +157,15 @@ impl<B> Bounded<B> {
     }
 }
 
-impl<B> Drop for Bounded<B> {
+impl<B> Drop for BoundedBody<B> {
     fn drop(&mut self) {
-        if let BodyKind::Whole { all, taken, .. } = &self.kind {
-            all.release(*taken);
+        if let BodyKind::Whole { budget, used, .. } = &self.kind {
+            budget.release(*used);
         }
     }
 }
 
-impl<B> Body for Bounded<B>
+impl<B> Body for BoundedBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -178,7 +182,7 @@ where
         } = &mut self.kind
             && end.as_mut().poll(context).is_ready()
         {
-            return Poll::Ready(Some(Err(broken(TooMuch::Long(*limit)))));
+            return Poll::Ready(Some(Err(broken(OverLimit::Long(*limit)))));
         }
         if let Some(pause) = &mut self.pause {
             if pause.as_mut().poll(context).is_pending() {
@@ -187,8 +191,8 @@ where
             self.pause = None;
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            if let Some((limit, silence)) = &mut self.silence
-                && silence.as_mut().poll(context).is_ready()
+            if let Some((limit, idle)) = &mut self.idle
+                && idle.as_mut().poll(context).is_ready()
             {
                 let what = format!("the response stalled: no data for {} s", limit.as_secs());
                 return Poll::Ready(Some(Err(broken(what))));
@@ -201,22 +205,22 @@ where
             None => return Poll::Ready(None),
         };
         if let Some(data) = frame.data_ref()
-            && let Err(too_much) = self.count(data)
+            && let Err(over_limit) = self.count(data)
         {
-            return Poll::Ready(Some(Err(broken(too_much))));
+            return Poll::Ready(Some(Err(broken(over_limit))));
         }
-        let came = frame.data_ref().map_or(0, Bytes::len);
-        let pause = self.meter.as_ref().and_then(|meter| meter.pass(came));
+        let received = frame.data_ref().map_or(0, Bytes::len);
+        let pause = self.meter.as_ref().and_then(|meter| meter.pass(received));
         self.pause = pause.map(|pause| Box::pin(sleep(pause)));
-        if let Some((limit, silence)) = &mut self.silence {
-            // The pause does not count as silence.
+        if let Some((limit, idle)) = &mut self.idle {
+            // The pause does not count as idle time.
             let until = Instant::now() + pause.unwrap_or_default() + *limit;
-            silence.as_mut().reset(until);
+            idle.as_mut().reset(until);
         }
         Poll::Ready(Some(Ok(frame)))
     }
 }
 
 fn broken(error: impl Into<BoxError>) -> BoxError {
-    BrokenAnswer(error.into()).into()
+    BrokenResponse(error.into()).into()
 }

@@ -1,4 +1,4 @@
-//! Tests of the limits on the size, duration and silence of a response, and of the `Status` of a refusal.
+//! Tests of the limits on the size, duration and idle time of a response, and of the `Status` of a refusal.
 
 use std::convert::Infallible;
 
@@ -8,8 +8,7 @@ use hyper::body::Frame;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    meter::Meter,
-    size::{LARGEST_EVENT, LARGEST_WATCH, SMALL},
+    limits::{MAX_EVENT, MAX_WATCH, Meter, SMALL},
     *,
 };
 use crate::budget::Budget;
@@ -24,17 +23,17 @@ fn frames(sizes: &[usize]) -> Frames {
 /// A body of these frames, with a limit of this number of bytes.
 fn whole(
     sizes: &[usize],
-    largest: usize,
-    all: &Budget,
-) -> Bounded<impl Body<Data = Bytes, Error = Infallible>> {
-    let size = Size {
-        largest,
-        all: all.clone(),
-        ..Size::of_pages()
+    max_size: usize,
+    total: &Budget,
+) -> BoundedBody<impl Body<Data = Bytes, Error = Infallible>> {
+    let limits = ResponseLimits {
+        max_size,
+        total: total.clone(),
+        ..ResponseLimits::of_pages()
     };
-    let end = Instant::now() + size.longest;
+    let end = Instant::now() + limits.timeout;
     let body = StreamBody::new(stream::iter(frames(sizes)));
-    Bounded::new(body, Bounds::Whole(size, end), None)
+    BoundedBody::whole(body, end, &limits)
 }
 
 /// What a body ended in.
@@ -80,17 +79,17 @@ async fn concurrent_responses_share_a_limit_and_small_ones_are_exempt() {
 
 #[tokio::test]
 async fn pages_of_one_link_leave_room_for_others_and_for_the_local_cluster() {
-    let pages = Size::of_pages();
+    let pages = ResponseLimits::of_pages();
     let (east, west, local) = (pages.of_link(), pages.of_link(), pages.of_local());
-    let whole = |size: &Size| {
+    let whole = |limits: &ResponseLimits| {
         let frame = Bytes::from(vec![b' '; 7 << 20]);
         let frames = [Ok::<_, Infallible>(Frame::data(frame))];
         let body = StreamBody::new(stream::iter(frames));
-        Bounded::new(
-            body,
-            Bounds::Whole(size.clone(), Instant::now() + size.longest),
-            None,
-        )
+        let limits = ResponseLimits {
+            meter: None,
+            ..limits.clone()
+        };
+        BoundedBody::whole(body, Instant::now() + limits.timeout, &limits)
     };
     // East begins pages and does not end them.
     let mut held = Vec::new();
@@ -107,7 +106,7 @@ async fn pages_of_one_link_leave_room_for_others_and_for_the_local_cluster() {
     drop(held);
     assert_eq!(end(whole(&east)).await, bytes);
     // Many Links together have a limit. The local cluster is trusted and has none.
-    let links: Vec<Size> = (0..8).map(|_| pages.of_link()).collect();
+    let links: Vec<ResponseLimits> = (0..8).map(|_| pages.of_link()).collect();
     let mut held = Vec::new();
     let mut ended = 0;
     for link in &links {
@@ -125,18 +124,15 @@ async fn watch_fails_at_an_event_that_is_too_large() {
         let frames = chunks
             .into_iter()
             .map(|chunk| Ok::<_, Infallible>(Frame::data(Bytes::from(chunk))));
-        Bounded::new(
-            StreamBody::new(stream::iter(frames)),
-            Bounds::Watch { silence: None },
-            None,
-        )
+        let body = StreamBody::new(stream::iter(frames));
+        BoundedBody::watch(body, None, &ResponseLimits::of_pages())
     };
     let part = |size: usize| vec![b'x'; size];
     let with_end = |mut part: Vec<u8>| {
         part.push(b'\n');
         part
     };
-    let half = LARGEST_EVENT / 2;
+    let half = MAX_EVENT / 2;
     let good = vec![
         part(half),
         with_end(part(half)),
@@ -146,20 +142,22 @@ async fn watch_fails_at_an_event_that_is_too_large() {
     assert!(end(watch(good)).await.ends_with("bytes"));
     let bad = vec![with_end(part(1)), part(half), part(half), part(1)];
     assert_eq!(end(watch(bad)).await, "the response is too large");
-    let many = vec![with_end(part(half)); LARGEST_WATCH / half];
+    let many = vec![with_end(part(half)); MAX_WATCH / half];
     assert_eq!(end(watch(many)).await, "the response is too large");
 }
 
 #[tokio::test(start_paused = true)]
 async fn responses_of_a_server_share_its_data_rate() {
-    let meter = Meter::new();
+    let limits = ResponseLimits {
+        meter: Some(Meter::new()),
+        ..ResponseLimits::of_pages()
+    };
     let body = |mib: usize| {
         let lines = Bytes::from(vec![b'\n'; 1 << 20]);
         let frames = (0..mib).map(move |_| Ok::<_, Infallible>(Frame::data(lines.clone())));
         let body = StreamBody::new(stream::iter(frames));
-        // Its own pause for the data rate does not count as silence.
-        let silence = Some(Duration::from_secs(1));
-        Bounded::new(body, Bounds::Watch { silence }, Some(meter.clone()))
+        // Its own pause for the data rate does not count as idle time.
+        BoundedBody::watch(body, Some(Duration::from_secs(1)), &limits)
     };
     let began = Instant::now();
     assert!(end(body(16)).await.ends_with("bytes"));
@@ -178,15 +176,15 @@ async fn slow_response_succeeds_but_silent_or_endless_one_fails() {
         });
         StreamBody::new(Box::pin(slow))
     };
-    let whole = |longest| {
-        let size = Size {
-            longest,
-            ..Size::of_pages()
-        };
-        Bounds::Whole(size, Instant::now() + longest)
+    let limits = |timeout| ResponseLimits {
+        timeout,
+        ..ResponseLimits::of_pages()
     };
     let long = Duration::from_secs(600);
-    let held = |times, longest| Bounded::new(slow(times), whole(longest), None);
+    let held = |times, timeout| {
+        let end = Instant::now() + timeout;
+        BoundedBody::whole(slow(times), end, &limits(timeout))
+    };
     assert_eq!(end(held(5, long)).await, "5 bytes");
     let too_long = "the response took longer than 60 s";
     assert_eq!(end(held(5, Duration::from_secs(60))).await, too_long);
@@ -194,10 +192,11 @@ async fn slow_response_succeeds_but_silent_or_endless_one_fails() {
         let one = stream::iter(frames(&[1]));
         StreamBody::new(Box::pin(futures::StreamExt::chain(one, stream::pending())))
     };
-    let error = end(Bounded::new(silent(), whole(long), None)).await;
+    let whole = BoundedBody::whole(silent(), Instant::now() + long, &limits(long));
+    let error = end(whole).await;
     assert!(error.contains("no data for 30 s"), "{error}");
     let second = Duration::from_secs(1);
-    let watch = |silence| Bounded::new(silent(), Bounds::Watch { silence }, None);
+    let watch = |idle_timeout| BoundedBody::watch(silent(), idle_timeout, &limits(long));
     let error = end(watch(Some(second))).await;
     assert!(error.contains("no data for 1 s"), "{error}");
     assert!(timeout(1000 * second, end(watch(None))).await.is_err());
@@ -225,7 +224,7 @@ fn retry_after_header_of_a_refusal_is_read() {
         if let Some(after) = after {
             answer = answer.header("retry-after", after);
         }
-        come_back(&answer.body(()).unwrap())
+        retry_after(&answer.body(()).unwrap())
     };
     assert_eq!(answer(429, Some("3")), Some(3));
     assert_eq!(answer(503, Some(" 60 ")), Some(60));
@@ -238,7 +237,7 @@ fn retry_after_header_of_a_refusal_is_read() {
 #[tokio::test]
 async fn retry_after_becomes_part_of_the_status() {
     let status = async |body: &str| {
-        let answer = refusal(StatusCode::TOO_MANY_REQUESTS, 7, body.as_bytes());
+        let answer = with_retry_after(StatusCode::TOO_MANY_REQUESTS, 7, body.as_bytes());
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         serde_json::from_slice::<kube::core::Status>(&body).unwrap()
     };
@@ -263,7 +262,7 @@ async fn watch_over_http_1_is_short_and_fails_when_silent() {
     let asked = async |connections: &Connections, path: &str, version: Version| {
         let mut seen = String::new();
         let request = Request::get(path).body(()).unwrap();
-        let answer = connections.ask(request, |request| {
+        let answer = connections.send(request, |request| {
             seen = request.uri().to_string();
             let silent = stream::pending::<Result<Frame<Bytes>, Infallible>>();
             let mut answer = Response::new(StreamBody::new(silent));
@@ -281,7 +280,7 @@ async fn watch_over_http_1_is_short_and_fails_when_silent() {
     );
     let short = "https://east/services?watch=true&a=b&timeoutSeconds=25";
     let (http1, http2) = (Version::HTTP_11, Version::HTTP_2);
-    let connections = Connections::new(Size::of_pages());
+    let connections = Connections::new(ResponseLimits::of_pages());
     assert_eq!(
         asked(&connections, list, http2).await,
         (list.into(), Some(30))
@@ -306,7 +305,7 @@ async fn watch_over_http_1_is_short_and_fails_when_silent() {
         asked(&connections, watch, http2).await,
         (watch.into(), None)
     );
-    let proxied = Connections::new(Size::of_pages()).without_pings();
+    let proxied = Connections::new(ResponseLimits::of_pages()).without_pings();
     assert_eq!(
         asked(&proxied, watch, http2).await,
         (short.into(), Some(30))

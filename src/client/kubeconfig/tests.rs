@@ -7,7 +7,7 @@ use kube::Api;
 
 use super::*;
 use crate::{
-    client::{Access, Size, multiplexed, requests::explain},
+    client::{Access, ResponseLimits, multiplexed, requests::explain},
     hint::hint_of,
 };
 
@@ -42,7 +42,9 @@ async fn complaints(text: &str) -> Vec<String> {
     let access = access(folder.path(), text);
     let brief = access.client(DEADLINE).await.map(drop);
     let long = match access.config().await {
-        Ok(config) => multiplexed(config, Size::of_pages()).await.map(drop),
+        Ok(config) => multiplexed(config, ResponseLimits::of_pages())
+            .await
+            .map(drop),
         Err(error) => Err(error),
     };
     [brief, long]
@@ -227,7 +229,9 @@ async fn plugins_are_not_quoted_in_the_errors_of_requests() {
     let config = access.config().await.unwrap();
     let clients = [
         access.client(DEADLINE).await.unwrap(),
-        multiplexed(config, Size::of_pages()).await.unwrap(),
+        multiplexed(config, ResponseLimits::of_pages())
+            .await
+            .unwrap(),
     ];
     std::fs::write(&expired, "").unwrap();
     for client in clients {

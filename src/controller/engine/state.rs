@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     api::{k8s::Service, link::LinkStatus},
-    client::Size,
+    client::ResponseLimits,
     controller::{
         apply::{Failure, Writer, Written},
         events::{EventKind, EventRequest},
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     /// Maximum sustained rate of writes per second for each target cluster.
     pub writes_each_second: u32,
     /// Limits on the size of API servers' responses.
-    pub pages: Size,
+    pub pages: ResponseLimits,
     /// Address at which gateways are probed instead of the probe Service, `host:port`.
     pub probe_address: Option<String>,
     /// How target clusters, gateways and DNS are reached.

@@ -21,7 +21,7 @@ use crate::{
         labels as l,
         link::{Link, LinkObject},
     },
-    client::Size,
+    client::ResponseLimits,
     controller::{
         apply::Writer,
         lease::Fence,
@@ -63,7 +63,7 @@ fn starting() -> Engine {
         },
         bytes: 1 << 20,
         writes_each_second: 50,
-        pages: Size::of_pages(),
+        pages: ResponseLimits::of_pages(),
         probe_address: Some("127.0.0.1:1".to_owned()),
         transport: Arc::new(Sockets),
         sessions: Handle::current(),

@@ -21,7 +21,8 @@ use tokio::time::sleep;
 use super::{server::ApiServer, wire::Wire};
 use crate::{
     client::{
-        CredentialsError, Size, config_of_credentials, of_test_connections, of_test_credentials,
+        CredentialsError, ResponseLimits, config_of_credentials, of_test_connections,
+        of_test_credentials,
     },
     controller::transport::{ProbeBody, Transport},
 };
@@ -92,7 +93,7 @@ impl Network {
     async fn client_over_wire(
         self,
         kubeconfig: &[u8],
-        size: Size,
+        size: ResponseLimits,
     ) -> Result<Client, CredentialsError> {
         let config = config_of_credentials(kubeconfig).await?;
         let host = config.cluster_url.host().unwrap_or_default();
@@ -105,7 +106,7 @@ impl Transport for Network {
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],
-        size: Size,
+        size: ResponseLimits,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>> {
         let network = self.clone();
         if !network.known().wires.is_empty() {

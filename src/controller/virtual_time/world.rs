@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     api::{labels as l, link::LinkStatus, selector_text::parse},
-    client::{Size, of_test_connections, of_test_server},
+    client::{ResponseLimits, of_test_connections, of_test_server},
     controller::{
         apply::Writer,
         engine::{self, Health, Settings},
@@ -121,7 +121,7 @@ impl World {
         let wires = [Wire::to(&self.source), Wire::to(target)];
         self.network.connect_over(&host(cluster), &wires[1]);
         let config = kube::Config::new("https://source.test".parse().expect("an address"));
-        let client = of_test_connections(&config, Size::of_pages(), wires[0].clone());
+        let client = of_test_connections(&config, ResponseLimits::of_pages(), wires[0].clone());
         self.start_with(client.expect("a client"));
         wires
     }
@@ -185,7 +185,7 @@ impl World {
             },
             bytes: 1 << 26,
             writes_each_second: 50,
-            pages: Size::of_pages(),
+            pages: ResponseLimits::of_pages(),
             probe_address: None,
             transport: Arc::new(self.network.clone()),
             sessions: Handle::current(),

@@ -15,7 +15,7 @@ use super::{
     watched::Watched,
 };
 use crate::{
-    client::requests::{PAGE, explain, next_page, was_too_much},
+    client::requests::{PAGE, exceeded_limit, explain, next_page},
     mirror::Limit,
 };
 
@@ -58,7 +58,7 @@ impl Pages {
     {
         parameters.limit = Some(self.0);
         match watched.api.list(parameters).await {
-            Err(error) if was_too_much(&error) && self.halve() => {
+            Err(error) if exceeded_limit(&error) && self.halve() => {
                 tracing::debug!(
                     objects = self.0,
                     "reduced the page size: {}",

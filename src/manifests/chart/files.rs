@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{obsolete, schema, templates};
 use crate::manifests::{
     install::{CHART_TEMPLATES, CRD_PARTS},
-    values::{Key, VERSION, Values, documented},
+    values::{VERSION, Values, documented},
     yaml,
 };
 
@@ -58,9 +58,9 @@ fn values() -> String {
 }
 
 /// The description of a key, without the flags of `install`.
-pub(super) fn doc(key: &Key) -> &'static str {
+pub(super) fn doc(text: &'static str) -> &'static str {
     let flags = ["; also set by ", "; read from the cluster"];
-    flags.into_iter().fold(key.doc, |doc, flag| {
+    flags.into_iter().fold(text, |doc, flag| {
         doc.split_once(flag).map_or(doc, |(doc, _)| doc)
     })
 }

@@ -5,25 +5,24 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::templates::GENERATED;
-use crate::manifests::values::{Fate, KEYS, Kind, OBSOLETE, Values};
+use crate::manifests::values::{Kind, OBSOLETE, Replacement, Values, keys, pointer};
 
 /// A template file that defines this as YAML.
 pub(super) fn template() -> String {
     let defaults = json!(Values::default());
-    let pointer = |path: &str| format!("/{}", path.replace('.', "/"));
-    let obsolete = OBSOLETE.iter().map(|(key, fate)| {
-        let fate = match fate {
-            Fate::Moved(to) => json!({
+    let obsolete = OBSOLETE.iter().map(|(key, replacement)| {
+        let replacement = match replacement {
+            Replacement::Renamed(to) => json!({
                 "key": key, "to": to, "default": defaults.pointer(&pointer(to)),
             }),
-            Fate::Gone(why) => json!({ "key": key, "why": why }),
+            Replacement::NoEffect(why) => json!({ "key": key, "why": why }),
         };
-        format!("- {fate}\n")
+        format!("- {replacement}\n")
     });
     let of = |wanted: fn(Kind) -> bool| {
-        KEYS.iter()
-            .filter(move |key| wanted(key.kind))
-            .map(|key| format!("- {}\n", key.path))
+        keys()
+            .filter(move |(_, kind)| wanted(*kind))
+            .map(|(key, _)| format!("- {}\n", key.path))
     };
     let mut text = format!("{{{{- /* {GENERATED} */}}}}\n");
     define(

@@ -6,7 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use super::files::doc;
-use crate::manifests::values::{Fate, GROUPS, KEYS, Kind, OBSOLETE, OUR_LABELS, Values};
+use crate::manifests::values::{
+    Kind, OBSOLETE, OUR_LABELS, Replacement, Shape, Values, entries, keys,
+};
 
 const NAME: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 const LABEL_KEY: &str =
@@ -24,26 +26,30 @@ pub(super) fn text() -> String {
 fn schema() -> Value {
     let defaults = json!(Values::default());
     let mut schema = group("Values of linkerd-mc");
-    for (path, doc) in GROUPS.iter() {
-        put(&mut schema, path, group(doc), true);
+    for entry in entries().filter(|entry| matches!(entry.shape, Shape::Group(_))) {
+        put(&mut schema, entry.path, group(entry.doc), true);
     }
-    for key in KEYS.iter() {
-        let pointer = format!("/{}", key.path.replace('.', "/"));
-        let required = !defaults.pointer(&pointer).is_none_or(Value::is_null);
-        let described = describe(of_kind(key.kind), doc(key));
-        put(&mut schema, key.path, described, required);
+    for (key, kind) in keys() {
+        let default = defaults.pointer(&key.pointer());
+        let required = !default.is_none_or(Value::is_null);
+        put(
+            &mut schema,
+            key.path,
+            describe(of_kind(kind), doc(key.doc)),
+            required,
+        );
     }
-    for (path, fate) in &OBSOLETE {
-        let (mut value, doc) = match fate {
-            Fate::Moved(to) => {
-                let key = KEYS.iter().find(|key| key.path == *to).unwrap();
+    for (path, replacement) in &OBSOLETE {
+        let (mut value, doc) = match replacement {
+            Replacement::Renamed(to) => {
+                let (_, kind) = keys().find(|(key, _)| key.path == *to).unwrap();
                 let empty = json!({ "enum": [null, "", [], {}] });
                 (
-                    json!({ "anyOf": [of_kind(key.kind), empty] }),
+                    json!({ "anyOf": [of_kind(kind), empty] }),
                     format!("Deprecated: use {to}"),
                 )
             }
-            Fate::Gone(why) => (json!({}), format!("No effect: {why}")),
+            Replacement::NoEffect(why) => (json!({}), format!("No effect: {why}")),
         };
         value["deprecated"] = json!(true);
         put_obsolete(&mut schema, path, &describe(value, &doc));

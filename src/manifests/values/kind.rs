@@ -11,11 +11,11 @@ use crate::api::{
 };
 
 /// Labels that our selectors use.
-pub(in crate::manifests) const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
+pub(crate) const OUR_LABELS: [&str; 3] = ["app", "component", "linkerd.io/extension"];
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::manifests) enum Kind {
+pub(crate) enum Kind {
     /// `true` or `false`.
     Bool,
     /// A whole number, from at least the one given.
@@ -61,7 +61,7 @@ pub(in crate::manifests) enum Kind {
 }
 
 impl Kind {
-    /// Completes "must be …".
+    /// The rest of a message that begins with "must be".
     pub(super) fn expected(self) -> String {
         match self {
             Self::Bool => "true or false".into(),
@@ -224,18 +224,30 @@ fn lost(path: &Path, before: &Value, after: &Value) -> Option<String> {
 
 /// A key or a group of keys.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Dotted path.
-    pub(super) path: &'static str,
+    pub(crate) path: &'static str,
     /// What is at this path.
-    pub(super) shape: Shape,
+    pub(crate) shape: Shape,
     /// Its description: a sentence without a period.
-    pub(super) doc: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+impl Entry {
+    /// Its path as a JSON pointer.
+    pub(crate) fn pointer(&self) -> String {
+        pointer(self.path)
+    }
+}
+
+/// A dotted path as a JSON pointer.
+pub(crate) fn pointer(path: &str) -> String {
+    format!("/{}", path.replace('.', "/"))
 }
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A value of this kind.
     Value(Kind),
     /// A group with these entries.
@@ -247,12 +259,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manifests::values::schema::{Found, find};
+    use crate::manifests::values::schema::find;
 
     #[test]
     fn values_are_checked_by_kind() {
         let check = |path: &str, value: Value| match find(path) {
-            Found::Key(key) => key.kind.check(&value),
+            Some(Shape::Value(kind)) => kind.check(&value),
             _ => Err(format!("unknown key {path}")),
         };
         for (path, good, bad) in [

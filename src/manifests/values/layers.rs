@@ -7,8 +7,9 @@ use anyhow::Context as _;
 use serde_json::{Map, Value};
 
 use super::{
+    kind::Shape,
     obsolete::translate,
-    schema::{Found, find, nearest},
+    schema::{find, nearest},
     set::{Assignment, Path, Typing, assign, parse},
     types::Values,
 };
@@ -101,25 +102,25 @@ impl UserValues {
 
     fn check(&self, path: &Path, value: &Value) -> anyhow::Result<()> {
         let dotted = path.to_string();
-        let found = if dotted.is_empty() {
-            Found::Group
+        let shape = if dotted.is_empty() {
+            Some(Shape::Group(Values::ENTRIES))
         } else {
             find(&dotted)
         };
-        match (found, value) {
-            (Found::Group, Value::Object(map)) => map
+        match (shape, value) {
+            (Some(Shape::Group(_)), Value::Object(map)) => map
                 .iter()
                 .try_for_each(|(key, value)| self.check(&path.key(key), value)),
-            (Found::Group | Found::Key(_), Value::Null) => Ok(()),
-            (Found::Group, other) => Err(fail(
+            (Some(_), Value::Null) => Ok(()),
+            (Some(Shape::Group(_)), other) => Err(fail(
                 format!("the value {dotted} ({}) must be a map, not {}", self.origin(path), shown(other)),
                 format!("set the keys below it, such as {dotted}.…; `linkerd-mc install --print-values` lists all"),
             )),
-            (Found::Key(key), value) => key.kind.check(value).or_else(|why| {
+            (Some(Shape::Value(kind)), value) => kind.check(value).or_else(|why| {
                 let what = format!(
                     "the value {dotted} ({}) must be {}, not {}",
                     self.origin(path),
-                    key.kind.expected(),
+                    kind.expected(),
                     shown(value)
                 );
                 let hint = || match value {
@@ -132,7 +133,7 @@ impl UserValues {
                     Err(anyhow::Error::msg(why)).hint(|| what, hint)
                 }
             }),
-            (Found::Nothing, _) => Err(fail(
+            (None, _) => Err(fail(
                 format!("unknown value {dotted} ({})", self.origin(path)),
                 nearest(&dotted).map_or_else(
                     || "`linkerd-mc install --print-values` lists all".to_owned(),

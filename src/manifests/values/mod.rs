@@ -1,6 +1,6 @@
 //! The values of `install`. `types.rs` has one line for each: key, type, default, kind and description.
 //!
-//! Keys are those of Linkerd's chart where they still apply, so that its values files work.
+//! Where a key of Linkerd's chart still applies, it is the same here, so that values files for that chart work.
 
 mod deserialize;
 mod kind;
@@ -14,11 +14,14 @@ pub use self::{
     deserialize::Resources,
     layers::UserValues,
     set::Typing,
-    types::{Controller, Federation, Gateway, Image, NetworkPolicy, Probe, VERSION, Values},
+    types::{
+        ControllerValues, FederationValues, GatewayValues, ImageValues, NetworkPolicyValues,
+        ProbeValues, VERSION, Values,
+    },
 };
 #[cfg(test)]
-pub(in crate::manifests) use self::{
-    kind::{Kind, OUR_LABELS},
-    obsolete::{Fate, KEYS as OBSOLETE},
-    schema::{GROUPS, KEYS, Key, documented},
+pub(crate) use self::{
+    kind::{Kind, OUR_LABELS, Shape, pointer},
+    obsolete::{KEYS as OBSOLETE, Replacement},
+    schema::{documented, entries, keys},
 };

@@ -4,53 +4,56 @@
 
 use serde_json::Value;
 
-use super::set::{Path, Segment, assign};
+use super::{
+    kind::pointer,
+    set::{Path, Segment, assign},
+};
 
 /// The replacement of a key.
-pub(in crate::manifests) enum Fate {
+pub(crate) enum Replacement {
     /// It was renamed.
-    Moved(&'static str),
+    Renamed(&'static str),
     /// It has no effect; the text has the reason or the replacement.
-    Gone(&'static str),
+    NoEffect(&'static str),
 }
 
-use Fate::{Gone, Moved};
+use Replacement::{NoEffect, Renamed};
 
 /// Keys come before their groups.
 #[rustfmt::skip] // a table: one key a line
-pub(in crate::manifests) const KEYS: [(&str, Fate); 32] = [
-    ("controllerDefaults.replicas", Moved("controller.replicas")),
-    ("controllerDefaults.logLevel", Moved("controller.logLevel")),
-    ("controllerDefaults.logFormat", Moved("controller.logFormat")),
-    ("controllerDefaults.enableHeadlessServices", Moved("controller.enableHeadlessServices")),
-    ("controllerDefaults.UID", Moved("controller.UID")),
-    ("controllerDefaults.GID", Moved("controller.GID")),
-    ("controllerDefaults.resources", Moved("controller.resources")),
-    ("controllerDefaults.nodeSelector", Moved("controller.nodeSelector")),
-    ("controllerDefaults.tolerations", Moved("controller.tolerations")),
-    ("controllerDefaults.image.pullPolicy", Moved("controller.image.pullPolicy")),
-    ("controllerDefaults.image", Gone("use controller.image")),
-    ("controllerDefaults.gateway", Gone("the controller creates the probe Service of each Link")),
-    ("controllerDefaults.retryLimit", Gone("failures are retried until they succeed")),
-    ("controllerDefaults.enablePprof", Gone("profiling is not supported; see /metrics")),
-    ("controllerDefaults.enablePodAntiAffinity", Gone("enablePodAntiAffinity applies to all pods")),
-    ("controllerDefaults.nodeAffinity", Gone("nodeAffinity applies to all pods")),
-    ("controllerDefaults", Gone("see controller")),
-    ("controllers", Gone("one controller serves all Links")),
-    ("localServiceMirror.federatedServiceSelector", Moved("federation.selector")),
-    ("localServiceMirror.excludedLabels", Moved("federation.excludedLabels")),
-    ("localServiceMirror.excludedAnnotations", Moved("federation.excludedAnnotations")),
-    ("localServiceMirror", Gone("the controller handles local members too; see controller and federation")),
-    ("serviceMirrorAdditionalEnv", Moved("controller.additionalEnv")),
-    ("serviceMirrorExperimentalEnv", Gone("use controller.additionalEnv")),
-    ("nodeSelector", Moved("controller.nodeSelector")),
-    ("tolerations", Moved("controller.tolerations")),
-    ("linkerdVersion", Gone("use controller.image.version")),
-    ("cliVersion", Gone("objects have the version of the CLI that printed them")),
-    ("proxyOutboundPort", Gone("it is not used")),
-    ("enablePSP", Gone("Kubernetes removed PodSecurityPolicies; the Namespace has a pod security level")),
-    ("namespaceMetadata", Gone("the Namespace is printed with its labels, without a Job")),
-    ("createNamespaceMetadataJob", Gone("the Namespace is printed with its labels, without a Job")),
+pub(crate) const KEYS: [(&str, Replacement); 32] = [
+    ("controllerDefaults.replicas", Renamed("controller.replicas")),
+    ("controllerDefaults.logLevel", Renamed("controller.logLevel")),
+    ("controllerDefaults.logFormat", Renamed("controller.logFormat")),
+    ("controllerDefaults.enableHeadlessServices", Renamed("controller.enableHeadlessServices")),
+    ("controllerDefaults.UID", Renamed("controller.UID")),
+    ("controllerDefaults.GID", Renamed("controller.GID")),
+    ("controllerDefaults.resources", Renamed("controller.resources")),
+    ("controllerDefaults.nodeSelector", Renamed("controller.nodeSelector")),
+    ("controllerDefaults.tolerations", Renamed("controller.tolerations")),
+    ("controllerDefaults.image.pullPolicy", Renamed("controller.image.pullPolicy")),
+    ("controllerDefaults.image", NoEffect("use controller.image")),
+    ("controllerDefaults.gateway", NoEffect("the controller creates the probe Service of each Link")),
+    ("controllerDefaults.retryLimit", NoEffect("failures are retried until they succeed")),
+    ("controllerDefaults.enablePprof", NoEffect("profiling is not supported; see /metrics")),
+    ("controllerDefaults.enablePodAntiAffinity", NoEffect("enablePodAntiAffinity applies to all pods")),
+    ("controllerDefaults.nodeAffinity", NoEffect("nodeAffinity applies to all pods")),
+    ("controllerDefaults", NoEffect("see controller")),
+    ("controllers", NoEffect("one controller serves all Links")),
+    ("localServiceMirror.federatedServiceSelector", Renamed("federation.selector")),
+    ("localServiceMirror.excludedLabels", Renamed("federation.excludedLabels")),
+    ("localServiceMirror.excludedAnnotations", Renamed("federation.excludedAnnotations")),
+    ("localServiceMirror", NoEffect("the controller handles local members too; see controller and federation")),
+    ("serviceMirrorAdditionalEnv", Renamed("controller.additionalEnv")),
+    ("serviceMirrorExperimentalEnv", NoEffect("use controller.additionalEnv")),
+    ("nodeSelector", Renamed("controller.nodeSelector")),
+    ("tolerations", Renamed("controller.tolerations")),
+    ("linkerdVersion", NoEffect("use controller.image.version")),
+    ("cliVersion", NoEffect("objects have the version of the CLI that printed them")),
+    ("proxyOutboundPort", NoEffect("it is not used")),
+    ("enablePSP", NoEffect("Kubernetes removed PodSecurityPolicies; the Namespace has a pod security level")),
+    ("namespaceMetadata", NoEffect("the Namespace is printed with its labels, without a Job")),
+    ("createNamespaceMetadataJob", NoEffect("the Namespace is printed with its labels, without a Job")),
 ];
 
 /// Removes obsolete keys from `tree`, and moves renamed ones.
@@ -61,7 +64,7 @@ pub(super) fn translate(
     origin: impl Fn(&Path) -> String,
 ) -> (Vec<String>, Vec<(Path, Path)>) {
     let (mut warnings, mut moves) = (Vec::new(), Vec::new());
-    for (key, fate) in &KEYS {
+    for (key, replacement) in &KEYS {
         let path = Path::keys(key);
         let Some(value) = take(tree, &path.0) else {
             continue;
@@ -71,12 +74,11 @@ pub(super) fn translate(
             continue;
         }
         let from = origin(&path);
-        match fate {
-            Gone(why) => warnings.push(format!("{key} ({from}) has no effect: {why}")),
-            Moved(to) => {
+        match replacement {
+            NoEffect(why) => warnings.push(format!("{key} ({from}) has no effect: {why}")),
+            Renamed(to) => {
                 let target = Path::keys(to);
-                let pointer = format!("/{}", to.replace('.', "/"));
-                if tree.pointer(&pointer).is_some() {
+                if tree.pointer(&pointer(to)).is_some() {
                     warnings.push(format!("{key} ({from}) has no effect: {to} is also set"));
                     continue;
                 }
@@ -121,14 +123,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manifests::values::schema::{Found, find};
+    use crate::manifests::values::{kind::Shape, schema::find};
 
     #[test]
     fn moved_keys_name_existing_keys_and_obsolete_keys_do_not_exist() {
-        for (key, fate) in &KEYS {
-            assert!(matches!(find(key), Found::Nothing), "{key}");
-            if let Moved(to) = fate {
-                assert!(matches!(find(to), Found::Key(_)), "{to}");
+        for (key, replacement) in &KEYS {
+            assert!(find(key).is_none(), "{key}");
+            if let Renamed(to) = replacement {
+                assert!(matches!(find(to), Some(Shape::Value(_))), "{to}");
             }
         }
     }

@@ -1,8 +1,6 @@
 //! Looks up the keys of `install`'s values, and prints all of them with descriptions and kinds. `types.rs` defines them.
 
-use std::sync::LazyLock;
-
-use serde_json::Map;
+use std::collections::BTreeMap;
 
 use super::{
     kind::{Entry, Kind, Shape},
@@ -10,104 +8,56 @@ use super::{
 };
 use crate::manifests::yaml;
 
-/// A key.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::manifests) struct Key {
-    /// Dotted path.
-    pub(in crate::manifests) path: &'static str,
-    /// Its type.
-    pub(in crate::manifests) kind: Kind,
-    /// Its description: a sentence without a period.
-    pub(in crate::manifests) doc: &'static str,
+/// All keys and groups in the order of the output: each group before its keys.
+pub(crate) fn entries() -> Box<dyn Iterator<Item = &'static Entry>> {
+    fn with_inner(of: &'static [Entry]) -> Box<dyn Iterator<Item = &'static Entry>> {
+        Box::new(of.iter().flat_map(|entry| {
+            let inner = match entry.shape {
+                Shape::Group(inner) => inner,
+                Shape::Value(_) => &[],
+            };
+            std::iter::once(entry).chain(with_inner(inner))
+        }))
+    }
+    with_inner(Values::ENTRIES)
 }
 
-/// Groups of keys, with their descriptions.
-pub(in crate::manifests) static GROUPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
-    let groups = entries(Values::ENTRIES).filter(|entry| matches!(entry.shape, Shape::Group(_)));
-    groups.map(|entry| (entry.path, entry.doc)).collect()
-});
-
-/// All keys in the order of the output. Keys of a group are together.
-pub(in crate::manifests) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let key = |entry: &Entry| match entry.shape {
-        Shape::Value(kind) => Some(Key {
-            path: entry.path,
-            kind,
-            doc: entry.doc,
-        }),
+/// All keys, each with its kind.
+pub(crate) fn keys() -> impl Iterator<Item = (&'static Entry, Kind)> {
+    entries().filter_map(|entry| match entry.shape {
+        Shape::Value(kind) => Some((entry, kind)),
         Shape::Group(_) => None,
-    };
-    entries(Values::ENTRIES).filter_map(key).collect()
-});
-
-/// These entries, each with those of its group after it.
-fn entries(of: &'static [Entry]) -> Box<dyn Iterator<Item = &'static Entry>> {
-    Box::new(of.iter().flat_map(|entry| {
-        let inner = match entry.shape {
-            Shape::Group(inner) => inner,
-            Shape::Value(_) => &[],
-        };
-        std::iter::once(entry).chain(entries(inner))
-    }))
+    })
 }
 
-/// What is at a path.
-pub(super) enum Found {
-    /// A key.
-    Key(Key),
-    /// A group of keys.
-    Group,
-    /// Nothing.
-    Nothing,
-}
-
-/// Looks a path up.
-pub(super) fn find(path: &str) -> Found {
-    if let Some(key) = KEYS.iter().find(|key| key.path == path) {
-        return Found::Key(*key);
-    }
-    if GROUPS.iter().any(|(group, _)| *group == path) {
-        return Found::Group;
-    }
-    Found::Nothing
+/// What is at a path, if anything is.
+pub(super) fn find(path: &str) -> Option<Shape> {
+    let found = entries().find(|entry| entry.path == path);
+    found.map(|entry| entry.shape)
 }
 
 /// The key that is most similar to `path`.
 pub(super) fn nearest(path: &str) -> Option<&'static str> {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_lowercase();
-    let by_path = KEYS
-        .iter()
-        .map(|key| (distance(path, key.path), key.path))
-        .min()
-        .filter(|(distance, _)| *distance <= 2.max(path.len() / 4))
-        .map(|(_, path)| path);
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let within = |max: usize, distance: &dyn Fn(&str) -> usize| {
+        let all = keys().map(|(key, _)| (distance(key.path), key.path)).min();
+        let near = all.filter(|(distance, _)| *distance <= max);
+        near.map(|(_, path)| path)
+    };
+    let by_path = within(2.max(path.len() / 4), &|key| distance(path, key));
     by_path.or_else(|| {
-        KEYS.iter()
-            .map(|key| (distance(&last(path), &last(key.path)), key.path))
-            .min()
-            .filter(|(distance, _)| *distance <= 2.min(last(path).len() / 4))
-            .map(|(_, path)| path)
+        let max = 2.min(last(path).len() / 4);
+        within(max, &|key| distance(&last(path), &last(key)))
     })
 }
 
 /// The edit distance of two texts, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.chars().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
+    strsim::levenshtein(&a.to_lowercase(), &b.to_lowercase())
 }
 
-/// Commented out in the output, because a values file with it would override the cluster's own value.
-const ASKED: &str = "identityTrustDomain";
+/// Read from the cluster. It is commented out in the output, because a values file with it would override that value.
+const READ_FROM_CLUSTER: &str = "identityTrustDomain";
 
 const HEADER: &str = "\
 # All values of `linkerd-mc install`, with the defaults as set by the other flags.
@@ -117,54 +67,42 @@ const HEADER: &str = "\
 impl Values {
     /// All values as a commented values file.
     pub fn documented(&self) -> anyhow::Result<String> {
-        documented(self, HEADER, |key| key.doc, &[ASKED])
+        documented(self, HEADER, |doc| doc, &[READ_FROM_CLUSTER])
     }
 }
 
-/// All keys as a values file, with description, type and value. The keys in `unset` are commented out.
-pub(in crate::manifests) fn documented(
+/// All keys as a values file, with description, type and value. `doc` may shorten the description of a key. The keys in
+/// `unset` are commented out.
+pub(crate) fn documented(
     values: &Values,
     header: &str,
-    doc: impl Fn(&Key) -> &'static str,
+    doc: impl Fn(&'static str) -> &'static str,
     unset: &[&str],
 ) -> anyhow::Result<String> {
     let values = serde_json::to_value(values)?;
     let mut text = header.to_owned();
-    let mut open: Vec<&str> = Vec::new();
-    for key in KEYS.iter() {
-        let segments: Vec<&str> = key.path.split('.').collect();
-        let (name, groups) = segments
-            .split_last()
-            .map_or(("", &[][..]), |(last, rest)| (*last, rest));
-        let common = open.iter().zip(groups).take_while(|(a, b)| a == b).count();
-        open.truncate(common);
-        for group in &groups[common..] {
-            open.push(group);
-            let path = open.join(".");
-            let doc = GROUPS
-                .iter()
-                .find(|(group, _)| *group == path)
-                .map_or("", |(_, doc)| doc);
-            let indent = "  ".repeat(open.len() - 1);
-            text.extend(["\n", &indent, "# ", doc, ".\n", &indent, group, ":\n"]);
-        }
-        let indent = "  ".repeat(open.len());
-        let mut one = Map::new();
-        let default = values.pointer(&format!("/{}", key.path.replace('.', "/")));
-        one.insert(name.to_owned(), default.cloned().unwrap_or_default());
-        if open.is_empty() {
+    for entry in entries() {
+        let (groups, name) = entry.path.rsplit_once('.').unwrap_or(("", entry.path));
+        let indent = "  ".repeat(entry.path.matches('.').count());
+        let kind = match entry.shape {
+            Shape::Group(_) => {
+                text.extend(["\n", &indent, "# ", entry.doc, ".\n", &indent, name, ":\n"]);
+                continue;
+            }
+            Shape::Value(kind) => kind,
+        };
+        if groups.is_empty() {
             text.push('\n');
         }
-        text.extend([
-            &indent,
-            "# ",
-            doc(key),
-            ". Value: ",
-            &key.kind.expected(),
-            ".\n",
-        ]);
-        let comment = if unset.contains(&key.path) { "# " } else { "" };
-        for line in yaml::to_yaml(&one)?.lines() {
+        let (doc, expected) = (doc(entry.doc), kind.expected());
+        text.extend([&indent, "# ", doc, ". Value: ", &expected, ".\n"]);
+        let comment = if unset.contains(&entry.path) {
+            "# "
+        } else {
+            ""
+        };
+        let default = values.pointer(&entry.pointer());
+        for line in yaml::to_yaml(&BTreeMap::from([(name, default)]))?.lines() {
             text.extend([&indent, comment, line, "\n"]);
         }
     }
@@ -180,14 +118,13 @@ mod tests {
     #[test]
     fn each_key_is_there_once_and_its_default_fits() {
         let values = serde_json::to_value(Values::default()).unwrap();
-        let paths: BTreeSet<_> = KEYS.iter().map(|key| key.path).collect();
-        assert_eq!(paths.len(), KEYS.len());
-        for key in KEYS.iter() {
-            let pointer = format!("/{}", key.path.replace('.', "/"));
+        let paths: BTreeSet<_> = keys().map(|(key, _)| key.path).collect();
+        assert_eq!(paths.len(), keys().count());
+        for (key, kind) in keys() {
             // A prefix that is not the path of its group would lead nowhere.
-            let default = values.pointer(&pointer).expect(key.path);
+            let default = values.pointer(&key.pointer()).expect(key.path);
             if !default.is_null() {
-                assert_eq!(key.kind.check(default), Ok(()), "{}", key.path);
+                assert_eq!(kind.check(default), Ok(()), "{}", key.path);
             }
         }
     }

@@ -68,9 +68,9 @@ macro_rules! group {
 group! {
     /// All values of `install`.
     Values, prefix "" {
-        gateway "gateway": Gateway = Gateway::default(), Group(Gateway::ENTRIES), "The gateway that other clusters send traffic to";
-        controller "controller": Controller = Controller::default(), Group(Controller::ENTRIES), "The controller that mirrors Services from other clusters";
-        federation "federation": Federation = Federation::default(), Group(Federation::ENTRIES), "Services of this cluster that join federated Services";
+        gateway "gateway": GatewayValues = GatewayValues::default(), Group(GatewayValues::ENTRIES), "The gateway that other clusters send traffic to";
+        controller "controller": ControllerValues = ControllerValues::default(), Group(ControllerValues::ENTRIES), "The controller that mirrors Services from other clusters";
+        federation "federation": FederationValues = FederationValues::default(), Group(FederationValues::ENTRIES), "Services of this cluster that join federated Services";
         remote_mirror_service_account "remoteMirrorServiceAccount": bool = true, Value(Kind::Bool), "Whether to create the ServiceAccounts that controllers of other clusters use";
         #[serde(deserialize_with = "text_or_list")]
         remote_mirror_service_account_name "remoteMirrorServiceAccountName": Vec<String> = vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()], Value(Kind::TextOrList), "Names of these ServiceAccounts, comma-separated or as a list";
@@ -94,7 +94,7 @@ group! {
 
 group! {
     /// Values of the gateway.
-    Gateway, prefix "gateway." {
+    GatewayValues, prefix "gateway." {
         enabled "enabled": bool = true, Value(Kind::Bool), "Whether to install it";
         replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods";
         name "name": String = labels::GATEWAY_NAME.to_owned(), Value(Kind::Name), "Name of its Deployment, Service and ServiceAccount";
@@ -102,7 +102,7 @@ group! {
         service_type "serviceType": String = "LoadBalancer".to_owned(), Value(Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"])), "Type of its Service";
         node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port of mirrored traffic";
         health_check_node_port "healthCheckNodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port for the load balancer's health checks";
-        probe "probe": Probe = Probe::default(), Group(Probe::ENTRIES), "How other clusters probe it";
+        probe "probe": ProbeValues = ProbeValues::default(), Group(ProbeValues::ENTRIES), "How other clusters probe it";
         service_annotations "serviceAnnotations": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Annotations), "Annotations of its Service";
         service_external_traffic_policy "serviceExternalTrafficPolicy": String = String::new(), Value(Kind::OneOf(&["", "Cluster", "Local"])), "externalTrafficPolicy of its Service";
         deployment_annotations "deploymentAnnotations": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Annotations), "Annotations of its pods";
@@ -121,7 +121,7 @@ group! {
 
 group! {
     /// How other clusters probe the gateway.
-    Probe, prefix "gateway.probe." {
+    ProbeValues, prefix "gateway.probe." {
         path "path": String = "/ready".to_owned(), Value(Kind::UrlPath), "Path";
         port "port": u16 = 4191, Value(Kind::Port), "Port";
         node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port";
@@ -131,9 +131,9 @@ group! {
 
 group! {
     /// Values of the controller.
-    Controller, prefix "controller." {
+    ControllerValues, prefix "controller." {
         replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods; one is active, the others are on standby";
-        image "image": Image = Image::default(), Group(Image::ENTRIES), "Its image";
+        image "image": ImageValues = ImageValues::default(), Group(ImageValues::ENTRIES), "Its image";
         log_level "logLevel": String = "info".to_owned(), Value(Kind::OneOf(&["error", "warn", "info", "debug", "trace"])), "Log level";
         log_format "logFormat": String = "plain".to_owned(), Value(Kind::OneOf(&["plain", "json"])), "Log format";
         metrics_port "metricsPort": u16 = 9999, Value(Kind::Port), "Port for metrics and for the kubelet's probes";
@@ -147,7 +147,7 @@ group! {
         max_writes_per_link "maxWritesPerLink": u32 = 50, Value(Kind::Range(1, 65_535)), "Maximum sustained rate of writes per second for each target cluster; the first sync is not limited";
         max_namespaces_per_link "maxNamespacesPerLink": u32 = 100, Value(Kind::Number(1)), "Maximum number of namespaces that are created per target cluster";
         admission_policy "admissionPolicy": bool = true, Value(Kind::Bool), "Whether to restrict its account with a ValidatingAdmissionPolicy; left out if the cluster does not support it (before Kubernetes 1.30)";
-        network_policy "networkPolicy": NetworkPolicy = NetworkPolicy::default(), Group(NetworkPolicy::ENTRIES), "NetworkPolicy of its pods";
+        network_policy "networkPolicy": NetworkPolicyValues = NetworkPolicyValues::default(), Group(NetworkPolicyValues::ENTRIES), "NetworkPolicy of its pods";
         resources "resources": Resources = Resources::default(), Value(Kind::Kubernetes("requests and limits", fits_resources)), "Requests and limits; memory defaults to a value computed from controller.maxMiB";
         node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";
         tolerations "tolerations": Vec<Toleration> = Vec::new(), Value(TOLERATIONS), "Tolerations of its pods";
@@ -159,7 +159,7 @@ group! {
 
 group! {
     /// The controller's image.
-    Image, prefix "controller.image." {
+    ImageValues, prefix "controller.image." {
         name "name": String = "linkerd-mc".to_owned(), Value(Kind::Word), "Registry and name";
         version "version": String = VERSION.to_owned(), Value(Kind::Word), "Tag";
         pull_policy "pullPolicy": String = String::new(), Value(Kind::OneOf(&["", "Always", "IfNotPresent", "Never"])), "Pull policy; empty for imagePullPolicy";
@@ -168,7 +168,7 @@ group! {
 
 group! {
     /// NetworkPolicy of the controller's pods.
-    NetworkPolicy, prefix "controller.networkPolicy." {
+    NetworkPolicyValues, prefix "controller.networkPolicy." {
         enabled "enabled": bool = false, Value(Kind::Bool), "Whether to install it";
         #[serde(deserialize_with = "text_or_list")]
         metrics_namespaces "metricsNamespaces": Vec<String> = vec!["linkerd-viz".to_owned()], Value(Kind::TextOrList), "Namespaces of pods that may read its metrics";
@@ -180,7 +180,7 @@ group! {
 
 group! {
     /// Values of Services of this cluster that join federated Services.
-    Federation, prefix "federation." {
+    FederationValues, prefix "federation." {
         enabled "enabled": bool = true, Value(Kind::Bool), "Whether Services of this cluster join federated Services";
         selector "selector": String = format!("{}=member", labels::FEDERATED), Value(Kind::Selector), "Label selector for these Services";
         #[serde(deserialize_with = "text_or_list")]

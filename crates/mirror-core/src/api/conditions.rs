@@ -1,5 +1,5 @@
-//! Types and reasons of the conditions in a Link's status. A type is followed by the module with its reasons. Users read
-//! what is said of each here: `docs/reference/status.md` is made of it.
+//! Types and reasons of the conditions in a Link's status. A type is followed by the module with its reasons.
+//! `docs/reference/status.md` is generated from these comments.
 
 /// Whether the Services of the target cluster are mirrored. `True` after the first sync, and as long as the target cluster
 /// answers. While it is `False`, mirrors stay as they are.

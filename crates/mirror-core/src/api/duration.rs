@@ -86,11 +86,8 @@ pub fn parse_go_duration(text: &str) -> Result<Duration, DurationError> {
             .ok_or_else(|| DurationError::TooLong(owned()))?;
         rest = after;
     }
-    let (seconds, below) = (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND);
-    match (u64::try_from(seconds), u32::try_from(below)) {
-        (Ok(seconds), Ok(below)) => Ok(Duration::new(seconds, below)),
-        _ => Err(DurationError::TooLong(owned())),
-    }
+    let nanos = u64::try_from(nanos).map_err(|_| DurationError::TooLong(owned()))?;
+    Ok(Duration::from_nanos(nanos))
 }
 
 /// Writes a duration as Go does: `0s`, `300ms`, `3s`, `1m30s`, `1h30m0s`.

@@ -1,10 +1,12 @@
-//! Metadata of objects in stores: only the fields that are read or written.
+//! Metadata of objects in stores: only the fields that are read or written. And the identity of an object among all of its
+//! kind in a cluster.
 
+use std::fmt;
+
+use kube_core::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{
-    interned_str::InternedStr, labels as l, map::Map, null_is_default, resource_id::ResourceId,
-};
+use super::{interned_str::InternedStr, labels as l, map::Map, null_is_default};
 
 /// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
 /// whole object in `managedFields`.
@@ -175,6 +177,37 @@ impl Metadata {
     }
 }
 
+/// Namespace and name of an object. Ordered by namespace, then by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId {
+    /// Its namespace; empty for a cluster-wide object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ResourceId {
+    /// The ID of the object with this name in this namespace.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// The ID of an object.
+    pub fn of(object: &impl Resource) -> Self {
+        Self::new(object.namespace().unwrap_or_default(), object.name_any())
+    }
+}
+
+/// In the usual notation: `namespace/name`.
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -228,5 +261,30 @@ mod tests {
             assert_eq!(json!(metadata), json!({}));
             assert_eq!((metadata.name(), metadata.version()), ("", 0));
         }
+    }
+
+    #[test]
+    fn ids_are_ordered_by_namespace_and_shown_as_namespace_slash_name() {
+        use k8s_openapi::api::core::v1::Service;
+        use kube_core::ObjectMeta;
+
+        let service = |namespace: Option<&str>, name: &str| Service {
+            metadata: ObjectMeta {
+                namespace: namespace.map(str::to_owned),
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Service::default()
+        };
+        let mut ids = [
+            (Some("b"), "a"),
+            (Some("a"), "b"),
+            (Some("a"), "a"),
+            (None, "c"),
+        ]
+        .map(|(namespace, name)| ResourceId::of(&service(namespace, name)));
+        ids.sort();
+        assert_eq!(ids[0], ResourceId::new("", "c"));
+        assert_eq!(ids.map(|id| id.to_string()), ["/c", "a/a", "a/b", "b/a"]);
     }
 }

@@ -11,7 +11,6 @@ pub mod members;
 pub mod metadata;
 pub mod names;
 pub mod preference;
-pub mod resource_id;
 pub mod route;
 pub mod selector;
 pub mod selector_text;

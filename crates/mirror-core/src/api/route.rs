@@ -47,17 +47,6 @@ impl RouteKind {
         Self::Profile,
     ];
 
-    /// The `kind` in manifests.
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Http | Self::Policy => "HTTPRoute",
-            Self::Tcp => "TCPRoute",
-            Self::Grpc => "GRPCRoute",
-            Self::Tls => "TLSRoute",
-            Self::Profile => "ServiceProfile",
-        }
-    }
-
     /// The API of this kind, for kube.
     pub fn resource(self) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group(), self.version(), self.kind());
@@ -69,33 +58,41 @@ impl RouteKind {
         matches!(self, Self::Http | Self::Tcp)
     }
 
-    /// The API's group.
-    pub const fn group(self) -> &'static str {
+    /// Group, version, kind and plural name. The version is the oldest that is widely served, and that Linkerd reads.
+    const fn names(self) -> [&'static str; 4] {
         match self {
-            Self::Http | Self::Tcp | Self::Grpc | Self::Tls => GATEWAY_API,
-            Self::Policy => "policy.linkerd.io",
-            Self::Profile => "linkerd.io",
+            Self::Http => [GATEWAY_API, "v1", "HTTPRoute", "httproutes"],
+            Self::Tcp => [GATEWAY_API, "v1alpha2", "TCPRoute", "tcproutes"],
+            Self::Grpc => [GATEWAY_API, "v1", "GRPCRoute", "grpcroutes"],
+            Self::Policy => ["policy.linkerd.io", "v1beta3", "HTTPRoute", "httproutes"],
+            Self::Tls => [GATEWAY_API, "v1alpha2", "TLSRoute", "tlsroutes"],
+            Self::Profile => [
+                "linkerd.io",
+                "v1alpha2",
+                "ServiceProfile",
+                "serviceprofiles",
+            ],
         }
     }
 
-    /// The API's version: the oldest that is widely served, and that Linkerd reads.
+    /// The API's group.
+    pub const fn group(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// The API's version.
     pub const fn version(self) -> &'static str {
-        match self {
-            Self::Http | Self::Grpc => "v1",
-            Self::Tcp | Self::Tls | Self::Profile => "v1alpha2",
-            Self::Policy => "v1beta3",
-        }
+        self.names()[1]
+    }
+
+    /// The `kind` in manifests.
+    pub const fn kind(self) -> &'static str {
+        self.names()[2]
     }
 
     /// The plural name in the API's paths and in roles.
     pub const fn plural(self) -> &'static str {
-        match self {
-            Self::Http | Self::Policy => "httproutes",
-            Self::Tcp => "tcproutes",
-            Self::Grpc => "grpcroutes",
-            Self::Tls => "tlsroutes",
-            Self::Profile => "serviceprofiles",
-        }
+        self.names()[3]
     }
 }
 
@@ -201,10 +198,13 @@ impl Route {
         parents.filter_map(move |parent| Some((parent.service(namespace)?, parent.port)))
     }
 
+    fn backend_refs(&self) -> impl Iterator<Item = &BackendRef> {
+        self.spec.rules.iter().flat_map(|rule| &rule.backend_refs)
+    }
+
     /// The Services of its own namespace that it sends requests to.
     pub fn backends(&self) -> impl Iterator<Item = &str> {
-        let backends = self.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
-        backends.map(|backend| &*backend.name)
+        self.backend_refs().map(|backend| &*backend.name)
     }
 
     /// A `ServiceProfile` as a route to the Service of its own namespace that its name says:
@@ -250,8 +250,9 @@ impl StoredObject for Route {
     fn weight(&self) -> usize {
         let parents = self.spec.parent_refs.iter();
         let parents = parents.map(|parent| size_of::<ParentRef>() + parent.name.len());
-        let backends = self.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
-        let backends = backends.map(|backend| size_of::<BackendRef>() + backend.name.len());
+        let backends = self
+            .backend_refs()
+            .map(|backend| size_of::<BackendRef>() + backend.name.len());
         size_of::<Self>()
             + self.metadata.weight()
             + parents.sum::<usize>()

@@ -115,11 +115,8 @@ impl Selector {
     /// The `labelSelector` parameter of a list or watch request.
     pub fn query(&self) -> String {
         let list = |values: &BTreeSet<String>| {
-            values
-                .iter()
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join(",")
+            let values: Vec<_> = values.iter().cloned().collect();
+            values.join(",")
         };
         let requirements = self.0.iter().map(|requirement| match requirement {
             Requirement::In(key, values) => format!("{key} in ({})", list(values)),
@@ -146,33 +143,25 @@ impl Selector {
     }
 }
 
+/// The values of an operator that requires at least one.
 fn some(
     values: BTreeSet<String>,
     operator: &'static str,
 ) -> Result<BTreeSet<String>, SelectorError> {
-    if values.is_empty() {
-        Err(SelectorError::NoValues(operator))
-    } else {
-        Ok(values)
-    }
+    let values = (!values.is_empty()).then_some(values);
+    values.ok_or(SelectorError::NoValues(operator))
 }
 
 /// The key, if Kubernetes accepts it.
 pub(super) fn label_key(key: &str) -> Result<String, SelectorError> {
-    if is_label_key(key) {
-        Ok(key.to_owned())
-    } else {
-        Err(SelectorError::Key(short(key)))
-    }
+    let accepted = is_label_key(key).then(|| key.to_owned());
+    accepted.ok_or_else(|| SelectorError::Key(short(key)))
 }
 
 /// The value, if Kubernetes accepts it.
 pub(super) fn label_value(value: &str) -> Result<String, SelectorError> {
-    if is_label_value(value) {
-        Ok(value.to_owned())
-    } else {
-        Err(SelectorError::Value(short(value)))
-    }
+    let accepted = is_label_value(value).then(|| value.to_owned());
+    accepted.ok_or_else(|| SelectorError::Value(short(value)))
 }
 
 #[cfg(test)]

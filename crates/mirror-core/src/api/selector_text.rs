@@ -15,15 +15,13 @@ pub fn parse_selector(text: &str) -> Result<LabelSelector, SelectorError> {
     if !text.trim().is_empty() {
         for part in split_requirements(text)? {
             match requirement(part.trim())? {
-                ParsedRequirement::Equals(key, value) => {
-                    // `a=b,a=c` matches nothing, so both values have to be kept.
-                    if match_labels.get(&key).is_some_and(|other| *other != value) {
-                        expressions.push(expression(key, "In", vec![value]));
-                    } else {
-                        match_labels.insert(key, value);
-                    }
+                // `a=b,a=c` matches nothing, so both values have to be kept.
+                (key, Operator::Equals(value))
+                    if match_labels.get(&key).is_none_or(|other| *other == value) =>
+                {
+                    match_labels.insert(key, value);
                 }
-                ParsedRequirement::Expression(expression) => expressions.push(expression),
+                (key, operator) => expressions.push(operator.expression(key)),
             }
         }
     }
@@ -38,9 +36,30 @@ pub fn parse(text: &str) -> Result<Option<Selector>, SelectorError> {
     Selector::parse(Some(&parse_selector(text)?))
 }
 
-enum ParsedRequirement {
-    Equals(String, String),
-    Expression(LabelSelectorRequirement),
+/// An operator with its values.
+enum Operator {
+    Equals(String),
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Exists,
+    DoesNotExist,
+}
+
+impl Operator {
+    fn expression(self, key: String) -> LabelSelectorRequirement {
+        let (operator, values) = match self {
+            Self::Equals(value) => ("In", Some(vec![value])),
+            Self::In(values) => ("In", Some(values)),
+            Self::NotIn(values) => ("NotIn", Some(values)),
+            Self::Exists => ("Exists", None),
+            Self::DoesNotExist => ("DoesNotExist", None),
+        };
+        LabelSelectorRequirement {
+            key,
+            operator: operator.to_owned(),
+            values,
+        }
+    }
 }
 
 /// Splits at the commas that are not inside a list.
@@ -67,72 +86,46 @@ fn split_requirements(text: &str) -> Result<Vec<&str>, SelectorError> {
     Ok(parts)
 }
 
-fn requirement(text: &str) -> Result<ParsedRequirement, SelectorError> {
+/// The key of a requirement, and what it requires.
+fn requirement(text: &str) -> Result<(String, Operator), SelectorError> {
     if let Some(operator) = text.chars().find(|c| matches!(c, '<' | '>')) {
         return Err(SelectorError::Comparison(operator));
     }
     if let Some(name) = text.strip_prefix('!') {
-        return Ok(ParsedRequirement::Expression(expression(
-            label_key(name.trim())?,
-            "DoesNotExist",
-            Vec::new(),
-        )));
+        return Ok((label_key(name.trim())?, Operator::DoesNotExist));
     }
-    let end = text
-        .find(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '('))
-        .unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
-    let (name, rest) = (label_key(name)?, rest.trim());
-    if rest.is_empty() {
-        return Ok(ParsedRequirement::Expression(expression(
-            name,
-            "Exists",
-            Vec::new(),
-        )));
-    }
-    if let Some(text) = rest.strip_prefix("!=") {
-        return Ok(ParsedRequirement::Expression(expression(
-            name,
-            "NotIn",
-            vec![label_value(text.trim())?],
-        )));
-    }
-    if let Some(text) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-        return Ok(ParsedRequirement::Equals(name, label_value(text.trim())?));
-    }
-    let word_end = rest
-        .find(|c: char| !c.is_alphanumeric())
-        .unwrap_or(rest.len());
-    let (word, list) = rest.split_at(word_end);
-    let operator = match word {
-        "in" => "In",
-        "notin" => "NotIn",
-        _ => {
-            return Err(SelectorError::NotAnOperator {
-                key: name,
-                found: rest.to_owned(),
-            });
+    let end = text.find(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '('));
+    let (name, rest) = text.split_at(end.unwrap_or(text.len()));
+    let (key, rest) = (label_key(name)?, rest.trim());
+    let operator = if rest.is_empty() {
+        Operator::Exists
+    } else if let Some(value) = rest.strip_prefix("!=") {
+        Operator::NotIn(vec![label_value(value.trim())?])
+    } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
+        Operator::Equals(label_value(value.trim())?)
+    } else {
+        let end = rest.find(|c: char| !c.is_alphanumeric());
+        let (word, list) = rest.split_at(end.unwrap_or(rest.len()));
+        match word {
+            "in" => Operator::In(values(word, list)?),
+            "notin" => Operator::NotIn(values(word, list)?),
+            _ => {
+                let found = rest.to_owned();
+                return Err(SelectorError::NotAnOperator { key, found });
+            }
         }
     };
-    let values = list
-        .trim()
-        .strip_prefix('(')
-        .and_then(|list| list.strip_suffix(')'))
-        .ok_or_else(|| SelectorError::MissingList(word.to_owned()))?
-        .split(',')
-        .map(|text| label_value(text.trim()))
-        .collect::<Result<_, _>>()?;
-    Ok(ParsedRequirement::Expression(expression(
-        name, operator, values,
-    )))
+    Ok((key, operator))
 }
 
-fn expression(key: String, operator: &str, values: Vec<String>) -> LabelSelectorRequirement {
-    LabelSelectorRequirement {
-        key,
-        operator: operator.to_owned(),
-        values: (!values.is_empty()).then_some(values),
-    }
+/// The values in a list such as `(a, b)`, which follows `operator`.
+fn values(operator: &str, list: &str) -> Result<Vec<String>, SelectorError> {
+    let list = list.trim().strip_prefix('(');
+    let list = list.and_then(|list| list.strip_suffix(')'));
+    let list = list.ok_or_else(|| SelectorError::MissingList(operator.to_owned()))?;
+    list.split(',')
+        .map(|text| label_value(text.trim()))
+        .collect()
 }
 
 #[cfg(test)]

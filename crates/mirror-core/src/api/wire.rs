@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::metadata::Metadata;
 
 /// An object in a store, reduced to the fields that are read.
-pub trait StoredObject: Clone {
+pub trait StoredObject: Clone + Default {
     /// Its metadata.
     fn metadata(&self) -> &Metadata;
 

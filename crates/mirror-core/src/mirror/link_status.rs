@@ -74,7 +74,7 @@ impl Outcomes {
         lists.filter(waits).count()
     }
 
-    /// Number of Services that are mirrored, that are members, and that should be one of these but are not. Services
+    /// Numbers of Services: mirrored ones, members of federated Services, and those that should be either but are not. Services
     /// that are omitted because the cluster is drained do not count as the latter.
     pub fn counts(&self) -> (usize, usize, usize) {
         let good = |list: &BTreeMap<_, Outcome>| {

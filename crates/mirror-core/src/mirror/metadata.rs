@@ -1,9 +1,8 @@
 //! Labels and annotations: which ones we add, and to whom an object belongs by them.
 
-pub(crate) mod copied;
 pub(crate) mod desired;
 
-use std::hash::Hasher as _;
+use std::{fmt, hash::Hasher as _};
 
 use siphasher::sip::SipHasher13;
 
@@ -170,20 +169,44 @@ pub(crate) fn sign<'a>(
     } = metadata;
     annotations.insert(l::MANAGED_BY, l::MANAGER.into());
     annotations.insert(l::INSTALLATION, installation.into());
-    // Hashed at once: most texts are shorter than a block of the hash.
-    let mut content = Vec::with_capacity(1024);
-    let mut feed = |bytes: &[u8]| {
-        content.extend_from_slice(bytes);
-        content.push(0xff); // a separator: no UTF-8 text has this byte
-    };
+    let mut content = ContentHash::default();
     for (key, value) in labels.iter().chain(annotations.iter()) {
-        feed(key.as_bytes());
-        feed(value.as_bytes());
+        content.feed(key.as_bytes());
+        content.feed(value.as_bytes());
     }
-    rest(&mut feed);
-    let mut hasher = SipHasher13::new();
-    hasher.write(&content);
-    annotations.insert(l::DESIRED_STATE, format!("{:016x}", hasher.finish()).into());
+    rest(&mut |bytes| content.feed(bytes));
+    annotations.insert(l::DESIRED_STATE, content.to_string().into());
+}
+
+/// A hash of several texts, which is the same in every process. Displayed as 16 hexadecimal digits.
+pub(crate) struct ContentHash(Vec<u8>);
+
+impl Default for ContentHash {
+    fn default() -> Self {
+        // The content is hashed at once: most texts are shorter than a block of the hash.
+        Self(Vec::with_capacity(1024))
+    }
+}
+
+impl ContentHash {
+    /// The hash of one text.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// Adds a text.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        self.0.push(0xff); // a separator: no UTF-8 text has this byte
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hasher = SipHasher13::new();
+        hasher.write(&self.0);
+        write!(f, "{:016x}", hasher.finish())
+    }
 }
 
 #[cfg(test)]

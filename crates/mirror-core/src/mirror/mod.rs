@@ -4,9 +4,9 @@
 //! [`plan`] compares desired objects with existing ones, and returns the writes. [`link_status`] builds a Link's status from
 //! the results. The controller feeds the state with watch events, the `plan` command with lists.
 //!
-//! Files have no cyclic dependencies. From the top: `triggers` and `link_status`; `reconcile`, which plans each kind of key; `ownership`, which decides who may have which name and take part in which Service; `desired`,
-//! which builds the objects; `state`, which is what is known; `target`, which is what a Link says; and the values that
-//! all of these use.
+//! Files have no cyclic dependencies. From the top: `triggers` and `link_status`; `reconcile`, which plans each kind of
+//! key; `ownership`, which decides who may have which name and take part in which Service; `desired`, which builds the
+//! objects; `state`, which is what is known; `target`, which is what a Link says; and the values that all of these use.
 
 mod desired;
 mod key;
@@ -35,31 +35,26 @@ pub mod fixtures;
 #[cfg(test)]
 mod properties;
 
-pub use key::Key;
-pub use key::Names;
+pub use key::{Key, Names};
 pub use metadata::{Owner, is_managed, is_our_route, owner};
-pub use names::{FEDERATED_SUFFIX, GatewayService};
-pub use names::{endpoint_mirror_name, federated_name, mirror_name};
+pub use names::{
+    FEDERATED_SUFFIX, GatewayService, endpoint_mirror_name, federated_name, mirror_name,
+};
 pub use outcome::{
     CLUSTER_IP_COST, Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome,
 };
 pub use ownership::preferred::{active_clusters, has_member_in};
 pub use reconcile::plan;
 pub use state::{
-    Config, GatewayState, LinkEntry, Liveness, NamespacePhase, RemoteState, State, Store,
-};
-pub use state::{
-    Indexed, Inserted, Limit, Limits, LinkEntryMut, Links, Local, Namespace, Namespaces, Omitted,
+    Config, GatewayState, Indexed, Inserted, Limit, Limits, LinkEntry, LinkEntryMut, Links,
+    Liveness, Local, Namespace, NamespacePhase, Namespaces, Omitted, RemoteState, State, Store,
 };
 pub use target::{
-    ApiServerThrough, ClusterNetworks, FederatedThrough, Federation, Host, Refused, Target,
-    allowed_namespaces, networks, refused_message,
-};
-pub use target::{
-    Copied, CopiedError, Exclusions, Gateway, LocalQueries, PolicyError, Probe, Queries, Query,
-    copied_rules, local_queries, member, mode, refusal, slices_of,
+    ApiServerThrough, ClusterNetworks, Copied, CopiedError, Exclusions, FederatedThrough,
+    Federation, Gateway, Host, LocalQueries, PolicyError, Probe, Queries, Query, Refused, Target,
+    allowed_namespaces, copied_rules, local_queries, member, mode, networks, refusal,
+    refused_message, slices_of,
 };
 #[cfg(test)]
 pub(crate) use target::{InvalidLink, networks::Refusal};
-pub use write::{Object, Write};
-pub use write::{ObjectKind, Patch};
+pub use write::{Object, ObjectKind, Patch, Write};

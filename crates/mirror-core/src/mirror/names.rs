@@ -158,7 +158,7 @@ impl fmt::Display for Purpose<'_> {
 pub(crate) enum NameOwner<'a> {
     /// The Service has a purpose: its labels say which, and its name agrees.
     Purpose(Purpose<'a>),
-    /// We wrote the Service, and somebody has changed its labels since, so that it has no purpose any more. Any key
+    /// We wrote the Service, and somebody has changed its labels since, so that its purpose is unknown. Any key
     /// that needs the name may take it.
     Stray,
     /// The installation whose Links are in this namespace has written it.

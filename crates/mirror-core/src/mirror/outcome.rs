@@ -34,7 +34,7 @@ pub struct RemoteRef {
     pub service: String,
 }
 
-/// The target clusters that have confirmed that they do not export the Service of a key any more.
+/// The target clusters that have confirmed that they no longer export the Service of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Confirmed<'a> {
     /// All that would be asked.

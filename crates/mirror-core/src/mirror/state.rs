@@ -11,15 +11,10 @@ pub(crate) mod store;
 
 pub use self::{
     limit::{Limit, Limits, Omitted},
-    links::{LinkEntryMut, Links},
-    namespaces::{Namespace, Namespaces},
-    store::{Indexed, Inserted},
-};
-pub use self::{
-    links::LinkEntry,
-    namespaces::NamespacePhase,
+    links::{LinkEntry, LinkEntryMut, Links},
+    namespaces::{Namespace, NamespacePhase, Namespaces},
     remote::{GatewayState, Liveness, RemoteState},
-    store::Store,
+    store::{Indexed, Inserted, Store},
 };
 
 use std::{
@@ -99,9 +94,7 @@ impl Local {
             is_federated && is_our_slice(slice)
         })
     }
-}
 
-impl Local {
     /// Whether any federated Service of ours has a preference, or had one when preferences were enabled: it may have
     /// routes.
     pub fn has_preferences(&self) -> bool {
@@ -151,6 +144,12 @@ impl State {
     /// The Link in charge of a target cluster: the oldest valid one that names it.
     pub fn link(&self, cluster: &str) -> Option<(&Target, &LinkEntry)> {
         self.links.in_charge(cluster)
+    }
+
+    /// What is known of a target cluster, through the Link in charge of it.
+    pub(crate) fn remote(&self, cluster: &str) -> Option<&RemoteState> {
+        let (_, entry) = self.link(cluster)?;
+        entry.remote.as_ref()
     }
 
     /// The Links in charge, by target cluster.
@@ -206,9 +205,8 @@ impl State {
         is_our_slice(slice) && !self.is_theirs(&slice.metadata)
     }
 
-    /// Whether this installation has written an object, so that it may delete the object once it is not needed any
-    /// more.
-    pub(crate) fn is_collected(&self, metadata: &Metadata) -> bool {
+    /// Whether this installation has written an object, and so may delete it once it is not needed.
+    pub(crate) fn may_delete(&self, metadata: &Metadata) -> bool {
         is_managed(metadata) && self.installation_of(metadata) == Installation::Ours
     }
 
@@ -225,7 +223,7 @@ impl State {
     /// The existing federated Service for members of this name, if it is ours.
     pub fn federated(&self, namespace: &str, service: &str) -> Option<&Service> {
         let found = self.existing(namespace, &federated_name(service))?;
-        self.is_collected(&found.metadata).then_some(found)
+        self.may_delete(&found.metadata).then_some(found)
     }
 
     /// Local slices of a Service.

@@ -11,12 +11,9 @@ pub mod tool_keys;
 pub use self::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     export::{LocalQueries, Queries, Query, local_queries, member, mode, slices_of},
-    link::{Gateway, InvalidLink, Probe},
-    networks::refusal,
-    policy::{Copied, PolicyError},
-};
-pub use self::{
-    link::{Host, Target},
-    networks::{ClusterNetworks, Refused, networks, refused_message},
-    policy::{ApiServerThrough, FederatedThrough, Federation, allowed_namespaces},
+    link::{Gateway, Host, InvalidLink, Probe, Target},
+    networks::{ClusterNetworks, Refused, networks, refusal, refused_message},
+    policy::{
+        ApiServerThrough, Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces,
+    },
 };

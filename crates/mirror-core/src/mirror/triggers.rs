@@ -31,8 +31,8 @@ use crate::api::{
 impl Local {
     /// The Services of a target cluster that have objects here.
     pub fn services_with_objects(&self, cluster: &str) -> Names {
-        let standing = self.mirrors.of_cluster(cluster);
-        let services = standing.flat_map(|object| {
+        let existing = self.mirrors.of_cluster(cluster);
+        let services = existing.flat_map(|object| {
             let (namespace, name) = (object.metadata.namespace(), object.metadata.name());
             let named = [member_name(name), without_suffix(name, cluster)];
             let named = named.into_iter().flatten().map(str::to_owned);
@@ -69,9 +69,9 @@ impl State {
     }
 
     /// Keys that a local Service concerns because of preferences. For a federated Service, these are the keys of the
-    /// mirrors of the clusters that it prefers. For a mirror, it is the key of the federated Service that may send
-    /// requests to it, and of the one that has a slice with a name that the mirror needs. They have to be enqueued after
-    /// our own writes too.
+    /// mirrors of the clusters that it prefers. For a mirror, these are the key of the federated Service that may send
+    /// requests to it, and the keys of federated Services whose slices may have names that the mirror needs. They have to
+    /// be enqueued after our own writes too.
     pub fn keys_of_preference(&self, service: &Service) -> Vec<Key> {
         let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
         let mut keys = Vec::new();
@@ -146,8 +146,8 @@ impl State {
         }
         // The labels of a slice that others created do not say that its Service is a probe Service or an endpoint
         // mirror. A slice of a former mirror of that name may share addresses with slices of the present one.
-        let standing = service.and_then(|service| self.existing(namespace, service));
-        keys.extend(standing.and_then(own_key));
+        let existing = service.and_then(|service| self.existing(namespace, service));
+        keys.extend(existing.and_then(own_key));
         // Somebody may have changed the labels of a slice that we wrote.
         let owners = slice.metadata.owner_references.iter();
         for name in owners.map(|owner| owner.name.as_ref()).chain(service) {
@@ -156,8 +156,7 @@ impl State {
         keys
     }
 
-    /// Keys that this state of a Service of a target cluster concerns: its own, and those that may not have got a name
-    /// because of it.
+    /// Keys that this state of a Service of a target cluster concerns: its own, and those that may have lost a name to it.
     pub fn keys_of_remote(&self, cluster: &str, state: &Service) -> Vec<Key> {
         let (namespace, service) = (state.metadata.namespace(), state.metadata.name());
         let mut keys = vec![Key::mirror(cluster, namespace, service)];
@@ -171,9 +170,7 @@ impl State {
             keys.push(Key::federated(namespace, service));
             keys.extend(self.keys_for_name(namespace, &federated));
         }
-        let remote = self
-            .link(cluster)
-            .and_then(|(_, entry)| entry.remote.as_ref());
+        let remote = self.remote(cluster);
         let slices = remote
             .into_iter()
             .flat_map(|remote| remote.slices_of(namespace, service));
@@ -183,8 +180,8 @@ impl State {
         keys
     }
 
-    /// Keys that a slice of a target cluster concerns: those of its Service's endpoints, and those that may not have
-    /// got a name because of its hosts.
+    /// Keys that a slice of a target cluster concerns: those of its Service, and those that may have lost a
+    /// name to one of its hosts.
     pub fn keys_of_remote_slice(&self, cluster: &str, slice: &EndpointSlice) -> Vec<Key> {
         let namespace = slice.metadata.namespace();
         let mut keys = match slice.group() {
@@ -232,9 +229,9 @@ impl State {
         let federated = federated_name(name);
         keys.extend(self.keys_for_name(namespace, &federated));
         // It decides which clusters may join, and so which mirrors a preference needs.
-        let standing = self.existing(namespace, &federated);
+        let existing = self.existing(namespace, &federated);
         keys.extend(
-            standing
+            existing
                 .into_iter()
                 .flat_map(|s| self.keys_of_preference(s)),
         );
@@ -285,9 +282,7 @@ impl State {
     }
 
     pub(crate) fn extend_with_exports(&self, cluster: &str, keys: &mut Vec<Key>) {
-        let remote = self
-            .link(cluster)
-            .and_then(|(_, entry)| entry.remote.as_ref());
+        let remote = self.remote(cluster);
         for service in remote.into_iter().flat_map(RemoteState::services) {
             keys.extend(self.keys_of_remote(cluster, service));
         }

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::metadata::{DesiredMetadata, copied::CopiedKeys, desired::DesiredEntries};
+use super::metadata::{
+    DesiredMetadata,
+    desired::{CopiedKeys, DesiredEntries},
+};
 use crate::api::{
     k8s::{EndpointSlice, Service},
     labels as l,
     map::Map,
-    metadata::Metadata,
+    metadata::{Metadata, OwnerReference},
     route::{Route, RouteKind},
 };
 
@@ -197,11 +200,11 @@ fn owner_of(metadata: &Metadata) -> &str {
 /// The patch of metadata that sets all desired labels and annotations, and removes those that we wrote before.
 ///
 /// `None` if nothing has to be written: all desired keys have their values, and the hash says that the object was last
-/// written with this desired state. Keys that others have added are no reason to write, except those that say what an
-/// object is (Linkerd would read them), and except for an object of an earlier version: it gets the record of copied
-/// keys, so that the next patch can tell whose keys these are. Of annotations that are too large to be known, only the
-/// hash says whether they are as desired.
-pub(crate) fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
+/// written with this desired state. Keys that others have added are a reason to write in two cases. Keys that say what an
+/// object is are removed, because Linkerd would read them. An object of an earlier version gets the record of copied keys,
+/// so that the next patch can tell whose keys these are. If annotations are too large to be known, only the hash says
+/// whether they are as desired.
+fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let has_annotations = || {
         let wanted = &desired.annotations;
         if actual.is_truncated {
@@ -265,6 +268,34 @@ fn changes<'a>(
     stale.chain(wanted).collect()
 }
 
+/// The patch that turns an object into its desired state; `None` if nothing differs.
+///
+/// `service`: the Service that the object belongs to, or is. `owners` of the object are restored; `None` leaves them as they
+/// are. `rest` is a merge patch of what differs besides metadata, or an empty object.
+pub(crate) fn patch(
+    kind: ObjectKind,
+    service: &str,
+    desired: &DesiredMetadata<'_>,
+    owners: Option<&[OwnerReference]>,
+    actual: &Metadata,
+    rest: Value,
+) -> Option<Write> {
+    let owners = owners.filter(|owners| **owners != *actual.owner_references);
+    let metadata = patch_metadata(desired, actual);
+    if metadata.is_none() && owners.is_none() && is_empty(&rest) {
+        return None;
+    }
+    let mut metadata = metadata.unwrap_or_else(|| forced_metadata(desired, actual));
+    if let Some(owners) = owners {
+        metadata["ownerReferences"] = json!(owners);
+    }
+    Some(guarded(kind, service, actual, metadata, rest))
+}
+
+fn is_empty(patch: &Value) -> bool {
+    patch.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
 /// Wraps a body into a patch that applies only to the state from which it was computed. `service`: the Service that the
 /// object belongs to, or is.
 pub(crate) fn guarded(
@@ -274,7 +305,7 @@ pub(crate) fn guarded(
     mut metadata: Value,
     rest: Value,
 ) -> Write {
-    let urgent = rest != json!({}) || concerns_traffic(&metadata, actual);
+    let urgent = !is_empty(&rest) || concerns_traffic(&metadata, actual);
     metadata["resourceVersion"] = json!(actual.resource_version);
     metadata["uid"] = json!(actual.uid);
     let mut body = rest;
@@ -289,8 +320,8 @@ pub(crate) fn guarded(
     })
 }
 
-/// Whether a change of metadata alone concerns traffic: it changes a key that says what an object is, or its purpose is
-/// that Linkerd reads the object again.
+/// Whether a patch of metadata alone concerns traffic. It does if it changes a key that says what the object is. It also
+/// does if it changes no copied key: then its only purpose is that Linkerd reads the object again.
 fn concerns_traffic(metadata: &Value, actual: &Metadata) -> bool {
     let changes = |field: &str, known: &Map, of: fn(&str) -> bool| {
         let wanted = metadata[field].as_object().into_iter().flatten();
@@ -305,8 +336,8 @@ fn concerns_traffic(metadata: &Value, actual: &Metadata) -> bool {
 }
 
 fn says_what_it_is(key: &str) -> bool {
-    let of_no_account = [l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE, l::COPIED_KEYS];
-    let ours = l::is_of_service_mirrors(key) && !of_no_account.contains(&key);
+    let bookkeeping = [l::REMOTE_RESOURCE_VERSION, l::DESIRED_STATE, l::COPIED_KEYS];
+    let ours = l::is_of_service_mirrors(key) && !bookkeeping.contains(&key);
     ours || [l::OPAQUE_PORTS, l::SLICE_SERVICE, l::SLICE_MANAGED_BY].contains(&key)
 }
 

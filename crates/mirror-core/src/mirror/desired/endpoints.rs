@@ -6,12 +6,10 @@ mod slice;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::Hasher as _,
     sync::Arc,
 };
 
 use serde_json::json;
-use siphasher::sip::SipHasher13;
 
 #[cfg(test)]
 pub(crate) use self::slice::MAX_ENDPOINTS;
@@ -26,9 +24,9 @@ use crate::{
         labels as l,
     },
     mirror::{
-        metadata::DesiredMetadata,
+        metadata::{ContentHash, DesiredMetadata},
         state::{State, store::Indexed as _},
-        write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
+        write::{self, Object, ObjectKind, Write, guarded},
     },
 };
 
@@ -39,7 +37,7 @@ const SHARED: &str = "-shared-";
 /// Names of slices by address.
 type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// The slices in which each address takes traffic. Linkerd takes out an address that becomes unready like one that goes.
+/// The slices in which each address takes traffic. Linkerd removes an address that becomes unready, like one that is deleted.
 fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     let mut holders = Holders::new();
     for slice in slices {
@@ -55,7 +53,7 @@ fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     holders
 }
 
-/// What the hash of the desired state of the slice of this name ends with: nothing, unless other slices have some of the
+/// The end of the hash of the desired state of the slice with this name. It is empty unless other slices have some of the
 /// addresses of these endpoints.
 fn shared_mark(name: &str, endpoints: &[Endpoint], holders: &Holders<'_>) -> String {
     let addresses = endpoints.iter().flat_map(|e| &e.addresses);
@@ -64,12 +62,11 @@ fn shared_mark(name: &str, endpoints: &[Endpoint], holders: &Holders<'_>) -> Str
     if others.is_empty() {
         return String::new();
     }
-    let mut hasher = SipHasher13::new();
+    let mut content = ContentHash::default();
     for other in others {
-        hasher.write(other.as_bytes());
-        hasher.write_u8(0xff); // a separator: no UTF-8 text has this byte
+        content.feed(other.as_bytes());
     }
-    format!("{SHARED}{:016x}", hasher.finish())
+    format!("{SHARED}{content}")
 }
 
 impl DesiredSlice<'_> {
@@ -82,8 +79,8 @@ impl DesiredSlice<'_> {
                 .is_none_or(|service| self.metadata.labels.get(l::SLICE_SERVICE) == Some(service))
     }
 
-    /// Records in the hash of the desired state with which slices addresses are shared. So the hash differs, and the
-    /// slice is written again, when one of them has these addresses no more.
+    /// Records in the hash of the desired state which slices share addresses with this one. When one of them loses these
+    /// addresses, the hash differs, and this slice is written again.
     fn mark_shared(&mut self, holders: &Holders<'_>) {
         let mark = shared_mark(&self.name, &self.endpoints, holders);
         if !mark.is_empty() {
@@ -100,8 +97,7 @@ impl DesiredSlice<'_> {
 ///
 /// Linkerd's destination controller forgets an address when any slice of the Service loses it, even if another slice
 /// still has it. It learns the address again when that other slice changes (`deleteEndpointSlice` in its
-/// `port_publisher.go`). So a slice of ours is written once more when a slice with which it shared an address has
-/// it no more. The
+/// `port_publisher.go`). So a slice of ours is written again when a slice with which it shared an address has lost it. The
 /// other slice may be ours, or the one that Kubernetes created for the Endpoints of Linkerd's service mirror.
 pub(crate) fn reconcile(
     state: &State,
@@ -112,8 +108,8 @@ pub(crate) fn reconcile(
     reconcile_except(state, desired, actual, |_| false, writes);
 }
 
-/// As [`reconcile`], except that slices that stay keep their endpoints, and are not deleted. They are written once more
-/// too when another slice has an address of theirs no more.
+/// Like [`reconcile`], but slices that stay keep their endpoints, and are not deleted. They too are written again when
+/// another slice loses an address that they share.
 pub(crate) fn reconcile_except(
     state: &State,
     desired: Vec<DesiredSlice<'_>>,
@@ -147,7 +143,7 @@ pub(crate) fn reconcile_except(
                 slice.slice(),
             )))),
             Some(actual) if !slice.can_patch(actual) => {
-                // It is created again once its deletion has been seen.
+                // The slice is created again once its deletion has been seen.
                 writes.push(Write::delete_slice(actual));
             }
             Some(actual) => writes.extend(patch(&slice, actual)),
@@ -157,7 +153,7 @@ pub(crate) fn reconcile_except(
     writes.extend(ours.into_iter().map(Write::delete_slice));
 }
 
-/// The write that marks a slice that stays as it is, or unmarks it, if its addresses are shared, or are not any more.
+/// The write that updates the mark of a slice that stays, if other slices now share its addresses, or no longer do.
 fn mark(slice: &EndpointSlice, holders: &Holders<'_>) -> Option<Write> {
     let marked = slice.metadata.annotation(l::DESIRED_STATE);
     let plain = marked.split(SHARED).next().unwrap_or_default();
@@ -175,36 +171,23 @@ fn mark(slice: &EndpointSlice, holders: &Holders<'_>) -> Option<Write> {
 }
 
 fn patch(desired: &DesiredSlice<'_>, actual: &EndpointSlice) -> Option<Write> {
-    let metadata = patch_metadata(&desired.metadata, &actual.metadata);
-    // A second owner would keep the slice after its Service is deleted.
-    let owned = *actual.metadata.owner_references == desired.owners();
-    let same_ports = desired.ports.len() == actual.ports.len()
-        && desired
-            .ports
-            .iter()
-            .zip(&actual.ports)
-            .all(|(port, actual)| port.is(actual));
-    let same = *desired.endpoints == *actual.endpoints && same_ports;
-    if metadata.is_none() && owned && same {
-        return None;
-    }
-    let mut metadata =
-        metadata.unwrap_or_else(|| forced_metadata(&desired.metadata, &actual.metadata));
-    if !owned {
-        metadata["ownerReferences"] = json!(desired.owners());
-    }
-    let rest = if same {
+    let mut ports = desired.ports.iter().zip(&actual.ports);
+    let same_ports =
+        desired.ports.len() == actual.ports.len() && ports.all(|(port, actual)| port.is(actual));
+    let rest = if *desired.endpoints == *actual.endpoints && same_ports {
         json!({})
     } else {
         json!({ "endpoints": desired.endpoints, "ports": desired.ports() })
     };
-    Some(guarded(
+    write::patch(
         ObjectKind::EndpointSlice,
         desired.owner.0,
+        &desired.metadata,
+        // A second owner would keep the slice after its Service is deleted.
+        Some(&desired.owners()),
         &actual.metadata,
-        metadata,
         rest,
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -10,10 +10,14 @@ use crate::{
         labels as l,
     },
     mirror::{
-        metadata::{DesiredMetadata, copied, desired::DesiredEntries, fq_name, sign},
+        metadata::{
+            DesiredMetadata,
+            desired::{DesiredEntries, copied_keys},
+            fq_name, sign,
+        },
         outcome::{Problem, Reason},
         target::{Target, export::MirrorMode},
-        write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
+        write::{self, Object, ObjectKind, Write},
     },
 };
 
@@ -147,7 +151,7 @@ pub(crate) fn build<'a>(
         }
     });
     // Not part of the hash: a missing record alone is no reason to write.
-    let record = copied::record(&metadata.labels, &metadata.annotations);
+    let record = copied_keys(&metadata.labels, &metadata.annotations);
     metadata.annotations.insert(l::COPIED_KEYS, record.into());
     Desired {
         installation,
@@ -164,7 +168,6 @@ pub(crate) fn build<'a>(
 ///
 /// Whether a Service is headless cannot be changed: the caller replaces it (see [`must_be_replaced`]).
 pub(crate) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
-    let metadata = patch_metadata(&desired.metadata, &actual.metadata);
     let mut spec = serde_json::Map::new();
     if !same_ports(desired.ports, &actual.spec.ports) {
         spec.insert("ports".to_owned(), json!(desired.ports));
@@ -172,31 +175,25 @@ pub(crate) fn patch(desired: &Desired<'_>, actual: &Service) -> Option<Write> {
     if !actual.spec.selector.is_empty() {
         spec.insert("selector".to_owned(), Value::Null);
     }
-    if actual
-        .spec
-        .type_
-        .as_deref()
-        .is_some_and(|type_| type_ != "ClusterIP")
-    {
+    let type_ = actual.spec.type_.as_deref();
+    if type_.is_some_and(|type_| type_ != "ClusterIP") {
         spec.insert("type".to_owned(), json!("ClusterIP"));
         spec.insert("externalName".to_owned(), Value::Null);
     }
-    if metadata.is_none() && spec.is_empty() {
-        return None;
-    }
-    let metadata = metadata.unwrap_or_else(|| forced_metadata(&desired.metadata, &actual.metadata));
     let rest = if spec.is_empty() {
         json!({})
     } else {
         json!({ "spec": spec })
     };
-    Some(guarded(
+    let (metadata, actual) = (&desired.metadata, &actual.metadata);
+    write::patch(
         ObjectKind::Service,
         desired.name,
-        &actual.metadata,
         metadata,
+        None,
+        actual,
         rest,
-    ))
+    )
 }
 
 /// Whether `actual` must be deleted and created again to become `desired`: a Service cannot become headless, and a

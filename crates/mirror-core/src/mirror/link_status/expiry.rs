@@ -33,7 +33,7 @@ impl ExpiryState {
     }
 }
 
-/// When the state changes; `None` if it does not change any more.
+/// When the state changes; `None` if it is final.
 pub fn changes_in(at: Timestamp, now: Timestamp) -> Option<Duration> {
     let left = at.duration_since(now);
     match ExpiryState::of(at, now) {

@@ -141,7 +141,7 @@ impl State {
             .iter()
             .flat_map(|store| store.with_host(namespace, host))
             .filter(|slice| has_ready_host(slice, host))
-            .filter_map(|slice| service_of(slice))
+            .filter_map(|slice| slice.group())
             .filter(|service| {
                 remote.service(namespace, service).is_some_and(|seen| {
                     seen.is_headless()
@@ -169,16 +169,11 @@ impl State {
                 .into_iter()
                 .flat_map(|remote| &remote.slices)
                 .flat_map(|store| store.with_host(namespace, rest));
-            let services = slices.filter_map(|slice| service_of(slice));
+            let services = slices.filter_map(|slice| slice.group());
             keys.extend(services.map(|service| Key::mirror(cluster, namespace, service)));
         }
         keys
     }
-}
-
-/// Name of the Service that a slice belongs to.
-fn service_of(slice: &EndpointSlice) -> Option<&str> {
-    slice.group()
 }
 
 fn has_ready_host(slice: &EndpointSlice, host: &str) -> bool {

@@ -25,7 +25,7 @@ pub(crate) enum Membership<'a> {
     Drained(&'a Service),
     /// It may not have a member. Contains the outcome to report for its Service.
     Refused(Outcome),
-    /// It seems to have no member any more, and has not confirmed this: it stays a member until it does.
+    /// It seems to have lost its member, and has not confirmed this: it stays a member until it does.
     Leaving,
     /// It has no member.
     None,

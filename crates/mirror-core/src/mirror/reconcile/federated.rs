@@ -3,7 +3,6 @@
 //! It has one of two forms. With discovery, annotations name the members, and Linkerd discovers their endpoints. As
 //! soon as one member takes part through its cluster's gateway, the Service is made of `EndpointSlices`.
 
-mod drained;
 mod failover;
 mod federated_routes;
 mod members;
@@ -40,7 +39,7 @@ pub(crate) fn plan(
     confirmed: Confirmed<'_>,
 ) -> Plan {
     let federated = FederatedService::of(state, namespace, service);
-    // What is asked for is what the plan needs that is executed in the end.
+    // The confirmations that are requested are those that the final plan needs.
     let last = federated.plan(Confirmed::All);
     let is_confirmed = |remote: &RemoteRef| confirmed.covers(&remote.cluster);
     if last.confirm.iter().all(is_confirmed) {
@@ -53,7 +52,7 @@ pub(crate) fn plan(
 }
 
 impl FederatedService<'_> {
-    /// The plan if just these clusters have confirmed that they have no member any more.
+    /// The plan if only these clusters have confirmed that they no longer have a member.
     fn plan(&self, confirmed: Confirmed<'_>) -> Plan {
         let (form, memberships) = self.memberships(confirmed);
         let mut plan = Plan::default();
@@ -109,7 +108,7 @@ impl FederatedService<'_> {
         Ok(Some(written))
     }
 
-    /// Adds the clusters that must confirm that they have no member any more, before they are removed.
+    /// Adds the clusters that must confirm that they no longer have a member, before they are removed.
     fn confirm_leaving(&self, memberships: &Memberships<'_>, plan: &mut Plan) {
         if plan.writes.is_empty() {
             return;
@@ -130,7 +129,9 @@ impl FederatedService<'_> {
     ) -> Outcome {
         let target = linked.target;
         match (&linked.membership, planned) {
-            (Membership::Drained(_), _) => Outcome::Failed(drained::left(target)),
+            (Membership::Drained(_), _) => {
+                Outcome::Failed(memberships::left_because_drained(target))
+            }
             (Membership::Unseen | Membership::Leaving, _) => Outcome::Unknown,
             (Membership::None, _) | (Membership::Member(_), Ok(None)) => Outcome::Absent,
             (Membership::Refused(report), _) => report.clone(),
@@ -155,7 +156,7 @@ impl FederatedService<'_> {
         written: &WrittenMembers<'_>,
     ) -> Option<Problem> {
         if self.state.is_drained(target) {
-            return Some(drained::stays_as_the_last(target));
+            return Some(memberships::stays_as_the_last(target));
         }
         let source = written.source;
         if source.is_some_and(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports)) {

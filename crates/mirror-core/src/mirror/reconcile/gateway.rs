@@ -128,20 +128,11 @@ impl DesiredGatewayService<'_> {
         // The namespace of Links is also the name of the installation.
         let mut desired = service::build(namespace, namespace, &name, metadata, &ports, false);
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
-        let slices = self
-            .addresses
-            .as_ref()
-            .map(|addresses| self.slices(&desired, addresses));
+        let addresses = self.addresses.as_ref();
+        let slices = addresses.map(|addresses| self.slices(&desired, addresses));
         let present = state.local_gateway_slices(link, self.service);
-        reconcile_service(
-            state,
-            &desired,
-            slices,
-            actual,
-            present,
-            &self.target.cluster,
-            writes,
-        );
+        let cluster = &self.target.cluster;
+        reconcile_service(state, &desired, slices, present, cluster, writes);
     }
 
     fn labels(&self) -> DesiredEntries<'_> {

@@ -10,7 +10,7 @@ use self::{
     context::MirrorContext,
     plain::plain,
     removal::{Scope, removal},
-    unseen::Behind,
+    unseen::follow,
 };
 use super::service::ensure_namespace;
 use crate::{
@@ -21,7 +21,6 @@ use crate::{
         outcome::{Confirmed, Outcome, Plan, Problem, Reason, RemoteRef},
         state::{State, links::LinkEntry, remote::RemoteState},
         target::{Target, export::MirrorMode},
-        write::Write,
     },
 };
 
@@ -55,7 +54,7 @@ pub(crate) fn plan(
     match exported {
         Ok((_, _, MirrorMode::RemoteDiscovery)) if !link.0.has_discovery => {
             let problem = link.0.lacks_discovery();
-            let writes = follow(state, link, &this);
+            let writes = follow(state, (link.0, &link.1.gateway), &this);
             Plan::mirror(
                 this,
                 writes,
@@ -71,13 +70,13 @@ pub(crate) fn plan(
         },
         Err(Outcome::Absent) => gone(state, link, this, confirmed),
         Err(report) => {
-            let writes = follow(state, link, &this);
+            let writes = follow(state, (link.0, &link.1.gateway), &this);
             Plan::mirror(this, writes, report)
         }
     }
 }
 
-/// The plan for a Service that is not exported, or not any more. Its mirror is removed once the target cluster has
+/// The plan for a Service that is not exported, or no longer is. Its mirror is removed once the target cluster has
 /// confirmed this.
 fn gone(
     state: &State,
@@ -92,7 +91,8 @@ fn gone(
     let (writes, report) = if confirmed.covers(&this.cluster) {
         (writes, Outcome::Absent)
     } else {
-        (follow(state, link, &this), Outcome::Unknown)
+        let gateway = (link.0, &link.1.gateway);
+        (follow(state, gateway, &this), Outcome::Unknown)
     };
     Plan {
         confirm: vec![this.clone()],
@@ -134,19 +134,6 @@ fn mirrored(
         *note = service::not_copied(seen);
     }
     Plan::mirror(this, writes, report)
-}
-
-/// The writes with which the existing mirror of a Service follows the gateway, whatever the Service is now.
-fn follow(state: &State, (target, entry): (&Target, &LinkEntry), this: &RemoteRef) -> Vec<Write> {
-    let mut writes = Vec::new();
-    let gateway = &entry.gateway;
-    let behind = Behind {
-        state,
-        target,
-        gateway,
-    };
-    behind.follow(this, &mut writes);
-    writes
 }
 
 /// A Service that a target cluster exports, with its mode; or the outcome to report.

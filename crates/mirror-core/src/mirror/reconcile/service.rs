@@ -62,11 +62,11 @@ pub(crate) fn reconcile_service(
     state: &State,
     desired: &Desired<'_>,
     slices: Option<Vec<DesiredSlice<'_>>>,
-    actual: Option<&Service>,
     actual_slices: &[Arc<EndpointSlice>],
     cluster: &str,
     writes: &mut Vec<Write>,
 ) {
+    let actual = state.existing(desired.namespace, desired.name);
     let adopts = slices.is_some();
     let reconcile = |writes: &mut Vec<Write>| {
         if let Some(slices) = slices {

@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// Maximum number of Services that are omitted, or whose slices are, whose names are kept.
+/// Maximum number of names in one [`Omitted`]. Further Services are only counted.
 pub(crate) const NAMED: usize = 10_000;
 
 /// What a watch has omitted because of its limit: Services, or slices by their Service.

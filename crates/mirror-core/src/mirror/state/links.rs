@@ -169,7 +169,7 @@ impl Links {
         }
     }
 
-    /// Sets what the status of a Link says, which another replica wrote while it was the leader.
+    /// Takes over what the status of a Link records. Another replica wrote it while it was the leader.
     pub fn take_over(&mut self, link: &str, listed: Option<String>, gateway: GatewayState) {
         if let Some(mut entry) = self.remove(link) {
             (entry.listed, entry.gateway) = (listed, gateway);
@@ -213,8 +213,7 @@ impl Links {
     /// Whether objects of this cluster may belong to a Link although none is in charge of it: to an invalid Link that
     /// named the cluster, or may have; or to a Link that has moved to another cluster, which was not listed yet.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
-        let moving = self.moving.iter().filter_map(|link| self.entries.get(link));
-        moving.into_iter().any(|entry| {
+        self.moving().any(|entry| {
             let (named, listed) = (entry.cluster.as_deref(), entry.listed.as_deref());
             match &entry.target {
                 Err(_) if named.is_none() && listed.is_none() => true,
@@ -232,10 +231,15 @@ impl Links {
 
     /// The clusters that Links have left for this one. They may still have mirrors.
     pub(crate) fn left_for<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
-        let moving = self.moving.iter().filter_map(|link| self.entries.get(link));
-        moving
+        self.moving()
             .filter(move |entry| entry.cluster.as_deref() == Some(cluster))
             .filter_map(|entry| entry.listed.as_deref())
+    }
+
+    /// The Links that may have mirrors of other clusters than the one that they name.
+    fn moving(&self) -> impl Iterator<Item = &LinkEntry> {
+        let moving = self.moving.iter();
+        moving.filter_map(|link| self.entries.get(link))
     }
 
     fn is_listed(&self, cluster: &str) -> bool {

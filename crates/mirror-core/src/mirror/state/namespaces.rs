@@ -76,29 +76,17 @@ impl Namespaces {
         self.known.get(name)
     }
 
-    /// Adds or replaces a namespace. Returns the one that had its name.
-    pub fn insert(&mut self, name: String, namespace: Namespace) -> Option<Namespace> {
-        if let Some(cluster) = namespace.created_for() {
-            *self.created.entry(cluster.to_owned()).or_default() += 1;
-        }
-        let before = self.known.insert(name, namespace);
-        self.uncount(before.as_ref());
-        before
-    }
-
-    /// Forgets a namespace.
-    pub fn remove(&mut self, name: &str) -> Option<Namespace> {
-        let before = self.known.remove(name);
-        self.uncount(before.as_ref());
-        before
-    }
-
     /// Sets what is known of a namespace; `None` if there is none of this name. Returns what was known before.
     pub fn set(&mut self, name: &str, now: Option<Namespace>) -> Option<Namespace> {
-        match now {
-            Some(now) => self.insert(name.to_owned(), now),
-            None => self.remove(name),
+        if let Some(cluster) = now.as_ref().and_then(Namespace::created_for) {
+            *self.created.entry(cluster.to_owned()).or_default() += 1;
         }
+        let before = match now {
+            Some(now) => self.known.insert(name.to_owned(), now),
+            None => self.known.remove(name),
+        };
+        self.uncount(before.as_ref());
+        before
     }
 
     /// Names of the namespaces.
@@ -138,7 +126,7 @@ impl FromIterator<(String, Namespace)> for Namespaces {
     fn from_iter<I: IntoIterator<Item = (String, Namespace)>>(namespaces: I) -> Self {
         let mut all = Self::default();
         for (name, namespace) in namespaces {
-            all.insert(name, namespace);
+            all.set(&name, Some(namespace));
         }
         all
     }

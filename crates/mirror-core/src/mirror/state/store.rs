@@ -2,7 +2,6 @@
 //!
 //! There are four objects for each mirrored Service. To save memory, an index does not repeat the texts of its objects.
 
-mod by_cluster;
 mod indexed;
 
 use std::{
@@ -13,12 +12,12 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use self::by_cluster::{ByCluster, find};
 pub use self::indexed::Indexed;
+use self::indexed::{ByCluster, find};
 use crate::api::metadata::Metadata;
 
 /// Namespaced objects of one kind. It is updated by the events of watches and by the responses to our own writes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Store<T> {
     namespaces: BTreeMap<String, NamespaceIndex<T>>,
     clusters: ByCluster<T>,
@@ -34,7 +33,7 @@ pub struct Store<T> {
 const REMEMBERED: usize = 512;
 
 /// The objects of one namespace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct NamespaceIndex<T> {
     /// All objects, sorted by name.
     objects: Vec<Arc<T>>,
@@ -42,28 +41,6 @@ struct NamespaceIndex<T> {
     groups: Vec<Arc<T>>,
     /// Objects with hosts, by host and sorted by name.
     hosts: BTreeMap<Box<str>, Vec<Arc<T>>>,
-}
-
-impl<T> Default for Store<T> {
-    fn default() -> Self {
-        Self {
-            namespaces: BTreeMap::new(),
-            clusters: ByCluster::default(),
-            len: 0,
-            due: BTreeSet::new(),
-            gone: VecDeque::new(),
-        }
-    }
-}
-
-impl<T> Default for NamespaceIndex<T> {
-    fn default() -> Self {
-        Self {
-            objects: Vec::new(),
-            groups: Vec::new(),
-            hosts: BTreeMap::new(),
-        }
-    }
 }
 
 impl<T: Indexed> NamespaceIndex<T> {

@@ -50,7 +50,7 @@ fn an_object_belongs_to_the_installation_that_it_names() {
             let managed = service.clone().annotation(l::MANAGED_BY, managed_by);
             let collected = ours && installation_of == Installation::Ours;
             let what = format!("{what}, managed by {managed_by}");
-            assert_eq!(state.is_collected(&managed.0.metadata), collected, "{what}");
+            assert_eq!(state.may_delete(&managed.0.metadata), collected, "{what}");
         }
     }
 }

@@ -51,6 +51,14 @@ impl KeyRule {
         }
     }
 
+    /// Parses rules. Blank ones are dropped.
+    fn parse_all<S: AsRef<str>>(rules: &[S]) -> Vec<Self> {
+        let rules = rules.iter();
+        rules
+            .filter_map(|rule| Self::parse(rule.as_ref()))
+            .collect()
+    }
+
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Key(own) => own == key,
@@ -61,11 +69,8 @@ impl KeyRule {
 
 impl KeyRules {
     fn excluded<S: AsRef<str>>(rules: &[S]) -> Self {
-        let rules = rules.iter();
         Self {
-            excluded: rules
-                .filter_map(|rule| KeyRule::parse(rule.as_ref()))
-                .collect(),
+            excluded: KeyRule::parse_all(rules),
             ..Self::default()
         }
     }
@@ -107,14 +112,8 @@ impl Exclusions {
 
     /// Also copies keys that other tools act on, if these rules match them. Excluded keys stay excluded.
     pub(crate) fn copying(mut self, labels: &[&str], annotations: &[&str]) -> Self {
-        let parse = |rules: &[&str]| {
-            rules
-                .iter()
-                .filter_map(|rule| KeyRule::parse(rule))
-                .collect()
-        };
-        self.labels.copied = parse(labels);
-        self.annotations.copied = parse(annotations);
+        self.labels.copied = KeyRule::parse_all(labels);
+        self.annotations.copied = KeyRule::parse_all(annotations);
         self
     }
 

@@ -1,13 +1,9 @@
 //! Which addresses a gateway may have. The author of a Link, or the owner of a DNS name in it, must not be able to
 //! direct the traffic of mirrors to internal addresses: a Pod's loopback, a cloud's metadata server, or the API server.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::LazyLock};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use thiserror::Error;
 
 use crate::api::text::short;
@@ -63,64 +59,30 @@ pub enum NetworkError {
 }
 
 /// Networks that are refused in every cluster.
-const RESERVED: [(Refusal, IpNet); 18] = [
-    (Refusal::Unspecified, v4([0, 0, 0, 0], 8)),
-    (Refusal::Unspecified, v6(Ipv6Addr::UNSPECIFIED, 128)),
-    (Refusal::Loopback, v4([127, 0, 0, 0], 8)),
-    (Refusal::Loopback, v6(Ipv6Addr::LOCALHOST, 128)),
-    (Refusal::LinkLocal, v4([169, 254, 0, 0], 16)),
-    (Refusal::LinkLocal, v6(segment(0xfe80), 10)),
-    // Azure
-    (Refusal::Metadata, v4([168, 63, 129, 16], 32)),
-    // Alibaba Cloud
-    (Refusal::Metadata, v4([100, 100, 100, 200], 32)),
-    (
-        Refusal::Metadata,
-        v6(Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200), 128),
-    ),
-    // Oracle Cloud
-    (Refusal::Metadata, v4([192, 0, 0, 192], 32)),
-    (
-        Refusal::Metadata,
-        v6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), 128),
-    ),
-    // AWS: metadata, credentials of EKS Pods, DNS, time
-    (
-        Refusal::Metadata,
-        v6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32),
-    ),
-    // Google Cloud
-    (
-        Refusal::Metadata,
-        v6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128),
-    ),
-    // Scaleway
-    (
-        Refusal::Metadata,
-        v6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42), 128),
-    ),
-    // Akamai (Linode)
-    (
-        Refusal::Metadata,
-        v6(Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1), 128),
-    ),
-    (Refusal::Multicast, v4([224, 0, 0, 0], 4)),
-    (Refusal::Multicast, v6(segment(0xff00), 8)),
-    (Refusal::Multicast, v4([255, 255, 255, 255], 32)),
-];
-
-const fn v4(first: [u8; 4], prefix: u8) -> IpNet {
-    let [a, b, c, d] = first;
-    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix))
-}
-
-const fn v6(first: Ipv6Addr, prefix: u8) -> IpNet {
-    IpNet::V6(Ipv6Net::new_assert(first, prefix))
-}
-
-const fn segment(first: u16) -> Ipv6Addr {
-    Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)
-}
+static RESERVED: LazyLock<Vec<(Refusal, IpNet)>> = LazyLock::new(|| {
+    let networks = [
+        (Refusal::Unspecified, "0.0.0.0/8"),
+        (Refusal::Unspecified, "::/128"),
+        (Refusal::Loopback, "127.0.0.0/8"),
+        (Refusal::Loopback, "::1/128"),
+        (Refusal::LinkLocal, "169.254.0.0/16"),
+        (Refusal::LinkLocal, "fe80::/10"),
+        (Refusal::Metadata, "168.63.129.16/32"),      // Azure
+        (Refusal::Metadata, "100.100.100.200/32"),    // Alibaba Cloud
+        (Refusal::Metadata, "fd00:100::100:200/128"), // Alibaba Cloud
+        (Refusal::Metadata, "192.0.0.192/32"),        // Oracle Cloud
+        (Refusal::Metadata, "fd00:c1::a9fe:a9fe/128"), // Oracle Cloud
+        (Refusal::Metadata, "fd00:ec2::/32"), // AWS: metadata, credentials of EKS Pods, DNS, time
+        (Refusal::Metadata, "fd20:ce::254/128"), // Google Cloud
+        (Refusal::Metadata, "fd00:42::42/128"), // Scaleway
+        (Refusal::Metadata, "fd00:a9fe:a9fe::1/128"), // Akamai (Linode)
+        (Refusal::Multicast, "224.0.0.0/4"),
+        (Refusal::Multicast, "ff00::/8"),
+        (Refusal::Multicast, "255.255.255.255/32"),
+    ];
+    let parse = |text: &str| text.parse::<IpNet>().expect("these are networks");
+    networks.map(|(why, text)| (why, parse(text))).into()
+});
 
 /// Prefixes of IPv6 addresses that end in the IPv4 address that they stand for: those that NAT64 translates (RFC 6052),
 /// IPv4-translated ones (RFC 2765) and IPv4-compatible ones (RFC 4291).
@@ -173,7 +135,7 @@ pub fn refusal(
     let api_servers = api_servers.map(|own| (Refusal::ApiServer, IpNet::from(own.to_canonical())));
     let services = cluster.services.iter();
     let services = services.map(|range| (Refusal::ServiceRange, *range));
-    let mut refused = (RESERVED.into_iter().chain(api_servers).chain(services))
+    let mut refused = (RESERVED.iter().copied().chain(api_servers).chain(services))
         .filter(|(_, range)| meant.iter().any(|address| range.contains(address)))
         .filter(|(_, range)| !within.iter().any(|net| range.contains(*net)));
     refused.next().map(|(why, _)| why)

@@ -66,103 +66,52 @@ pub enum PolicyError {
     /// The selector has no requirement. It is ambiguous whether this means all namespaces or none.
     #[error("it is empty (leave it out to allow all namespaces that are not protected)")]
     Empty,
-    /// The value is unknown.
-    #[error("invalid value {0:?} (use any, local-members or none)")]
-    Federation(String),
-    /// The value is unknown.
-    #[error("invalid value {0:?} (use discovery or gateway)")]
-    FederatedThrough(String),
-    /// The value is unknown.
-    #[error("invalid value {0:?} (use direct or gateway)")]
-    ApiServerThrough(String),
-    /// The value is unknown.
-    #[error("invalid value {0:?} (use all or listed)")]
-    Copy(String),
+    /// The value is none of these words.
+    #[error("invalid value {0:?} (use {1})")]
+    Value(String, String),
+}
+
+/// Gives the values of an enum their words in a Link's annotation.
+macro_rules! words {
+    ($name:ident: $($value:ident = $word:literal),+) => {
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
+
+            /// As in a Link's annotation.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)+
+                }
+            }
+
+            /// Reads a Link's annotation.
+            pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
+                match text.trim() {
+                    $($word => Ok(Self::$value),)+
+                    _ => Err(unknown(text, &[$($word),+])),
+                }
+            }
+        }
+    };
+}
+
+words!(Federation: Any = "any", LocalMembers = "local-members", None = "none");
+words!(ApiServerThrough: Direct = "direct", Gateway = "gateway");
+words!(FederatedThrough: Discovery = "discovery", Gateway = "gateway");
+words!(Copied: All = "all", Listed = "listed");
+
+fn unknown(text: &str, words: &[&str]) -> PolicyError {
+    let (last, first) = words.split_last().unwrap_or((&"", &[]));
+    PolicyError::Value(short(text), format!("{} or {last}", first.join(", ")))
 }
 
 impl FederatedThrough {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Discovery, Self::Gateway];
-
-    /// As in a Link's annotation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Discovery => "discovery",
-            Self::Gateway => "gateway",
-        }
-    }
-
     /// Reads the annotation of a Link.
     pub fn of(link: &ObjectMeta) -> Result<Self, PolicyError> {
         let annotations = link.annotations.as_ref();
         let text = annotations.and_then(|annotations| annotations.get(l::FEDERATED_THROUGH));
-        let Some(text) = text else {
-            return Ok(Self::default());
-        };
-        let mut all = Self::ALL.into_iter();
-        all.find(|one| one.as_str() == text.trim())
-            .ok_or_else(|| PolicyError::FederatedThrough(short(text)))
-    }
-}
-
-impl ApiServerThrough {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Direct, Self::Gateway];
-
-    /// As in a Link's annotation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Gateway => "gateway",
-        }
-    }
-
-    /// Reads a Link's annotation.
-    pub fn parse(text: &str) -> Result<Self, PolicyError> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|one| one.as_str() == text.trim())
-            .ok_or_else(|| PolicyError::ApiServerThrough(short(text)))
-    }
-}
-
-impl Copied {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::All, Self::Listed];
-
-    /// As in a Link's annotation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Listed => "listed",
-        }
-    }
-
-    /// Reads a Link's annotation.
-    pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|one| one.as_str() == text.trim())
-            .ok_or_else(|| PolicyError::Copy(short(text)))
-    }
-}
-
-impl Federation {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Any, Self::LocalMembers, Self::None];
-
-    /// As in a Link's annotation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::LocalMembers => "local-members",
-            Self::None => "none",
-        }
-    }
-
-    /// Reads a Link's annotation.
-    pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|one| one.as_str() == text.trim())
-            .ok_or_else(|| PolicyError::Federation(short(text)))
+        text.map_or_else(|| Ok(Self::default()), |text| Self::parse(text))
     }
 }
 

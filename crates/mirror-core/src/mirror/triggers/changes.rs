@@ -116,9 +116,7 @@ impl State {
 
     /// Keys of what a target cluster exports in namespaces that do not exist here.
     fn keys_of_missing_namespaces(&self, cluster: &str) -> Vec<Key> {
-        let remote = self
-            .link(cluster)
-            .and_then(|(_, entry)| entry.remote.as_ref());
+        let remote = self.remote(cluster);
         let mut keys = Vec::new();
         for store in remote.into_iter().flat_map(|remote| &remote.services) {
             let missing = store

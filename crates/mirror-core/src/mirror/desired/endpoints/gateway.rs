@@ -38,7 +38,7 @@ impl State {
         state: &'a GatewayState,
     ) -> Option<GatewayAddresses<'a>> {
         let known = state.addresses.as_deref();
-        let known = known.filter(|known| !known.is_empty())?; // an empty list is as good as none
+        let known = known.filter(|known| !known.is_empty())?; // an empty list counts as unresolved
         let (own, local) = (gateway.networks.as_deref(), self.local.as_ref()?);
         let why = |address: &IpAddr| refusal(*address, own, &local.networks);
         let refused: Vec<Refused> = known

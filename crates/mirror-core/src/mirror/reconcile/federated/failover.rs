@@ -67,7 +67,7 @@ impl From<Option<bool>> for Availability {
 }
 
 impl Members<'_> {
-    /// The preference that is asked for, and its present effect.
+    /// The requested preference, and its present effect.
     pub(super) fn preferred(&self) -> Preferred {
         let (state, actual) = (self.of.state, self.of.actual);
         if let Some(left) = actual.and_then(|actual| self.left_over(actual)) {
@@ -87,7 +87,7 @@ impl Members<'_> {
         }
     }
 
-    /// The preference that is asked for, if any, and the hold-down.
+    /// The requested preference, if any, and the hold-down.
     fn preference(&self) -> Result<Option<(Preference, Duration)>, Problem> {
         let hold_down = self.of.state.config.routes;
         let text = match self.requested_preference() {

@@ -27,7 +27,7 @@ use crate::{
         outcome::{Problem, Reason},
         ownership::preferred::active_clusters,
         state::State,
-        write::{Object, ObjectKind, Write, forced_metadata, guarded, patch_metadata},
+        write::{self, Object, ObjectKind, Write},
     },
 };
 
@@ -108,7 +108,7 @@ impl<'a> Members<'a> {
             return Vec::new();
         };
         if self.of.state.config.routes.is_none() {
-            return Vec::new(); // not any more
+            return Vec::new(); // routes are no longer enabled
         }
         let backends = self.backends(preference, preferred);
         let ports = fields.ports.iter().filter(|port| port.protocol() == "TCP");
@@ -160,7 +160,7 @@ impl<'a> Members<'a> {
             name: name.into(),
             port: Some(port),
             weight: Some(weight),
-            rest: BTreeMap::new(),
+            ..BackendRef::default()
         };
         let has_port = |backend: &&Backend<'_>| backend.ports.iter().any(|own| own.port == port);
         let preferred = backends.iter().filter(has_port);
@@ -174,10 +174,9 @@ impl<'a> Members<'a> {
             parent_refs: [ParentRef {
                 group: Some("".into()),
                 kind: Some("Service".into()),
-                namespace: None,
                 name: self.of.name.as_str().into(),
                 port: Some(port),
-                rest: BTreeMap::new(),
+                ..ParentRef::default()
             }]
             .into(),
             rules: [RouteRule { backend_refs, rest }].into(),
@@ -282,19 +281,7 @@ impl DesiredRoute<'_> {
     }
 
     fn patch(&self, actual: &Route) -> Option<Write> {
-        let metadata = patch_metadata(&self.metadata, &actual.metadata);
-        let owners = self.owners();
-        let same_owner = actual.metadata.owner_references == owners;
-        let same_spec = actual.spec == self.spec;
-        if metadata.is_none() && same_owner && same_spec {
-            return None;
-        }
-        let mut metadata =
-            metadata.unwrap_or_else(|| forced_metadata(&self.metadata, &actual.metadata));
-        if !same_owner {
-            metadata["ownerReferences"] = json!(owners);
-        }
-        let rest = if same_spec {
+        let rest = if actual.spec == self.spec {
             json!({})
         } else {
             let mut spec = json!(self.spec);
@@ -303,13 +290,10 @@ impl DesiredRoute<'_> {
             }
             json!({ "spec": spec })
         };
-        Some(guarded(
-            ObjectKind::Route(self.kind),
-            self.owner.0,
-            &actual.metadata,
-            metadata,
-            rest,
-        ))
+        let kind = ObjectKind::Route(self.kind);
+        let (service, owners) = (self.owner.0, self.owners());
+        let actual = &actual.metadata;
+        write::patch(kind, service, &self.metadata, Some(&owners), actual, rest)
     }
 }
 

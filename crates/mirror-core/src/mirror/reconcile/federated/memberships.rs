@@ -1,21 +1,29 @@
 //! The memberships that clusters have in a federated Service: what is known of each, and the effect of the form and of
 //! drains.
+//!
+//! A drain moves requests to other members: drained clusters leave federated Services that are known to have another
+//! member. If there is no other member, the drained one stays, and with it the Service and its ClusterIP. If all clusters
+//! are drained, those that are members stay. If none is a member, all join.
 
 use super::members::FederatedService;
 use crate::{
     api::k8s::Service,
     mirror::{
         names::member_name,
-        outcome::Confirmed,
+        outcome::{Confirmed, Outcome, Problem, Reason},
         ownership::membership::{ClusterMembership, Form, Membership, Memberships, membership},
         state::State,
-        target::{drain::DrainState, policy::FederatedThrough},
+        target::{
+            Target,
+            drain::{self, DrainState},
+            policy::FederatedThrough,
+        },
     },
 };
 
 impl<'a> FederatedService<'a> {
     /// The form that it should have, and what is known of the memberships of all clusters. `confirmed`: the clusters that have
-    /// confirmed that they have no member any more.
+    /// confirmed that they no longer have a member.
     pub(super) fn memberships(&self, confirmed: Confirmed<'_>) -> (Form, Memberships<'a>) {
         let (state, has_local_member) = (self.state, self.local.is_some());
         let memberships = state.active().map(|(target, entry)| {
@@ -103,6 +111,49 @@ impl<'a> FederatedService<'a> {
         }
         Form::Slices
     }
+
+    /// Removes the memberships of drained clusters that are not needed. They leave without confirmation: the Link says that
+    /// they are drained, and a cluster under maintenance may not answer.
+    fn take_out_drained(&self, memberships: &mut Memberships<'_>) {
+        let is_drained = |target: &Target| self.state.is_drained(target);
+        if !memberships.values().any(|linked| is_drained(linked.target)) {
+            return;
+        }
+        let others_take_part = self.local.is_some()
+            || memberships.values().any(|linked| {
+                matches!(linked.membership, Membership::Member(_))
+                    && !is_drained(linked.target)
+                    && !linked.target.lacks_gateway()
+            });
+        let keeps_a_place = |cluster: &&str| match memberships.get(cluster) {
+            Some(linked) => matches!(
+                linked.membership,
+                Membership::Member(_) | Membership::Unseen
+            ),
+            None => self.may_keep(cluster, memberships),
+        };
+        let any_has_a_place = self.named.iter().any(keeps_a_place);
+        for (cluster, linked) in memberships {
+            let (target, membership) = (linked.target, &mut linked.membership);
+            if !is_drained(target) {
+                continue;
+            }
+            let has_place = self.named.contains(cluster);
+            match membership {
+                Membership::Member(seen) if others_take_part || (any_has_a_place && !has_place) => {
+                    *membership = Membership::Drained(seen);
+                }
+                Membership::Unseen if others_take_part && has_place => {
+                    *membership =
+                        Membership::Refused(Outcome::Failed(left_because_drained(target)));
+                }
+                Membership::Leaving | Membership::None if others_take_part => {
+                    *membership = Membership::Refused(Outcome::Absent);
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 impl State {
@@ -139,4 +190,23 @@ fn stays(state: &State, actual: &Service, cluster: &str) -> Option<bool> {
         linked.membership,
         Membership::Member(_) | Membership::Unseen
     ))
+}
+
+/// The problem to report for a member that left because its cluster is drained.
+pub(super) fn left_because_drained(target: &Target) -> Problem {
+    Problem::new(Reason::Drained, until(target))
+}
+
+/// The problem to report for a member that stays although its cluster is drained.
+pub(super) fn stays_as_the_last(target: &Target) -> Problem {
+    let message = format!(
+        "{}, but stays because there is no other member",
+        until(target)
+    );
+    Problem::new(Reason::Drained, message)
+}
+
+fn until(target: &Target) -> String {
+    let until = target.drained_until.map(drain::until).unwrap_or_default();
+    format!("the cluster is drained {until}")
 }

@@ -27,7 +27,7 @@ impl FederatedService<'_> {
             .iter()
             .all(|cluster| memberships.contains_key(cluster))
             && (!names_local || self.state.config.local_members.is_some());
-        if are_known || self.state.is_collected(&actual.metadata) {
+        if are_known || self.state.may_delete(&actual.metadata) {
             delete_with_slices(self.state, actual, writes);
         } else if !is_managed(&actual.metadata) {
             // Somebody has taken the Service over. Our slices and routes for it lead to clusters that are not linked any

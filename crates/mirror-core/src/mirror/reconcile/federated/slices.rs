@@ -6,11 +6,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::Hasher as _,
     sync::Arc,
 };
-
-use siphasher::sip::SipHasher13;
 
 use super::{
     failover::Preferred,
@@ -23,7 +20,7 @@ use crate::{
             endpoints::{self, DesiredSlice, GatewayEndpoints, SlicePort, slice_metadata},
             service::Desired,
         },
-        metadata::{DesiredMetadata, fq_name, is_our_slice},
+        metadata::{ContentHash, DesiredMetadata, fq_name, is_our_slice},
         names::mirror_name,
         outcome::Problem,
         ownership::membership::{ClusterMembership, Membership},
@@ -212,9 +209,7 @@ fn of_pods<'a>(
     };
     let ports = pods.ports.iter().filter(|port| port.port.is_some());
     let ports: Vec<SlicePort<'_>> = ports.map(SlicePort::of).collect();
-    let mut hasher = SipHasher13::new();
-    hasher.write(pods.metadata.name().as_bytes());
-    let hash = hasher.finish();
+    let hash = ContentHash::of(pods.metadata.name().as_bytes());
     let metadata = slice_metadata(service, "");
     let chunks = pods.endpoints.chunks(ENDPOINTS).enumerate();
     chunks.filter_map(move |(number, endpoints)| {
@@ -227,7 +222,7 @@ fn of_pods<'a>(
         Some(DesiredSlice::new(
             service,
             &metadata,
-            &format!("local-{hash:016x}-{number}"),
+            &format!("local-{hash}-{number}"),
             address_type?,
             endpoints,
             ports.clone(),

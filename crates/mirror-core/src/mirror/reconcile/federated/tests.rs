@@ -77,7 +77,7 @@ fn members_join_and_leave_as_in_linkerds_service_mirror() {
         "somebody".to_owned(),
     );
     let mut homeless = both(&[web()], &[]);
-    homeless.here().namespaces.remove("ns");
+    homeless.here().namespaces.set("ns", None);
     let mut left_home = local().worked_on(&key());
     left_home.here().members = crate::mirror::Store::default();
     for (situation, state, writes, reports) in [

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{super::service::reconcile_service, removal::delete_with_slices, unseen::Behind};
+use super::{super::service::reconcile_service, removal::delete_with_slices};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -61,17 +61,8 @@ impl<'a> MirrorContext<'a> {
         slices: Option<Vec<DesiredSlice<'_>>>,
         writes: &mut Vec<Write>,
     ) {
-        let (state, cluster) = (self.state, &self.target.cluster);
-        let actual_slices = self.local_slices();
-        reconcile_service(
-            state,
-            desired,
-            slices,
-            self.local,
-            actual_slices,
-            cluster,
-            writes,
-        );
+        let (cluster, actual) = (&self.target.cluster, self.local_slices());
+        reconcile_service(self.state, desired, slices, actual, cluster, writes);
     }
 
     /// The outcome for a Service that has its mirror.
@@ -100,15 +91,6 @@ impl<'a> MirrorContext<'a> {
             .iter()
             .flat_map(|slice| &slice.endpoints);
         GatewayEndpoints::of(self.state, self.target, self.gateway, present, backed)
-    }
-
-    /// What is known of the gateway, apart from the remote Service.
-    pub(crate) fn behind(&self) -> Behind<'a> {
-        Behind {
-            state: self.state,
-            target: self.target,
-            gateway: self.gateway,
-        }
     }
 
     /// The remote Service.

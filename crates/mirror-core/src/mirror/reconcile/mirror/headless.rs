@@ -8,7 +8,9 @@ use std::{
     net::IpAddr,
 };
 
-use super::{super::service::reconcile_service, context::MirrorContext, plain::plain};
+use super::{
+    super::service::reconcile_service, context::MirrorContext, plain::plain, unseen::follow,
+};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -58,13 +60,14 @@ pub(crate) fn plan(
     }
 }
 
-/// There may be hosts that are not known, so the hosts stay as they are.
+/// Some hosts may be unknown, so all hosts stay as they are.
 fn keep_hosts(
     context: &MirrorContext<'_>,
     problem: Problem,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
-    context.behind().follow(&context.this(), writes);
+    let gateway = (context.target, context.gateway);
+    writes.extend(follow(context.state, gateway, &context.this()));
     match context.local {
         None => Err(problem),
         Some(_) => Ok(context.mirrored(Some(problem))),
@@ -101,7 +104,7 @@ fn by_host(
         endpoints::by_host(desired, through.identity, index, &hosts, ports, actual)
     });
     context.reconcile(desired, Some(slices.collect()), writes);
-    // Removals first: what is created may need the room that they make.
+    // Removals come first: new endpoint mirrors may need the ClusterIPs that they free.
     context.drop_endpoint_mirrors(|mirror| kept.contains(mirror), writes);
     writes.append(&mut endpoint_mirrors);
     let joined = problems.into_iter().reduce(|first, next| Problem {
@@ -185,13 +188,13 @@ impl MirrorContext<'_> {
         desired.uid = actual.and_then(|actual| actual.metadata.uid.as_deref());
         let slices = endpoints::through_gateway(&desired, through, "");
         let actual_slices = state.local_slices(namespace, &name);
+        let cluster = &target.cluster;
         reconcile_service(
             state,
             &desired,
             Some(slices),
-            actual,
             actual_slices,
-            &target.cluster,
+            cluster,
             writes,
         );
         let address = actual

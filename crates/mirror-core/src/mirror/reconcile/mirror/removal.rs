@@ -29,7 +29,7 @@ impl Scope {
     fn takes(self, state: &State, metadata: &Metadata) -> bool {
         match self {
             Self::All => !state.is_theirs(metadata),
-            Self::Managed => state.is_collected(metadata),
+            Self::Managed => state.may_delete(metadata),
         }
     }
 }

@@ -79,10 +79,7 @@ fn without_gateway() -> Target {
 
 fn namespaced(mut state: State, phase: Option<NamespacePhase>, create: bool) -> State {
     let known = &mut state.here().namespaces;
-    known.remove("ns");
-    if let Some(phase) = phase {
-        known.insert("ns".to_owned(), phase.into());
-    }
+    known.set("ns", phase.map(Into::into));
     state.config.max_namespaces = usize::from(create);
     state
 }

@@ -18,7 +18,7 @@ pub const SETTINGS: [&str; 4] = [
 /// Expressions of the policy, in CEL.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Confinement {
+pub(super) struct PolicyVariables {
     is_the_controller: String,
     home: String,
     protected_namespaces: String,
@@ -27,7 +27,7 @@ pub(super) struct Confinement {
     accounts: String,
 }
 
-impl Confinement {
+impl PolicyVariables {
     pub(super) fn new(namespace: &str, values: &Values) -> Self {
         let account = format!(
             "system:serviceaccount:{namespace}:{}",
