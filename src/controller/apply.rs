@@ -19,8 +19,9 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use self::failure::slice_name_conflict;
 pub(super) use self::{
-    failure::Failure,
+    failure::{Failure, name_conflict},
     written::{Gone, Written},
 };
 use super::{
@@ -37,7 +38,7 @@ use crate::{
         wire::{Subset, Wire},
     },
     client::requests::{RequestError, request},
-    mirror::{Indexed as _, Object, ObjectKind, Owner, Patch, Write, owner},
+    mirror::{Object, ObjectKind, Patch, Write},
 };
 
 /// Writes to the local cluster, as long as the lease is held.
@@ -341,49 +342,6 @@ fn own(references: &mut [OwnerReference], uids: &Uids) -> Result<(), Failure> {
         reference.uid.clone_from(uid);
     }
     Ok(())
-}
-
-/// The failure when a Service cannot be created because its name is taken. `live` is the Service that has the name.
-pub(super) fn name_conflict(
-    namespace: String,
-    name: String,
-    live: Option<Service>,
-    wanted: &Service,
-) -> Failure {
-    let Some(live) = live else {
-        return Failure::Outdated(None); // deleted meanwhile
-    };
-    let same_origin = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
-        && live.metadata.annotations.get(l::REMOTE_FQ_NAME)
-            == wanted.metadata.annotations.get(l::REMOTE_FQ_NAME);
-    if owner(&live.metadata) != Owner::Foreign || same_origin {
-        return Failure::Outdated(Some(Box::new(Written::Service(Arc::new(live)))));
-    }
-    Failure::Foreign {
-        namespace,
-        name,
-        who: "a Service that is not a mirror".to_owned(),
-    }
-}
-
-/// The failure when a slice cannot be created because `live` has its name.
-fn slice_name_conflict(live: EndpointSlice, wanted: &EndpointSlice) -> Failure {
-    let is_ours = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER);
-    if is_ours && live.group() == wanted.group() {
-        return Failure::Outdated(Some(Box::new(Written::Slice(Arc::new(live)))));
-    }
-    let whose = match live.group().filter(|_| is_ours) {
-        Some(service) => format!("belongs to Service {service}"),
-        None => "is not ours".to_owned(),
-    };
-    let (namespace, name) = live.metadata.id();
-    Failure::Refused {
-        message: format!(
-            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and {whose}"
-        ),
-        wait: None,
-        denied: true,
-    }
 }
 
 async fn created<T>(api: Api<Wire<T>>, object: &Wire<T>) -> Result<T, RequestError>

@@ -1,11 +1,18 @@
 //! Why a plan was not executed completely.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kube::core::Status;
 
 use super::written::Written;
-use crate::client::requests::RequestError;
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+    },
+    client::requests::RequestError,
+    mirror::{Indexed as _, Owner, owner},
+};
 
 /// Why a plan was not executed completely.
 #[derive(Clone, Debug)]
@@ -61,6 +68,49 @@ impl Failure {
                 denied: false,
             },
         }
+    }
+}
+
+/// The failure when a Service cannot be created because its name is taken. `live` is the Service that has the name.
+pub(in crate::controller) fn name_conflict(
+    namespace: String,
+    name: String,
+    live: Option<Service>,
+    wanted: &Service,
+) -> Failure {
+    let Some(live) = live else {
+        return Failure::Outdated(None); // deleted meanwhile
+    };
+    let same_origin = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER)
+        && live.metadata.annotations.get(l::REMOTE_FQ_NAME)
+            == wanted.metadata.annotations.get(l::REMOTE_FQ_NAME);
+    if owner(&live.metadata) != Owner::Foreign || same_origin {
+        return Failure::Outdated(Some(Box::new(Written::Service(Arc::new(live)))));
+    }
+    Failure::Foreign {
+        namespace,
+        name,
+        who: "a Service that is not a mirror".to_owned(),
+    }
+}
+
+/// The failure when a slice cannot be created because `live` has its name.
+pub(super) fn slice_name_conflict(live: EndpointSlice, wanted: &EndpointSlice) -> Failure {
+    let is_ours = live.metadata.annotations.get(l::MANAGED_BY) == Some(l::MANAGER);
+    if is_ours && live.group() == wanted.group() {
+        return Failure::Outdated(Some(Box::new(Written::Slice(Arc::new(live)))));
+    }
+    let whose = match live.group().filter(|_| is_ours) {
+        Some(service) => format!("belongs to Service {service}"),
+        None => "is not ours".to_owned(),
+    };
+    let (namespace, name) = live.metadata.id();
+    Failure::Refused {
+        message: format!(
+            "Failed to create mirror endpoints: EndpointSlice {namespace}/{name} exists and {whose}"
+        ),
+        wait: None,
+        denied: true,
     }
 }
 
