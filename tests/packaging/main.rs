@@ -15,6 +15,8 @@ mod linkerd_programs;
 mod names;
 // The archive and the Debian package: the same each time, and what is in them runs.
 mod packages;
+// Benchmarks compile our crates as they are shipped.
+mod profiles;
 // Images and charts in a registry, and the digests to sign.
 mod publish;
 // The Homebrew formula and the krew manifest, with the values of a release.
