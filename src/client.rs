@@ -118,18 +118,14 @@ impl Access {
                 "pass --context, or choose one with `kubectl config use-context`",
             ));
         };
-        if kubeconfig
+        let known: Vec<&str> = kubeconfig
             .contexts
             .iter()
-            .any(|context| context.name == name)
-        {
+            .map(|context| context.name.as_str())
+            .collect();
+        if known.contains(&name.as_str()) {
             return Ok(name);
         }
-        let known: Vec<_> = kubeconfig
-            .contexts
-            .iter()
-            .map(|c| c.name.as_str())
-            .collect();
         let hint = if known.is_empty() {
             "the kubeconfig has no contexts; check --kubeconfig and $KUBECONFIG".to_owned()
         } else {

@@ -52,10 +52,7 @@ fn hinted(
 
 /// Whether an error is one of [`misuse`].
 pub(crate) fn is_misuse(error: &anyhow::Error) -> bool {
-    let mut steps = error
-        .chain()
-        .filter_map(|step| step.downcast_ref::<Hinted>());
-    steps.any(|step| step.is_misuse)
+    steps(error).any(|step| step.is_misuse)
 }
 
 /// Adds a message and a hint to an error.
@@ -80,11 +77,13 @@ impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
 
 /// The innermost hint of an error, which is nearest to the cause.
 pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
-    error
-        .chain()
-        .filter_map(|step| step.downcast_ref::<Hinted>())
-        .last()
-        .map(|h| h.hint.as_str())
+    let innermost = steps(error).last();
+    innermost.map(|step| step.hint.as_str())
+}
+
+fn steps(error: &anyhow::Error) -> impl Iterator<Item = &Hinted> {
+    let steps = error.chain();
+    steps.filter_map(|step| step.downcast_ref::<Hinted>())
 }
 
 #[cfg(test)]

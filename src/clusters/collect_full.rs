@@ -290,7 +290,8 @@ async fn foreign(
 ) -> Known<Vec<ForeignEndpoints>> {
     let (mirrors, probes) = (mirrors.clone()?, probes.clone()?);
     let all = || mirrors.iter().chain(&probes);
-    let queries = slices_of(&foreign_endpoints::names(all())).into_iter();
+    let names = all().map(|mirror| mirror.metadata.id()).collect();
+    let queries = slices_of(&names).into_iter();
     let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
         .map(async |query| list_slices(client, &format!("{query},!{}", labels::CLUSTER_NAME)).await)
         .buffered(LISTS_AT_ONCE)

@@ -8,7 +8,7 @@ use crate::{
         labels as l,
         metadata::{Metadata, ResourceId},
     },
-    mirror::{Names, is_managed},
+    mirror::is_managed,
 };
 
 /// Endpoints of a mirror that belong to somebody else.
@@ -32,11 +32,6 @@ pub(crate) enum EndpointsSource {
         /// Who manages it, from its label; may be empty.
         manager: String,
     },
-}
-
-/// Names of mirrors, to list slices that do not have the labels of a mirror's.
-pub(super) fn names<'a>(mirrors: impl Iterator<Item = &'a Service>) -> Names {
-    mirrors.map(|mirror| mirror.metadata.id()).collect()
 }
 
 /// Finds slices with endpoints of these mirrors that are foreign: created neither by our controller, nor by Kubernetes

@@ -23,7 +23,7 @@ pub(crate) struct PreferenceStatus {
     pub failed_over: Vec<AwayCluster>,
     /// Whether other clusters receive the requests of one of these.
     #[serde(skip)]
-    has_failed_over: bool,
+    pub has_failed_over: bool,
 }
 
 /// A preferred cluster that receives no requests.
@@ -78,11 +78,6 @@ impl PreferenceStatus {
             has_failed_over,
             active: active.into_iter().map(ClusterRef::to_string).collect(),
         }
-    }
-
-    /// Whether other clusters receive the requests that a preferred cluster would receive.
-    pub(crate) fn has_failed_over(&self) -> bool {
-        self.has_failed_over
     }
 
     /// The clusters that receive the requests, as text.

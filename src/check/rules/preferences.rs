@@ -179,7 +179,7 @@ pub(super) fn taken(snapshot: &FullSnapshot) -> Verdict {
     let at = |time: jiff::Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
     let elsewhere = preferred
         .iter()
-        .filter(|(_, preferred)| preferred.has_failed_over());
+        .filter(|(_, preferred)| preferred.has_failed_over);
     let problems = elsewhere.filter_map(|(service, preferred)| {
         let said = preferred.absence(at, at)?;
         Some(format!("Service {} {said}", service.metadata.resource_id()))

@@ -210,7 +210,7 @@ fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
     let Some(preference) = &preferred.preference else {
         return ["-".into(), "-".into()];
     };
-    let tone = if preferred.has_failed_over() {
+    let tone = if preferred.has_failed_over {
         Tone::Doubtful
     } else {
         Tone::Good

@@ -318,12 +318,7 @@ impl State {
         for (target, entry) in self.active() {
             let services = entry.remote.iter().flat_map(|remote| &remote.services);
             for service in services.flat_map(|store| store.in_namespace(namespace)) {
-                keys.push(Key::mirror(
-                    &target.cluster,
-                    namespace,
-                    service.metadata.name(),
-                ));
-                keys.push(Key::federated(namespace, service.metadata.name()));
+                keys.extend(exported_keys(&target.cluster, service));
             }
         }
         if let Some(local) = &self.local {
@@ -345,13 +340,7 @@ impl State {
         let mut keys: Vec<Key> = self.links.keys().map(|link| Key::gateway(link)).collect();
         for (target, entry) in self.active() {
             for service in entry.remote.iter().flat_map(RemoteState::services) {
-                let namespace = service.metadata.namespace();
-                keys.push(Key::mirror(
-                    &target.cluster,
-                    namespace,
-                    service.metadata.name(),
-                ));
-                keys.push(Key::federated(namespace, service.metadata.name()));
+                keys.extend(exported_keys(&target.cluster, service));
             }
             for left in entry.remote.iter().flat_map(|remote| &remote.omitted) {
                 keys.extend(self.keys_of_omitted(&target.cluster, left.services()));
@@ -394,6 +383,15 @@ fn own_key(service: &Service) -> Option<Key> {
     };
     let remote = without_suffix(mirror, cluster)?;
     Some(Key::mirror(cluster, service.metadata.namespace(), remote))
+}
+
+/// The keys of an exported Service: of its mirror, and of the federated Service that it may be a member of.
+fn exported_keys(cluster: &str, service: &Service) -> [Key; 2] {
+    let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
+    [
+        Key::mirror(cluster, namespace, name),
+        Key::federated(namespace, name),
+    ]
 }
 
 fn fq_name(metadata: &Metadata) -> &str {

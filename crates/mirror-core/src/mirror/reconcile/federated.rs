@@ -7,7 +7,6 @@ mod failover;
 mod federated_routes;
 mod members;
 mod memberships;
-mod removal;
 mod slices;
 mod writes;
 

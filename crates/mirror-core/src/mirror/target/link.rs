@@ -217,8 +217,8 @@ impl Target {
             },
             allowed_namespaces: policy(link, l::ALLOWED_NAMESPACES, allowed_namespaces)?,
             federation: policy(link, l::FEDERATION, Federation::parse)?.unwrap_or_default(),
-            federated_through: FederatedThrough::of(&link.metadata)
-                .map_err(|error| InvalidLink::Policy(l::FEDERATED_THROUGH, error))?,
+            federated_through: policy(link, l::FEDERATED_THROUGH, FederatedThrough::parse)?
+                .unwrap_or_default(),
             api_server_through,
             has_discovery: api_server_through == ApiServerThrough::Direct
                 || annotation(link, l::DISCOVERY_API_SERVER).is_some(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::once_each;
+use super::{exported_keys, once_each};
 use crate::{
     api::map::Map,
     mirror::{
@@ -123,9 +123,7 @@ impl State {
                 .namespaces()
                 .filter(|name| self.namespace(name).is_none());
             for service in missing.flat_map(|name| store.in_namespace(name)) {
-                let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
-                keys.push(Key::mirror(cluster, namespace, name));
-                keys.push(Key::federated(namespace, name));
+                keys.extend(exported_keys(cluster, service));
             }
         }
         keys
