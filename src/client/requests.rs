@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{bounds, kubeconfig::unauthenticated};
-use crate::api::text::in_brief;
+use crate::api::{route::RouteKind, text::in_brief};
 
 /// Timeout of one request, unless a caller sets another.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -111,6 +111,21 @@ pub(crate) async fn is_served(
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The version in which an API server serves a kind of routes: the first of those that can be read. `None` if it serves
+/// none of them.
+pub(crate) async fn served_version(
+    client: &Client,
+    kind: RouteKind,
+) -> kube::Result<Option<&'static str>> {
+    for version in kind.versions() {
+        let api_version = format!("{}/{version}", kind.group());
+        if is_served(client, &api_version, kind.kind()).await? {
+            return Ok(Some(version));
+        }
+    }
+    Ok(None)
 }
 
 /// The `continue` token for the next page of a list, if there is one.

@@ -12,13 +12,18 @@ use kube::{
     Api,
     api::{ListParams, WatchParams},
 };
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
 };
 
-use super::{Access, Authenticated, requests::explain};
+use super::{
+    Access, Authenticated, TestBody, of_test_server,
+    requests::{explain, served_version},
+};
+use crate::api::route::RouteKind;
 
 /// Deadline of the requests.
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -179,4 +184,34 @@ async fn watch_goes_on_after_the_deadline_of_requests() {
     let mut watch = std::pin::pin!(watch.unwrap());
     let event = timeout(OVER, watch.next()).await.unwrap();
     assert!(matches!(event, Some(Ok(kube::api::WatchEvent::Added(_)))));
+}
+
+#[tokio::test]
+async fn routes_are_read_in_the_first_version_that_is_served() {
+    for (served, expected) in [
+        (&["v1", "v1alpha3", "v1alpha2"][..], Some("v1")),
+        (&["v1alpha3", "v1alpha2"], Some("v1alpha3")),
+        (&["v1alpha2"], Some("v1alpha2")),
+        (&["v1beta9"], None),
+    ] {
+        let client = of_test_server(move |request| {
+            let version = request.uri().path().rsplit('/').next();
+            let has = version.is_some_and(|version| served.contains(&version));
+            let (status, body) = if has {
+                let kind = json!({ "name": "tlsroutes", "kind": "TLSRoute", "namespaced": true, "singularName": "", "verbs": [] });
+                (200, json!({ "groupVersion": "", "resources": [kind] }))
+            } else {
+                (
+                    404,
+                    json!({ "kind": "Status", "status": "Failure", "code": 404, "message": "no", "reason": "NotFound" }),
+                )
+            };
+            let frame = hyper::body::Frame::data(hyper::body::Bytes::from(body.to_string()));
+            let body = TestBody::new(futures::stream::once(async { Ok(frame) }).boxed());
+            let answer = http::Response::builder().status(status).body(body);
+            async move { Ok(answer.unwrap()) }
+        });
+        let version = served_version(&client, RouteKind::Tls).await.unwrap();
+        assert_eq!(version, expected, "{served:?}");
+    }
 }

@@ -129,6 +129,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     member_is(source, NAME, NAME, "web", "Mirrored").await;
     in_step(source, NAME, &FLAGS).await;
 
+    kinds_of_routes_are_removed(source).await;
     leaves_and_returns(source).await;
     others_have_routes(source).await;
     other_cluster_is_preferred(source, &gateways).await;
@@ -163,6 +164,22 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     gone(source, NAME, SERVICE).await;
     unrouted(source).await;
     permit(source, false).await;
+}
+
+/// Somebody removes the CRDs of routes, and with them all routes. The Link reports it, and everything is as before when
+/// they are back.
+async fn kinds_of_routes_are_removed(source: &ControlPlane) {
+    source.uninstall_gateway_api().await.unwrap();
+    let said = member_is(source, NAME, NAME, "web", "NoRoutes").await;
+    assert_eq!(
+        said.message,
+        "no cluster is preferred: HTTPRoute is not installed"
+    );
+    in_step(source, NAME, &FLAGS).await;
+    source.install_gateway_api().await.unwrap();
+    routed(source, &[("web", HEAVY), (SERVICE, 1)]).await;
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+    in_step(source, NAME, &FLAGS).await;
 }
 
 /// The installation writes no routes any more. Here, the controller does not know.
@@ -247,14 +264,7 @@ async fn others_have_routes(source: &ControlPlane) {
         &route,
     )
     .await;
-    others_have(
-        source,
-        &format!("{group}/v1alpha2"),
-        "TLSRoute",
-        "theirs",
-        &route,
-    )
-    .await;
+    others_have(source, &format!("{group}/v1"), "TLSRoute", "theirs", &route).await;
     others_have(
         source,
         "linkerd.io/v1alpha2",

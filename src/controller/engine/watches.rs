@@ -28,7 +28,7 @@ use crate::{
         route::{Route, RouteKind},
         wire::Wire,
     },
-    client::requests::explain,
+    client::requests::{explain, served_version},
     controller::{
         metrics::{LOCAL, Metrics, ResourceKind},
         trouble::Trouble,
@@ -195,6 +195,7 @@ impl Start<'_> {
             wrap: Box::new(wrap),
             trouble: Trouble::new(format!("watch {what} of the local cluster")),
             what: what.to_owned(),
+            is_lost: latest::Sender::new(false),
             is_logged: AtomicBool::default(),
         }
     }
@@ -260,8 +261,7 @@ impl Start<'_> {
         let what = format!("{} of {}", kind.plural(), kind.group());
         let mut handler = self.handler(&what, move |change| LocalEvent::Routes(kind, Some(change)));
         let (client, outbox) = (self.client.clone(), self.outbox.clone());
-        let api = Api::<Wire<Route>>::all_with(client.clone(), &kind.resource());
-        let watched = Watched::all(api).recovered(&self.recovered);
+        let (recovered, mut lost) = (self.recovered.clone(), handler.is_lost.subscribe());
         async move {
             if let Some(needed) = waits {
                 Needed::wait(needed, |needed| needed.routes).await;
@@ -271,34 +271,63 @@ impl Start<'_> {
                     std::future::pending::<()>().await;
                 }
             }
-            until_served(&client, kind, &mut handler).await;
-            watch(watched, handler).await;
+            loop {
+                let version = until_served(&client, kind, &mut handler).await;
+                let api = Api::<Wire<Route>>::all_with(client.clone(), &kind.resource_in(version));
+                tokio::select! {
+                    () = watch(Watched::all(api).recovered(&recovered), &mut handler) => return,
+                    () = until_gone(&client, kind, version, &mut lost) => {}
+                }
+            }
         }
     }
 }
 
-/// Waits until the API server serves a kind. Sends one event if it does not serve it yet.
-async fn until_served(client: &Client, kind: RouteKind, handler: &mut LocalHandler<Route>) {
-    let version = format!("{}/{}", kind.group(), kind.version());
+/// Waits until the API server serves a kind, and returns the version to watch. Sends one event if it does not serve it
+/// yet.
+async fn until_served(
+    client: &Client,
+    kind: RouteKind,
+    handler: &mut LocalHandler<Route>,
+) -> &'static str {
     let mut is_reported = false;
     loop {
-        let is_served = match client.list_api_group_resources(&version).await {
-            Ok(list) => (list.resources.iter()).any(|known| known.name == kind.plural()),
-            Err(kube::Error::Api(status)) if status.code == 404 => false,
+        match served_version(client, kind).await {
             Err(error) => {
                 let lost = ConnectionStatus::Lost(explain(&error));
                 handler.on_connection(lost).await;
-                sleep(LOOK).await;
-                continue;
             }
-        };
-        handler.on_connection(ConnectionStatus::Alive).await;
-        if is_served {
-            return;
+            Ok(version) => {
+                handler.on_connection(ConnectionStatus::Alive).await;
+                if let Some(version) = version {
+                    return version;
+                }
+                if !std::mem::replace(&mut is_reported, true) {
+                    // If the engine has ended, the next event notices it.
+                    let _ = handler.outbox.send(LocalEvent::Routes(kind, None)).await;
+                }
+            }
         }
-        if !std::mem::replace(&mut is_reported, true) {
-            // If the engine has ended, the next event notices it.
-            let _ = handler.outbox.send(LocalEvent::Routes(kind, None)).await;
+        sleep(LOOK).await;
+    }
+}
+
+/// Waits until the API server does not serve this version of a kind any more: somebody has removed its CRD, or replaced
+/// it. `lost`: whether the watch fails, because only then is there a reason to look.
+async fn until_gone(
+    client: &Client,
+    kind: RouteKind,
+    version: &str,
+    lost: &mut latest::Receiver<bool>,
+) {
+    loop {
+        if lost.wait_for(|is_lost| *is_lost).await.is_err() {
+            std::future::pending::<()>().await; // the watch has ended
+        }
+        if let Ok(served) = served_version(client, kind).await
+            && served != Some(version)
+        {
+            return;
         }
         sleep(LOOK).await;
     }
@@ -311,6 +340,8 @@ struct LocalHandler<T> {
     wrap: Box<dyn Fn(Event<T>) -> LocalEvent + Send + Sync>,
     trouble: Trouble,
     what: String,
+    /// Whether the watch fails.
+    is_lost: latest::Sender<bool>,
     /// Whether it was logged that annotations were dropped.
     is_logged: AtomicBool,
 }
@@ -321,6 +352,8 @@ impl<T: LocalKind> EventHandler<T> for LocalHandler<T> {
     }
 
     async fn on_connection(&mut self, connection: ConnectionStatus) {
+        let is_lost = matches!(connection, ConnectionStatus::Lost(_));
+        self.is_lost.send_replace(is_lost);
         match connection {
             ConnectionStatus::Alive => {
                 if self.trouble.clear() {

@@ -11,7 +11,7 @@ use crate::{
         route::{Route, RouteKind},
         wire::Wire,
     },
-    client::requests::list_all,
+    client::requests::{list_all, served_version},
     mirror::{Indexed, Store},
 };
 
@@ -47,10 +47,12 @@ pub(super) async fn routes(client: &Client) -> anyhow::Result<Routes> {
 }
 
 async fn of_kind(client: &Client, kind: RouteKind) -> anyhow::Result<Option<Store<Route>>> {
-    let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource());
-    match list_all(&api, "").await {
-        Ok(listed) => Ok(Some(filed(listed.into_iter().map(Route::from)))),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot list {}", kind.plural())),
-    }
+    let failed = || format!("cannot list {}", kind.plural());
+    let version = served_version(client, kind).await.with_context(failed)?;
+    let Some(version) = version else {
+        return Ok(None);
+    };
+    let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource_in(version));
+    let listed = list_all(&api, "").await.with_context(failed)?;
+    Ok(Some(filed(listed.into_iter().map(Route::from))))
 }

@@ -55,6 +55,33 @@ pub(in crate::controller) trait EventHandler<T>: Send {
     }
 }
 
+/// A handler that is used again after its watch was ended.
+impl<T, H: EventHandler<T>> EventHandler<T> for &mut H {
+    fn on_event(&mut self, change: Event<T>) -> impl Future<Output = bool> + Send {
+        (**self).on_event(change)
+    }
+
+    fn on_connection(&mut self, connection: ConnectionStatus) -> impl Future<Output = ()> + Send {
+        (**self).on_connection(connection)
+    }
+
+    fn keeps(&self, object: &T) -> bool {
+        (**self).keeps(object)
+    }
+
+    fn trimmed(&self, object: T) -> T {
+        (**self).trimmed(object)
+    }
+
+    fn cost(&self, object: &T) -> usize {
+        (**self).cost(object)
+    }
+
+    fn service(&self, object: &T) -> (String, String) {
+        (**self).service(object)
+    }
+}
+
 /// The number that identifies an object for a limit.
 pub(super) fn number(object: &impl Resource, of: impl Fn(&str, &str) -> u64) -> u64 {
     let metadata = object.meta();

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::ControlPlane;
 
-/// Group, version and kind of routes. Linkerd has two of its own from before it followed the Gateway API.
+/// Group, version and kind of routes. Linkerd has two of its own from before it followed the Gateway API. The version of
+/// `TLSRoute` is that of Gateway API 1.6, which has no alpha version any more.
 pub const ROUTES: [(&str, &str, &str); 6] = [
     ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
     ("gateway.networking.k8s.io", "v1", "GRPCRoute"),
     ("gateway.networking.k8s.io", "v1alpha2", "TCPRoute"),
     ("policy.linkerd.io", "v1beta3", "HTTPRoute"),
-    ("gateway.networking.k8s.io", "v1alpha2", "TLSRoute"),
+    ("gateway.networking.k8s.io", "v1", "TLSRoute"),
     ("linkerd.io", "v1alpha2", "ServiceProfile"),
 ];
 

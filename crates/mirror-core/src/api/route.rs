@@ -47,9 +47,14 @@ impl RouteKind {
         Self::Profile,
     ];
 
-    /// The API of this kind, for kube.
+    /// The API of this kind, for kube, in the version that is written.
     pub fn resource(self) -> ApiResource {
-        let kind = GroupVersionKind::gvk(self.group(), self.version(), self.kind());
+        self.resource_in(self.version())
+    }
+
+    /// The API of this kind, for kube, in one of its versions.
+    pub fn resource_in(self, version: &str) -> ApiResource {
+        let kind = GroupVersionKind::gvk(self.group(), version, self.kind());
         ApiResource::from_gvk_with_plural(&kind, self.plural())
     }
 
@@ -58,14 +63,15 @@ impl RouteKind {
         matches!(self, Self::Http | Self::Tcp)
     }
 
-    /// Group, version, kind and plural name. The version is the oldest that is widely served, and that Linkerd reads.
+    /// Group, preferred version, kind and plural name. The version is the oldest that is widely served, and that Linkerd
+    /// reads.
     const fn names(self) -> [&'static str; 4] {
         match self {
             Self::Http => [GATEWAY_API, "v1", "HTTPRoute", "httproutes"],
             Self::Tcp => [GATEWAY_API, "v1alpha2", "TCPRoute", "tcproutes"],
             Self::Grpc => [GATEWAY_API, "v1", "GRPCRoute", "grpcroutes"],
             Self::Policy => ["policy.linkerd.io", "v1beta3", "HTTPRoute", "httproutes"],
-            Self::Tls => [GATEWAY_API, "v1alpha2", "TLSRoute", "tlsroutes"],
+            Self::Tls => [GATEWAY_API, "v1", "TLSRoute", "tlsroutes"],
             Self::Profile => [
                 "linkerd.io",
                 "v1alpha2",
@@ -88,6 +94,16 @@ impl RouteKind {
     /// The `kind` in manifests.
     pub const fn kind(self) -> &'static str {
         self.names()[2]
+    }
+
+    /// The versions that can be read, the preferred one first. The fields that are read are the same in all of them.
+    pub fn versions(self) -> impl Iterator<Item = &'static str> {
+        let others: &[&str] = match self {
+            // Gateway API 1.6 serves no alpha version any more, and before 1.5 there is no other.
+            Self::Tls => &["v1alpha3", "v1alpha2"],
+            _ => &[],
+        };
+        [self.version()].into_iter().chain(others.iter().copied())
     }
 
     /// The plural name in the API's paths and in roles.
