@@ -104,7 +104,7 @@ pub const MANAGED_BY: &str = "mirror.linkerd.io/managed-by";
 pub const INSTALLATION: &str = "mirror.linkerd.io/installation";
 /// Annotation (ours): hash of the object's desired state.
 pub const DESIRED_STATE: &str = "mirror.linkerd.io/desired-state";
-/// Annotation (ours) of every Service that this controller has written: the labels and, after a semicolon, the
+/// Annotation (ours) of every object that this controller has written: the labels and, after a semicolon, the
 /// annotations that were copied to it. Only these are ever removed.
 pub const COPIED_KEYS: &str = "mirror.linkerd.io/copied-keys";
 /// Annotations that mark an object as ours.

@@ -142,6 +142,9 @@ impl Index<&str> for DesiredEntries<'_> {
 /// Between the labels and the annotations. No key has it, nor a comma.
 const BETWEEN: char = ';';
 
+/// The record for an object to which nothing is copied.
+pub(crate) const NOTHING_COPIED: &str = ";";
+
 /// The labels and annotations that were copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopiedKeys<'a> {

@@ -67,6 +67,8 @@ pub(crate) struct Cluster {
     pub(crate) strangers: BTreeSet<String>,
     /// Names of Services that the API server does not let anybody create.
     pub(crate) denied: BTreeSet<String>,
+    /// Kinds of routes that the API server does not serve.
+    pub(crate) unserved: BTreeSet<RouteKind>,
     serial: u64,
 }
 

@@ -73,6 +73,8 @@ pub(crate) enum Operation {
     Route(bool),
     /// Somebody else deletes our routes.
     DropRoutes,
+    /// Somebody else removes the CRD of `HTTPRoute`, or creates it.
+    Served(bool),
     /// A namespace is created, terminates or is deleted.
     Namespace(usize, Option<NamespacePhase>),
     /// A namespace gets the label of a team, or loses it.
@@ -161,10 +163,14 @@ pub(crate) enum Edit {
     SecondOwner,
     /// Removes all annotations of a slice.
     SliceAnnotations,
+    /// Adds a label and an annotation of somebody else to a slice.
+    SliceJunk,
     /// Removes the owner of a route, its label or its annotations.
     RouteOwner,
     RouteLabel,
     RouteAnnotations,
+    /// Adds a label and an annotation of somebody else to a route.
+    RouteJunk,
 }
 
 /// Whether a Link is valid, and if not, what can still be read from it.

@@ -78,6 +78,8 @@ pub(crate) enum Event {
     Route(RouteKind, Seen<Route>),
     /// The routes of all kinds have been listed.
     Routes,
+    /// A kind of routes is served now, and has been listed, or is not served any more.
+    Served(RouteKind),
     /// All watches of this Link's cluster have listed.
     Synced(String),
     /// The watch of Services has listed again.
@@ -285,6 +287,7 @@ impl Simulation {
                     .drop_routes(|route| is_managed(&route.metadata));
                 self.watched(changed);
             }
+            Operation::Served(on) => self.serve_routes(RouteKind::Http, *on),
             Operation::Namespace(ns, phase) => self.namespace(namespace(*ns), *phase),
             Operation::Label(ns, team) => self.label(namespace(*ns), *team),
             Operation::Stranger(ns, name, on) => self.stranger(namespace(*ns), name, *on),

@@ -9,7 +9,11 @@ use crate::{
         labels as l,
         metadata::{Metadata, OwnerReference},
     },
-    mirror::metadata::{DesiredMetadata, desired::DesiredEntries, sign},
+    mirror::metadata::{
+        DesiredMetadata,
+        desired::{DesiredEntries, NOTHING_COPIED},
+        sign,
+    },
 };
 
 /// An EndpointSlice that should exist.
@@ -96,6 +100,10 @@ impl<'a> DesiredSlice<'a> {
                 feed(&port.port.to_be_bytes());
             }
         });
+        // Not part of the hash, as in Services. The keys that it does not list are those that all slices of ours have.
+        metadata
+            .annotations
+            .insert(l::COPIED_KEYS, NOTHING_COPIED.into());
         Self {
             name: format!("{}-{suffix}", service.name),
             namespace: service.namespace,

@@ -309,6 +309,7 @@ fn slices_with_copied_labels_lose_them_in_one_write() {
     let mut earlier = made(&["192.0.2.1"], &[port("http", 80)], true, true).remove(0);
     earlier.metadata.labels.insert("app", "web");
     let annotations = &mut earlier.metadata.annotations;
+    annotations.remove(l::COPIED_KEYS);
     annotations.insert(l::DESIRED_STATE, "of an earlier version");
     let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
     let service = service(&ports);
@@ -331,6 +332,26 @@ fn slices_with_copied_labels_lose_them_in_one_write() {
     let state = metadata["annotations"][l::DESIRED_STATE].as_str().unwrap();
     earlier.metadata.annotations.insert(l::DESIRED_STATE, state);
     assert_eq!(pass(&earlier), []);
+}
+
+#[test]
+fn keys_that_people_add_to_a_slice_survive_our_writes() {
+    let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
+    let service = service(&ports);
+    let mut actual = made(&["192.0.2.1"], &ports, true, true).remove(0);
+    actual.metadata.labels.insert("theirs", "x");
+    actual.metadata.annotations.insert("theirs", "x");
+    let dead = through_gateway(&service, &through(&addresses, false, true), "");
+    let mut writes = Vec::new();
+    reconcile(&state(), dead, &[Arc::new(actual)], &mut writes);
+    let [Write::Patch(patch)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    let metadata = &patch.body["metadata"];
+    for keys in ["labels", "annotations"] {
+        let keys = metadata[keys].as_object().unwrap();
+        assert!(!keys.contains_key("theirs"), "{keys:?}");
+    }
 }
 
 #[test]
@@ -448,5 +469,9 @@ fn slice_that_stays_is_marked_while_it_shares_addresses_and_written_again_after_
     let mut unready = other;
     unready.endpoints = [seen("192.0.2.1", None, false)].into();
     assert_eq!(pass(&kept, &[unready]), std::slice::from_ref(&plain));
+    // The mark of earlier versions did not say with which slices.
+    let mut marked_before = kept.clone();
+    mark(&mut marked_before, &format!("{plain}-shared"));
+    assert_eq!(pass(&marked_before, &[]), std::slice::from_ref(&plain));
     assert_eq!(pass(&kept, &[]), [plain]);
 }

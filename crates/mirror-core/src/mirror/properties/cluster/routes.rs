@@ -15,6 +15,9 @@ impl Cluster {
         mut route: Route,
     ) -> Result<(Route, Vec<Changed>), Refusal> {
         let id = (route.kind, route.metadata.id());
+        if self.unserved.contains(&route.kind) {
+            return Err(Refusal::NotFound);
+        }
         if self.routes.contains_key(&id) {
             return Err(Refusal::Exists);
         }
@@ -69,6 +72,16 @@ impl Cluster {
             Changed::Route(Some(Box::new(route)), None)
         };
         gone.into_iter().map(drop).collect()
+    }
+
+    /// Somebody removes the CRD of a kind of routes, and with it all routes of the kind, or creates it.
+    pub(crate) fn serve_routes(&mut self, kind: RouteKind, on: bool) -> Vec<Changed> {
+        if on {
+            self.unserved.remove(&kind);
+            return Vec::new();
+        }
+        self.unserved.insert(kind);
+        self.drop_routes(|route| route.kind == kind)
     }
 
     /// Somebody else creates a route of a federated Service, or deletes it.

@@ -146,6 +146,7 @@ pub(crate) fn slice_edit() -> impl Strategy<Value = Edit> {
         Just(Edit::SliceOwners),
         Just(Edit::SecondOwner),
         Just(Edit::SliceAnnotations),
+        Just(Edit::SliceJunk),
     ]
 }
 
@@ -155,6 +156,7 @@ pub(crate) fn route_edit() -> impl Strategy<Value = Edit> {
         Just(Edit::RouteOwner),
         Just(Edit::RouteLabel),
         Just(Edit::RouteAnnotations),
+        Just(Edit::RouteJunk),
     ]
 }
 

@@ -31,7 +31,7 @@ use crate::{
 /// without a name.
 pub(crate) type Shares = BTreeSet<(String, Option<String>)>;
 
-/// Checks that a patch keeps what others have added to a Service, if the Service says which keys are copied.
+/// Checks that a patch keeps what others have added to an object, if the object says which keys are copied.
 pub(crate) fn keys_of_others_stay(before: &Metadata, after: &Metadata) {
     if !before.annotations.contains_key(l::COPIED_KEYS) {
         return;

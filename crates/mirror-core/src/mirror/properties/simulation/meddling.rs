@@ -230,7 +230,11 @@ impl Simulation {
                 self.cluster
                     .edit_slice(&id, |slice| slice.metadata.annotations = Map::default())
             }),
-            Edit::RouteOwner | Edit::RouteLabel | Edit::RouteAnnotations => {
+            Edit::SliceJunk => nth(&slices).map(|id| {
+                self.cluster
+                    .edit_slice(&id, |slice| add_junk(&mut slice.metadata))
+            }),
+            Edit::RouteOwner | Edit::RouteLabel | Edit::RouteAnnotations | Edit::RouteJunk => {
                 let ours = self.cluster.routes.iter();
                 let ours: Vec<_> = ours
                     .filter(|(_, route)| is_managed(&route.metadata))
@@ -255,8 +259,14 @@ fn drop_label(metadata: &mut Metadata, key: &str) {
     metadata.labels.remove(key);
 }
 
+fn add_junk(metadata: &mut Metadata) {
+    metadata.labels.insert(JUNK, "1");
+    metadata.annotations.insert(JUNK, "1");
+}
+
 fn edit_route(metadata: &mut Metadata, edit: Edit) {
     match edit {
+        Edit::RouteJunk => add_junk(metadata),
         Edit::RouteOwner => metadata.owner_references = Box::default(),
         Edit::RouteLabel => drop_label(metadata, l::MIRRORED_SERVICE),
         _ => metadata.annotations = Map::default(),
@@ -278,10 +288,7 @@ fn edit_service(service: &mut Service, edit: Edit) {
         Edit::Disown => {
             metadata.annotations.remove(l::INSTALLATION);
         }
-        Edit::Junk => {
-            metadata.labels.insert(JUNK, "1");
-            metadata.annotations.insert(JUNK, "1");
-        }
+        Edit::Junk => add_junk(metadata),
         Edit::Unrecord => metadata.annotations.remove(l::COPIED_KEYS),
         // Only a label that we have set: others may add labels.
         Edit::Relabel if metadata.labels.contains_key("team") => {

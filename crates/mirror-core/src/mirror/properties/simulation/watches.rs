@@ -118,7 +118,13 @@ impl Simulation {
                 self.mark(self.state.keys_of_all_routed());
             }
             // The routes are listed first, and the list has this change.
-            Event::Route(..) if self.state.here().routes.is_empty() => {}
+            Event::Served(_) | Event::Route(..) if self.state.here().routes.is_empty() => {}
+            Event::Served(kind) => {
+                let mut listed = self.fresh_world().local.unwrap().routes;
+                let listed = listed.remove(&kind).flatten();
+                self.state.here().routes.insert(kind, listed);
+                self.mark(self.state.keys_of_all_routed());
+            }
             Event::Route(kind, seen) => {
                 let known = self.state.here().routes.entry(kind).or_default();
                 let touched = store(known.get_or_insert_default(), seen);
@@ -186,6 +192,15 @@ impl Simulation {
         }
     }
 
+    /// Somebody removes the CRD of a kind of routes, or creates it.
+    pub(crate) fn serve_routes(&mut self, kind: RouteKind, on: bool) {
+        let gone = self.cluster.serve_routes(kind, on);
+        self.watched(gone);
+        if self.watches_routes {
+            self.push("routes", Event::Served(kind));
+        }
+    }
+
     pub(crate) fn remote_of(&mut self, link: &str) -> Option<(String, &mut RemoteState)> {
         let links = &mut self.state.links;
         let cluster = links.get(link)?.known_cluster()?.to_owned();
@@ -226,7 +241,8 @@ impl Simulation {
             }
         }
         if self.needs_routes() {
-            let listed = RouteKind::ALL.map(|kind| (kind, Some(Store::default())));
+            let is_served = |kind| !self.cluster.unserved.contains(&kind);
+            let listed = RouteKind::ALL.map(|kind| (kind, is_served(kind).then(Store::default)));
             fresh.here().routes = listed.into();
             for route in self.cluster.routes.values() {
                 let known = fresh.here().routes.entry(route.kind).or_default();

@@ -315,6 +315,9 @@ impl Simulation {
             let before = self.cluster.slices.get(&id).cloned();
             let (slice, changed) = self.cluster.patch_slice(patch)?;
             admission::admit_slice(before.as_ref().map(|before| &before.metadata), &slice);
+            if let Some(before) = before {
+                keys_of_others_stay(&before.metadata, &slice.metadata);
+            }
             self.watched(changed);
             self.absorb_slice(slice);
         } else {

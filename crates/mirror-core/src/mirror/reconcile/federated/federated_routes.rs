@@ -22,7 +22,7 @@ use crate::{
         route::{BackendRef, ParentRef, Route, RouteKind, RouteRule, RouteSpec},
     },
     mirror::{
-        metadata::{DesiredMetadata, Owner, owner, sign},
+        metadata::{DesiredMetadata, Owner, desired::NOTHING_COPIED, owner, sign},
         names::mirror_name,
         outcome::{Problem, Reason},
         ownership::preferred::active_clusters,
@@ -187,6 +187,9 @@ impl<'a> Members<'a> {
         sign(&mut metadata, &self.of.state.config.namespace, |feed| {
             feed(json!(spec).to_string().as_bytes());
         });
+        metadata
+            .annotations
+            .insert(l::COPIED_KEYS, NOTHING_COPIED.into());
         DesiredRoute {
             kind,
             namespace: self.of.namespace,

@@ -157,6 +157,7 @@ pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
         3 => any::<bool>().prop_map(Operation::Clock),
         1 => any::<bool>().prop_map(Operation::Route),
         1 => Just(Operation::DropRoutes),
+        1 => prop::bool::weighted(0.6).prop_map(Operation::Served),
         2 => (0usize..8, prop_oneof![2 => route_edit(), 1 => slice_edit()])
             .prop_map(|(pick, edit)| Operation::Edit(pick, edit)),
         1 => any::<bool>().prop_map(Operation::Preferences),

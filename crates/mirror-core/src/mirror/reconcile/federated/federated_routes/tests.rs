@@ -54,6 +54,31 @@ fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) ->
     created.collect()
 }
 
+#[test]
+fn keys_that_people_add_to_a_route_survive_our_writes() {
+    let ports = || vec![port("http", 80)];
+    let mut actual = asked_for("east", ports(), None).remove(0);
+    actual.metadata.labels.insert("theirs", "x");
+    actual.metadata.annotations.insert("theirs", "x");
+    let wanted = asked_for("local", ports(), None).remove(0);
+    let wanted = DesiredRoute {
+        kind: wanted.kind,
+        namespace: "ns",
+        name: wanted.metadata.name().to_owned(),
+        port: 80,
+        owner: ("web-federated", ""),
+        metadata: DesiredMetadata::of(&wanted.metadata),
+        spec: wanted.spec.clone(),
+    };
+    let Some(Write::Patch(patch)) = wanted.patch(&actual) else {
+        panic!("no patch");
+    };
+    for keys in ["labels", "annotations"] {
+        let keys = patch.body["metadata"][keys].as_object().unwrap();
+        assert!(!keys.contains_key("theirs"), "{keys:?}");
+    }
+}
+
 fn named(name: &str, number: i32, protocol: Option<&str>) -> ServicePort {
     ServicePort {
         app_protocol: protocol.map(Into::into),
