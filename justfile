@@ -88,7 +88,7 @@ mutants files="crates/mirror-core/src/mirror/**" *args:
     @cargo mutants --version || { echo 'install it with: cargo install cargo-mutants --locked' >&2; exit 1; }
     cargo test --profile mutants --package mirror-core --lib mirror::
     PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \
-        sh -c 'files=$1; shift; exec nice -n 19 cargo mutants --file "$files" --test-package mirror-core --baseline skip --timeout 60 "$@"' sh "$@"
+        sh -c 'files=$1; shift; exec nice -n 19 cargo mutants --package mirror-core --file "$files" --test-package mirror-core --baseline skip --timeout 60 "$@"' sh "$@"
 
 # Only the suite itself runs as root.
 [private]
