@@ -15,7 +15,9 @@ use super::{
     common::{
         args::{self, Global, ManifestOutput},
         cluster::Cluster,
-        complete, output,
+        complete,
+        interrupt::on_interrupt,
+        output,
         wait::{POLL_INTERVAL, Progress, poll},
     },
     link_gen::{LinkArgs, generate},
@@ -261,7 +263,15 @@ async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
     let links = prepared.cluster.api::<link::Link>(&namespace);
     warn_of_names(&prepared.cluster, &links, name).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
+    on_interrupt(
+        &format!("objects of the Link {name} may be written in {context}"),
+        "run the same command again",
+    );
     progress.during(Box::pin(prepared.apply())).await?;
+    on_interrupt(
+        &format!("the Link {name} is written in {context}, but not ready"),
+        &format!("run `linkerd-mc --context {context} check`"),
+    );
     if prepared.replaces_linkerds() {
         let linkerd = objects
             .control_plane_credentials

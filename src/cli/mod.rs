@@ -138,6 +138,10 @@ fn settings_of(args: Vec<String>) -> Option<ControllerSettings> {
 
 /// Runs a command; `matches` is what `cli` was made of.
 fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    output::set_color(cli.global.color);
+    if cli.global.quiet {
+        output::be_quiet();
+    }
     // The controller has log flags of its own.
     if cli.global.verbose && !matches!(cli.command, Command::RunController(_)) {
         output::log_requests();

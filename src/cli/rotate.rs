@@ -31,7 +31,7 @@ use super::common::{
     cluster::Cluster,
     linked::{known_clusters, links},
     output,
-    wait::spin,
+    wait::Progress,
 };
 use crate::{
     api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},
@@ -246,7 +246,7 @@ async fn restarted(
     restart::is_possible(source, &links, &clusters).await?;
     let waiting = format!("restarting {DESTINATION}");
     let restart = restart::restart(source, args.wait);
-    spin(&waiting, Box::pin(restart)).await?;
+    Progress::new(&waiting).during(Box::pin(restart)).await?;
     let known = destination(source).await?;
     let known = known.map_err(|why| {
         fail(

@@ -22,7 +22,7 @@ use super::{
         inventory::delete,
         linked::{LinkedObjects, Mirrors, PROPAGATION, known_clusters, links},
         output,
-        wait::{poll, spin},
+        wait::{Progress, poll},
     },
     rotate::link_id,
 };
@@ -243,7 +243,7 @@ async fn apply(
         }
         let waiting = format!("waiting for the mirrors of {name} to be removed");
         let left = mirrors_left(cluster, name, &args.namespace, args.wait);
-        let left = spin(&waiting, left).await?;
+        let left = Progress::new(&waiting).during(left).await?;
         if left.len() > 0 {
             return Err(left_over(name, &left, had_link));
         }

@@ -1,6 +1,10 @@
 //! `link` and `plan`: links two clusters with one command, and shows before what it would do.
 
-use std::{process::Stdio, sync::Arc};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+    sync::Arc,
+};
 
 use control_plane::{ControlPlane, LinkerdOptions, eventually};
 use k8s_openapi::api::core::v1::Secret;
@@ -59,6 +63,31 @@ fn run_with(kubeconfig: &std::path::Path, args: &[&str], input: &str) -> (i32, S
     )
 }
 
+/// In a pipe, a wait is said when it begins; Ctrl-C says in one line what is done, and what to run.
+fn interrupted_link_says_what_is_done(kubeconfig: &std::path::Path) {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .env("KUBECONFIG", kubeconfig)
+        .args(["link", "--from", "link-east", "--to", "link-west"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut waits = lines.by_ref().map(Result::unwrap);
+    let waits = waits.find(|line| line.starts_with("waiting for the Link link-east"));
+    assert!(waits.is_some(), "it says nothing while it waits");
+    let id = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &id])
+        .status();
+    assert!(sent.unwrap().success());
+    let last = lines.last().unwrap().unwrap();
+    let expected = "interrupted: the Link link-east is written in link-west, but not ready; run";
+    assert!(last.starts_with(expected), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let (east, west): (Arc<ControlPlane>, Arc<ControlPlane>) = tokio::join!(
@@ -96,6 +125,8 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
             .all(|change| change["verb"] == "create")
     );
 
+    // No controller runs yet.
+    interrupted_link_says_what_is_done(&kubeconfig);
     let _controller = Controller::start(&west, &[]);
     let linked = run(
         &kubeconfig,

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args, ColorChoice, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use super::complete;
@@ -53,6 +53,12 @@ pub(crate) struct Global {
         hide_default_value = true, hide_possible_values = true, value_name = "BOOL"
     )]
     pub(crate) verbose: bool,
+    /// Print no notes and no progress to stderr; warnings and errors stay
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colors
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
 }
 
 impl Global {

@@ -4,6 +4,7 @@ pub(super) mod args;
 pub(super) mod cluster;
 pub(super) mod complete;
 pub(super) mod contexts;
+pub(super) mod interrupt;
 pub(super) mod inventory;
 pub(super) mod linked;
 pub(super) mod log_format;

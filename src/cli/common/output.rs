@@ -3,13 +3,38 @@
 use std::{
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anstyle::{AnsiColor, Style};
+use clap::ColorChoice;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{log_format, plugin};
 use crate::{api::text::one_line, client::requests::explain, hint::hint_of};
+
+/// Whether notes and progress are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out notes and progress from now on. Warnings and errors stay.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether notes and progress are left out.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Sets when colors are used from now on, on stdout and stderr.
+pub(crate) fn set_color(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
 
 /// The exit code of a command that printed what it found.
 pub(crate) fn exit_code(has_failed: bool) -> ExitCode {
@@ -36,8 +61,22 @@ pub(crate) fn warning(text: &str) {
     labelled("warning", AnsiColor::Yellow, text);
 }
 
-/// Writes one line to stderr.
+/// Writes one line to stderr, unless the user wants none.
 pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        line(text);
+    }
+}
+
+/// Writes what an interrupted command has done to stderr. The terminal has shown `^C`, and perhaps a spinner.
+pub(crate) fn interrupted(text: &str) {
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    line(&plugin::as_typed(text));
+}
+
+fn line(text: &str) {
     // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
 }

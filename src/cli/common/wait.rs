@@ -1,58 +1,123 @@
-//! Waiting: polls, and shows a spinner on stderr for what takes longer than a second.
+//! Waiting: polls, and says on stderr what is waited for: a spinner on a terminal, elsewhere a line at the beginning
+//! and at each change of the reason.
 
-use std::{future::Future, io::IsTerminal as _, pin::pin, time::Duration};
+use std::{cell::RefCell, future::Future, io::IsTerminal as _, pin::pin, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep_until};
 
+use super::output;
 use crate::api::text::one_line;
 
-/// Time before the spinner appears.
+/// Time before the spinner appears, and before the first line without a reason.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A spinner with a message. It is not shown if stderr is not a terminal.
-pub(crate) struct Progress(ProgressBar);
+/// What is waited for.
+pub(crate) struct Progress {
+    spinner: ProgressBar,
+    lines: Option<RefCell<Lines>>,
+}
+
+/// The lines of a wait whose stderr is not a terminal.
+#[derive(Debug, Default)]
+struct Lines {
+    /// What is waited for, until the first line is printed.
+    beginning: Option<String>,
+    /// The line that was printed last, and when.
+    printed: Option<(String, Instant)>,
+}
+
+impl Lines {
+    /// The line to print for this reason. A reason that changes within [`MOMENT`] of a line is printed when it is given
+    /// again: those who wait give it with each attempt.
+    fn next(&mut self, reason: &str) -> Option<String> {
+        let now = Instant::now();
+        let is_due = |(before, at): &(String, Instant)| before != reason && now - *at >= MOMENT;
+        if !self.printed.as_ref().is_none_or(is_due) {
+            return None;
+        }
+        self.beginning = None;
+        self.printed = Some((reason.to_owned(), now));
+        Some(reason.to_owned())
+    }
+
+    /// The first line, if no reason was given so far.
+    fn first(&mut self) -> Option<String> {
+        let beginning = self.beginning.take()?;
+        self.next(&beginning)
+    }
+}
 
 impl Progress {
-    /// A spinner that is not shown yet.
+    /// The progress of a wait for something that others do. Says nothing yet.
     pub(crate) fn new(message: &str) -> Self {
+        let progress = Self::silent(message);
+        if std::io::stderr().is_terminal() {
+            return progress;
+        }
+        let lines = Lines {
+            beginning: Some(one_line(message)),
+            printed: None,
+        };
+        Self {
+            lines: Some(RefCell::new(lines)),
+            ..progress
+        }
+    }
+
+    /// The progress of own work, which is only said on a terminal.
+    fn silent(message: &str) -> Self {
         let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         // If the template could not be parsed, the default style would stay.
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             spinner.set_style(style);
         }
-        let progress = Self(spinner);
-        progress.say(message);
-        progress
-    }
-
-    /// Changes the message.
-    pub(crate) fn say(&self, message: &str) {
-        self.0.set_message(one_line(message));
-    }
-
-    /// Waits for `work`, and shows the spinner if it takes long.
-    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        if !std::io::stderr().is_terminal() {
-            return work.await;
+        spinner.set_message(one_line(message));
+        Self {
+            spinner,
+            lines: None,
         }
+    }
+
+    /// Says why the wait goes on.
+    pub(crate) fn say(&self, reason: &str) {
+        let reason = one_line(reason);
+        if let Some(lines) = &self.lines
+            && let Some(line) = lines.borrow_mut().next(&reason)
+        {
+            output::note(&line);
+        }
+        self.spinner.set_message(reason);
+    }
+
+    /// Waits for `work`, and says so if it takes long.
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         if let Ok(done) = tokio::time::timeout(MOMENT, work.as_mut()).await {
             return done;
         }
-        self.0.set_draw_target(ProgressDrawTarget::stderr());
-        self.0.enable_steady_tick(TICK);
+        if let Some(lines) = &self.lines {
+            if let Some(line) = lines.borrow_mut().first() {
+                output::note(&line);
+            }
+            return work.await;
+        }
+        if !std::io::stderr().is_terminal() || output::is_quiet() {
+            return work.await;
+        }
+        self.spinner.set_draw_target(ProgressDrawTarget::stderr());
+        self.spinner.enable_steady_tick(TICK);
         let done = work.await;
-        self.0.finish_and_clear();
+        self.spinner.finish_and_clear();
         done
     }
 }
 
-/// Waits for `work`, with a spinner if it takes long.
+/// Waits for own work, such as requests, with a spinner if it takes long.
 pub(crate) async fn spin<T>(message: &str, work: impl Future<Output = T>) -> T {
-    Progress::new(message).during(work).await
+    Progress::silent(message).during(work).await
 }
 
 /// Interval for reads of one object.
@@ -95,6 +160,29 @@ mod tests {
         let (every, wait) = (Duration::from_secs(5), Duration::from_secs(wait));
         let _ = poll(every, wait, attempt, |()| ()).await;
         made.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_change_of_the_reason_is_one_line() {
+        let mut lines = Lines {
+            beginning: Some("waiting for east".into()),
+            printed: None,
+        };
+        let second = || tokio::time::advance(MOMENT);
+        assert_eq!(lines.first().as_deref(), Some("waiting for east"));
+        assert_eq!(lines.first(), None, "once");
+        assert_eq!(lines.next("refused"), None, "too soon");
+        second().await;
+        assert_eq!(lines.next("refused").as_deref(), Some("refused"));
+        second().await;
+        assert_eq!(lines.next("refused"), None, "the same reason");
+        assert_eq!(lines.next("timed out").as_deref(), Some("timed out"));
+        let mut lines = Lines {
+            beginning: Some("waiting for east".into()),
+            printed: None,
+        };
+        assert_eq!(lines.next("refused").as_deref(), Some("refused"));
+        assert_eq!(lines.first(), None, "the reason says more");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use crate::{
     api::link::Link,
     cli::common::{
         output,
-        wait::{POLL_INTERVAL, poll, spin},
+        wait::{POLL_INTERVAL, Progress, poll},
     },
     clusters::snapshot::{Destination, Known},
     hint::fail,
@@ -276,7 +276,8 @@ impl<'a> Rotation<'a> {
             anyhow::Ok(in_use.then_some(()).ok_or(status))
         };
         let waiting = format!("waiting for the Link {name} to use the new credentials");
-        let ended = spin(&waiting, poll(POLL_INTERVAL, wait, attempt, |_| ())).await?;
+        let polling = poll(POLL_INTERVAL, wait, attempt, |_| ());
+        let ended = Progress::new(&waiting).during(polling).await?;
         ended.map_err(|status| {
             let why = status
                 .condition("CredentialsValid")

@@ -1,0 +1,63 @@
+//! Ctrl-C: a command that has changed something says in one line what it has done, and what to run.
+//!
+//! A command that only reads ends as any other program.
+
+use std::sync::{Mutex, Once, PoisonError};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output;
+
+/// Exit code of a command that was interrupted, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// What an interrupted command says.
+static DONE: Mutex<String> = Mutex::new(String::new());
+
+/// Sets what is said if the command is interrupted from now on: what is done, such as `the Link east is written`, and
+/// what to do, such as `run linkerd-mc check`.
+pub(crate) fn on_interrupt(done: &str, then: &str) {
+    static LISTENING: Once = Once::new();
+    *DONE.lock().unwrap_or_else(PoisonError::into_inner) = line(done, then);
+    LISTENING.call_once(listen);
+}
+
+fn line(done: &str, then: &str) -> String {
+    format!("interrupted: {done}; {then}")
+}
+
+/// A thread of its own, because a question to the user blocks that of the command. Without it, an interrupt ends the
+/// command, which then only says nothing.
+fn listen() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else { return };
+    let signals = {
+        let _context = runtime.enter();
+        signal(SignalKind::interrupt())
+    };
+    let Ok(mut signals) = signals else { return };
+    let listener = std::thread::Builder::new().name("interrupt".to_owned());
+    // If no thread can be started, nothing listens.
+    let _ = listener.spawn(move || {
+        runtime.block_on(signals.recv());
+        let said = DONE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        output::interrupted(&said);
+        #[expect(clippy::exit, reason = "the command may be in the middle of anything")]
+        std::process::exit(INTERRUPTED);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_command_says_what_is_done_and_what_to_run() {
+        assert_eq!(
+            line("the Link east is written", "run `linkerd-mc check`"),
+            "interrupted: the Link east is written; run `linkerd-mc check`"
+        );
+    }
+}
