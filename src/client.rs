@@ -73,6 +73,7 @@ impl Access {
         let mut config = match self.kubeconfig() {
             Ok(kubeconfig) => {
                 let context = self.context_name(&kubeconfig)?;
+                kubeconfig::require_user(&kubeconfig, &context)?;
                 let options = KubeConfigOptions {
                     context: Some(context.clone()),
                     ..Default::default()

@@ -16,6 +16,7 @@ mod scene;
 mod support;
 
 use std::{
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
@@ -55,6 +56,16 @@ struct Measured {
 }
 
 impl Measured {
+    fn of(what: &str, took: impl Iterator<Item = Duration>, limit: Duration) -> Self {
+        let mut took: Vec<_> = took.collect();
+        took.sort();
+        Self {
+            what: what.to_owned(),
+            took,
+            limit,
+        }
+    }
+
     fn median(&self) -> Duration {
         self.took[self.took.len() / 2]
     }
@@ -66,30 +77,59 @@ impl Measured {
 
 /// Runs the program `runs` times, and once before that.
 fn measure(what: &str, runs: u32, limit: Duration, kubeconfig: &Path, args: &[&str]) -> Measured {
-    let mut took: Vec<_> = (0..=runs).map(|_| once(kubeconfig, args)).skip(1).collect();
-    took.sort();
-    Measured {
-        what: what.to_owned(),
-        took,
-        limit,
-    }
+    let took = (0..=runs).map(|_| once(kubeconfig, args).whole).skip(1);
+    Measured::of(what, took, limit)
 }
 
-fn once(kubeconfig: &Path, args: &[&str]) -> Duration {
+/// The same for a command that prints rows as it goes: the time to its first row, and that to its end.
+fn measure_rows(
+    what: &str,
+    runs: u32,
+    limits: [Duration; 2],
+    kubeconfig: &Path,
+    args: &[&str],
+) -> [Measured; 2] {
+    let took: Vec<Run> = (0..=runs).map(|_| once(kubeconfig, args)).skip(1).collect();
+    [
+        Measured::of(
+            &format!("{what}: first row"),
+            took.iter().map(|run| run.first_line),
+            limits[0],
+        ),
+        Measured::of(
+            &format!("{what}: all rows"),
+            took.iter().map(|run| run.whole),
+            limits[1],
+        ),
+    ]
+}
+
+/// How long a run took to its first line, and to its end.
+struct Run {
+    first_line: Duration,
+    whole: Duration,
+}
+
+fn once(kubeconfig: &Path, args: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"));
     command
         .args(args)
         .env("KUBECONFIG", kubeconfig)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let started = Instant::now();
-    let code = command.status().unwrap().code();
-    let took = started.elapsed();
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    let first_line = started.elapsed();
+    std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+    let code = child.wait().unwrap().code();
+    let whole = started.elapsed();
     // `check` fails where no Deployment runs, as here.
     let fine = code == Some(0) || (args[0] == "check" && code == Some(1));
     assert!(fine, "{args:?} ended with {code:?}");
-    took
+    Run { first_line, whole }
 }
 
 fn main() -> ExitCode {
@@ -138,14 +178,19 @@ async fn run(args: &Args) -> Vec<Measured> {
     let west = scene.west.kubeconfig();
     let _controller = scene.mirror(args.mirrors).await;
     let what = format!("check with {} mirrors", args.mirrors);
-    let check = ["check", "--wait=0s"];
+    let check = ["check"];
     results.push(measure(&what, slow, ms(2000), west, &check));
 
     scene.link_many(args.links).await;
-    let what = format!("check of {} Links, one dead", args.links);
+    // No proxies run here, so no gateway answers its probes either.
+    let what = format!(
+        "check of {} Links, dead gateways, one dead target",
+        args.links
+    );
     let timeout = format!("--timeout={}s", TIMEOUT.as_secs());
-    let check = ["check", "--wait=0s", &timeout];
-    results.push(measure(&what, slow.min(3), TIMEOUT * 3 / 2, west, &check));
+    let check = ["check", &timeout];
+    let limits = [ms(300), TIMEOUT + Duration::from_secs(1)];
+    results.extend(measure_rows(&what, slow.min(3), limits, west, &check));
     results
 }
 

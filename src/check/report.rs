@@ -7,19 +7,23 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::rules::{CheckResult, Level};
+use super::rules::{CheckResult, Fix, Level};
 use crate::api::text::{lines, one_line};
 
 /// Name of the category of one cluster, or its prefix if there are several.
 pub(crate) const CATEGORY: &str = "linkerd-multicluster";
 
-/// The results of one cluster, or of all clusters together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The results of one cluster or of a topic of it, or of all clusters together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Category {
     /// Its name.
     pub name: String,
     /// Its results, in order.
     pub results: Vec<CheckResult>,
+    /// The cluster, if there are several.
+    pub cluster: Option<String>,
+    /// Flags for commands in this cluster, such as ` --context west`.
+    pub flags: String,
 }
 
 /// The level of the worst result.
@@ -29,47 +33,147 @@ pub(crate) fn worst(categories: &[Category]) -> Level {
     levels.max().unwrap_or(Level::Success)
 }
 
-/// All results, one line per check and more for those that fail.
-pub(crate) fn table(categories: &[Category]) -> String {
-    text(categories, |_| true)
+/// All results of a category: one line per check, and more for those that fail.
+pub(crate) fn rows(category: &Category) -> String {
+    listed(&category.name, &category.results, |text, result| {
+        problem(text, category, result);
+        if let Some(hint) = &result.hint {
+            line(text, &format!("    see {hint} for hints"));
+        }
+    })
 }
 
-/// Only warnings and errors.
-pub(crate) fn short(categories: &[Category]) -> String {
-    text(categories, |result| result.level != Level::Success)
+/// The warnings and errors of a category, each with the commands that fix it.
+pub(crate) fn short_rows(category: &Category) -> String {
+    let failed = category
+        .results
+        .iter()
+        .filter(|r| r.level != Level::Success);
+    let failed: Vec<CheckResult> = failed.cloned().collect();
+    listed(&category.name, &failed, |text, result| {
+        problem(text, category, result);
+        if let Some(hint) = &result.hint {
+            line(text, &format!("    see {hint} for hints"));
+        }
+        remedies(text, category, result);
+    })
 }
 
-fn text(categories: &[Category], wanted: impl Fn(&CheckResult) -> bool) -> String {
-    let mut text = String::new();
-    for category in categories {
-        let results: Vec<_> = category.results.iter().filter(|r| wanted(r)).collect();
-        if results.is_empty() {
-            continue;
-        }
-        let name = one_line(&category.name);
-        let rule = "-".repeat(name.chars().count());
-        line(&mut text, &format!("{name}\n{rule}"));
-        for result in results {
-            let mark = mark(result.level);
-            line(&mut text, &format!("{mark} {}", lines(&result.description)));
-            for problem in lines(&result.error).lines() {
-                line(&mut text, &format!("    {problem}"));
-            }
-            if let Some(hint) = &result.hint {
-                line(&mut text, &format!("    see {hint} for hints"));
-            }
-        }
-        text.push('\n');
+/// The warnings and errors of all categories, errors first, each with the commands that fix it; empty if there are none.
+pub(crate) fn problems(categories: &[Category]) -> String {
+    let of = |level| {
+        let all = categories.iter();
+        let all = all.flat_map(|category| category.results.iter().map(move |r| (category, r)));
+        all.filter(move |(_, result)| result.level == level)
+    };
+    let (errors, warnings) = (of(Level::Error).count(), of(Level::Warning).count());
+    let counted = |count: usize, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
+    };
+    let counts = [counted(errors, "error"), counted(warnings, "warning")];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    if counts.is_empty() {
+        return String::new();
     }
+    let mut text = String::new();
+    heading(&mut text, &counts.join(", "));
+    for (category, result) in of(Level::Error).chain(of(Level::Warning)) {
+        let description = result.description.lines().next().unwrap_or_default();
+        let mark = mark(result.level);
+        let of = category
+            .cluster
+            .as_ref()
+            .map(|cluster| format!("{}: ", one_line(cluster)));
+        line(
+            &mut text,
+            &format!("{mark} {}{description}", of.unwrap_or_default()),
+        );
+        problem(&mut text, category, result);
+        remedies(&mut text, category, result);
+    }
+    text.push('\n');
+    text
+}
+
+/// The last line.
+pub(crate) fn conclusion(categories: &[Category]) -> String {
     let level = match worst(categories) {
         Level::Error => Level::Error,
         _ => Level::Success,
     };
-    line(
-        &mut text,
-        &format!("Status check results are {}", mark(level)),
-    );
+    format!("Status check results are {}\n", mark(level))
+}
+
+fn listed(
+    name: &str,
+    results: &[CheckResult],
+    below: impl Fn(&mut String, &CheckResult),
+) -> String {
+    let mut text = String::new();
+    if results.is_empty() {
+        return text;
+    }
+    heading(&mut text, &one_line(name));
+    for result in results {
+        let mark = mark(result.level);
+        line(&mut text, &format!("{mark} {}", lines(&result.description)));
+        below(&mut text, result);
+    }
+    text.push('\n');
     text
+}
+
+fn heading(text: &mut String, name: &str) {
+    let rule = "-".repeat(name.chars().count());
+    line(text, &format!("{name}\n{rule}"));
+}
+
+fn problem(text: &mut String, category: &Category, result: &CheckResult) {
+    for problem in lines(&result.error).lines() {
+        line(
+            text,
+            &format!("    {}", with_flags(problem, &category.flags)),
+        );
+    }
+}
+
+fn remedies(text: &mut String, category: &Category, result: &CheckResult) {
+    for Fix { cluster, command } in &result.fixes {
+        let command = one_line(command);
+        let remedy = match cluster {
+            Some(cluster) => format!("run in {}: {command}", one_line(cluster)),
+            None => format!("run: {}", flagged(&command, &category.flags)),
+        };
+        line(text, &format!("    {remedy}"));
+    }
+}
+
+/// A text whose commands, which are between backticks, have these flags.
+fn with_flags(text: &str, flags: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(at, part)| match at % 2 {
+        1 => flagged(part, flags),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+/// A command with these flags, after the name of each program that has them.
+fn flagged(command: &str, flags: &str) -> String {
+    let steps = command.split(" | ").map(|step| {
+        let program = ["linkerd-mc", "kubectl", "linkerd"].into_iter();
+        let program = program.into_iter().find(|program| {
+            step.strip_prefix(program)
+                .is_some_and(|rest| rest.starts_with(' '))
+        });
+        match program {
+            Some(program) => format!("{program}{flags}{}", &step[program.len()..]),
+            None => step.to_owned(),
+        }
+    });
+    steps.collect::<Vec<_>>().join(" | ")
 }
 
 fn line(text: &mut String, line: &str) {
@@ -110,8 +214,8 @@ struct CheckOutput<'a> {
     result: &'static str,
 }
 
-/// The JSON that `linkerd check` reads. `categories` is `null` if nothing was checked.
-pub(crate) fn json(categories: &[Category]) -> anyhow::Result<String> {
+/// The document that `linkerd check` reads. `categories` is `null` if nothing was checked.
+pub(crate) fn document(categories: &[Category]) -> impl Serialize {
     let outputs: Vec<_> = categories
         .iter()
         .map(|category| CategoryOutput {
@@ -119,11 +223,10 @@ pub(crate) fn json(categories: &[Category]) -> anyhow::Result<String> {
             checks: category.results.iter().map(check_output).collect(),
         })
         .collect();
-    let output = Output {
+    Output {
         success: worst(categories) != Level::Error,
         categories: (!outputs.is_empty()).then_some(outputs),
-    };
-    Ok(serde_json::to_string_pretty(&output)? + "\n")
+    }
 }
 
 fn check_output(result: &CheckResult) -> CheckOutput<'_> {
@@ -144,7 +247,7 @@ pub(crate) fn junit(categories: &[Category]) -> String {
     let count =
         |results: &[CheckResult], level| results.iter().filter(|r| r.level == level).count();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
-    for Category { name, results } in categories {
+    for Category { name, results, .. } in categories {
         let suite = escape(name);
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -204,7 +307,7 @@ mod tests {
             level,
             error: error.into(),
             hint: hint.map(str::to_owned),
-            retry: false,
+            ..CheckResult::default()
         }
     }
 
@@ -212,9 +315,13 @@ mod tests {
         let all_well = Category {
             name: "linkerd-multicluster: west".into(),
             results: vec![result("Link CRD exists", Level::Success, "", None)],
+            ..Category::default()
         };
+        let rotate = "linkerd-mc rotate --cluster-name west";
         let not_well = Category {
             name: "linkerd-multicluster: east".into(),
+            cluster: Some("east".into()),
+            flags: " --context east".into(),
             results: vec![
                 result(
                     "Link resources are valid\n\t* west",
@@ -228,12 +335,24 @@ mod tests {
                     "Link a/b: \u{1b}[2Jold <&>",
                     Some("https://x/#v"),
                 ),
-                result(
-                    "clusters share trust anchors",
-                    Level::Error,
-                    "west: one\nwest: \"two\"",
-                    None,
-                ),
+                CheckResult {
+                    fixes: vec![
+                        Fix {
+                            cluster: None,
+                            command: rotate.into(),
+                        },
+                        Fix {
+                            cluster: Some("west".into()),
+                            command: "kubectl get pods".into(),
+                        },
+                    ],
+                    ..result(
+                        "clusters share trust anchors",
+                        Level::Error,
+                        "west: one\nwest: \"two\"",
+                        None,
+                    )
+                },
             ],
         };
         vec![all_well, not_well]
@@ -244,8 +363,10 @@ mod tests {
     }
 
     #[test]
-    fn table_has_all_checks_and_short_form_only_failed_ones() {
-        insta::assert_snapshot!(plain(&table(&categories())), @r#"
+    fn rows_are_listed_by_category_and_problems_again_at_the_end() {
+        let all = categories();
+        let rows = all.iter().map(rows).collect::<String>();
+        insta::assert_snapshot!(plain(&(rows + &problems(&all) + &conclusion(&all))), @r#"
         linkerd-multicluster: west
         --------------------------
         √ Link CRD exists
@@ -261,9 +382,20 @@ mod tests {
             west: one
             west: "two"
 
+        1 error, 1 warning
+        ------------------
+        × east: clusters share trust anchors
+            west: one
+            west: "two"
+            run: linkerd-mc --context east rotate --cluster-name west
+            run in west: kubectl get pods
+        ‼ east: Link and CLI versions match
+            Link a/b: [2Jold <&>
+
         Status check results are ×
         "#);
-        insta::assert_snapshot!(plain(&short(&categories())), @r#"
+        let short = all.iter().map(short_rows).collect::<String>();
+        insta::assert_snapshot!(plain(&(short + &conclusion(&all))), @r#"
         linkerd-multicluster: east
         --------------------------
         ‼ Link and CLI versions match
@@ -272,10 +404,32 @@ mod tests {
         × clusters share trust anchors
             west: one
             west: "two"
+            run: linkerd-mc --context east rotate --cluster-name west
+            run in west: kubectl get pods
 
         Status check results are ×
         "#);
-        insta::assert_snapshot!(plain(&short(&categories()[..1])), @"Status check results are √");
+        let well = &all[..1];
+        assert_eq!(problems(well), "");
+        assert_eq!(plain(&conclusion(well)), "Status check results are √\n");
+    }
+
+    #[test]
+    fn commands_have_the_flags_of_their_cluster() {
+        let flags = " --context west";
+        for (command, expected) in [
+            ("linkerd-mc check", "linkerd-mc --context west check"),
+            (
+                "linkerd-mc install | kubectl apply -f -",
+                "linkerd-mc --context west install | kubectl --context west apply -f -",
+            ),
+            ("linkerd upgrade", "linkerd --context west upgrade"),
+            ("linkerd-mc-x y", "linkerd-mc-x y"),
+        ] {
+            assert_eq!(flagged(command, flags), expected);
+            let text = with_flags(&format!("run `{command}`; kubectl"), flags);
+            assert_eq!(text, format!("run `{expected}`; kubectl"));
+        }
     }
 
     #[test]
@@ -285,7 +439,7 @@ mod tests {
 
     #[test]
     fn json_has_the_format_of_linkerd_multicluster_check() {
-        insta::assert_snapshot!(json(&categories()[1..]).unwrap(), @r#"
+        insta::assert_json_snapshot!(document(&categories()[1..]), @r#"
         {
           "success": false,
           "categories": [
@@ -312,7 +466,7 @@ mod tests {
           ]
         }
         "#);
-        insta::assert_snapshot!(json(&[]).unwrap(), @r#"
+        insta::assert_json_snapshot!(document(&[]), @r#"
         {
           "success": true,
           "categories": null

@@ -4,13 +4,15 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use futures::future::try_join_all;
 use serde::Serialize;
 
 use super::common::{
     args::{Global, cluster_name, timeout},
     complete,
-    contexts::Contexts,
+    contexts::{Contexts, not_installed},
     output,
+    problems::{about, dead_gateway, silences},
     wait::spin,
 };
 use crate::{
@@ -20,9 +22,11 @@ use crate::{
         collect::{Depth, snapshot_of},
         collect_full,
         link_summary::LinkSummary,
-        snapshot::{Known, LinkSnapshot},
+        snapshot::ClusterSnapshot,
+        topology::Topology,
     },
     hint::fail,
+    timing,
 };
 
 const EXAMPLES: &str = "\
@@ -43,7 +47,7 @@ pub(crate) struct Gateways {
     /// Timeout of each request to the cluster
     #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = timeout)]
     wait: Duration,
-    /// Output format: `json`, or anything else for a table
+    /// Output format: `json`, `yaml`, or anything else for a table
     #[arg(
         short,
         long,
@@ -63,47 +67,91 @@ struct GatewayRow {
     number_of_services: usize,
     /// Milliseconds; 0 when unknown.
     latency: u64,
+    /// Its Link is in this cluster; only if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
     #[serde(skip)]
-    has_latency: bool,
+    shown: ShownGateway,
 }
 
-/// Shows the gateways.
+/// What only the table shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ShownGateway {
+    /// Whether it is alive; `None` if that is unknown.
+    alive: Option<bool>,
+    has_latency: bool,
+    /// Whether no controller has reported for some time.
+    is_old: bool,
+}
+
+/// Shows the gateways, and below the table what is wrong with them.
 pub(crate) async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
     let contexts = Contexts::default().select(global, args.wait).await?;
-    for context in &contexts {
-        let cluster = context
-            .client
-            .as_ref()
-            .map_err(|why| anyhow::anyhow!("{why}"))?;
-        let gateways = spin("reading gateways", Box::pin(ask(cluster, args))).await?;
-        output::data(&if args.output == "json" {
-            serde_json::to_string_pretty(&gateways)? + "\n"
-        } else {
-            table(&gateways)
-        })?;
+    let asked = contexts.iter().map(|context| async move {
+        let cluster = context.client.as_ref();
+        let cluster = cluster.map_err(|why| anyhow::anyhow!("{}: {why}", context.name))?;
+        ask(cluster).await
+    });
+    let answers = spin("reading gateways", Box::pin(try_join_all(asked))).await?;
+    let several = contexts.len() > 1;
+    let mut rows = Vec::new();
+    for GatewayAnswer { snapshot, mirrors } in &answers {
+        let context = several.then_some(snapshot.name.as_str());
+        rows.extend(gateways(
+            snapshot,
+            mirrors,
+            args.cluster_name.as_deref(),
+            context,
+        ));
+    }
+    output::data(&match args.output.as_str() {
+        "json" => output::json(&rows)?,
+        "yaml" => output::yaml(&rows)?,
+        _ => table(&rows),
+    })?;
+    let snapshots: Vec<_> = answers.into_iter().map(|answer| answer.snapshot).collect();
+    let mut topology = Topology::of(&snapshots);
+    if let Some(only) = &args.cluster_name {
+        topology.links.retain(|edge| edge.link.cluster == *only);
+    }
+    let now = timing::now();
+    for note in silences(&topology, several, now) {
+        output::warning(&note);
+    }
+    for edge in &topology.links {
+        if let Some(problem) = dead_gateway(edge, now) {
+            let about = about(edge, &topology.links, several);
+            output::warning(&format!("{about}{problem}"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(cluster: &ClusterClient, args: &Gateways) -> anyhow::Result<Vec<GatewayRow>> {
+/// What a cluster answers.
+struct GatewayAnswer {
+    snapshot: ClusterSnapshot,
+    mirrors: Vec<Service>,
+}
+
+async fn ask(cluster: &ClusterClient) -> anyhow::Result<GatewayAnswer> {
     let (namespaces, snapshot, mirrors) = futures::join!(
         collect_full::extension_namespaces(&cluster.client),
         snapshot_of(cluster, Depth::Links),
         collect_full::mirrors(&cluster.client)
     );
-    let namespaces = known("Namespaces", namespaces)?;
+    let namespaces = known("Namespaces", namespaces.as_ref())?;
     if namespaces.is_empty() {
-        return Err(fail(
-            "the multicluster extension is not installed",
-            "install it with `linkerd-mc install | kubectl apply -f -`",
-        ));
+        return Err(not_installed(&cluster.name));
     }
-    let links = known("Links", snapshot.links)?;
-    let mirrors = known("mirror Services", mirrors)?;
-    Ok(gateways(&links, &mirrors, args.cluster_name.as_deref()))
+    known("Links", snapshot.links.as_ref())?;
+    known("mirror Services", mirrors.as_ref())?;
+    Ok(GatewayAnswer {
+        snapshot,
+        mirrors: mirrors.unwrap_or_default(),
+    })
 }
 
-fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
+fn known<'a, T>(what: &str, answer: Result<&'a T, &String>) -> anyhow::Result<&'a T> {
     answer.map_err(|why| {
         fail(
             format!("cannot list {what}: {why}"),
@@ -113,18 +161,25 @@ fn known<T>(what: &str, answer: Known<T>) -> anyhow::Result<T> {
 }
 
 /// Gateways of Links that have one, by cluster.
-fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> Vec<GatewayRow> {
+fn gateways(
+    snapshot: &ClusterSnapshot,
+    mirrors: &[Service],
+    only: Option<&str>,
+    context: Option<&str>,
+) -> Vec<GatewayRow> {
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
     for mirror in mirrors {
         *services
             .entry(mirror.metadata.label(labels::CLUSTER_NAME))
             .or_default() += 1;
     }
+    let links = snapshot.links.iter().flatten();
     let mut gateways: Vec<_> = links
-        .iter()
         .filter(|link| only.is_none_or(|only| link.cluster() == only))
         .filter_map(|link| {
-            let gateway = LinkSummary::of(link).gateway?;
+            let summary = LinkSummary::in_cluster(link, snapshot);
+            let is_old = summary.is_old();
+            let gateway = summary.gateway?;
             let latency = gateway.latency_ms.and_then(|ms| u64::try_from(ms).ok());
             Some(GatewayRow {
                 cluster_name: link.cluster().to_owned(),
@@ -132,7 +187,12 @@ fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> 
                 alive: gateway.alive == Some(true),
                 number_of_services: services.get(link.cluster()).copied().unwrap_or_default(),
                 latency: latency.unwrap_or_default(),
-                has_latency: latency.is_some(),
+                context: context.map(str::to_owned),
+                shown: ShownGateway {
+                    alive: gateway.alive,
+                    has_latency: latency.is_some(),
+                    is_old,
+                },
             })
         })
         .collect();
@@ -140,26 +200,52 @@ fn gateways(links: &[LinkSnapshot], mirrors: &[Service], only: Option<&str>) -> 
     gateways
 }
 
+impl ShownGateway {
+    /// Whether the gateway is alive, in the words of `status`.
+    fn alive(&self) -> String {
+        let alive = match self.alive {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => return "Unknown".to_owned(),
+        };
+        if self.is_old {
+            format!("{alive} (old)")
+        } else {
+            alive.to_owned()
+        }
+    }
+}
+
 /// The table of `linkerd multicluster gateways`: two spaces follow each column, including the last.
 fn table(gateways: &[GatewayRow]) -> String {
-    let names: Vec<_> = gateways.iter().map(|g| one_line(&g.cluster_name)).collect();
-    let width = names
-        .iter()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or_default()
-        .max(7);
-    let line = |name: &str, alive: &str, services: &str, latency: &str| {
-        format!("{name:<width$}  {alive:<5}  {services:>9}  {latency:>11}  \n")
-    };
-    let rows = gateways.iter().zip(names).map(|(gateway, name)| {
-        let services = gateway.number_of_services.to_string();
-        match (gateway.alive, gateway.has_latency) {
-            (true, true) => line(&name, "True", &services, &format!("{}ms", gateway.latency)),
-            (true, false) => line(&name, "True", &services, "-"),
-            (false, _) => line(&name, "False", &services, "-"),
-        }
+    let names = gateways.iter().map(|gateway| match &gateway.context {
+        Some(context) => one_line(&format!("{context}/{}", gateway.cluster_name)),
+        None => one_line(&gateway.cluster_name),
     });
+    let names: Vec<String> = names.collect();
+    let alive: Vec<String> = gateways
+        .iter()
+        .map(|gateway| gateway.shown.alive())
+        .collect();
+    let widest = |texts: &[String]| texts.iter().map(|text| text.chars().count()).max();
+    let width = widest(&names).unwrap_or_default().max(7);
+    let alive_width = widest(&alive).unwrap_or_default().max(5);
+    let line = |name: &str, alive: &str, services: &str, latency: &str| {
+        format!("{name:<width$}  {alive:<alive_width$}  {services:>9}  {latency:>11}  \n")
+    };
+    let rows = gateways
+        .iter()
+        .zip(&names)
+        .zip(&alive)
+        .map(|((gateway, name), alive)| {
+            let services = gateway.number_of_services.to_string();
+            let latency = if gateway.alive && gateway.shown.has_latency {
+                format!("{}ms", gateway.latency)
+            } else {
+                "-".to_owned()
+            };
+            line(name, alive, &services, &latency)
+        });
     std::iter::once(line("CLUSTER", "ALIVE", "NUM_SVC", "LATENCY"))
         .chain(rows)
         .collect()
@@ -170,12 +256,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clusters::link_summary::tests::link;
+    use crate::clusters::{
+        leader::tests::silent, link_summary::tests::link, snapshot::LinkSnapshot,
+    };
 
     fn some() -> Vec<GatewayRow> {
         let mut without = link("no-gateway", &json!({}));
         without.link.spec.gateway_address.clear();
-        let links = [
+        let links = vec![
             link(
                 "west",
                 &json!({"gateway": {"alive": false, "latencyMs": 9}}),
@@ -197,18 +285,25 @@ mod tests {
                 .unwrap()
             })
             .collect();
-        gateways(&links, &mirrors, None)
+        gateways(&with(links), &mirrors, None, None)
+    }
+
+    fn with(links: Vec<LinkSnapshot>) -> ClusterSnapshot {
+        ClusterSnapshot {
+            links: Ok(links),
+            ..ClusterSnapshot::unreachable("here", "")
+        }
     }
 
     #[test]
     fn gateways_table_is_that_of_linkerd_multicluster() {
         assert_eq!(
             table(&some()),
-            "CLUSTER                ALIVE    NUM_SVC      LATENCY  \n\
-             east-with-a-long-name  True           0         12ms  \n\
-             new                    False          0            -  \n\
-             quick                  True           0            -  \n\
-             west                   False          2            -  \n"
+            "CLUSTER                ALIVE      NUM_SVC      LATENCY  \n\
+             east-with-a-long-name  True             0         12ms  \n\
+             new                    Unknown          0            -  \n\
+             quick                  True             0            -  \n\
+             west                   False            2            -  \n"
         );
         assert_eq!(table(&[]), "CLUSTER  ALIVE    NUM_SVC      LATENCY  \n");
     }
@@ -226,16 +321,29 @@ mod tests {
         ]
         "#);
         assert_eq!(
-            serde_json::to_string_pretty(&gateways(&[], &[], None)).unwrap(),
+            serde_json::to_string_pretty(&gateways(&with(vec![]), &[], None, None)).unwrap(),
             "[]"
         );
     }
 
     #[test]
     fn one_cluster_can_be_picked() {
-        let links = [link("west", &json!({})), link("east", &json!({}))];
-        let picked = gateways(&links, &[], Some("east"));
+        let links = vec![link("west", &json!({})), link("east", &json!({}))];
+        let picked = gateways(&with(links), &[], Some("east"), None);
         assert_eq!(picked.len(), 1);
         assert_eq!(picked[0].cluster_name, "east");
+    }
+
+    #[test]
+    fn gateways_of_several_clusters_and_old_values_are_marked() {
+        let alive = link("east", &json!({"gateway": {"alive": true}}));
+        let mut snapshot = with(vec![alive]);
+        let silent = silent("2026-11-21T12:00:00Z");
+        let namespace = "linkerd-multicluster".to_owned();
+        snapshot.leaders.insert(namespace, Ok(Some(silent)));
+        let rows = gateways(&snapshot, &[], None, Some("west"));
+        let table = table(&rows);
+        assert!(table.contains("\nwest/east  True (old)  "), "{table}");
+        assert_eq!(serde_json::to_value(&rows[0]).unwrap()["context"], "west");
     }
 }

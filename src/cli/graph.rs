@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 use anstyle::{AnsiColor, Color, Style};
 use clap::{Args, ValueEnum};
 use dialoguer::console::{measure_text_width, truncate_str};
+use jiff::Timestamp;
 
 use super::common::{
     args::{Global, timeout},
     contexts::{Contexts, refuse_silence},
     output,
+    problems::{about, called, dead_gateway, silences},
     table::terminal_width,
     wait::spin,
 };
@@ -21,6 +23,7 @@ use crate::{
         topology::{ClusterNode, Edge, Topology},
     },
     mirror::FederatedThrough,
+    timing,
 };
 
 const EXAMPLES: &str = "\
@@ -58,6 +61,8 @@ enum GraphFormat {
     Dot,
     /// A JSON object
     Json,
+    /// The same as YAML
+    Yaml,
 }
 
 /// Runs the command. Exit code 1 if one of several clusters did not respond.
@@ -72,10 +77,16 @@ pub(crate) async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCod
     refuse_silence(&snapshots)?;
     let topology = Topology::of(&snapshots);
     output::data(&match args.output {
-        GraphFormat::Text => text(&topology, terminal_width()),
+        GraphFormat::Text => text(
+            &topology,
+            contexts.len() > 1,
+            timing::now(),
+            terminal_width(),
+        ),
         GraphFormat::Mermaid => mermaid(&topology),
         GraphFormat::Dot => dot(&topology),
-        GraphFormat::Json => serde_json::to_string_pretty(&topology)? + "\n",
+        GraphFormat::Json => output::json(&topology)?,
+        GraphFormat::Yaml => output::yaml(&topology)?,
     })?;
     let silent = topology.has_silent_cluster();
     Ok(output::exit_code(silent))
@@ -99,6 +110,7 @@ impl LinkHealth {
             .as_ref()
             .map_or(Some(true), |gateway| gateway.alive);
         match (link.connected, gateway) {
+            _ if link.is_old() => Self::Unknown,
             (Some(false), _) | (_, Some(false)) => Self::Bad,
             (Some(true), Some(true)) => Self::Good,
             _ => Self::Unknown,
@@ -122,6 +134,9 @@ fn details(edge: &Edge) -> Vec<String> {
         Some(false) => "not connected".to_owned(),
         None => "unknown".to_owned(),
     }];
+    if link.is_old() {
+        details.insert(0, "old".to_owned());
+    }
     if let Some(gateway) = &link.gateway {
         details.push(match (gateway.alive, gateway.latency_ms) {
             (Some(true), Some(ms)) => format!("gateway {ms}ms"),
@@ -162,12 +177,12 @@ fn label(edge: &Edge) -> Vec<String> {
 }
 
 /// A tree for each cluster that was contacted, then notes.
-fn text(topology: &Topology, width: Option<usize>) -> String {
+fn text(topology: &Topology, several: bool, now: Timestamp, width: Option<usize>) -> String {
     let mut lines = Vec::new();
     let targets = topology
         .links
         .iter()
-        .map(|edge| measure_text_width(&one_line(&edge.target)));
+        .map(|edge| measure_text_width(&name_of(edge, &topology.links)));
     let widest = targets.max().unwrap_or_default();
     for cluster in topology
         .clusters
@@ -187,7 +202,7 @@ fn text(topology: &Topology, width: Option<usize>) -> String {
             };
             let color =
                 Style::new().fg_color(Some(Color::Ansi(LinkHealth::of(&edge.link).color())));
-            let target = one_line(&edge.target);
+            let target = name_of(edge, &topology.links);
             let gap = " ".repeat(widest - measure_text_width(&target));
             lines.push(format!(
                 "{branch} {color}{target}{color:#}{gap}  {}",
@@ -195,18 +210,32 @@ fn text(topology: &Topology, width: Option<usize>) -> String {
             ));
         }
     }
-    let mut notes = topology.one_way();
-    notes.extend(topology.distrust());
-    if !notes.is_empty() {
-        lines.push(String::new());
-        lines.extend(notes.iter().map(|note| one_line(note)));
-    }
     if let Some(width) = width {
         for line in &mut lines {
             *line = truncate_str(line, width, "…").into_owned();
         }
     }
+    let mut notes = silences(topology, several, now);
+    for edge in &topology.links {
+        let dead = dead_gateway(edge, now);
+        notes.extend(dead.map(|dead| about(edge, &topology.links, several) + &dead));
+    }
+    notes.extend(topology.notes());
+    if !notes.is_empty() {
+        lines.push(String::new());
+        lines.extend(notes.iter().map(|note| one_line(note)));
+    }
     joined(&lines)
+}
+
+/// The target of a Link, and what commands call it if that differs.
+fn name_of(edge: &Edge, links: &[Edge]) -> String {
+    let name = called(edge, links);
+    if name == edge.target {
+        one_line(&name)
+    } else {
+        one_line(&format!("{} as {name}", edge.target))
+    }
 }
 
 fn joined(lines: &[String]) -> String {
@@ -311,7 +340,7 @@ fn dot(topology: &Topology) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clusters::topology::tests::snapshots;
+    use crate::clusters::{leader::tests::silent, topology::tests::snapshots};
 
     fn drawn() -> Topology {
         let mut topology = Topology::of(&snapshots());
@@ -324,15 +353,16 @@ mod tests {
 
     #[test]
     fn the_text_is_a_tree_for_each_cluster() {
-        let text = anstream::adapter::strip_str(&text(&drawn(), Some(80))).to_string();
+        let now = Timestamp::UNIX_EPOCH;
+        let text = anstream::adapter::strip_str(&text(&drawn(), true, now, Some(80))).to_string();
         insta::assert_snapshot!(text, @r"
         east
-        └─▶ west   connected, gateway 3ms, 12 mirrored, 2 federated through the gateway…
+        └─▶ west as w   connected, gateway 3ms, 12 mirrored, 2 federated through the ga…
         west
-        ├─▶ east   not connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealthy
-        └─▶ north  connected, 12 mirrored, 2 federated, 1 unhealthy
+        ├─▶ east        not connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealt…
+        └─▶ north as n  connected, 12 mirrored, 2 federated, 1 unhealthy
         north
-        └─▶ moon   connected, gateway unknown, 12 mirrored, 2 federated, 1 unhealthy
+        └─▶ moon        connected, gateway unknown, 12 mirrored, 2 federated, 1 unhealt…
         south  cannot list Links: no answer
 
         west → north is one-way: north has no Link to west
@@ -343,8 +373,20 @@ mod tests {
 
     #[test]
     fn a_link_is_coloured_by_its_health() {
-        let text = text(&drawn(), None);
-        for (color, target) in [(32, "west"), (31, "east"), (33, "moon")] {
+        let mut old = drawn();
+        old.links[2].link.controller = Some(silent("2026-11-21T12:00:00Z"));
+        let text = text(&old, true, "2026-11-21T12:00:00Z".parse().unwrap(), None);
+        assert!(text.contains("  old, connected, "), "{text:?}");
+        assert!(
+            text.contains("\nwest: no controller is active: "),
+            "{text:?}"
+        );
+        for (color, target) in [
+            (32, "west as w"),
+            (31, "east"),
+            (33, "north as n"),
+            (33, "moon"),
+        ] {
             assert!(
                 text.contains(&format!("▶ \u{1b}[{color}m{target}\u{1b}[0m")),
                 "{text:?}"
@@ -402,7 +444,8 @@ mod tests {
             "{}",
             dot(&topology)
         );
-        for drawing in [mermaid(&topology), dot(&topology), text(&topology, None)] {
+        let text = text(&topology, true, Timestamp::UNIX_EPOCH, None);
+        for drawing in [mermaid(&topology), dot(&topology), text] {
             assert!(!drawing.contains("\u{1b}[2J"));
             assert!(!drawing.contains("\n  click"), "{drawing}");
         }

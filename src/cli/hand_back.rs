@@ -36,7 +36,6 @@ use super::common::{
 };
 use crate::{
     api::{labels as l, link::Link, metadata::ResourceId},
-    controller::lease,
     hint::fail,
     timing,
 };
@@ -108,7 +107,7 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
 
 /// Fails if a controller holds the lease: it would create again what is deleted here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
-    let lease = cluster.get::<Lease>("read the lease", namespace, lease::NAME);
+    let lease = cluster.get::<Lease>("read the lease", namespace, l::LEASE_NAME);
     if lease
         .await?
         .is_some_and(|found| is_held(&found, timing::now()))

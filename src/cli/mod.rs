@@ -19,6 +19,7 @@ mod run_controller;
 mod status;
 mod uninstall;
 mod unlink;
+mod version;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -63,6 +64,7 @@ enum Command {
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
     Graph(graph::Graph),
+    Version(version::VersionArgs),
 }
 
 /// Runs a command line; the first argument is the program's name. Exit codes: 0 done, 1 failed, 2 wrong usage. For
@@ -169,6 +171,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Gateways(args) => return block_on(gateways::run(&cli.global, args)),
         Command::Status(args) => return block_on(status::run(&cli.global, args)),
         Command::Graph(args) => return block_on(graph::run(&cli.global, args)),
+        Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -239,6 +242,10 @@ mod tests {
             "revoke --service-account-name edit",
             "revoke --service-account-name linkerd-multicluster-controller",
             "status --for GatewayAlive --timeout 1m",
+            "status shop/web/x",
+            "status -A -n shop",
+            "plan --link x --diff -o json",
+            "version --request-timeout 0s",
             "status --for GatewayAlive",
             "status --timeout 1m",
             "plan --link x --federated-service-selector a,,",
@@ -290,6 +297,10 @@ mod tests {
             "link-gen --cluster-name x --exclude-labels=",
             "status --api-addr 127.0.0.1:6443 --cluster-name east",
             "check --wait 0s",
+            "status shop/web",
+            "status -n shop --color never --quiet",
+            "plan --link x --diff",
+            "version --client",
         ];
         let wrong: Vec<_> = accepted
             .into_iter()

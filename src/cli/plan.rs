@@ -1,5 +1,8 @@
 //! `linkerd-mc plan`: shows what the controller would write for a Link. Uses the same core, and writes nothing.
 
+mod changes;
+mod text;
+
 use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
@@ -7,9 +10,9 @@ use clap::{ArgMatches, Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::changes::{PlanProblem, PlannedChange, Preview, flatten};
 use super::common::{
     args::{self, Global},
     cluster::connecting,
@@ -31,6 +34,9 @@ const EXAMPLES: &str = "\
 Examples:
   # Show what would change for the Link to east
   linkerd-mc --context west plan --link east
+
+  # Show each object with the fields that change
+  linkerd-mc --context west plan --link east --diff
 
   # Show what would change if a new Link were applied
   linkerd-mc --context east link-gen --cluster-name east \\
@@ -59,41 +65,25 @@ pub(crate) struct PlanArgs {
     /// Timeout of each request
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
     request_timeout: Duration,
+    /// Print each object with the fields that change
+    #[arg(long, conflicts_with = "output")]
+    diff: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = PlanFormat::Diff)]
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = PlanFormat::Text)]
     output: PlanFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PlanFormat {
-    /// One line per object, and its changed fields
+    /// The number of objects of each kind, and their names
+    Text,
+    /// The same as --diff
+    #[value(hide = true)]
     Diff,
     /// One JSON document
     Json,
-}
-
-/// The planned writes, and the problems.
-#[derive(Debug, Default, PartialEq, Serialize)]
-struct Preview {
-    changes: Vec<PlannedChange>,
-    problems: Vec<PlanProblem>,
-}
-
-#[derive(Debug, PartialEq, Serialize)]
-struct PlannedChange {
-    verb: &'static str,
-    kind: &'static str,
-    namespace: String,
-    name: String,
-    /// Changed fields by path: the value before and after, `null` if there is none.
-    fields: BTreeMap<String, (Value, Value)>,
-}
-
-#[derive(Debug, PartialEq, Serialize)]
-struct PlanProblem {
-    service: String,
-    reason: &'static str,
-    message: String,
+    /// The same as YAML
+    Yaml,
 }
 
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
@@ -131,8 +121,10 @@ pub(crate) async fn run(
         preview(&mut state, &name)
     };
     output::data(&match args.output {
-        PlanFormat::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
-        PlanFormat::Diff => diff(&preview),
+        PlanFormat::Json => output::json(&preview)?,
+        PlanFormat::Yaml => output::yaml(&preview)?,
+        PlanFormat::Text if !args.diff => text::short(&preview),
+        PlanFormat::Text | PlanFormat::Diff => text::diff(&preview),
     })?;
     Ok(if preview.changes.is_empty() {
         ExitCode::SUCCESS
@@ -259,213 +251,5 @@ fn change(state: &State, write: &Write) -> PlannedChange {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         fields,
-    }
-}
-
-/// The leaves of `after` that differ from `before`, by path, without preconditions and names.
-fn flatten(
-    fields: &mut BTreeMap<String, (Value, Value)>,
-    path: String,
-    before: &Value,
-    after: &Value,
-) {
-    const SILENT: [&str; 5] = [
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "metadata.resourceVersion",
-        "metadata.ownerReferences",
-    ];
-    match after {
-        _ if SILENT.contains(&path.as_str()) => {}
-        Value::Object(after) => {
-            for (key, value) in after {
-                let path = if path.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{path}.{key}")
-                };
-                flatten(fields, path, &before[key], value);
-            }
-        }
-        after if after == before => {}
-        after => {
-            fields.insert(path, (before.clone(), after.clone()));
-        }
-    }
-}
-
-/// A text of unknown origin on one line: what would not be visible, or could change the state of a terminal, is escaped.
-fn printable(text: &str) -> String {
-    let quotes = ['"', '\'', '\\'];
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        if quotes.contains(&c) {
-            line.push(c);
-        } else {
-            line.extend(c.escape_debug());
-        }
-    }
-    line
-}
-
-/// The changes as text: creations in green, deletions in red, changes in yellow.
-fn diff(preview: &Preview) -> String {
-    use anstyle::{AnsiColor, Style};
-    use std::fmt::Write as _;
-    let tone = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
-    let mut text = String::new();
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for change in &preview.changes {
-        let (mark, color) = match change.verb {
-            "create" => ("+", AnsiColor::Green),
-            "delete" => ("-", AnsiColor::Red),
-            _ => ("~", AnsiColor::Yellow),
-        };
-        *counts.entry(change.verb).or_default() += 1;
-        let style = tone(color);
-        let slash = if change.namespace.is_empty() { "" } else { "/" };
-        let kind = change.kind;
-        let (namespace, name) = (printable(&change.namespace), printable(&change.name));
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{style}{mark} {kind} {namespace}{slash}{name}{style:#}"
-        );
-        for (path, (before, after)) in &change.fields {
-            let plain = |value: &Value| match value {
-                Value::Null => "none".to_owned(),
-                Value::String(text) => text.escape_debug().to_string(),
-                other => printable(&other.to_string()),
-            };
-            let path = printable(path);
-            let _ = match change.verb {
-                "create" => writeln!(text, "    {path}: {}", plain(after)),
-                _ => writeln!(text, "    {path}: {} → {}", plain(before), plain(after)),
-            };
-        }
-    }
-    for problem in &preview.problems {
-        let style = tone(AnsiColor::Yellow);
-        let reason = problem.reason;
-        let (service, message) = (printable(&problem.service), printable(&problem.message));
-        let _ = writeln!(text, "{style}‼ {service}{style:#}: {reason}: {message}");
-    }
-    let count = |verb| counts.get(verb).copied().unwrap_or(0);
-    if preview.changes.is_empty() {
-        text.push_str("Nothing to do.\n");
-    } else {
-        let _ = writeln!(
-            text,
-            "{} to create, {} to change, {} to delete.",
-            count("create"),
-            count("patch"),
-            count("delete")
-        );
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_leaves_that_differ_are_shown() {
-        let mut fields = BTreeMap::new();
-        let before =
-            json!({ "metadata": { "labels": { "a": "1", "b": "2" } }, "spec": { "x": 1 } });
-        let after = json!({
-            "metadata": { "resourceVersion": "7", "labels": { "a": "1", "b": null, "c": "3" } },
-            "spec": { "x": 1 },
-        });
-        flatten(&mut fields, String::new(), &before, &after);
-        let expected = [
-            ("metadata.labels.b", (json!("2"), Value::Null)),
-            ("metadata.labels.c", (Value::Null, json!("3"))),
-        ];
-        assert_eq!(
-            fields,
-            expected
-                .map(|(path, values)| (path.to_owned(), values))
-                .into()
-        );
-    }
-
-    #[test]
-    fn nothing_that_a_target_says_changes_the_terminal() {
-        let evil = "a\u{1b}[2J\u{9b}1m\n\u{202e}b";
-        let mut fields = BTreeMap::new();
-        let after = json!({
-            "metadata": { "labels": { evil: evil }, "annotations": { evil: null } },
-            "spec": { "ports": [{ "name": evil, "port": 80 }] },
-        });
-        flatten(&mut fields, String::new(), &json!({}), &after);
-        let change = PlannedChange {
-            verb: "patch",
-            kind: "Service",
-            namespace: evil.into(),
-            name: evil.into(),
-            fields,
-        };
-        let problem = PlanProblem {
-            service: evil.into(),
-            reason: "Error",
-            message: format!("it's {evil}"),
-        };
-        let preview = Preview {
-            changes: vec![change],
-            problems: vec![problem],
-        };
-        let plain = anstream::adapter::strip_str(&diff(&preview)).to_string();
-        assert_eq!(plain.lines().count(), 5, "{plain}");
-        let styled = diff(&preview);
-        let hidden = |c: &char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(c);
-        let mut hidden = plain.chars().filter(hidden).filter(|c| *c != '\n');
-        assert_eq!(hidden.next(), None, "{plain:?}");
-        assert!(!styled.contains("[2J\u{9b}"), "{styled:?}");
-        let escaped = r"a\u{1b}[2J\u{9b}1m\n\u{202e}b";
-        for line in [
-            format!("~ Service {escaped}/{escaped}"),
-            format!("    metadata.labels.{escaped}: none → {escaped}"),
-            format!("‼ {escaped}: Error: it's {escaped}"),
-        ] {
-            assert!(plain.lines().any(|told| told == line), "{line}\n{plain}");
-        }
-    }
-
-    #[test]
-    fn a_diff_ends_with_a_summary() {
-        let change = |verb, name: &str| PlannedChange {
-            verb,
-            kind: "Service",
-            namespace: "ns".into(),
-            name: name.into(),
-            fields: [("spec.type".to_owned(), (Value::Null, json!("ClusterIP")))].into(),
-        };
-        let preview = Preview {
-            changes: vec![
-                change("create", "a"),
-                change("patch", "b"),
-                change("delete", "c"),
-            ],
-            problems: vec![PlanProblem {
-                service: "ns/d".into(),
-                reason: "NameConflict",
-                message: "ns/d-east belongs to a user".into(),
-            }],
-        };
-        let text = anstream::adapter::strip_str(&diff(&preview)).to_string();
-        insta::assert_snapshot!(text, @r"
-        + Service ns/a
-            spec.type: ClusterIP
-        ~ Service ns/b
-            spec.type: none → ClusterIP
-        - Service ns/c
-            spec.type: none → ClusterIP
-        ‼ ns/d: NameConflict: ns/d-east belongs to a user
-        1 to create, 1 to change, 1 to delete.
-        ");
-        assert_eq!(diff(&Preview::default()), "Nothing to do.\n");
     }
 }

@@ -6,7 +6,7 @@ mod services;
 mod view;
 mod watch;
 
-use std::process::ExitCode;
+use std::{cell::RefCell, collections::BTreeSet, fmt, process::ExitCode};
 
 pub(crate) use self::args::StatusArgs;
 use self::{
@@ -17,16 +17,22 @@ use self::{
 use super::common::{
     args::Global,
     output,
+    problems::called,
     table::terminal_width,
     wait::{Progress, spin},
 };
 use crate::{
-    clusters::{cluster_client::KubeContext, topology::Topology},
+    api::duration::format_go_duration,
+    clusters::{
+        cluster_client::KubeContext,
+        collect::{Depth, snapshots_of},
+        topology::Topology,
+    },
     hint::fail,
     timing,
 };
 
-/// Runs the command. Exit code 1 if a cluster did not respond, or `--wait` timed out.
+/// Runs the command. Exit code 1 if a cluster did not respond, what was asked for does not exist, or `--wait` timed out.
 pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let contexts = args.contexts.select(global, args.request_timeout).await?;
     if args.watch {
@@ -36,7 +42,12 @@ pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<Ex
     let status = if args.wait {
         wait(args, &contexts).await?
     } else {
-        spin("reading the status", ask(args, &contexts)).await?
+        let asked = async {
+            let all = ask(args, &contexts).await?;
+            require(args, &contexts, &all).await?;
+            anyhow::Ok(all)
+        };
+        spin("reading the status", Box::pin(asked)).await?
     };
     let (now, width) = (timing::now(), terminal_width());
     output::data(&render(args, &contexts, &status, now, width)?)?;
@@ -53,62 +64,139 @@ pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<Ex
     Ok(output::exit_code(silent))
 }
 
+/// Fails if the target cluster or the Service that was asked for does not exist in any cluster that responded.
+async fn require(
+    args: &StatusArgs,
+    contexts: &[KubeContext],
+    status: &StatusView,
+) -> anyhow::Result<()> {
+    if status.topology.has_silent_cluster() {
+        return Ok(());
+    }
+    if let Some(cluster) = &args.cluster_name
+        && status.topology.links.is_empty()
+    {
+        let linked = linked_clusters(contexts).await;
+        let linked: Vec<&str> = linked.iter().map(String::as_str).collect();
+        let hint = match linked.as_slice() {
+            [] => "no cluster is linked; link one with `linkerd-mc link`".to_owned(),
+            linked => format!("linked clusters: {}", linked.join(", ")),
+        };
+        return Err(fail(format!("no Link to {cluster}"), hint));
+    }
+    if let Some(name) = args.filter().name
+        && status.services.as_ref().is_some_and(Vec::is_empty)
+    {
+        let namespace = args.filter().namespace;
+        let place = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
+        return Err(fail(
+            format!("no mirror or federated Service is, or comes from, {place}{name}"),
+            "run `linkerd-mc status --services` to see all; only Services that are exported are mirrored",
+        ));
+    }
+    Ok(())
+}
+
+/// The target clusters of all Links.
+async fn linked_clusters(contexts: &[KubeContext]) -> BTreeSet<String> {
+    let snapshots = snapshots_of(contexts, Depth::Links).await;
+    let links = snapshots
+        .iter()
+        .flat_map(|snapshot| snapshot.links.iter().flatten());
+    links.map(|link| link.cluster().to_owned()).collect()
+}
+
 /// Waits until all Links meet the goal. Asks again whenever a Link changes.
 async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
-    let mut last = Vec::new();
-    let progress = Progress::new("waiting");
+    let last = RefCell::new(None);
+    let progress = Progress::new("waiting for Links");
     let waiting = progress.during(async {
         let mut changes = watch::changes(contexts)?;
         loop {
             let status = ask(args, contexts).await?;
-            last = unmet(args.goal, &status.topology);
-            if last.is_empty() {
+            let unmet = Unmet::of(args.goal, &status.topology);
+            if unmet.is_empty() {
                 return Ok(status);
             }
-            progress.say(&format!("waiting for {}", last.join(", ")));
+            progress.say(&format!("waiting: {unmet}"));
+            last.replace(Some(unmet));
             watch::next(&mut changes).await;
         }
     });
-    match tokio::time::timeout(args.timeout, waiting).await {
-        Ok(result) => result,
-        Err(_) => Err(fail(
-            format!(
-                "not {:?} after {}: {}",
-                args.goal,
-                crate::api::duration::format_go_duration(args.timeout),
-                if last.is_empty() {
-                    "no response".to_owned()
-                } else {
-                    last.join(", ")
-                }
-            ),
+    let ended = tokio::time::timeout(args.timeout, Box::pin(waiting)).await;
+    ended.unwrap_or_else(|_| {
+        let names: Vec<&str> = contexts.iter().map(|context| &*context.name).collect();
+        let unmet = last.into_inner().map_or_else(
+            || format!("no response from {}", names.join(", ")),
+            |unmet| unmet.to_string(),
+        );
+        let waited = format_go_duration(args.timeout);
+        Err(fail(
+            format!("{unmet}, after {waited}"),
             "run `linkerd-mc check` for details",
-        )),
+        ))
+    })
+}
+
+/// What does not meet the goal.
+#[derive(Debug)]
+struct Unmet {
+    goal: Goal,
+    /// Clusters that did not respond.
+    silent: Vec<String>,
+    /// Links with the controller's reason if there is one.
+    links: Vec<String>,
+    /// The number of all Links.
+    all: usize,
+    /// Clusters that responded.
+    clusters: Vec<String>,
+}
+
+impl Unmet {
+    fn of(goal: Goal, topology: &Topology) -> Self {
+        let names = |reachable| {
+            let clusters = topology.clusters.iter();
+            let clusters = clusters.filter(move |c| c.reachable == Some(reachable));
+            clusters.map(|c| c.name.clone()).collect()
+        };
+        let links = &topology.links;
+        let unmet = links.iter().filter(|edge| !goal.is_met(&edge.link));
+        let unmet = unmet.map(|edge| {
+            let name = called(edge, links);
+            match &edge.link.message {
+                Some(message) => format!("{name} ({message})"),
+                None => name,
+            }
+        });
+        Self {
+            goal,
+            silent: names(false),
+            links: unmet.collect(),
+            all: links.len(),
+            clusters: names(true),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.silent.is_empty() && self.links.is_empty() && self.all > 0
     }
 }
 
-/// The Links and clusters that do not meet the goal yet, with the controller's reason if there is one.
-fn unmet(goal: Goal, topology: &Topology) -> Vec<String> {
-    if topology.links.is_empty() {
-        return vec!["a Link".to_owned()];
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.silent.is_empty() {
+            parts.push(format!("no response from {}", self.silent.join(", ")));
+        }
+        if !self.links.is_empty() {
+            let (count, all, goal) = (self.links.len(), self.all, self.goal);
+            let links = self.links.join(", ");
+            parts.push(format!("{count} of {all} Links not {goal:?}: {links}"));
+        } else if self.all == 0 {
+            parts.push(format!("no Link found in {}", self.clusters.join(", ")));
+        }
+        f.write_str(&parts.join("; "))
     }
-    let silent = topology
-        .clusters
-        .iter()
-        .filter(|c| c.reachable == Some(false))
-        .map(|c| c.name.clone());
-    let unmet = topology
-        .links
-        .iter()
-        .filter(|edge| !goal.is_met(&edge.link))
-        .map(|edge| {
-            let cluster = &edge.link.cluster;
-            match &edge.link.message {
-                Some(message) => format!("{cluster} ({message})"),
-                None => cluster.clone(),
-            }
-        });
-    silent.chain(unmet).collect()
 }
 
 #[cfg(test)]
@@ -134,6 +222,10 @@ mod tests {
             links,
             ..Topology::default()
         };
+        let other = |mut edge: Edge| {
+            edge.link.cluster = "north".into();
+            edge
+        };
         let ready = || {
             edge(
                 json!({"conditions": [condition("Ready", "True", "", 1)], "gateway": {"alive": true}}),
@@ -145,19 +237,43 @@ mod tests {
             )
         };
         for (goal, topology, expected) in [
-            (Goal::Ready, of(vec![]), "a Link"),
             (Goal::Ready, of(vec![ready()]), ""),
-            (Goal::Ready, of(vec![ready(), refused()]), "east (refused)"),
-            (Goal::Connected, of(vec![ready()]), "east"),
-            (Goal::CredentialsValid, of(vec![ready()]), "east"),
+            (
+                Goal::Ready,
+                of(vec![ready(), other(refused())]),
+                "1 of 2 Links not Ready: north (refused)",
+            ),
+            (
+                Goal::Connected,
+                of(vec![ready()]),
+                "1 of 1 Links not Connected: east",
+            ),
+            (
+                Goal::CredentialsValid,
+                of(vec![ready()]),
+                "1 of 1 Links not CredentialsValid: east",
+            ),
             (Goal::GatewayAlive, of(vec![ready()]), ""),
-            (Goal::GatewayAlive, of(vec![refused()]), "east (refused)"),
+            (
+                Goal::GatewayAlive,
+                of(vec![refused()]),
+                "1 of 1 Links not GatewayAlive: east (refused)",
+            ),
         ] {
-            assert_eq!(unmet(goal, &topology).join(", "), expected, "{goal:?}");
+            let unmet = Unmet::of(goal, &topology);
+            assert_eq!(unmet.to_string(), expected, "{goal:?}");
+            assert_eq!(unmet.is_empty(), expected.is_empty(), "{goal:?}");
         }
         let mut without = ready();
         without.link.gateway = None;
-        assert_eq!(unmet(Goal::GatewayAlive, &of(vec![without])), [""; 0]);
-        assert_eq!(unmet(Goal::Ready, &Topology::of(&snapshots()))[0], "south");
+        assert!(Unmet::of(Goal::GatewayAlive, &of(vec![without])).is_empty());
+        let mut snapshots = snapshots();
+        let unmet = Unmet::of(Goal::Ready, &Topology::of(&snapshots)).to_string();
+        assert_eq!(unmet, "no response from south");
+        snapshots.truncate(1);
+        snapshots[0].links = Ok(vec![]);
+        let none = Unmet::of(Goal::Ready, &Topology::of(&snapshots));
+        assert_eq!(none.to_string(), "no Link found in east");
+        assert!(!none.is_empty());
     }
 }

@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::{io::AsyncReadExt as _, process::Command, sync::Mutex, time::timeout};
 
 use super::kubeconfig::{CHECK_USER, executable, unauthenticated};
-use crate::{hint::fail, timing};
+use crate::{api::text::in_brief, hint::fail, timing};
 
 /// How long before its expiry a token is replaced.
 const AHEAD: SignedDuration = SignedDuration::from_secs(60);
@@ -88,7 +88,12 @@ impl Plugin {
             let why = format!("{plugin} did not finish within {limit} s");
             Err(Unauthenticated(why))
         });
-        let (token, status) = ran.map_err(|why| fail(why.to_string(), CHECK_USER))?;
+        let install = exec.install_hint.as_deref().map(in_brief);
+        let hint = install
+            .as_deref()
+            .filter(|hint| !hint.is_empty())
+            .unwrap_or(CHECK_USER);
+        let (token, status) = ran.map_err(|why| fail(why.to_string(), hint))?;
         if let (Some(certificate), Some(key)) =
             (status.client_certificate_data, status.client_key_data)
         {

@@ -3,7 +3,10 @@
 //! Messages never quote a kubeconfig, nor arguments, environment and output of the plugins that it names: all of them
 //! may hold secrets. Errors of kube quote them, so none of those may get into an error chain.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use kube::{
     client::{AuthError, RustlsTlsError},
@@ -51,6 +54,27 @@ fn merged(paths: impl Iterator<Item = PathBuf>) -> anyhow::Result<Option<Kubecon
         });
     }
     Ok(merged)
+}
+
+/// Fails if a context names a user that is not there. kube, as client-go, would send requests without credentials.
+pub(super) fn require_user(kubeconfig: &Kubeconfig, context: &str) -> anyhow::Result<()> {
+    let mut contexts = kubeconfig.contexts.iter();
+    let named = contexts.find(|named| named.name == context);
+    let user = named.and_then(|named| named.context.as_ref()?.user.as_ref());
+    let Some(user) = user.filter(|user| !user.is_empty()) else {
+        return Ok(());
+    };
+    if kubeconfig
+        .auth_infos
+        .iter()
+        .any(|known| known.name == *user)
+    {
+        return Ok(());
+    }
+    Err(fail(
+        format!("context {context:?} has the user {user:?}, who is not in the kubeconfig"),
+        "log in to the cluster again, or correct the context with `kubectl config set-context`",
+    ))
 }
 
 fn read_file(path: &Path, hint: &str) -> anyhow::Result<Kubeconfig> {
@@ -133,6 +157,13 @@ pub(super) fn unauthenticated(error: &AuthError, command: Option<&str>) -> Strin
             Some(code) => format!("{executable} failed with exit code {code}"),
             None => format!("{executable} was killed by a signal"),
         },
+        AuthError::AuthExecStart(error) if error.kind() == io::ErrorKind::NotFound => {
+            let plugin = command.map_or_else(
+                || PLUGIN.to_owned(),
+                |command| format!("the credential plugin {command}"),
+            );
+            format!("{plugin} is not installed, or not on PATH")
+        }
         AuthError::AuthExecStart(error) => match command {
             Some(command) => format!("cannot run the executable {command}: {error}"),
             None => format!("cannot run {PLUGIN}: {error}"),

@@ -2,17 +2,23 @@
 
 use std::{error::Error, fmt::Debug, io, time::Duration};
 
+use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use jiff::{Timestamp, fmt::rfc2822};
 use kube::{
     Api, Client,
     api::{ListMeta, ListParams},
-    client::AuthError,
+    client::{AuthError, Body},
     core::Status,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{bounds, kubeconfig::unauthenticated};
-use crate::api::{route::RouteKind, text::in_brief};
+use crate::{
+    api::{route::RouteKind, text::in_brief},
+    timing,
+};
 
 /// Timeout of one request, unless a caller sets another.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -100,6 +106,46 @@ where
     Err(kube::Error::Service("the list does not end".into()))
 }
 
+/// Reads an object, and the API server's time: the clock of this machine may differ from it. `None` if the object does
+/// not exist. The error is one short line.
+pub(crate) async fn get_at<K: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+) -> Result<(Option<K>, Timestamp), String> {
+    let request = Request::get(path).body(Body::empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let failed = |error: kube::Error| explain(&error);
+    let answer = client.send(request).await.map_err(failed)?;
+    let (status, date) = (
+        answer.status(),
+        answer.headers().get(http::header::DATE).cloned(),
+    );
+    let body = answer
+        .into_body()
+        .collect()
+        .await
+        .map_err(failed)?
+        .to_bytes();
+    let date = date.as_ref().and_then(|date| date.to_str().ok());
+    let now = date.and_then(|date| rfc2822::parse(date).ok());
+    let now = now.map_or_else(timing::now, |zoned| zoned.timestamp());
+    if status.is_success() {
+        let object = serde_json::from_slice(&body);
+        return Ok((
+            Some(object.map_err(|error| in_brief(&error.to_string()))?),
+            now,
+        ));
+    }
+    if status == StatusCode::NOT_FOUND {
+        return Ok((None, now));
+    }
+    let told = serde_json::from_slice::<Status>(&body).unwrap_or_default();
+    Err(match in_brief(&told.message) {
+        message if message.is_empty() => format!("HTTP status {status}"),
+        message => message,
+    })
+}
+
 /// Whether an API server serves a kind.
 pub(crate) async fn is_served(
     client: &Client,
@@ -136,7 +182,21 @@ pub(crate) fn next_page(page: ListMeta) -> Option<String> {
 /// The reason of a failed request in one short line: the API server's message, or the innermost cause. Errors of the
 /// client contain addresses, never credentials, nor what a plugin of the kubeconfig printed.
 pub(crate) fn explain(error: &kube::Error) -> String {
+    // Nothing of it could be read: it is no JSON at all.
+    let is_no_json = |error: &serde_json::Error| error.line() <= 1 && error.column() <= 1;
+    if let kube::Error::SerdeError(error) = error
+        && is_no_json(error)
+    {
+        return "the answer is not what an API server sends; is the address that of one?"
+            .to_owned();
+    }
     if let kube::Error::Api(status) = error {
+        if status.message.trim_start().starts_with('<') {
+            let code = status.code;
+            return format!(
+                "answered HTTP {code} with HTML; is the address that of an API server?"
+            );
+        }
         return match in_brief(&status.message) {
             message if message.is_empty() => {
                 format!("HTTP status {} {}", status.code, in_brief(&status.reason))
@@ -187,11 +247,10 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use futures::{StreamExt as _, stream};
-    use http::{Request, Response};
+    use http::Response;
     use http_body_util::StreamBody;
     use hyper::body::{Bytes, Frame};
     use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::client::Body;
     use serde_json::{Value, json};
     use tower::BoxError;
 

@@ -61,7 +61,7 @@ const CONTROLLER_NEEDS: [Need; 13] = [
     need("multicluster.linkerd.io", "links", &["list", "watch"], true),
     need("multicluster.linkerd.io", "links/status", &["patch"], true),
     need("", "events", &["create"], true),
-    Need { name: "service-mirror-write", ..need("coordination.k8s.io", "leases", &["get", "update"], true) },
+    Need { name: labels::LEASE_NAME, ..need("coordination.k8s.io", "leases", &["get", "update"], true) },
     need("coordination.k8s.io", "leases", &["create"], true),
 ];
 

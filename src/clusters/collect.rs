@@ -3,14 +3,17 @@
 //! Requests run concurrently, and each ends within the client's deadline. So a cluster that does not respond delays the
 //! result by one deadline in all, not by one for each request.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt as _, future::join_all, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{
     cluster_client::{ClusterClient, KubeContext},
+    leader::leaders,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
-    target::{self, linkerd_config},
+    target::linkerd_config,
 };
 use crate::{
     api::{
@@ -25,8 +28,11 @@ use crate::{
     },
 };
 
-/// Maximum number of Links that are examined concurrently.
-const LINKS_AT_ONCE: usize = 32;
+/// Maximum number of credentials Secrets that are read concurrently.
+const SECRETS_AT_ONCE: usize = 32;
+
+/// Why there are no Links in a cluster whose API server does not know the kind.
+pub(crate) const NOT_INSTALLED: &str = "the multicluster extension is not installed";
 
 /// What to read of each Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +41,6 @@ pub(crate) enum Depth {
     Links,
     /// Also the credentials Secrets.
     Credentials,
-    /// Also the target clusters, with these credentials.
-    Targets,
 }
 
 /// Takes the snapshots of all clusters concurrently.
@@ -50,72 +54,93 @@ pub(crate) async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<
 
 /// Takes the snapshot of one cluster.
 pub(crate) async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> ClusterSnapshot {
-    let (links, config) = futures::join!(
-        links(cluster, depth),
-        linkerd_config(&cluster.client, &cluster.linkerd_namespace)
-    );
+    let links = async {
+        let mut links = links(cluster).await;
+        let namespaces = namespaces(&links);
+        let known = links.iter_mut().flatten().collect();
+        let (leaders, ()) = futures::join!(
+            leaders(&cluster.client, namespaces),
+            add_credentials(cluster, depth, known)
+        );
+        (links, leaders)
+    };
+    let config = linkerd_config(&cluster.client, &cluster.linkerd_namespace);
+    let ((links, leaders), config) = futures::join!(links, config);
     ClusterSnapshot {
         name: cluster.name.clone(),
         identity: cluster.identity.clone(),
         links,
         config,
+        leaders,
     }
 }
 
-async fn links(cluster: &ClusterClient, depth: Depth) -> Known<Vec<LinkSnapshot>> {
+/// The namespaces of Links.
+pub(super) fn namespaces(links: &Known<Vec<LinkSnapshot>>) -> BTreeSet<String> {
+    let links = links.iter().flatten();
+    links.map(|link| link.namespace().to_owned()).collect()
+}
+
+/// Lists the Links, without their credentials.
+pub(super) async fn links(cluster: &ClusterClient) -> Known<Vec<LinkSnapshot>> {
     let mut links: Vec<LinkObject> = list_all(&Api::all(cluster.client.clone()), "")
         .await
-        .map_err(|error| explain(&error))?;
+        .map_err(|error| match error {
+            kube::Error::Api(status) if status.code == 404 => NOT_INSTALLED.to_owned(),
+            error => explain(&error),
+        })?;
     links.sort_by_cached_key(|object| ResourceId::of(&object.link));
-    // Unordered, so that a target cluster that does not respond does not delay the others.
-    let mut snapshots: Vec<_> = stream::iter(links.into_iter().enumerate())
-        .map(async |(at, link)| (at, link_snapshot(cluster, depth, link).await))
-        .buffer_unordered(LINKS_AT_ONCE)
-        .collect()
-        .await;
-    snapshots.sort_by_key(|(at, _)| *at);
-    Ok(snapshots
+    let links = links
         .into_iter()
-        .map(|(_, snapshot)| snapshot)
-        .collect())
+        .map(|LinkObject { link, unreadable }| LinkSnapshot {
+            link,
+            unreadable,
+            credentials: None,
+            target: None,
+        });
+    Ok(links.collect())
 }
 
-async fn link_snapshot(cluster: &ClusterClient, depth: Depth, object: LinkObject) -> LinkSnapshot {
-    let LinkObject { link, unreadable } = object;
-    let mut snapshot = LinkSnapshot {
-        link,
-        unreadable,
-        credentials: None,
-        target: None,
-    };
-    if depth == Depth::Links || snapshot.unreadable.is_some() {
-        return snapshot;
+async fn add_credentials(cluster: &ClusterClient, depth: Depth, links: Vec<&mut LinkSnapshot>) {
+    if depth == Depth::Links {
+        return;
     }
-    match kubeconfig_of(cluster, &snapshot.link).await {
-        Err(why) => snapshot.credentials = Some(Err(why)),
-        Ok(kubeconfig) => {
-            let identity = credentials_identity(&kubeconfig).await;
-            let expiry = credentials_expiry(&kubeconfig);
-            let token = token_fingerprint(&kubeconfig);
-            let insecure = insecure_tls(&kubeconfig);
-            snapshot.credentials = Some(
-                identity
-                    .map(|identity| LinkCredentials {
-                        identity,
-                        expiry,
-                        token,
-                        insecure,
-                    })
-                    .map_err(|error| error.to_string()),
-            );
-            if depth == Depth::Targets {
-                let namespace = &snapshot.link.spec.target_cluster_linkerd_namespace;
-                snapshot.target =
-                    Some(target::target_snapshot(&kubeconfig, namespace, cluster.deadline).await);
-            }
+    let read = async |link: &mut LinkSnapshot| {
+        if link.unreadable.is_none() {
+            let kubeconfig = kubeconfig_of(cluster, &link.link).await;
+            link.credentials = Some(credentials(kubeconfig.as_deref()).await);
         }
-    }
-    snapshot
+    };
+    let reads = stream::iter(links).map(read);
+    reads
+        .buffer_unordered(SECRETS_AT_ONCE)
+        .collect::<()>()
+        .await;
+}
+
+/// The kubeconfigs of Links, in the same order; `None` for a Link that cannot be decoded.
+pub(super) async fn kubeconfigs(
+    cluster: &ClusterClient,
+    links: &[LinkSnapshot],
+) -> Vec<Option<Known<Vec<u8>>>> {
+    let read = async |link: &LinkSnapshot| match link.unreadable {
+        Some(_) => None,
+        None => Some(kubeconfig_of(cluster, &link.link).await),
+    };
+    let reads = stream::iter(links).map(read);
+    reads.buffered(SECRETS_AT_ONCE).collect().await
+}
+
+/// What a kubeconfig says about its credentials.
+pub(super) async fn credentials(kubeconfig: Result<&[u8], &String>) -> Known<LinkCredentials> {
+    let kubeconfig = kubeconfig.map_err(String::clone)?;
+    let identity = credentials_identity(kubeconfig).await;
+    Ok(LinkCredentials {
+        identity: identity.map_err(|error| error.to_string())?,
+        expiry: credentials_expiry(kubeconfig),
+        token: token_fingerprint(kubeconfig),
+        insecure: insecure_tls(kubeconfig),
+    })
 }
 
 /// The kubeconfig in a Link's credentials Secret. The error contains nothing of it.

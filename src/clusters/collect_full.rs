@@ -1,11 +1,11 @@
-//! Takes the [`FullSnapshot`] of one cluster. Reads only (reviews of access are created, but never stored).
+//! Reads the facts of a [`FullSnapshot`](super::snapshot::FullSnapshot). Reads only (reviews of access are created, but
+//! never stored).
 //!
-//! One list for each kind, in pages, never a request for each mirror. All requests run concurrently.
+//! One list for each kind, in pages, never a request for each mirror.
 
 use std::{collections::BTreeSet, fmt::Debug};
 
 use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
-use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Namespace, Pod, Secret},
@@ -16,17 +16,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    access::{controller_denied, is_permitted},
+    access::is_permitted,
     cluster_client::ClusterClient,
-    collect::{Depth, snapshot_of},
-    confinement::confined,
     foreign_endpoints::{self, ForeignEndpoints},
     own_routes::OwnRoute,
-    service_range,
-    snapshot::{
-        Crd, Destination, Endpoints, FullSnapshot, Known, LinkSnapshot, MeshedPod, ServiceRange,
-        Workload,
-    },
+    snapshot::{Crd, Destination, Endpoints, Known, MeshedPod, ServiceRange, Workload},
     workloads::{ParseArgs, is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
 };
 use crate::{
@@ -55,133 +49,6 @@ const LISTS_AT_ONCE: usize = 8;
 /// Path of the Link CRD.
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
-
-/// Takes the snapshot of one cluster and the target clusters of its Links.
-pub(crate) async fn full_snapshot_of(
-    cluster: &ClusterClient,
-    now: Timestamp,
-    version: &str,
-    parse: ParseArgs,
-) -> FullSnapshot {
-    let client = &cluster.client;
-    let (
-        extension_namespaces,
-        snapshot,
-        (serves_links, may_list_links, crd),
-        deployments,
-        (mirrors, probes, slices),
-        destination,
-        trust_roots,
-    ) = futures::join!(
-        extension_namespaces(client),
-        snapshot_of(cluster, Depth::Targets),
-        link_api(client),
-        deployments(client, parse),
-        own_objects(client),
-        destination(cluster),
-        trust_roots(client, &cluster.linkerd_namespace),
-    );
-    let links = snapshot.links.as_deref().unwrap_or_default();
-    let waiting = waiting(links, &mirrors);
-    let controllers = Controllers::of(&deployments, &extension_namespaces, links);
-    let (local_members, routes, controller_denied, confinement, foreign, range, pods) = futures::join!(
-        controllers.local_members(client),
-        controllers.left_routes(client),
-        controllers.in_namespace(async |namespace| controller_denied(client, namespace).await),
-        controllers.in_namespace(async |namespace| confined(client, namespace).await),
-        foreign(client, &mirrors, &probes, &slices),
-        service_range(client, waiting),
-        pods(client, &extension_namespaces, links),
-    );
-    FullSnapshot {
-        now,
-        version: version.to_owned(),
-        extension_namespaces,
-        cluster: snapshot,
-        serves_links,
-        may_list_links,
-        crd,
-        deployments,
-        controller_denied,
-        confinement,
-        mirrors,
-        local_members,
-        routes,
-        probes,
-        endpoints: slices.map(|slices| Endpoints::count(&slices)),
-        foreign,
-        range,
-        pods,
-        destination,
-        trust_roots,
-    }
-}
-
-/// The controllers of ours that run in a cluster.
-struct Controllers<'a> {
-    found: Vec<&'a Workload>,
-    /// The namespace of the first one, or else the first namespace of the extension.
-    namespace: Option<&'a str>,
-}
-
-impl<'a> Controllers<'a> {
-    fn of(
-        deployments: &'a Known<Vec<Workload>>,
-        extension_namespaces: &'a Known<Vec<String>>,
-        links: &'a [LinkSnapshot],
-    ) -> Self {
-        let found = deployments.iter().flatten().filter(|w| w.is_ours());
-        let found: Vec<&Workload> = found.collect();
-        let first = found.first().map(|first| &*first.id.namespace);
-        let namespaces = namespaces(extension_namespaces, links);
-        Self {
-            namespace: first.or_else(|| namespaces.first().copied()),
-            found,
-        }
-    }
-
-    async fn local_members(&self, client: &Client) -> Known<Vec<Service>> {
-        let first = self.found.first();
-        match first.and_then(|first| first.local_members.as_deref()) {
-            Some(selector) => services(client, selector).await,
-            None => Ok(vec![]),
-        }
-    }
-
-    /// Routes that may be left over: none if all controllers write routes.
-    async fn left_routes(&self, client: &Client) -> Known<Vec<OwnRoute>> {
-        let all_write_routes = self.found.iter().all(|w| w.applies_preferences);
-        if all_write_routes && !self.found.is_empty() {
-            return Ok(vec![]);
-        }
-        own_routes(client).await
-    }
-
-    async fn in_namespace<T>(&self, ask: impl AsyncFnOnce(&str) -> Known<T>) -> Known<T> {
-        match self.namespace {
-            Some(namespace) => ask(namespace).await,
-            None => Err("extension namespace not found".to_owned()),
-        }
-    }
-}
-
-/// The namespaces of the extension and of the Links.
-fn namespaces<'a>(
-    of_extension: &'a Known<Vec<String>>,
-    links: &'a [LinkSnapshot],
-) -> BTreeSet<&'a str> {
-    let of_extension = of_extension.iter().flatten().map(String::as_str);
-    of_extension
-        .chain(links.iter().map(LinkSnapshot::namespace))
-        .collect()
-}
-
-/// How many Services wait for a `ClusterIP`.
-fn waiting(links: &[LinkSnapshot], mirrors: &Known<Vec<Service>>) -> usize {
-    let known = mirrors.as_deref().unwrap_or_default();
-    let waiting = links.iter().map(|link| service_range::waiting(link, known));
-    waiting.sum()
-}
 
 /// Linkerd's credentials, and when its destination controller started.
 pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
@@ -253,7 +120,7 @@ async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
     }
 }
 
-async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
+pub(super) async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
     let api: Api<Wire<Service>> = Api::all(client.clone());
     let services = list(&api, selector).await?.into_iter();
     let mut services: Vec<Service> = services.map(Service::from).collect();
@@ -281,15 +148,18 @@ where
     found.map_err(|error| explain(&error))
 }
 
-/// Endpoints of mirrors that somebody else created. `slices` are those that name a cluster.
-async fn foreign(
-    client: &Client,
-    mirrors: &Known<Vec<Service>>,
-    probes: &Known<Vec<Service>>,
-    slices: &Known<Vec<EndpointSlice>>,
-) -> Known<Vec<ForeignEndpoints>> {
-    let (mirrors, probes) = (mirrors.clone()?, probes.clone()?);
-    let all = || mirrors.iter().chain(&probes);
+/// Endpoints of mirrors that somebody else created.
+pub(super) async fn foreign(client: &Client, own: &OwnObjects) -> Known<Vec<ForeignEndpoints>> {
+    let OwnObjects {
+        mirrors,
+        probes,
+        slices,
+    } = own;
+    let (mirrors, probes) = (
+        mirrors.as_ref().map_err(String::clone)?,
+        probes.as_ref().map_err(String::clone)?,
+    );
+    let all = || mirrors.iter().chain(probes);
     let names = all().map(|mirror| mirror.metadata.id()).collect();
     let queries = slices_of(&names).into_iter();
     let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
@@ -302,7 +172,7 @@ async fn foreign(
 }
 
 /// The range of `ClusterIP`s, if Services wait for some, and the API server returns it.
-async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceRange>> {
+pub(super) async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceRange>> {
     if waiting == 0 {
         return Ok(None);
     }
@@ -320,7 +190,7 @@ async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceR
 }
 
 /// Whether Links are served and may be listed, and the features of their CRD.
-async fn link_api(client: &Client) -> (Known<bool>, Known<bool>, Known<Crd>) {
+pub(super) async fn link_api(client: &Client) -> (Known<bool>, Known<bool>, Known<Crd>) {
     let (is_served, may_list, crd) = futures::join!(
         is_served(client, "multicluster.linkerd.io/v1alpha3", "Link"),
         is_permitted(client, "multicluster.linkerd.io", "links", "list"),
@@ -329,16 +199,23 @@ async fn link_api(client: &Client) -> (Known<bool>, Known<bool>, Known<Crd>) {
     (is_served.map_err(|error| explain(&error)), may_list, crd)
 }
 
-/// Mirrors, probe Services, and the slices of both.
-async fn own_objects(
-    client: &Client,
-) -> (
-    Known<Vec<Service>>,
-    Known<Vec<Service>>,
-    Known<Vec<EndpointSlice>>,
-) {
+/// The objects of the controller, in all namespaces.
+pub(super) struct OwnObjects {
+    pub(super) mirrors: Known<Vec<Service>>,
+    pub(super) probes: Known<Vec<Service>>,
+    /// The slices of both: those that name a cluster.
+    pub(super) slices: Known<Vec<EndpointSlice>>,
+}
+
+pub(super) async fn own_objects(client: &Client) -> OwnObjects {
     let gateways = local_queries().gateways.labels.unwrap_or_default();
-    futures::join!(mirrors(client), services(client, &gateways), slices(client))
+    let (mirrors, probes, slices) =
+        futures::join!(mirrors(client), services(client, &gateways), slices(client));
+    OwnObjects {
+        mirrors,
+        probes,
+        slices,
+    }
 }
 
 async fn crd(client: &Client) -> Known<Crd> {
@@ -371,7 +248,7 @@ fn crd_of(crd: &Value) -> Crd {
     }
 }
 
-async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<Workload>> {
+pub(super) async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<Workload>> {
     let selector = format!(
         "{} in (controller,service-mirror,local-service-mirror)",
         labels::COMPONENT
@@ -384,7 +261,14 @@ async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<Workload>> 
         .collect())
 }
 
-async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> {
+/// Our controllers, in all namespaces.
+pub(crate) async fn controllers(client: &Client) -> Known<Vec<Workload>> {
+    let mut found = deployments(client, |_| None).await?;
+    found.retain(Workload::is_ours);
+    Ok(found)
+}
+
+pub(super) async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> {
     let (name, key) = TRUST_ROOTS;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let map = api.get_opt(name).await.map_err(|error| explain(&error))?;
@@ -393,21 +277,13 @@ async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> 
         .and_then(|mut data| data.remove(key)))
 }
 
-/// Meshed pods. If the namespaces of the extension cannot be listed, these requests would only wait for the same timeout
-/// again.
-async fn pods(
-    client: &Client,
-    extension_namespaces: &Known<Vec<String>>,
-    links: &[LinkSnapshot],
-) -> Known<Vec<MeshedPod>> {
-    extension_namespaces.as_ref().map_err(String::clone)?;
-    let mut all = Vec::new();
-    for namespace in namespaces(extension_namespaces, links) {
+/// Meshed pods of these namespaces.
+pub(super) async fn pods(client: &Client, namespaces: &BTreeSet<String>) -> Known<Vec<MeshedPod>> {
+    let pods = try_join_all(namespaces.iter().map(async |namespace| {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let pods = list(&api, CONTROL_PLANE_NS).await?;
-        all.extend(pods.iter().map(meshed_pod));
-    }
-    Ok(all)
+        list(&api, CONTROL_PLANE_NS).await
+    }));
+    Ok(pods.await?.iter().flatten().map(meshed_pod).collect())
 }
 
 #[cfg(test)]

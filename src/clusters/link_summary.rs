@@ -1,15 +1,20 @@
 //! A summary of the state of one Link, from its status. Pure.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::snapshot::LinkSnapshot;
+use super::{
+    leader::Leader,
+    snapshot::{ClusterSnapshot, LinkSnapshot},
+};
 use crate::{
     api::{
-        conditions::{DRAINED, GATEWAY_ADDRESS_REFUSED},
+        conditions::{DRAINED, GATEWAY_ADDRESS_REFUSED, GATEWAY_ALIVE},
         link::ServiceStatus,
     },
-    mirror::FederatedThrough,
+    mirror::{FederatedThrough, Reason},
 };
 
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
@@ -41,6 +46,8 @@ pub(crate) struct LinkSummary {
     pub federated_through: Option<FederatedThrough>,
     /// Number of Services that should be mirrored or federated and are not.
     pub unhealthy: i64,
+    /// How many of them have which reason, as far as the Link's status lists them.
+    pub unhealthy_reasons: BTreeMap<String, usize>,
     /// Until when the target cluster is drained, and which federated Services it has not left, from the Link's status.
     /// `null` if it is not drained.
     pub drained: Option<String>,
@@ -48,6 +55,9 @@ pub(crate) struct LinkSummary {
     pub last_change: Option<Timestamp>,
     /// The problem, from the Link's status.
     pub message: Option<String>,
+    /// The controller that reports all this; `null` if its Lease does not exist or may not be read. If it is not
+    /// active, all this is old.
+    pub controller: Option<Leader>,
 }
 
 /// The state of a target cluster's gateway.
@@ -62,10 +72,75 @@ pub(crate) struct GatewaySummary {
     pub latency_ms: Option<i64>,
     /// Its addresses.
     pub addresses: Vec<String>,
+    /// The port of its probes.
+    pub probe_port: Option<u16>,
+    /// Why it is not alive.
+    pub error: Option<String>,
+}
+
+impl GatewaySummary {
+    /// What is wrong with a gateway that does not answer its probes; `when` writes the time of its last answer.
+    pub(crate) fn problem(&self, when: impl Fn(Timestamp) -> String) -> Option<String> {
+        if self.alive != Some(false) {
+            return None;
+        }
+        let addresses = match self.addresses.join(",") {
+            none if none.is_empty() => "unknown address".to_owned(),
+            addresses => addresses,
+        };
+        let port = self.probe_port.map(|port| format!(" port {port}"));
+        let since = self.since.map(|since| format!(" since {}", when(since)));
+        let error = self.error.as_ref().map(|error| format!(": {error}"));
+        Some(format!(
+            "the gateway at {addresses}{} fails probes{}{}; check its Pods and the firewall",
+            port.unwrap_or_default(),
+            since.unwrap_or_default(),
+            error.unwrap_or_default()
+        ))
+    }
 }
 
 impl LinkSummary {
-    /// The state of a Link.
+    /// The state of a Link of a cluster.
+    pub(crate) fn in_cluster(link: &LinkSnapshot, cluster: &ClusterSnapshot) -> Self {
+        Self {
+            controller: cluster.leader_of(link).cloned(),
+            ..Self::of(link)
+        }
+    }
+
+    /// Whether nobody has updated this for some time.
+    pub(crate) fn is_old(&self) -> bool {
+        let controller = self.controller.as_ref();
+        controller.is_some_and(|controller| !controller.active)
+    }
+
+    /// How many Services are not mirrored, of how many, and why; `None` if there are none.
+    pub(crate) fn unmirrored(&self) -> Option<String> {
+        if self.unhealthy <= 0 {
+            return None;
+        }
+        let all = self.mirrored + self.federated + self.unhealthy;
+        let mut reasons: Vec<_> = self.unhealthy_reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let reasons: Vec<_> = match reasons.as_slice() {
+            [(reason, _)] => vec![(*reason).clone()],
+            reasons => reasons
+                .iter()
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect(),
+        };
+        let why = match reasons.as_slice() {
+            [] => String::new(),
+            reasons => format!(" ({})", reasons.join(", ")),
+        };
+        Some(format!(
+            "{} of {all} Services are not mirrored{why}",
+            self.unhealthy
+        ))
+    }
+
+    /// The state of a Link, without its controller.
     pub(crate) fn of(link: &LinkSnapshot) -> Self {
         let status = link.status().cloned().unwrap_or_default();
         let gateway = link.has_gateway().then(|| {
@@ -74,7 +149,9 @@ impl LinkSummary {
                 alive: gateway.alive,
                 since: gateway.since.map(|time| time.0),
                 latency_ms: gateway.latency_ms,
-                addresses: gateway.addresses,
+                addresses: addresses_of(link, gateway.addresses),
+                probe_port: link.link.spec.probe_spec.port.parse().ok(),
+                error: gateway_error(link),
             }
         });
         let lists = [&status.mirror_services, &status.federated_services];
@@ -123,6 +200,8 @@ impl LinkSummary {
             federated,
             federated_through: FederatedThrough::of(&link.link.metadata).ok(),
             unhealthy,
+            unhealthy_reasons: reasons(link),
+            controller: None,
         }
     }
 
@@ -148,6 +227,38 @@ pub(crate) enum LinkCondition {
     CredentialsValid,
     /// The gateway answers probes.
     GatewayAlive,
+}
+
+/// The addresses of a gateway: those that its host names have, or else what the Link says.
+fn addresses_of(link: &LinkSnapshot, resolved: Vec<String>) -> Vec<String> {
+    if !resolved.is_empty() {
+        return resolved;
+    }
+    let named = link.link.spec.gateway_address.split(',').map(str::trim);
+    let named = named.filter(|host| !host.is_empty());
+    named.map(str::to_owned).collect()
+}
+
+fn gateway_error(link: &LinkSnapshot) -> Option<String> {
+    let (status, message) = link.condition(GATEWAY_ALIVE)?;
+    (status != "True" && !message.is_empty()).then(|| message.to_owned())
+}
+
+/// How many Services are not mirrored for which reason.
+fn reasons(link: &LinkSnapshot) -> BTreeMap<String, usize> {
+    let status = link.status().cloned().unwrap_or_default();
+    let services = status
+        .mirror_services
+        .iter()
+        .chain(&status.federated_services);
+    let conditions = services.filter_map(|service| service.conditions.first());
+    let mut reasons = BTreeMap::new();
+    for condition in conditions {
+        if condition.status != "True" && condition.reason != Reason::Drained.as_str() {
+            *reasons.entry(condition.reason.clone()).or_default() += 1;
+        }
+    }
+    reasons
 }
 
 fn is_done(service: &ServiceStatus) -> bool {
@@ -252,15 +363,21 @@ pub(crate) mod tests {
             "latencyMs": 7,
             "addresses": [
               "192.0.2.1"
-            ]
+            ],
+            "probePort": null,
+            "error": null
           },
           "mirrored": 700,
           "federated": 2,
           "federatedThrough": "discovery",
           "unhealthy": 1,
+          "unhealthyReasons": {
+            "Because": 1
+          },
           "drained": null,
           "lastChange": "2026-01-01T00:00:05Z",
-          "message": "no answer"
+          "message": "no answer",
+          "controller": null
         }
         "#);
     }

@@ -1,7 +1,7 @@
 //! What is known about linked clusters: a snapshot of each ([`snapshot`]), the topology of several ([`topology`]), and
 //! the state of their Links ([`link_summary`]). `status`, `graph` and `check` use this module.
 //!
-//! Only [`collect`], [`collect_full`] and the modules that they use have a client. They only read.
+//! Only [`collect`], [`gather`] and the modules that they use have a client. They only read.
 
 mod access;
 pub(crate) mod cluster_client;
@@ -10,6 +10,8 @@ pub(crate) mod collect_full;
 mod confinement;
 pub(crate) mod credentials;
 pub(crate) mod foreign_endpoints;
+pub(crate) mod gather;
+pub(crate) mod leader;
 pub(crate) mod link_summary;
 pub(crate) mod own_routes;
 pub(crate) mod preference_status;

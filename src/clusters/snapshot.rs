@@ -8,7 +8,11 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
-use super::{foreign_endpoints::ForeignEndpoints, own_routes::OwnRoute};
+use super::{
+    foreign_endpoints::ForeignEndpoints,
+    leader::{Leader, Leaders},
+    own_routes::OwnRoute,
+};
 use crate::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -34,9 +38,16 @@ pub(crate) struct ClusterSnapshot {
     pub links: Known<Vec<LinkSnapshot>>,
     /// Linkerd's configuration.
     pub config: Known<LinkerdConfig>,
+    /// Whether the controllers of its Links report.
+    pub leaders: Leaders,
 }
 
 impl ClusterSnapshot {
+    /// The controller of a Link's installation, if it is known.
+    pub(crate) fn leader_of(&self, link: &LinkSnapshot) -> Option<&Leader> {
+        self.leaders.get(link.namespace())?.as_ref().ok()?.as_ref()
+    }
+
     /// The snapshot of a cluster that cannot be reached.
     pub(crate) fn unreachable(name: &str, why: &str) -> Self {
         Self {
@@ -44,6 +55,7 @@ impl ClusterSnapshot {
             identity: Identity::default(),
             links: Err(why.to_owned()),
             config: Err(why.to_owned()),
+            leaders: Leaders::new(),
         }
     }
 }
@@ -187,6 +199,23 @@ pub(crate) struct AccessRule {
     pub names: Vec<String>,
     /// Verbs; `*` is all.
     pub verbs: Vec<String>,
+}
+
+/// A part of a [`FullSnapshot`]. All that belongs to it becomes known at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// The extension, its CRD, the Links and Linkerd's configuration.
+    Installation,
+    /// The controllers, their Leases and permissions.
+    Controller,
+    /// Mirrors, probe Services, their endpoints, and routes.
+    Services,
+    /// The credentials of the Links, and those of Linkerd.
+    Credentials,
+    /// Meshed Pods of the extension.
+    Proxies,
+    /// What the target clusters answer.
+    Targets,
 }
 
 /// The input of the rules: one cluster, and the target clusters of its Links.

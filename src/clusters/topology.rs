@@ -101,7 +101,7 @@ impl Topology {
                     shares_trust_anchors: target.and_then(|target| {
                         Some(trusted[source].as_ref()? == trusted[target].as_ref()?)
                     }),
-                    link: LinkSummary::of(link),
+                    link: LinkSummary::in_cluster(link, snapshot),
                 });
             }
         }
@@ -227,6 +227,7 @@ pub(crate) mod tests {
     use crate::{
         client::Identity,
         clusters::{
+            leader::Leaders,
             link_summary::tests::{condition, link},
             snapshot::{Known, LinkCredentials},
             trust_anchors::tests::{A, B},
@@ -248,6 +249,7 @@ pub(crate) mod tests {
             config: Ok(
                 serde_json::from_value(json!({"identityTrustAnchorsPEM": anchors})).unwrap(),
             ),
+            leaders: Leaders::new(),
         }
     }
 

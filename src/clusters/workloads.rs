@@ -22,6 +22,14 @@ use crate::{
 const PROXY: &str = "linkerd-proxy";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
+/// Tag of an image; `None` if it is pinned by digest, or has no tag.
+pub(crate) fn tag(image: &str) -> Option<&str> {
+    if image.contains('@') {
+        return None;
+    }
+    let name = image.rsplit('/').next()?;
+    name.split_once(':').map(|(_, tag)| tag)
+}
 
 /// Whether this is a service mirror. The label `component: controller` alone is not enough, because anybody may use it.
 pub(super) fn is_service_mirror(workload: &Workload) -> bool {

@@ -40,10 +40,7 @@ use self::{
     elector::{Elector, Failure, Held},
     rules::{Act, Sight, fence_end},
 };
-pub(crate) use self::{
-    fence::Fence,
-    settings::{LeaseSettings, NAME},
-};
+pub(crate) use self::{fence::Fence, settings::LeaseSettings};
 use super::trouble::Trouble;
 use crate::timing::jitter;
 

@@ -58,15 +58,15 @@ pub(crate) struct ProbeTarget {
 }
 
 /// A report of a probe worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeReport {
     /// The gateway is now [`Liveness::Alive`] or [`Liveness::Dead`], and was not before.
     Transition(Liveness),
     /// Time from the start of a successful probe to the status of the response. Sent after every success, after the
     /// transition if there is one.
     Latency(Duration),
-    /// A probe failed. Sent after every failure, after the transition if there is one.
-    Failed,
+    /// A probe failed; why. Sent after every failure, before the transition if there is one.
+    Failed(String),
 }
 
 /// Computes a gateway's liveness from the results of probes. Pure.
@@ -157,6 +157,9 @@ async fn work(cluster: &str, target: ProbeTarget, settings: &Probe, sink: impl F
             let limit = settings.timeout;
             Err(anyhow::anyhow!("timed out after {limit:?}"))
         });
+        if let Err(error) = &result {
+            sink(ProbeReport::Failed(format!("{error:#}")));
+        }
         let transition = tracker.on_result(result.is_ok(), settings.threshold);
         if let Some(liveness) = transition {
             tracing::info!(cluster, ?liveness, "gateway state changed");
@@ -169,7 +172,6 @@ async fn work(cluster: &str, target: ProbeTarget, settings: &Probe, sink: impl F
                 let _ = timeout(BODY_TIME, Limited::new(body, BODY).collect()).await;
             }
             Err(error) => {
-                sink(ProbeReport::Failed);
                 trouble.set(&format!("{error:#}"));
                 if error.is::<ByProxy>() && tracker.is_proxy_to_forget() {
                     next = next.max(Instant::now() + FORGOTTEN);

@@ -5,7 +5,11 @@ mod found;
 mod planes;
 mod shown;
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use assert_cmd::Command;
 use control_plane::{LinkerdOptions, trust_anchor};
@@ -28,13 +32,18 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     let nothing = planes.run(&["status", "--services"]);
     assert_eq!(nothing.stderr, "no Services are mirrored or federated\n");
     let early = planes.run(&["status", "--wait", "--timeout=1s"]).failure();
-    assert!(early.contains("not Ready after 1s: east"), "{early}");
+    let unmet = "error: 1 of 1 Links not Ready: east, after 1s\n";
+    assert!(early.contains(unmet), "{early}");
+    let unknown = planes.run(&["status", "--cluster-name=typo"]).failure();
+    let expected = "error: no Link to typo\nhint: linked clusters: east\n";
+    assert_eq!(unknown, expected);
 
     planes.mirror().await;
     planes.set_status(false).await;
     shown::all_is_shown_as_it_is(&planes);
     shown::credentials_are_shown_as_far_as_they_may_be_read(&planes).await;
     shown::waiting_ends_with_the_change(&planes).await;
+    shown::dead_controllers_and_gateways_are_seen(&planes).await;
     let since = mark(&planes.west);
     found::mirrors_without_endpoints_are_found(&planes);
     found::few_requests_were_made(&planes, since);
@@ -88,6 +97,77 @@ fn linkerd_can_call_it(planes: &Planes) {
     let results = results(&outcome);
     assert_eq!(results["Link CRD exists"]["result"], "success");
     assert_eq!(results["clusters share trust anchors"]["result"], "success");
+}
+
+/// The target is paused: what is asked of it is printed last, and all problems again after it.
+fn rows_are_printed_before_the_target_answers(planes: &Planes) {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .env("KUBECONFIG", &planes.kubeconfig)
+        .args(["check", "--timeout=10s"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut early: Vec<String> = Vec::new();
+    let topics = [
+        "installation",
+        "controller",
+        "links",
+        "gateways",
+        "services",
+        "credentials",
+        "proxies",
+    ];
+    while !topics
+        .iter()
+        .all(|topic| early.iter().any(|line| line == topic))
+    {
+        early.push(lines.next().unwrap().unwrap());
+    }
+    let waits = child.try_wait().unwrap().is_none();
+    assert!(waits, "nothing was printed before the target timed out");
+    assert_eq!(
+        early[..3],
+        [
+            "installation",
+            "------------",
+            "√ multicluster extension Namespace exists"
+        ]
+    );
+    assert!(
+        !early.iter().any(|line| line == "target clusters"),
+        "{early:?}"
+    );
+    let late: Vec<String> = lines.map(Result::unwrap).collect();
+    let place = |line: &str| late.iter().position(|found| found.starts_with(line));
+    let targets = place("target clusters").unwrap();
+    let again = late
+        .iter()
+        .position(|line| line.contains(" error") && line.contains(" warning"))
+        .unwrap();
+    assert!(targets < again, "{late:?}");
+    let problem = "× remote cluster access credentials are valid";
+    let at = late[again..].iter().position(|line| line == problem);
+    let below = &late[again + at.unwrap() + 1..];
+    let timeout = "    east: cannot reach the cluster: timed out";
+    assert!(below[0].starts_with(timeout), "{late:?}");
+    assert_eq!(
+        below[1], "    run in east: kubectl get --raw /readyz",
+        "{late:?}"
+    );
+    assert_eq!(late.last().unwrap(), "Status check results are ×");
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    let expected = "checking west: remote cluster access credentials are valid (east)\n";
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 async fn a_fleet_is_put_together(planes: &Planes) {
@@ -151,8 +231,9 @@ fn a_dead_cluster_costs_one_timeout(planes: &Planes) {
     );
     assert_eq!(
         results["clusters share trust anchors"]["error"],
-        "east: unknown"
+        "east: not checked; see the check of its credentials"
     );
+    rows_are_printed_before_the_target_answers(planes);
     assert!(took < 2 * TIMEOUT, "{took:?}: {results:#?}");
 
     let begin = Instant::now();

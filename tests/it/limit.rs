@@ -187,7 +187,7 @@ async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_th
     ];
     let _controller = Controller::start(source, &small);
     let over = |s: &LinkStatus| {
-        exceeded(s).starts_with("exported objects need more memory than the Link's limit of 1 MiB")
+        exceeded(s).starts_with("exported objects exceed the memory limit of this Link (1 MiB)")
             && exceeded(s).ends_with("; omitted: 1")
             && s.mirrored == Some(4)
     };
@@ -298,7 +298,7 @@ async fn hosts_count_against_the_memory_and_are_mirrored_once_they_fit() {
     stateful(far, "throng", "queue", "throng").await;
     hosts(far, "throng", "queue", &with_idle(&["q-0", "q-1"])).await;
     let over = |s: &LinkStatus| {
-        exceeded(s).starts_with("exported objects need more memory than the Link's limit of 1 MiB")
+        exceeded(s).starts_with("exported objects exceed the memory limit of this Link (1 MiB)")
             && exceeded(s).ends_with("; incomplete Services: 1")
             && reason(s, "throng", "queue") == Some("LimitExceeded")
     };

@@ -102,7 +102,8 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     // Before linking: `plan` reads the Link and its Secrets from stdin, and nothing is applied.
     let proposed = link_gen(&east, "link-east", &[]);
     let plan = ["--context", "link-west", "plan", "--link-file", "-"];
-    let (code, diff, errors) = run_with(&kubeconfig, &plan, &proposed);
+    let whole = [&plan[..], &["--diff"]].concat();
+    let (code, diff, errors) = run_with(&kubeconfig, &whole, &proposed);
     assert_eq!(code, 2, "{errors}");
     assert!(
         diff.contains("+ Service link-command/web-link-east"),

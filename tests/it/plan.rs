@@ -50,9 +50,15 @@ async fn plan_takes_its_settings_from_the_deployment_and_flags_override_them() {
     let other = plan(source, &["--enable-headless-services=false"]);
     assert_eq!(other.code, 2, "{}", other.stderr);
     assert!(
-        other.stdout.contains("- Service told/db-0-told"),
+        other.stdout.contains("told/db-0-told") && other.stdout.contains("- 1 Service: "),
         "{}",
         other.stdout
+    );
+    let whole = plan(source, &["--enable-headless-services=false", "--diff"]);
+    assert!(
+        whole.stdout.contains("- Service told/db-0-told"),
+        "{}",
+        whole.stdout
     );
 
     // Without a Deployment, `plan` does not know the settings of the controller.

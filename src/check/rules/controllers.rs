@@ -2,8 +2,11 @@
 
 use super::rule::Verdict;
 use crate::{
-    api::labels,
-    clusters::snapshot::{Confinement, FullSnapshot, Workload},
+    api::labels::{self, LEASE_NAME},
+    clusters::{
+        snapshot::{Confinement, FullSnapshot, Workload},
+        workloads::tag,
+    },
 };
 
 /// Label `component` of a controller that the deprecated `linkerd multicluster link` created.
@@ -75,6 +78,37 @@ pub(super) fn running(snapshot: &FullSnapshot) -> Verdict {
     }
 }
 
+/// Whether a controller has renewed its Lease in time. Without one, the statuses of Links are old.
+pub(super) fn reporting(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let (mut problems, mut unknown, mut reports) = (Vec::new(), Vec::new(), false);
+    for (namespace, leader) in &snapshot.cluster.leaders {
+        match leader {
+            Err(why) => unknown.push(format!(
+                "cannot read the Lease {namespace}/{LEASE_NAME}: {why}"
+            )),
+            Ok(Some(leader)) if leader.active => reports = true,
+            Ok(Some(leader)) => problems.extend(leader.silence(|time| {
+                time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string()
+            })),
+            // Without a controller of ours, Linkerd's service mirror may be in charge.
+            Ok(None) if snapshot.controller().is_none() => {}
+            Ok(None) => problems.push(format!(
+                "no controller has been active: the Lease {namespace}/{LEASE_NAME} does not exist; look at its Pods with \
+                 `kubectl -n {namespace} get pods`"
+            )),
+        }
+    }
+    match (problems.is_empty(), unknown.is_empty(), reports) {
+        (true, true, false) => Verdict::Skip,
+        (true, true, true) => Verdict::Pass,
+        (true, false, _) => Verdict::Warn(unknown),
+        (false, ..) => Verdict::Fail(problems),
+    }
+}
+
 pub(super) fn managed(snapshot: &FullSnapshot) -> Verdict {
     match deployments(snapshot) {
         Err(verdict) => verdict,
@@ -83,8 +117,10 @@ pub(super) fn managed(snapshot: &FullSnapshot) -> Verdict {
             all.iter()
                 .filter(|w| w.component == LEGACY)
                 .map(|w| {
+                    let cluster = w.cluster.as_deref().unwrap_or_default();
                     format!(
-                        "Deployment {} was created by the deprecated `linkerd multicluster link`",
+                        "Deployment {} is that of the deprecated command link of Linkerd; remove it with `linkerd-mc \
+                         unlink --cluster-name {cluster} --only-controller`",
                         w.id
                     )
                 })
@@ -118,18 +154,25 @@ pub(super) fn no_second(snapshot: &FullSnapshot) -> Verdict {
                         .any(|link| link.cluster() == cluster) =>
                 {
                     Some(format!(
-                        "Deployment {} also mirrors from {cluster}; delete it",
-                        w.id
+                        "Deployment {} also mirrors from {cluster}; delete it with `{}`",
+                        w.id,
+                        deletion(w)
                     ))
                 }
                 _ if w.component == LOCAL => Some(format!(
-                    "Deployment {} also writes federated Services; delete it",
-                    w.id
+                    "Deployment {} also writes federated Services; delete it with `{}`",
+                    w.id,
+                    deletion(w)
                 )),
                 _ => None,
             }
         });
     Verdict::of(problems.collect())
+}
+
+fn deletion(workload: &Workload) -> String {
+    let id = &workload.id;
+    format!("kubectl -n {} delete deployment {}", id.namespace, id.name)
 }
 
 pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {
@@ -150,15 +193,6 @@ pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {
         "the controller's image is {tag}, but this CLI is {}",
         snapshot.version
     ))
-}
-
-/// Tag of an image; `None` if it is pinned by digest, or has no tag.
-pub(super) fn tag(image: &str) -> Option<&str> {
-    if image.contains('@') {
-        return None;
-    }
-    let name = image.rsplit('/').next()?;
-    name.split_once(':').map(|(_, tag)| tag)
 }
 
 fn deployments(snapshot: &FullSnapshot) -> Result<&[Workload], Verdict> {

@@ -124,7 +124,14 @@ fn invalid(link: &LinkSnapshot) -> Vec<String> {
     }
     problems
         .into_iter()
-        .map(|problem| format!("Link {}: {problem}", link.id()))
+        .map(|problem| {
+            format!(
+                "Link {}: {problem}; correct it with `kubectl -n {} edit links.multicluster.linkerd.io {}`",
+                link.id(),
+                link.namespace(),
+                link.name()
+            )
+        })
         .collect()
 }
 

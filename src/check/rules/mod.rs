@@ -10,80 +10,125 @@ mod proxies;
 mod rule;
 mod services;
 mod targets;
+mod topic;
 mod topology;
 
-use self::rule::{
-    Rule,
-    Severity::{Error, Warning},
-    Verdict, result, rule,
-};
+use jiff::Timestamp;
+
 pub(crate) use self::{
-    rule::{CheckResult, Level},
+    rule::{CheckResult, Fix, Level},
+    topic::Topic,
     topology::evaluate_topology,
+};
+use self::{
+    rule::{
+        Rule,
+        Severity::{Error, Warning},
+        Verdict, result, rule,
+    },
+    topic::Topic::{
+        Controller, Credentials, Gateways, Installation, Links, Proxies, Services, Targets,
+    },
 };
 use crate::{api::text::lines, clusters::snapshot::FullSnapshot};
 
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
-    rule("multicluster extension Namespace exists", "", Error, links::extension_installed),
-    rule("Link CRD exists", "l5d-multicluster-link-crd-exists", Error, links::crd_exists),
-    rule("Link CRD is up to date", "", Warning, links::crd_up_to_date),
-    rule("Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
-    rule("cluster names keep mirrors apart", "", Warning, links::names),
-    rule("Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions),
-    rule("remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access),
-    rule("remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
-    rule("connections to remote clusters are encrypted and verified", "", Error, targets::tls),
-    rule("remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
-    rule("Linkerd has the credentials of each Link", "", Error, targets::destination),
-    rule("Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
-    rule("clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors),
-    rule("service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
-    rule("service mirror controller is restricted by admission policies", "", Warning, controllers::confined),
-    rule("service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried(),
-    rule("extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
-    rule("no other service mirror is running for a Link", "", Error, controllers::no_second),
-    rule("controller and CLI versions match", "", Warning, controllers::versions),
-    rule("Links are ready", "", Error, services::ready).retried(),
-    rule("gateway addresses are accepted", "", Error, services::gateway_addresses),
-    rule("probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried(),
-    rule("Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
-    rule("all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints),
-    rule("mirror services have no foreign endpoints", "", Error, services::foreign_endpoints).retried(),
-    rule("all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
-    rule("mirror service names do not conflict", "", Warning, services::name_conflicts),
-    rule("all exported services are mirrored", "", Warning, services::unhealthy),
-    rule("Service range has room for exported services", "", Warning, services::service_range),
-    rule("drained clusters have left federated services", "", Warning, services::drains).retried(),
-    rule("members of federated services have equal ports", "", Warning, services::federated_ports),
-    rule("preferences of federated services are applied", "", Warning, preferences::applied),
-    rule("preferred clusters receive the requests to federated services", "", Warning, preferences::taken).retried(),
-    rule("multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy),
-    rule("multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
+    rule(Installation, "multicluster extension Namespace exists", "", Error, links::extension_installed),
+    rule(Installation, "Link CRD exists", "l5d-multicluster-link-crd-exists", Error, links::crd_exists),
+    rule(Installation, "Link CRD is up to date", "", Warning, links::crd_up_to_date),
+    rule(Installation, "Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
+    rule(Installation, "cluster names keep mirrors apart", "", Warning, links::names),
+    rule(Installation, "Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions),
+    rule(Targets, "remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access).fixed_by("@{cluster} kubectl get --raw /readyz"),
+    rule(Credentials, "remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
+    rule(Credentials, "connections to remote clusters are encrypted and verified", "", Error, targets::tls),
+    rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess).fixed_by("@{cluster} linkerd-mc install | kubectl apply -f -"),
+    rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
+    rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
+    rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors),
+    rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions).fixed_by(INSTALL),
+    rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined).fixed_by(INSTALL),
+    rule(Controller, "service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried().fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/extension=multicluster"),
+    rule(Controller, "service mirror controller is reporting", "", Error, controllers::reporting).retried(),
+    rule(Controller, "extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
+    rule(Controller, "no other service mirror is running for a Link", "", Error, controllers::no_second),
+    rule(Controller, "controller and CLI versions match", "", Warning, controllers::versions).fixed_by(INSTALL),
+    rule(Links, "Links are ready", "", Error, services::ready).retried().reported().fixed_by("linkerd-mc status --cluster-name {cluster}"),
+    rule(Gateways, "gateway addresses are accepted", "", Error, services::gateway_addresses).reported(),
+    rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_by("@{cluster} kubectl get pods,services --all-namespaces --selector app=linkerd-gateway"),
+    rule(Installation, "Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
+    rule(Services, "all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints).fixed_by("linkerd-mc status --services"),
+    rule(Services, "mirror services have no foreign endpoints", "", Error, services::foreign_endpoints).retried(),
+    rule(Services, "all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
+    rule(Services, "mirror service names do not conflict", "", Warning, services::name_conflicts).reported().fixed_by(LIST),
+    rule(Services, "all exported services are mirrored", "", Error, services::unhealthy).reported().fixed_by(LIST),
+    rule(Services, "Service range has room for exported services", "", Warning, services::service_range),
+    rule(Links, "drained clusters have left federated services", "", Warning, services::drains).retried().reported(),
+    rule(Services, "members of federated services have equal ports", "", Warning, services::federated_ports).reported().fixed_by(LIST),
+    rule(Services, "preferences of federated services are applied", "", Warning, preferences::applied),
+    rule(Services, "preferred clusters receive the requests to federated services", "", Warning, preferences::taken).retried(),
+    rule(Proxies, "multicluster extension proxies are healthy", "l5d-multicluster-proxy-healthy", Warning, proxies::healthy).fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/extension=multicluster"),
+    rule(Proxies, "multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 
-/// Runs the checks, up to one whose failure makes later ones meaningless.
-pub(crate) fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
-    let mut results = Vec::new();
-    for rule in RULES {
+/// Installs the extension again, with the values of this version.
+const INSTALL: &str = "linkerd-mc install | kubectl apply -f -";
+/// Lists the Services of a target cluster, with reasons.
+const LIST: &str = "linkerd-mc status --services --cluster-name {cluster}";
+
+/// The description of the first check of a topic.
+pub(crate) fn first_check(topic: Topic) -> &'static str {
+    let mut rules = RULES.iter().filter(|rule| rule.topic == topic);
+    rules.next().map_or("", |rule| rule.description)
+}
+
+/// The results of some checks.
+#[derive(Debug, Default)]
+pub(crate) struct Evaluated {
+    /// The results, in order.
+    pub results: Vec<CheckResult>,
+    /// Whether one of them makes all other checks meaningless.
+    pub is_end: bool,
+}
+
+/// Runs the checks of these topics, up to one whose failure makes later ones meaningless.
+pub(crate) fn evaluate(snapshot: &FullSnapshot, is_wanted: impl Fn(Topic) -> bool) -> Evaluated {
+    let mut evaluated = Evaluated::default();
+    for (rank, rule) in RULES.iter().enumerate() {
+        if !is_wanted(rule.topic) {
+            continue;
+        }
         let verdict = (rule.judge)(snapshot);
-        let is_last = matches!(verdict, Verdict::Stop(_));
-        results.extend(result(rule, verdict));
-        if is_last {
+        evaluated.is_end = matches!(verdict, Verdict::Stop(_));
+        let verdict = match last_report(snapshot).filter(|_| rule.is_reported) {
+            Some(time) => verdict.of_old_status(time),
+            None => verdict,
+        };
+        evaluated
+            .results
+            .extend(result(rank, rule, verdict, snapshot));
+        if evaluated.is_end {
             break;
         }
     }
-    results
+    evaluated
+}
+
+/// When a controller that is not active any more reported last.
+fn last_report(snapshot: &FullSnapshot) -> Option<Timestamp> {
+    let leaders = snapshot.cluster.leaders.values();
+    let known = leaders.filter_map(|leader| leader.as_ref().ok()?.as_ref());
+    let silent = known.filter(|leader| !leader.active);
+    silent.filter_map(|leader| leader.renewed).min()
 }
 
 /// The result of a cluster without a client.
 pub(crate) fn unreachable(why: &str) -> CheckResult {
     CheckResult {
         description: RULES[0].description.to_owned(),
-        level: Level::Error,
         error: lines(why),
-        hint: None,
-        retry: false,
+        ..CheckResult::default()
     }
 }
 

@@ -2,12 +2,16 @@
 
 use serde_json::Value;
 
-use super::{controllers::tag, rule::Verdict};
+use super::rule::Verdict;
 use crate::{
-    api::link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
+    api::{
+        link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
+        metadata::ResourceId,
+    },
     clusters::{
         snapshot::{FullSnapshot, MeshedPod},
         trust_anchors,
+        workloads::tag,
     },
 };
 
@@ -49,7 +53,9 @@ pub(super) fn healthy(snapshot: &FullSnapshot) -> Verdict {
         let own = proxy.trust_anchors.as_deref().map(trust_anchors::parse);
         match (own, &roots) {
             (Some(own), Some(roots)) if own.as_ref() != Ok(roots) => Some(format!(
-                "the trust anchors of the proxy of pod {id} differ from those of the control plane; restart the pod"
+                "the trust anchors of the proxy of pod {id} differ from those of the control plane; restart the pod with \
+                 `{}`",
+                restart(id)
             )),
             _ => None,
         }
@@ -69,12 +75,18 @@ pub(super) fn up_to_date(snapshot: &FullSnapshot) -> Verdict {
         let found = tag(image)?;
         (found != expected).then(|| {
             format!(
-                "the proxy of pod {} is {found}, but the control plane's is {expected}; restart the pod",
-                pod.id
+                "the proxy of pod {} is {found}, but the control plane's is {expected}; restart the pod with `{}`",
+                pod.id,
+                restart(&pod.id)
             )
         })
     });
     Verdict::of(problems.collect())
+}
+
+/// Its Deployment creates another.
+fn restart(pod: &ResourceId) -> String {
+    format!("kubectl -n {} delete pod {}", pod.namespace, pod.name)
 }
 
 /// Version of the proxies that the control plane injects.

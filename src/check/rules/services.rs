@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::rule::Verdict;
 use crate::{
     api::{
@@ -16,6 +18,7 @@ use crate::{
     },
     clusters::{
         foreign_endpoints::{EndpointsSource, ForeignEndpoints},
+        link_summary::LinkSummary,
         service_range,
         snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
     },
@@ -147,10 +150,15 @@ fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<Strin
     let gateway = link.status().and_then(|status| status.gateway.as_ref());
     match gateway.map(|gateway| gateway.alive) {
         Some(Some(true)) => None,
-        Some(Some(false)) => Some("the gateway is not alive".to_owned()),
+        Some(Some(false)) => LinkSummary::of(link).gateway?.problem(at),
         Some(None) => Some("the gateway has not answered a probe yet".to_owned()),
         None => Some("no status of the gateway reported yet".to_owned()),
     }
+}
+
+/// A time, as checks write it: their output is kept.
+fn at(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 pub(super) fn endpoints(snapshot: &FullSnapshot) -> Verdict {
@@ -228,14 +236,15 @@ pub(super) fn orphans(snapshot: &FullSnapshot) -> Verdict {
         let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
         if !cluster.is_empty() && !clusters.contains(cluster) {
             problems.push(format!(
-                "Service {} is mirrored from {cluster}, which has no Link",
+                "Service {} is an orphan: {cluster} has no Link; `linkerd-mc unlink --cluster-name {cluster}` removes it",
                 mirror.metadata.resource_id()
             ));
         }
         for (_, cluster) in remote_members(|key| mirror.metadata.annotations.get(key)) {
             if !clusters.contains(cluster) {
                 problems.push(format!(
-                    "Service {} has a member in {cluster}, which has no Link",
+                    "Service {} has a member in {cluster}, which has no Link; `linkerd-mc unlink --cluster-name {cluster}` \
+                     removes it",
                     mirror.metadata.resource_id()
                 ));
             }
@@ -254,6 +263,25 @@ pub(super) fn name_conflicts(snapshot: &FullSnapshot) -> Verdict {
 }
 
 pub(super) fn unhealthy(snapshot: &FullSnapshot) -> Verdict {
+    let nothing_works = |link: &LinkSnapshot| {
+        let LinkSummary {
+            mirrored,
+            federated,
+            unhealthy,
+            ..
+        } = LinkSummary::of(link);
+        mirrored + federated == 0 && unhealthy > 0
+    };
+    match unmirrored(snapshot) {
+        // Some are mirrored from each cluster.
+        Verdict::Fail(problems) if !snapshot.links().iter().any(nothing_works) => {
+            Verdict::Warn(problems)
+        }
+        verdict => verdict,
+    }
+}
+
+fn unmirrored(snapshot: &FullSnapshot) -> Verdict {
     per_status(snapshot, |status| {
         let listed: Vec<_> = not_done(status).collect();
         let count = usize::try_from(status.unhealthy.unwrap_or_default()).unwrap_or_default();

@@ -246,7 +246,9 @@ fn per_link(
         let cluster = link.cluster();
         match judge(link) {
             Some(found) => problems.extend(found.into_iter().map(|p| format!("{cluster}: {p}"))),
-            None => unknown.push(format!("{cluster}: unknown")),
+            None => unknown.push(format!(
+                "{cluster}: not checked; see the check of its credentials"
+            )),
         }
     }
     if problems.is_empty() && !unknown.is_empty() {

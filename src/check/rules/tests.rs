@@ -8,13 +8,14 @@ mod cases;
 mod ends;
 
 use self::cases::{CASES, Change, crowd, prefer};
-use super::{CheckResult, Level, RULES, evaluate};
+use super::{CheckResult, Level, RULES, Topic};
 use crate::{
     api::{
         k8s::EndpointSlice, labels, link::LinkerdConfig, metadata::ResourceId, tls::InsecureTls,
     },
     clusters::{
         foreign_endpoints::{EndpointsSource, ForeignEndpoints},
+        leader::{Leader, Leaders},
         own_routes::tests::route,
         snapshot::{
             AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
@@ -167,6 +168,13 @@ fn well() -> FullSnapshot {
             identity: crate::client::Identity::default(),
             links: Ok(vec![link("east")]),
             config: Ok(config(A)),
+            leaders: Leaders::from([(
+                "linkerd-multicluster".to_owned(),
+                Ok(Some(Leader {
+                    active: true,
+                    ..Leader::default()
+                })),
+            )]),
         },
         serves_links: Ok(true),
         may_list_links: Ok(true),
@@ -257,6 +265,11 @@ fn status(snapshot: &mut FullSnapshot, patch: &Value) {
         value[key] = patch.clone();
     }
     *status = from(value);
+}
+
+/// The results of all checks.
+fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
+    super::evaluate(snapshot, |_| true).results
 }
 
 fn no<T>() -> Result<T, String> {
@@ -405,6 +418,17 @@ fn checks_that_do_not_apply_have_no_result() {
             "{description}"
         );
     }
+}
+
+#[test]
+fn each_check_belongs_to_a_topic_and_is_ranked() {
+    let all = evaluate(&well());
+    let ranks: Vec<_> = all.iter().map(|result| result.rank).collect();
+    assert_eq!(ranks, (0..RULES.len()).collect::<Vec<_>>());
+    let by_topic = Topic::ALL.map(|topic| super::evaluate(&well(), |of| of == topic).results);
+    let mut by_topic = by_topic.concat();
+    by_topic.sort_by_key(|result| result.rank);
+    assert_eq!(by_topic, all);
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! Checks that compare several clusters. Linkerd's extension has neither of them.
 
-use super::rule::{CheckResult, Severity, Verdict, result, rule};
+use std::collections::BTreeSet;
+
+use super::{
+    rule::{CheckResult, Severity, Verdict, outcome, rule},
+    topic::Topic,
+};
 use crate::clusters::topology::Topology;
 
 /// Checks how clusters are linked to each other.
@@ -33,7 +38,8 @@ pub(crate) fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
     .into_iter()
     // The verdicts are already known: these rules look at the topology, not at the snapshot of one cluster.
     .filter_map(|(description, severity, verdict)| {
-        result(&rule(description, "", severity, |_| Verdict::Skip), verdict)
+        let rule = rule(Topic::Targets, description, "", severity, |_| Verdict::Skip);
+        outcome(&rule, verdict, &BTreeSet::new())
     })
     .collect()
 }

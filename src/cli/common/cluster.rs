@@ -177,8 +177,10 @@ impl Cluster {
 
 fn rejected_hint(code: u16) -> &'static str {
     match code {
-        401 => "the server rejected the credentials; log in again",
-        403 => "permission denied; choose another identity with --context, --as or --as-group",
+        401 => "your login has expired, or is not valid; log in again",
+        403 => {
+            "your user lacks the permission named above; choose another one with --context, --as or --as-group"
+        }
         _ => "the API server rejected the request; see the cause above",
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     client::{Access, Identity},
     clusters::{
         cluster_client::{ClusterClient, KubeContext},
+        collect::NOT_INSTALLED,
         snapshot::ClusterSnapshot,
     },
     hint::fail,
@@ -108,11 +109,22 @@ pub(crate) fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()
         return Ok(());
     };
     snapshot.links.as_ref().map(|_| ()).map_err(|why| {
+        if why == NOT_INSTALLED {
+            return not_installed(&snapshot.name);
+        }
         fail(
             format!("cannot list the Links of {}: {why}", snapshot.name),
             "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
         )
     })
+}
+
+/// The error of a cluster without the extension.
+pub(crate) fn not_installed(cluster: &str) -> anyhow::Error {
+    fail(
+        format!("{NOT_INSTALLED} in {cluster}"),
+        "install it with `linkerd-mc install | kubectl apply -f -`",
+    )
 }
 
 /// The names in `a,b,c`, each once.

@@ -10,6 +10,7 @@ use kube::Client;
 use super::{args, complete, output};
 use crate::{
     api::{labels, selector_text},
+    client::requests::explain,
     clusters::workloads::ControllerSettings,
     controller::preview,
     hint::HintExt as _,
@@ -127,7 +128,12 @@ impl Mirroring {
             }
             Ok(None) => format!("Deployment {namespace}/{name} not found"),
             Err(error) => match error.downcast_ref() {
-                Some(kube::Error::Api(_)) => format!("{error:#}"),
+                Some(why @ kube::Error::Api(_)) => {
+                    format!(
+                        "cannot read Deployment {namespace}/{name}: {}",
+                        explain(why)
+                    )
+                }
                 _ => return Err(error),
             },
         };

@@ -8,10 +8,13 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
+use serde::Serialize;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{log_format, plugin};
-use crate::{api::text::one_line, client::requests::explain, hint::hint_of};
+use crate::{
+    api::text::one_line, client::requests::explain, hint::hint_of, manifests::yaml::to_yaml,
+};
 
 /// Whether notes and progress are left out.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -39,6 +42,16 @@ pub(crate) fn set_color(choice: ColorChoice) {
 /// The exit code of a command that printed what it found.
 pub(crate) fn exit_code(has_failed: bool) -> ExitCode {
     ExitCode::from(u8::from(has_failed))
+}
+
+/// A value as an indented JSON document.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// A value as a YAML document.
+pub(crate) fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    to_yaml(value)
 }
 
 /// Writes a text to stdout completely, or fails.

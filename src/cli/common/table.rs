@@ -1,6 +1,7 @@
 //! Prints the tables of all commands, and ages in them: like kubectl's, with upper-case headers and no lines.
 //!
-//! A table that is wider than the terminal is cut in its elastic columns, widest first, marked with `…`.
+//! A table that is wider than the terminal is cut in its elastic columns, widest first, marked with `…`. Then columns
+//! are left out that can be missed. What tells rows apart is cut last, and in its middle.
 
 use std::fmt::Write as _;
 
@@ -22,6 +23,9 @@ pub(crate) struct Column {
     header: &'static str,
     elastic: bool,
     right: bool,
+    key: bool,
+    /// Columns with the highest number are left out first, and those without one never.
+    spare: u8,
 }
 
 impl Column {
@@ -31,6 +35,24 @@ impl Column {
             header,
             elastic: false,
             right: false,
+            key: false,
+            spare: 0,
+        }
+    }
+
+    /// A column of names that tell the rows apart.
+    pub(crate) const fn key(header: &'static str) -> Self {
+        Self {
+            key: true,
+            ..Self::elastic(header)
+        }
+    }
+
+    /// The column, which is left out if the table is too wide: those with the highest number first.
+    pub(crate) const fn spare(self, order: u8) -> Self {
+        Self {
+            spare: order,
+            ..self
         }
     }
 
@@ -128,6 +150,7 @@ impl Table {
     }
 
     /// The table as colored text, with lines no longer than `width` if possible.
+    #[cfg(test)]
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let lines = self.lines(width);
         lines.into_iter().map(|line| line + "\n").collect()
@@ -135,8 +158,31 @@ impl Table {
 
     /// The lines of the table, the header's first.
     pub(crate) fn lines(&self, width: Option<usize>) -> Vec<String> {
-        let widths = self.fit(width);
-        let cut = |text: &str, column: usize| truncate_str(text, widths[column], "…").into_owned();
+        let Some(width) = width else {
+            return self.laid_out(&self.widths());
+        };
+        let mut table = self.clone();
+        loop {
+            let mut widths = table.widths();
+            if table.cut(&mut widths, width, false) {
+                return table.laid_out(&widths);
+            }
+            if !table.leave_out() {
+                table.cut(&mut widths, width, true);
+                return table.laid_out(&widths);
+            }
+        }
+    }
+
+    /// The lines of the table with columns of these widths.
+    fn laid_out(&self, widths: &[usize]) -> Vec<String> {
+        let cut = |text: &str, at: usize| {
+            if self.columns[at].key {
+                cut_middle(text, widths[at])
+            } else {
+                truncate_str(text, widths[at], "…").into_owned()
+            }
+        };
         let mut layout = comfy_table::Table::new();
         layout
             .load_style(presets::NOTHING)
@@ -169,29 +215,65 @@ impl Table {
         lines
     }
 
-    /// Widths of the columns that make the table fit.
-    fn fit(&self, width: Option<usize>) -> Vec<usize> {
-        let header = |column: &Column| measure_text_width(column.header);
-        let mut widths: Vec<_> = self.columns.iter().map(header).collect();
+    /// Widths of the columns with nothing cut.
+    fn widths(&self) -> Vec<usize> {
+        let headers = self.columns.iter();
+        let mut widths: Vec<_> = headers.map(|c| measure_text_width(c.header)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(measure_text_width(&cell.text));
             }
         }
-        let gaps = usize::from(GAP) * self.columns.len().saturating_sub(1);
-        let limit = width.unwrap_or(usize::MAX);
-        while widths.iter().sum::<usize>() + gaps > limit {
-            let floor = |at: usize| header(&self.columns[at]).max(MIN_WIDTH);
-            let widest = (0..widths.len())
-                .filter(|&at| self.columns[at].elastic && widths[at] > floor(at))
-                .max_by_key(|&at| widths[at]);
-            match widest {
-                Some(at) => widths[at] -= 1,
-                None => break,
-            }
-        }
         widths
     }
+
+    /// Cuts elastic columns, the widest first, those that tell rows apart only if `keys`. Whether the table fits then.
+    fn cut(&self, widths: &mut [usize], limit: usize, keys: bool) -> bool {
+        let gaps = usize::from(GAP) * self.columns.len().saturating_sub(1);
+        while widths.iter().sum::<usize>() + gaps > limit {
+            let may_be_cut = |at: &usize| {
+                let column = &self.columns[*at];
+                let floor = measure_text_width(column.header).max(MIN_WIDTH);
+                column.elastic && (keys || !column.key) && widths[*at] > floor
+            };
+            let columns = (0..widths.len()).filter(may_be_cut);
+            let Some(widest) = columns.max_by_key(|&at| widths[at]) else {
+                return false;
+            };
+            widths[widest] -= 1;
+        }
+        true
+    }
+
+    /// Removes the column that can be missed most. Whether there was one.
+    fn leave_out(&mut self) -> bool {
+        let columns = self.columns.iter().enumerate();
+        let spare = columns.filter(|(_, column)| column.spare > 0);
+        let Some((at, _)) = spare.max_by_key(|(_, column)| column.spare) else {
+            return false;
+        };
+        self.columns.remove(at);
+        for row in &mut self.rows {
+            row.remove(at);
+        }
+        true
+    }
+}
+
+/// A text without its middle, no wider than `width`.
+fn cut_middle(text: &str, width: usize) -> String {
+    if measure_text_width(text) <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let begin = truncate_str(text, kept.div_ceil(2), "");
+    let mut rest = text;
+    while measure_text_width(rest) > kept / 2 {
+        let mut chars = rest.chars();
+        chars.next();
+        rest = chars.as_str();
+    }
+    format!("{begin}…{rest}")
 }
 
 /// Colors the cells of a finished line. Each is searched for after the one before it.
@@ -210,11 +292,16 @@ fn paint(line: &str, row: &[Cell], texts: &[String]) -> String {
     painted + rest
 }
 
+/// Height and width of the terminal, if stdout is one.
+pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+    let terminal = Term::stdout();
+    let (height, width) = terminal.is_term().then(|| terminal.size_checked())??;
+    Some((height.into(), width.into()))
+}
+
 /// Width of the terminal, if stdout is one.
 pub(crate) fn terminal_width() -> Option<usize> {
-    let terminal = Term::stdout();
-    let (_, width) = terminal.is_term().then(|| terminal.size_checked())??;
-    Some(width.into())
+    terminal_size().map(|(_, width)| width)
 }
 
 /// How long ago something was; `-` when that is unknown, `0s` when it is in the future.
@@ -303,6 +390,38 @@ mod tests {
         // Columns have a minimum width.
         let narrow = plain(&table().render(Some(10)));
         assert!(narrow.contains("a-clust…"), "{narrow}");
+    }
+
+    #[test]
+    fn columns_that_can_be_missed_are_left_out_before_keys_are_cut() {
+        let mut table = Table::new([
+            Column::key("CLUSTER"),
+            Column::new("READY"),
+            Column::number("LATENCY").spare(2),
+            Column::new("CHANGED").spare(1),
+            Column::elastic("REASON"),
+        ]);
+        for cluster in ["production-eu-west-1", "production-eu-west-2"] {
+            let cells = [cluster, "True", "12ms", "3m", "some words to be cut"];
+            table.push(cells.map(Cell::from).into());
+        }
+        for (width, expected) in [
+            (80, "CLUSTER               READY  LATENCY  CHANGED  REASON"),
+            (58, "CLUSTER               READY  LATENCY  CHANGED  REASON"),
+            (50, "CLUSTER               READY  CHANGED  REASON"),
+            (40, "CLUSTER               READY  REASON"),
+            (30, "CLUSTER        READY  REASON"),
+        ] {
+            let lines = table.lines(Some(width));
+            assert_eq!(lines[0], expected, "{width}");
+            assert!(
+                lines.iter().all(|line| measure_text_width(line) <= width),
+                "{lines:?}"
+            );
+        }
+        let narrow = table.lines(Some(30));
+        assert!(narrow[1].starts_with("produc…west-1  True"), "{narrow:?}");
+        assert!(narrow[2].starts_with("produc…west-2  True"), "{narrow:?}");
     }
 
     #[test]

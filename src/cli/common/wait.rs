@@ -68,7 +68,7 @@ impl Progress {
     }
 
     /// The progress of own work, which is only said on a terminal.
-    fn silent(message: &str) -> Self {
+    pub(crate) fn silent(message: &str) -> Self {
         let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         // If the template could not be parsed, the default style would stay.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -90,6 +90,25 @@ impl Progress {
             output::note(&line);
         }
         self.spinner.set_message(reason);
+    }
+
+    /// Says what is being done, if it takes long.
+    pub(crate) fn doing(&self, what: &str) {
+        let what = one_line(what);
+        if let Some(lines) = &self.lines {
+            let mut lines = lines.borrow_mut();
+            if lines.printed.is_none() {
+                lines.beginning = Some(what.clone());
+            } else if let Some(line) = lines.next(&what) {
+                output::note(&line);
+            }
+        }
+        self.spinner.set_message(what);
+    }
+
+    /// Prints, without the spinner in the way.
+    pub(crate) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.spinner.suspend(print)
     }
 
     /// Waits for `work`, and says so if it takes long.

@@ -7,7 +7,7 @@ use clap_complete::ArgValueCompleter;
 
 use crate::{
     cli::common::{
-        args::{cluster_name, duration, timeout},
+        args::{cluster_name, duration, namespace, object_name, timeout},
         complete,
         contexts::Contexts,
     },
@@ -22,6 +22,9 @@ Examples:
   # Show each mirror, its source and its endpoints
   linkerd-mc status --services
 
+  # Show those of one Service, by its name here or in the target cluster
+  linkerd-mc status default/web
+
   # Show two clusters, and whether they link to each other
   linkerd-mc status --context east,west
 
@@ -30,11 +33,13 @@ Examples:
 
 /// Show the status of Links: connection, gateway, credentials, mirrored Services
 ///
-/// Problems are listed below the table. For the credentials of a Link, this is the first problem that `check` finds: in
+/// Problems are listed below the table: gateways that fail their probes, Services that are not mirrored, and a
+/// controller that does not report, without which the values are marked as old. For the credentials of a Link, this is the first problem that `check` finds: in
 /// the controller's Secret, in Linkerd's Secret, or that Linkerd does not use its current one. Secrets that you may not
 /// read are skipped.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(super) contexts: Contexts,
@@ -44,6 +49,15 @@ pub(crate) struct StatusArgs {
     /// Show each mirror and federated Service
     #[arg(long)]
     pub(super) services: bool,
+    /// Show only this Service: a mirror or federated Service, or the Service that is mirrored
+    #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = service_name)]
+    pub(super) service: Option<ServiceName>,
+    /// Show the Services of this namespace
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
+    pub(super) namespace: Option<String>,
+    /// Show the Services of all namespaces, as --services does
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(super) all_namespaces: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(super) output: StatusFormat,
@@ -77,6 +91,9 @@ impl StatusArgs {
             contexts: Contexts::default(),
             cluster_name: Some(cluster),
             services: true,
+            service: None,
+            namespace: None,
+            all_namespaces: false,
             output: StatusFormat::Table,
             watch: false,
             wait: false,
@@ -86,9 +103,52 @@ impl StatusArgs {
         }
     }
 
+    /// Whether Services are shown.
+    pub(super) fn shows_services(&self) -> bool {
+        let is_one_wanted = self.service.is_some() || self.namespace.is_some();
+        self.services || self.all_namespaces || is_one_wanted
+    }
+
+    /// The Services that are shown.
+    pub(super) fn filter(&self) -> ServiceFilter {
+        let service = self.service.clone();
+        let (of_name, name) = service.map(|s| (s.namespace, s.name)).unzip();
+        ServiceFilter {
+            cluster: self.cluster_name.clone(),
+            namespace: of_name.flatten().or_else(|| self.namespace.clone()),
+            name,
+        }
+    }
+
     pub(super) fn is_table(&self) -> bool {
         matches!(self.output, StatusFormat::Table | StatusFormat::Wide)
     }
+}
+
+/// A Service, as people name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceName {
+    namespace: Option<String>,
+    name: String,
+}
+
+/// Parses `[NAMESPACE/]SERVICE`.
+fn service_name(text: &str) -> Result<ServiceName, String> {
+    let (namespace, name) = match text.split_once('/') {
+        Some((of, name)) => (Some(namespace(of)?), name),
+        None => (None, text),
+    };
+    let name = object_name(name)?;
+    Ok(ServiceName { namespace, name })
+}
+
+/// Which Services are shown; `None` is all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServiceFilter {
+    pub(super) cluster: Option<String>,
+    pub(super) namespace: Option<String>,
+    /// A name in this cluster or in a target cluster.
+    pub(super) name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -140,15 +200,40 @@ mod tests {
     use super::*;
     use crate::cli::common::args::Global;
 
+    fn parsed(line: &str) -> Result<StatusArgs, clap::Error> {
+        let command = clap::Command::new("status").no_binary_name(true);
+        let command = Global::augment_args(StatusArgs::augment_args(command));
+        let matches = command.try_get_matches_from(line.split(' '))?;
+        Ok(StatusArgs::from_arg_matches(&matches).unwrap())
+    }
+
+    #[test]
+    fn services_are_named_as_for_kubectl() {
+        for (line, namespace, name) in [
+            ("shop/web", Some("shop"), Some("web")),
+            ("web", None, Some("web")),
+            ("web -n shop", Some("shop"), Some("web")),
+            ("-n shop", Some("shop"), None),
+            ("-A", None, None),
+            ("--services", None, None),
+        ] {
+            let args = parsed(line).unwrap();
+            let filter = args.filter();
+            assert!(args.shows_services(), "{line}");
+            let found = (filter.namespace.as_deref(), filter.name.as_deref());
+            assert_eq!(found, (namespace, name), "{line}");
+        }
+        for line in ["shop/", "/web", "a/b/c", "Web", "-A -n shop"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
     #[test]
     fn link_shows_what_the_command_shows() {
         let args = StatusArgs::services_of("east".into());
         assert_eq!(args.cluster_name.as_deref(), Some("east"));
         assert!(args.services && args.is_table() && !args.wait);
-        let command = clap::Command::new("status").no_binary_name(true);
-        let command = Global::augment_args(StatusArgs::augment_args(command));
-        let typed = command.try_get_matches_from(["--services", "--cluster-name", "east"]);
-        let typed = StatusArgs::from_arg_matches(&typed.unwrap()).unwrap();
+        let typed = parsed("--services --cluster-name east").unwrap();
         assert_eq!(format!("{args:?}"), format!("{typed:?}"));
     }
 }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 
 use super::{
-    args::StatusArgs,
+    args::{ServiceFilter, StatusArgs},
     services::{ServiceRow, rows},
     view::StatusView,
 };
@@ -29,7 +29,7 @@ pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::
         destinations_of(contexts)
     );
     refuse_silence(&snapshots)?;
-    let services = if args.services {
+    let services = if args.shows_services() {
         Some(ask_services(args, contexts, &snapshots).await?)
     } else {
         None
@@ -57,13 +57,13 @@ async fn ask_services(
     contexts: &[KubeContext],
     snapshots: &[ClusterSnapshot],
 ) -> anyhow::Result<Vec<ServiceRow>> {
-    let target = args.cluster_name.as_deref();
+    let wanted = args.filter();
     let pairs = contexts.iter().zip(snapshots);
     let answers = join_all(pairs.map(async |(context, snapshot)| {
         let (Ok(cluster), Ok(links)) = (&context.client, &snapshot.links) else {
             return Ok(vec![]);
         };
-        services_of(&context.name, cluster.client.clone(), links, target).await
+        services_of(&context.name, cluster.client.clone(), links, &wanted).await
     }));
     let answers: Result<Vec<_>, _> = answers.await.into_iter().collect();
     Ok(answers?.into_iter().flatten().collect())
@@ -73,7 +73,7 @@ async fn services_of(
     name: &str,
     client: kube::Client,
     links: &[LinkSnapshot],
-    cluster: Option<&str>,
+    wanted: &ServiceFilter,
 ) -> anyhow::Result<Vec<ServiceRow>> {
     let (mirrors, endpoints) = futures::join!(
         collect_full::mirrors(&client),
@@ -87,7 +87,7 @@ async fn services_of(
     };
     let mirrors = mirrors.map_err(|why| failed("the Services", why))?;
     let endpoints = endpoints.map_err(|why| failed("the EndpointSlices", why))?;
-    Ok(rows(name, links, &mirrors, &endpoints, cluster))
+    Ok(rows(name, links, &mirrors, &endpoints, wanted))
 }
 
 /// Reads the credentials that Linkerd has in each cluster, concurrently.

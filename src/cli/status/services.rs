@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::args::ServiceFilter;
 use crate::{
     api::{
         k8s::Service,
@@ -104,13 +105,13 @@ impl ShownMode {
     }
 }
 
-/// The rows of one cluster, by namespace and name. `cluster` keeps only those of one target cluster.
+/// The rows of one cluster that are wanted, by namespace and name.
 pub(super) fn rows(
     context: &str,
     links: &[LinkSnapshot],
     mirrors: &[Service],
     endpoints: &Endpoints,
-    cluster: Option<&str>,
+    wanted: &ServiceFilter,
 ) -> Vec<ServiceRow> {
     let mut reports = Reports::of(links);
     let mut rows = Vec::new();
@@ -147,14 +148,27 @@ pub(super) fn rows(
             ..word.row()
         })
     }));
-    if let Some(cluster) = cluster {
-        let of_cluster = |from: &String| from.rsplit_once('@').is_some_and(|(_, c)| c == cluster);
-        rows.retain(|row| row.from.iter().any(of_cluster));
-    }
+    rows.retain(|row| wanted.has(row));
     rows.sort_by(|a, b| {
         (&a.namespace, &a.service, &a.from).cmp(&(&b.namespace, &b.service, &b.from))
     });
     rows
+}
+
+impl ServiceFilter {
+    fn has(&self, row: &ServiceRow) -> bool {
+        let sources = || row.from.iter().filter_map(|from| from.rsplit_once('@'));
+        let of_cluster = |cluster: &String| sources().any(|(_, of)| of == cluster);
+        let is_named = |name: &String| {
+            row.service.as_ref() == Some(name) || sources().any(|(source, _)| source == name)
+        };
+        self.cluster.as_ref().is_none_or(of_cluster)
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|wanted| *wanted == row.namespace)
+            && self.name.as_ref().is_none_or(is_named)
+    }
 }
 
 /// What a mirror mirrors, `<service>@<cluster>`.

@@ -12,11 +12,11 @@ use kube::{
 use super::{
     args::{StatusArgs, StatusFormat},
     ask::ask,
-    view::{self, TableShape, absent, render},
+    view::{self, StatusFrame, TableShape, absent, render},
 };
 use crate::{
     api::{link::LinkObject, text::one_line},
-    cli::common::{output, table::terminal_width},
+    cli::common::{output, table::terminal_size},
     clusters::{
         cluster_client::{KubeContext, WATCH},
         topology::Edge,
@@ -70,17 +70,7 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
     loop {
         let asked = ask(args, contexts).await;
         match asked {
-            Ok(status) if in_place => {
-                let mut text = render(args, contexts, &status, timing::now(), terminal_width())?;
-                if text.is_empty() {
-                    text.push_str(absent(args, &status).unwrap_or_default());
-                }
-                for error in status.topology.errors() {
-                    text.push_str(&one_line(&error));
-                    text.push('\n');
-                }
-                output::screen(&text)?;
-            }
+            Ok(status) if in_place => output::screen(&frame(args, contexts, &status))?,
             Ok(status) => {
                 output::data(&log.news(args, contexts, &status)?)?;
                 for error in log.new_errors(args, &status) {
@@ -92,6 +82,21 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
         }
         next(&mut changes).await;
     }
+}
+
+/// What a terminal shows: no more than fits, so that nothing scrolls.
+fn frame(args: &StatusArgs, contexts: &[KubeContext], status: &view::StatusView) -> String {
+    let (height, width) = terminal_size().unwrap_or((usize::MAX, usize::MAX));
+    let shape = TableShape::of(args, contexts);
+    let mut frame = StatusFrame::of(status, shape, timing::now(), Some(width));
+    if frame.tables.is_empty() {
+        frame.notes.extend(absent(args, status).map(str::to_owned));
+    }
+    let errors = status.topology.errors();
+    frame
+        .notes
+        .extend(errors.iter().map(|error| one_line(error)));
+    frame.fitted(height, width)
 }
 
 /// What has been printed so far.
@@ -129,7 +134,7 @@ impl Log {
                 format!("---\n{}", crate::manifests::yaml::to_yaml(status)?),
                 None,
             ),
-            StatusFormat::Table | StatusFormat::Wide if args.services => {
+            StatusFormat::Table | StatusFormat::Wide if args.shows_services() => {
                 (render(timing::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
             StatusFormat::Table | StatusFormat::Wide => {

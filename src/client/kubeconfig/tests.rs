@@ -128,11 +128,11 @@ async fn plugins_and_values_are_never_quoted() {
         ),
         (
             user("exec: {command: /s3cret/missing/plugin --token s3cret}"),
-            "cannot run the exec plugin of the kubeconfig: No such file",
+            "the exec plugin of the kubeconfig is not installed, or not on PATH",
         ),
         (
             user("exec: {command: /missing/plugin, args: [s3cret]}"),
-            "cannot run the executable /missing/plugin: No such file",
+            "the credential plugin /missing/plugin is not installed, or not on PATH",
         ),
         (
             user("exec: {args: [s3cret]}"),

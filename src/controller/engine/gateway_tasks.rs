@@ -43,6 +43,8 @@ pub(super) struct GatewayWatch {
     pub(super) address: watch::Sender<Option<String>>,
     /// Why no address is known.
     pub(super) unresolved: Option<String>,
+    /// Why its last probe failed, or, of a dead gateway, the one that was reported.
+    pub(super) failure: Option<String>,
     /// The latency in the status, in milliseconds, and since when it is there.
     pub(super) latency: Option<(i64, Instant)>,
     _stop: DropGuard,
@@ -92,6 +94,7 @@ impl GatewayTasks {
             gateway: gateway.clone(),
             address,
             unresolved: None,
+            failure: None,
             latency: None,
             _stop: stop.drop_guard(),
         }
@@ -114,6 +117,7 @@ impl GatewayWatch {
                 Err(why) => Some(why.clone()),
             },
             unresolved: self.unresolved.clone(),
+            failure: self.failure.clone(),
             ..GatewayInputs::default()
         }
     }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{gateway_tasks::GatewayEvent, link_state::record, state::Engine, status::StatusState};
 use crate::{
+    api::{conditions, link::Link},
     controller::{gateway, probe},
     mirror::{GatewayService, GatewayState, Key, Liveness, Probe, State},
 };
@@ -99,6 +100,7 @@ impl Engine {
         let mut watch = self.gateways.start(name, &target.cluster, wanted, host);
         let remembered = remembered.map(|latency| (latency, Instant::now()));
         watch.latency = before.and_then(|before| before.latency).or(remembered);
+        watch.failure = recorded_failure(&state.link).filter(|_| state.keeps_reports);
         state.gateway = Some(watch);
         state.status.mark_dirty();
         self.follow_probe(name);
@@ -157,14 +159,23 @@ impl Engine {
                 true
             }
             GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
+                if liveness == Liveness::Alive {
+                    watched.failure = None;
+                }
                 self.metrics
                     .gateway_alive(&cluster, liveness == Liveness::Alive);
                 entry.gateway.liveness = liveness;
                 true
             }
-            GatewayEvent::Probed(probe::ProbeReport::Failed) => {
+            GatewayEvent::Probed(probe::ProbeReport::Failed(why)) => {
                 self.metrics.probe_failed(&cluster);
-                false
+                // Of a dead gateway, the failure that is reported stays: one in other words is no change.
+                let is_dead = before.liveness == Liveness::Dead;
+                let is_new = watched.failure.is_none() || !is_dead;
+                if is_new {
+                    watched.failure = Some(why);
+                }
+                is_new && is_dead
             }
             GatewayEvent::Probed(probe::ProbeReport::Latency(latency)) => {
                 self.metrics.probe_succeeded(&cluster, latency);
@@ -182,6 +193,13 @@ impl Engine {
         keys.push(Key::gateway(name));
         self.enqueue_gradually(&cluster, keys);
     }
+}
+
+/// Why the gateway is dead, from the status of a Link that another replica wrote.
+fn recorded_failure(link: &Link) -> Option<String> {
+    let recorded = link.status.as_ref()?.condition(conditions::GATEWAY_ALIVE)?;
+    let is_dead = recorded.reason == conditions::gateway_alive::PROBE_FAILED;
+    (is_dead && !recorded.message.is_empty()).then(|| recorded.message.clone())
 }
 
 /// The address of the probe Service of a Link: its ClusterIP and port, so that probes do not need DNS.

@@ -5,9 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::rules::usable;
-
-/// Default name of the lease. Linkerd's service mirror has one for each Link, `service-mirror-write-<link>`.
-pub(crate) const NAME: &str = "service-mirror-write";
+use crate::api::labels::LEASE_NAME;
 
 /// Name and timeouts of the lease.
 #[derive(Clone, Debug)]
@@ -27,10 +25,10 @@ pub(crate) struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The lease [`NAME`] with the times of Linkerd's service mirror: 30 s, 10 s, 2 s.
+    /// The lease [`LEASE_NAME`] with the times of Linkerd's service mirror: 30 s, 10 s, 2 s.
     pub(crate) fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
-            name: NAME.to_owned(),
+            name: LEASE_NAME.to_owned(),
             namespace: namespace.into(),
             identity: identity.into(),
             duration: Duration::from_secs(30),

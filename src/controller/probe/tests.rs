@@ -188,7 +188,7 @@ impl Probing {
         loop {
             match self.next().await {
                 Transition(liveness) => return (failures, liveness),
-                Failed => failures += 1,
+                Failed(_) => failures += 1,
                 Latency(_) => {}
             }
         }
@@ -229,10 +229,10 @@ async fn gateway_that_times_out_or_fails_is_dead_and_failures_are_counted() {
     drop(closed);
     for address in [silent.address.as_str(), &refusing, "no host:x"] {
         let mut probing = probing(address, Duration::from_millis(50));
-        // The second failure is reported after the transition that it causes.
+        // The second failure is reported before the transition that it causes.
         let first = probing.failures_until_transition().await;
-        assert_eq!(first, (1, Dead), "{address}");
-        assert_eq!(probing.next().await, Failed, "{address}");
+        assert_eq!(first, (2, Dead), "{address}");
+        assert!(matches!(probing.next().await, Failed(_)), "{address}");
         probing.stop.cancel();
         timeout(DEADLINE, &mut probing.task).await.unwrap().unwrap();
     }

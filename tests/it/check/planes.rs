@@ -69,6 +69,7 @@ impl Planes {
             service(NAMESPACE, "probe-east", &probe, &json!({})),
             slice(NAMESPACE, "probe-east", true),
         ];
+        objects.push(lease(FUTURE));
         for n in 0..MIRRORS {
             let name = format!("web-{n:03}");
             let mirror = format!("{name}-east");
@@ -123,6 +124,33 @@ impl Planes {
             .unwrap();
     }
 
+    /// Writes that the gateway of east is dead.
+    pub(super) async fn kill_gateway(&self) {
+        let links = Api::<Link>::namespaced(self.west.client(), NAMESPACE);
+        let mut link = links.get_status("east").await.unwrap();
+        let status = link.status.as_mut().unwrap();
+        status.gateway.as_mut().unwrap().alive = Some(false);
+        let why = json!({
+            "type": "GatewayAlive", "status": "False", "reason": "ProbeFailed",
+            "message": "connection refused", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        status.conditions.push(serde_json::from_value(why).unwrap());
+        let patch = Patch::Merge(json!({ "status": status }));
+        links
+            .patch_status("east", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    /// Makes the controller have renewed its Lease at this time.
+    pub(super) async fn renew_lease(&self, at: &str) {
+        let text = lease(at).to_string();
+        self.west
+            .kubectl_stdin(&["replace", "-f", "-"], &text)
+            .await
+            .unwrap();
+    }
+
     /// Runs the program with a kubeconfig that has a context for each control plane.
     pub(super) fn run(&self, args: &[&str]) -> Outcome {
         run(&self.kubeconfig, args)
@@ -136,6 +164,21 @@ impl Planes {
         assert_eq!(outcome.stderr, "");
         (results(&outcome), took)
     }
+}
+
+/// The time of a renewal by a controller that is active, whatever the time is.
+pub(super) const FUTURE: &str = "2126-01-01T00:00:00.000000Z";
+
+/// The Lease of a controller that renewed it at this time.
+fn lease(renewed: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "service-mirror-write", "namespace": NAMESPACE},
+        "spec": {
+            "holderIdentity": "controller-1", "leaseDurationSeconds": 3600,
+            "renewTime": renewed,
+        },
+    })
 }
 
 fn service(namespace: &str, name: &str, labels: &Value, annotations: &Value) -> Value {

@@ -5,12 +5,18 @@ use std::time::Duration;
 use control_plane::eventually;
 use serde_json::{Value, json};
 
-use super::{MIRRORS, planes::Planes};
+use super::{
+    MIRRORS,
+    planes::{FUTURE, Planes},
+};
 use crate::support::{
     audit::{mark, requests},
     installation::NAMESPACE,
     program::run,
 };
+
+/// The note about the Service without a namespace.
+const UNMIRRORED: &str = "east: 1 of 602 Services are not mirrored (MissingNamespace); list them with `linkerd-mc status --services --cluster-name east`";
 
 pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
     assert_eq!(
@@ -31,17 +37,18 @@ pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
         .map(|line| line.split_whitespace().collect())
         .collect();
     assert_eq!(
-        rows[1][..7],
-        ["east", "True", "alive", "3ms", "600", "1", "1"],
+        rows[1][..8],
+        ["east", "False", "True", "alive", "3ms", "600", "1", "1"],
         "{status}"
     );
     let notes: Vec<&str> = status.lines().skip(3).collect();
     assert_eq!(notes[0], "east: not yet");
+    assert_eq!(notes[1], UNMIRRORED);
     assert!(
-        notes[1].starts_with("east: the token expires on "),
+        notes[2].starts_with("east: the token expires on "),
         "{status}"
     );
-    assert_eq!(notes.len(), 2, "{status}");
+    assert_eq!(notes.len(), 3, "{status}");
 
     let services = planes.run(&["status", "--services", "-o", "json"]).data();
     let services: Value = serde_json::from_str(&services).unwrap();
@@ -71,6 +78,100 @@ pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
             .count(),
         MIRRORS
     );
+    assert!(table.starts_with("CLUSTER  READY "), "Links stay visible");
+    let bad = "1 of 600 mirrors have no endpoints, 1 of 600 mirrors have no endpoint that is ready; check";
+    assert!(table.contains(bad), "{table}");
+    one_service_can_be_asked_for(planes);
+}
+
+/// By its name in this cluster or in the target cluster, with or without its namespace.
+fn one_service_can_be_asked_for(planes: &Planes) {
+    for args in [
+        &["status", "shop/web-007"][..],
+        &["status", "shop/web-007-east"],
+        &["status", "web-007", "-n", "shop"],
+        &["status", "web-007", "-A"],
+    ] {
+        let table = planes.run(args).data();
+        let rows: Vec<_> = table
+            .lines()
+            .filter(|line| line.contains(" gateway "))
+            .collect();
+        assert_eq!(rows.len(), 1, "{table}");
+        let words: Vec<_> = rows[0].split_whitespace().collect();
+        let expected = [
+            "shop",
+            "web-007-east",
+            "gateway",
+            "web-007@east",
+            "0/0",
+            "NoEndpoints",
+        ];
+        assert_eq!(words, expected, "{args:?}");
+    }
+    let none = planes.run(&["status", "shop/typo"]).failure();
+    let expected = "error: no mirror or federated Service is, or comes from, shop/typo\nhint: ";
+    assert!(none.starts_with(expected), "{none}");
+}
+
+/// A controller that has not renewed its Lease, and a gateway that it reported as dead, are seen in every view.
+pub(super) async fn dead_controllers_and_gateways_are_seen(planes: &Planes) {
+    planes.kill_gateway().await;
+    planes.renew_lease("2026-01-01T00:00:00.000000Z").await;
+    let silent = "no controller is active: controller-1 last renewed the Lease linkerd-multicluster/service-mirror-write ";
+    let dead =
+        "east: the gateway at 192.0.2.10 port 4191 fails probes since 2026-01-01 00:00 UTC (";
+    let refused = "): connection refused; check its Pods and the firewall";
+
+    let status = planes.run(&["status"]).data();
+    let row: Vec<&str> = status.lines().nth(1).unwrap().split_whitespace().collect();
+    let expected = [
+        "east", "True", "(old)", "True", "(old)", "dead", "(old)", "-", "600", "1", "1",
+    ];
+    assert_eq!(row[..11], expected, "{status}");
+    for text in [silent, dead, refused] {
+        assert!(status.contains(text), "{status}");
+    }
+    let gateways = planes.run(&["gateways"]);
+    assert!(
+        gateways.stdout.contains("\neast     False (old) "),
+        "{gateways:?}"
+    );
+    let graph = planes.run(&["graph"]).data();
+    assert!(
+        graph.contains("east  old, connected, gateway dead, "),
+        "{graph}"
+    );
+    for text in [silent, dead, refused] {
+        assert!(gateways.stderr.contains(text), "{gateways:?}");
+        assert!(graph.contains(text), "{graph}");
+    }
+    let (results, _) = planes.check(&[]);
+    let reporting = &results["service mirror controller is reporting"];
+    assert_eq!(reporting["result"], "error");
+    assert!(
+        reporting["error"].as_str().unwrap().starts_with(silent),
+        "{reporting}"
+    );
+    let gateway = &results["probe services able to communicate with all gateway mirrors"];
+    assert_eq!(
+        gateway["error"],
+        "east: the gateway at 192.0.2.10 port 4191 fails probes since 2026-01-01 00:00:00 UTC: connection refused; check \
+         its Pods and the firewall\nold: no controller has reported since 2026-01-01 00:00:00 UTC"
+    );
+    let json: Value = serde_json::from_str(&planes.run(&["status", "-o=json"]).data()).unwrap();
+    let controller = &json["links"][0]["controller"];
+    assert_eq!(
+        controller,
+        &json!({"active": false, "holder": "controller-1", "renewed": "2026-01-01T00:00:00Z"})
+    );
+    planes.renew_lease(FUTURE).await;
+    planes.set_status(true).await;
+    let status = planes.run(&["status"]).data();
+    assert!(
+        !status.contains("old") && !status.contains("gateway at"),
+        "{status}"
+    );
 }
 
 pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
@@ -99,8 +200,14 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
     .await
     .unwrap();
     planes.set_status(true).await;
-    let status = waiting.await.unwrap().data();
-    assert!(status.contains("\n  ready: true\n"), "{status}");
+    let status = waiting.await.unwrap();
+    assert_eq!(status.code, 0, "{status:?}");
+    // A wait is said when it begins, in a pipe too.
+    assert_eq!(
+        status.stderr,
+        "waiting: 1 of 1 Links not Ready: east (not yet)\n"
+    );
+    assert!(status.stdout.contains("\n  ready: true\n"), "{status:?}");
 }
 
 /// `status` checks credentials as far as the user may read them.
@@ -126,7 +233,10 @@ pub(super) async fn credentials_are_shown_as_far_as_they_may_be_read(planes: &Pl
 
     assert_eq!(problems("reader"), Value::Null);
     let table = planes.run(&["status", "--as=reader"]).data();
-    assert!(table.ends_with("\n\neast: not yet\n"), "{table}");
+    assert!(
+        table.ends_with(&format!("\n\neast: not yet\n{UNMIRRORED}\n")),
+        "{table}"
+    );
     // This user may read only the Secrets in the namespace of the Link.
     let role = [
         "create",
@@ -155,7 +265,13 @@ pub(super) async fn credentials_are_shown_as_far_as_they_may_be_read(planes: &Pl
     starts(found, &[missing, "the token expires on "]);
     let wide = planes.run(&["status", "-o=wide"]).data();
     let notes: Vec<&str> = wide.lines().skip(3).collect();
-    assert_eq!(notes, [format!("east: {}", found[0].as_str().unwrap())]);
+    assert_eq!(
+        notes,
+        [
+            UNMIRRORED,
+            &*format!("east: {}", found[0].as_str().unwrap())
+        ]
+    );
     planes
         .west
         .kubectl_stdin(&["create", "-f", "-"], &kept)

@@ -152,6 +152,8 @@ pub const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kub
 pub const LINKERD_NAMESPACE: &str = "linkerd";
 /// Default namespace of the extension.
 pub const MULTICLUSTER_NAMESPACE: &str = "linkerd-multicluster";
+/// Default name of the controller's Lease. Linkerd's service mirror has one for each Link, `service-mirror-write-<link>`.
+pub const LEASE_NAME: &str = "service-mirror-write";
 /// Linkerd's configuration: a ConfigMap in its namespace.
 pub const LINKERD_CONFIG: &str = "linkerd-config";
 /// Data key of [`LINKERD_CONFIG`]: a YAML document.

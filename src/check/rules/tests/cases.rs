@@ -1,7 +1,7 @@
 //! The result of each rule for a cluster with one problem.
 
 use super::*;
-use crate::clusters::preference_status::tests::federated;
+use crate::clusters::{leader::tests::silent, preference_status::tests::federated};
 
 pub(super) type Change = fn(&mut FullSnapshot);
 
@@ -35,17 +35,17 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires on 2026-11-21 15:30 UTC; renew it with `linkerd-mc rotate"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token expired on 2026-11-21 12:00 UTC; renew it with `linkerd-mc rotate"),
-    ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: unknown"),
+    ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not checked; see the check of its credentials"),
     ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Plain), Level::Error, "east: requests to the target's API server are not encrypted (http://): an attacker on the network can steal the token and change what is mirrored; to link again with `linkerd-mc link-gen`, pass an address with https:// to --api-server-address"),
     ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Unverified), Level::Error, "east: the certificate of the target's API server is not verified (insecure-skip-tls-verify): "),
-    ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Level::Warning, "east: unknown"),
+    ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Level::Warning, "east: not checked; see the check of its credentials"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Level::Warning, "east: unneeded permissions: secrets (get list)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Level::Warning, "unneeded permissions: services (delete)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Level::Warning, "unneeded permissions: configmaps (get)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &["linkerd-config", "other"], &["get"])), Level::Warning, "unneeded permissions: configmaps (get)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("*", "*", &[], &["*"])), Level::Warning, "unneeded permissions: everything (*)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("apps", "deployments", &[], &["get"])), Level::Warning, "unneeded permissions: deployments.apps (get)"),
-    ("remote cluster access credentials permit only what is needed", |f| target(f).rules = no(), Level::Warning, "east: unknown"),
+    ("remote cluster access credentials permit only what is needed", |f| target(f).rules = no(), Level::Warning, "east: not checked; see the check of its credentials"),
     ("Linkerd has the credentials of each Link", |f| f.destination = no(), Level::Warning, "cannot read Linkerd's credentials: refused"),
     ("Linkerd has the credentials of each Link", |f| destination(f).credentials.clear(), Level::Error, "east: namespace linkerd has no Secret for this cluster"),
     ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with `linkerd-mc rotate --cluster-name east`"),
@@ -61,7 +61,7 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("clusters share trust anchors", |f| target(f).config = Ok(config("x")), Level::Error, "east: trust anchors: no certificate found"),
     ("clusters share trust anchors", |f| target(f).config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in this cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
     ("clusters share trust anchors", |f| f.cluster.config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in the target cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
-    ("clusters share trust anchors", |f| east(f).target = Some(no()), Level::Warning, "east: unknown"),
+    ("clusters share trust anchors", |f| east(f).target = Some(no()), Level::Warning, "east: not checked; see the check of its credentials"),
     ("service mirror controller has required permissions", |f| f.controller_denied = no(), Level::Warning, "cannot review the controller's permissions: refused"),
     ("service mirror controller has required permissions", |f| f.controller_denied = Ok(vec!["list services".into()]), Level::Error, "not permitted: list services"),
     ("service mirror controller is restricted by admission policies", |f| f.confinement = no(), Level::Warning, "cannot read the admission policies: refused"),
@@ -71,12 +71,16 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("service mirror controllers are running", |f| f.deployments = Ok(vec![]), Level::Error, "Deployment linkerd-multicluster-controller not found"),
     ("service mirror controllers are running", |f| ours(f).available = 0, Level::Error, "linkerd-multicluster-controller has 0/1 replicas available"),
     ("service mirror controllers are running", |f| { let copy = ours(f).clone(); f.deployments.as_mut().unwrap().push(copy); }, Level::Error, "found more than one"),
-    ("extension is managing controllers", |f| second(f, "linkerd-service-mirror-east", "service-mirror", Some("east")), Level::Warning, "linkerd-service-mirror-east was created by the deprecated"),
+    ("extension is managing controllers", |f| second(f, "linkerd-service-mirror-east", "service-mirror", Some("east")), Level::Warning, "linkerd-service-mirror-east is that of the deprecated command link of Linkerd; remove it with `linkerd-mc unlink --cluster-name east --only-controller`"),
     ("no other service mirror is running for a Link", |f| second(f, "controller-east", "controller", Some("east")), Level::Error, "controller-east also mirrors from east"),
     ("no other service mirror is running for a Link", |f| second(f, "controller-north", "controller", Some("north")), Level::Success, ""),
     ("no other service mirror is running for a Link", |f| second(f, "linkerd-local-service-mirror", "local-service-mirror", None), Level::Error, "also writes federated Services"),
     ("no other service mirror is running for a Link", |f| { second(f, "controller-east", "controller", Some("east")); ours(f).desired = 0; }, Level::Success, ""),
     ("controller and CLI versions match", |f| ours(f).images = vec!["registry.example:5000/controller:v1.2.2".into()], Level::Warning, "the controller's image is v1.2.2, but this CLI is 1.2.3"),
+    ("service mirror controller is reporting", |f| lead(f, Ok(Some(silent(NOW)))), Level::Error, "no controller is active: controller-1 last renewed the Lease linkerd-multicluster/service-mirror-write at 2026-11-21 11:48:00 UTC, and nothing has been reported since; look at its Pods with `kubectl -n linkerd-multicluster get pods`"),
+    ("service mirror controller is reporting", |f| lead(f, Ok(None)), Level::Error, "no controller has been active: the Lease linkerd-multicluster/service-mirror-write does not exist"),
+    ("service mirror controller is reporting", |f| lead(f, no()), Level::Warning, "cannot read the Lease linkerd-multicluster/service-mirror-write: refused"),
+    ("Links are ready", |f| lead(f, Ok(Some(silent(NOW)))), Level::Warning, "old: no controller has reported since 2026-11-21 11:48:00 UTC"),
     ("Links are ready", |f| status(f, &json!({"conditions": [{"type": "Ready", "status": "False", "reason": "x", "message": "no answer", "lastTransitionTime": NOW}]})), Level::Error, "east: no answer"),
     ("Links are ready", |f| east(f).link.status = None, Level::Error, "east: no status reported yet"),
     ("gateway addresses are accepted", |f| refuse(f, "AllRefused"), Level::Error, "east: all gateway addresses are refused: 127.0.0.1 is a loopback address; allow their networks with the annotation multicluster.linkerd.io/gateway-networks of the Link"),
@@ -85,7 +89,8 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("probe services able to communicate with all gateway mirrors", |f| f.probes = Ok(vec![]), Level::Error, "east: probe Service not found"),
     ("probe services able to communicate with all gateway mirrors", |f| { let copy = f.probes.clone().unwrap(); f.probes.as_mut().unwrap().extend(copy); }, Level::Error, "found more than one probe Service"),
     ("probe services able to communicate with all gateway mirrors", |f| f.endpoints = Ok(endpoints(&["web-east"])), Level::Error, "east: probe Service probe-east has no endpoints"),
-    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway is not alive"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway at 192.0.2.1 port 4191 fails probes; check its Pods and the firewall"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false, "since": NOW, "addresses": ["192.0.2.9"]}, "conditions": [{"type": "GatewayAlive", "status": "False", "reason": "ProbeFailed", "message": "connection refused", "lastTransitionTime": NOW}]})), Level::Error, "east: the gateway at 192.0.2.9 port 4191 fails probes since 2026-11-21 12:00:00 UTC: connection refused; check its Pods and the firewall"),
     ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {}})), Level::Error, "east: the gateway has not answered a probe yet"),
     ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": null})), Level::Error, "east: no status of the gateway reported yet"),
     ("Linkerd reads EndpointSlices", |f| f.cluster.config = Ok(from(json!({"enableEndpointSlices": false}))), Level::Error, "enableEndpointSlices is off"),
@@ -98,10 +103,11 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Endpoints)]), Level::Error, "Service shop/web-east: part of its traffic goes to Endpoints of the same name, which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpoints web-east`"),
     ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Slice { name: "mine".into(), manager: "me".into() })]), Level::Error, "Service shop/web-east: part of its traffic goes to EndpointSlice mine (managed by me), which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpointslice mine`"),
     ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Slice { name: "mine".into(), manager: String::new() })]), Level::Error, "goes to EndpointSlice mine, which no"),
-    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is mirrored from north, which has no Link"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is an orphan: north has no Link; `linkerd-mc unlink --cluster-name north` removes it"),
     ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
     ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::MEMBERS, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
     ("mirror service names do not conflict", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", "shop/web-east is not ours"))]})), Level::Warning, "east: shop/web: NameConflict (shop/web-east is not ours)"),
+    ("all exported services are mirrored", |f| status(f, &json!({"mirrored": 0, "federated": 0, "unhealthy": 1, "federatedServices": [], "mirrorServices": [service_status("web", &condition("False", "MissingNamespace", "x"))]})), Level::Error, "east: shop/web: MissingNamespace (x)"),
     ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("False", "MissingNamespace", ""))]})), Level::Warning, "east: shop/web: MissingNamespace"),
     ("all exported services are mirrored", |f| status(f, &json!({"unhealthy": 3})), Level::Warning, "east: 3 more, which do not fit into the Link's status"),
     ("all exported services are mirrored", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", ""))], "unhealthy": 1})), Level::Success, ""),
@@ -145,6 +151,12 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), Level::Success, ""),
     ("multicluster extension proxies are up-to-date", |f| f.cluster.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
 ];
+
+/// Sets what is known of the controller's Lease.
+fn lead(snapshot: &mut FullSnapshot, leader: Result<Option<Leader>, String>) {
+    let leaders = &mut snapshot.cluster.leaders;
+    leaders.insert("linkerd-multicluster".to_owned(), leader);
+}
 
 fn destination(snapshot: &mut FullSnapshot) -> &mut Destination {
     snapshot.destination.as_mut().unwrap()

@@ -8,6 +8,13 @@ use crate::clusters::{
     preference_status::tests::federated,
 };
 
+fn of_cluster(cluster: &str) -> ServiceFilter {
+    ServiceFilter {
+        cluster: Some(cluster.to_owned()),
+        ..ServiceFilter::default()
+    }
+}
+
 fn service(name: &str, labels: &Value, annotations: &Value, cluster_ip: &str) -> Service {
     serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "shop", "labels": labels, "annotations": annotations},
@@ -68,7 +75,13 @@ fn all() -> Vec<ServiceRow> {
             &json!({"federatedServices": [status("web", "True", "")]}),
         ),
     ];
-    rows("here", &links, &mirrors, &Endpoints::count(&slices), None)
+    rows(
+        "here",
+        &links,
+        &mirrors,
+        &Endpoints::count(&slices),
+        &ServiceFilter::default(),
+    )
 }
 
 #[test]
@@ -133,7 +146,7 @@ fn member_of_a_drained_cluster_is_not_a_problem() {
         (&json!({}), &[], drained_row.to_owned()),
     ] {
         let links = [link("east", &drained), link("west", west)];
-        let rows = rows("here", &links, mirrors, &none, None);
+        let rows = rows("here", &links, mirrors, &none, &ServiceFilter::default());
         assert_eq!(reasons(&rows), expected);
     }
 }
@@ -163,10 +176,10 @@ fn two_clusters_that_want_one_name_have_a_row_each() {
     ];
     for _ in 0..2 {
         let none = Endpoints::default();
-        let all = rows("here", &links, &mirrors, &none, None);
+        let all = rows("here", &links, &mirrors, &none, &ServiceFilter::default());
         let expected = "- web@b-u1 false NameConflict\nweb-b-u1 web-b@u1 true Mirrored";
         assert_eq!(reasons(&all), expected);
-        let one = rows("here", &links, &mirrors, &none, Some("b-u1"));
+        let one = rows("here", &links, &mirrors, &none, &of_cluster("b-u1"));
         assert_eq!(reasons(&one), "- web@b-u1 false NameConflict");
         links.reverse();
     }
@@ -206,18 +219,26 @@ fn rows_of_one_cluster_are_those_that_come_from_it() {
             "10.0.0.3",
         ),
     ];
-    let rows = rows(
-        "here",
-        &links,
-        &mirrors,
-        &Endpoints::default(),
-        Some("east"),
-    );
-    let names: Vec<_> = rows
-        .iter()
-        .filter_map(|row| row.service.as_deref())
-        .collect();
-    assert_eq!(names, ["web-east", "web-federated"]);
+    let named = |namespace: Option<&str>, name: Option<&str>| ServiceFilter {
+        cluster: None,
+        namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
+    };
+    for (wanted, expected) in [
+        (of_cluster("east"), &["web-east", "web-federated"][..]),
+        (
+            named(Some("shop"), None),
+            &["web-east", "web-federated", "web-west"],
+        ),
+        (named(Some("other"), None), &[]),
+        (named(None, Some("web-west")), &["web-west"]),
+        // The name of the Service that is mirrored.
+        (named(Some("shop"), Some("web")), &["web-federated"]),
+    ] {
+        let rows = rows("here", &links, &mirrors, &Endpoints::default(), &wanted);
+        let names = rows.iter().filter_map(|row| row.service.as_deref());
+        assert_eq!(names.collect::<Vec<_>>(), expected, "{wanted:?}");
+    }
 }
 
 #[test]
@@ -232,7 +253,13 @@ fn json_has_preferred_clusters_and_those_that_get_requests() {
         ("", "", json!([null, [], []])),
     ] {
         let mirrors = [federated(prefer, away)];
-        let rows = rows("here", &[], &mirrors, &Endpoints::default(), None);
+        let rows = rows(
+            "here",
+            &[],
+            &mirrors,
+            &Endpoints::default(),
+            &ServiceFilter::default(),
+        );
         let row = serde_json::to_value(&rows[0]).unwrap();
         let told = json!([row["preference"], row["active"], row["failedOver"]]);
         assert_eq!(told, expected);

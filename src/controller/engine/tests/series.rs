@@ -111,7 +111,7 @@ async fn series_of_a_gateway_follow_its_probes_as_long_as_it_is_probed() {
         r#"gateway_alive{target_cluster_name="east"} 1"#
     ));
     probed(&mut engine, id, ProbeReport::Transition(Liveness::Dead));
-    probed(&mut engine, id, ProbeReport::Failed);
+    probed(&mut engine, id, ProbeReport::Failed("refused".into()));
     let latency = Duration::from_millis(7);
     probed(&mut engine, id, ProbeReport::Latency(latency));
     // Of tasks that were replaced.

@@ -102,6 +102,8 @@ pub struct GatewayInputs {
     pub unprobed: Option<String>,
     /// Why its address is not known.
     pub unresolved: Option<String>,
+    /// Why its last probes failed.
+    pub failure: Option<String>,
     /// Addresses that are not used.
     pub refused: Vec<Refused>,
 }
@@ -194,7 +196,11 @@ fn gateway_alive(gateway: &GatewayInputs) -> Reported {
     let unknown = unresolved.or(gateway.unprobed.as_ref());
     let (status, reason, message) = match gateway.state.liveness {
         Liveness::Alive => ("True", c::gateway_alive::PROBE_SUCCEEDED, unresolved),
-        Liveness::Dead => ("False", c::gateway_alive::PROBE_FAILED, unknown),
+        Liveness::Dead => (
+            "False",
+            c::gateway_alive::PROBE_FAILED,
+            unknown.or(gateway.failure.as_ref()),
+        ),
         Liveness::Unknown => ("Unknown", c::gateway_alive::NOT_PROBED, unknown),
     };
     let message = message.cloned().unwrap_or_default();
@@ -230,7 +236,7 @@ fn exceeded_message(exceeded: Exceeded) -> String {
         incomplete,
     } = exceeded;
     let memory = format!(
-        "exported objects need more memory than the Link's limit of {} MiB, or the limit of all Links",
+        "exported objects exceed the memory limit of this Link ({} MiB) or of the controller",
         limits.bytes >> 20
     );
     let cause = if heavy {

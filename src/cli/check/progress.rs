@@ -1,0 +1,263 @@
+//! Checks one cluster, topic by topic: each is reported as soon as it is known.
+
+use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, time::Duration};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::{
+    check::rules::{self, CheckResult, Evaluated, Level, Topic, evaluate, first_check},
+    cli::common::wait::{Progress, poll},
+    clusters::{
+        cluster_client::{ClusterClient, KubeContext},
+        gather::Gathering,
+        snapshot::{ClusterSnapshot, Part},
+        workloads::ParseArgs,
+    },
+    timing,
+};
+
+/// Interval of retries.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The results of a topic in the cluster with this index.
+pub(super) struct TopicResults {
+    pub(super) at: usize,
+    pub(super) topic: Topic,
+    pub(super) results: Vec<CheckResult>,
+}
+
+/// The checks of all clusters.
+pub(super) struct Checks<'a> {
+    pub(super) parse: ParseArgs,
+    /// How long checks that may pass later are retried.
+    pub(super) wait: Duration,
+    pub(super) progress: &'a Progress,
+    /// What each cluster is waited for.
+    pub(super) running: RefCell<Vec<String>>,
+}
+
+/// The checks of one cluster.
+struct OneCluster<'a> {
+    at: usize,
+    cluster: &'a ClusterClient,
+    checks: &'a Checks<'a>,
+    send: UnboundedSender<TopicResults>,
+    done: RefCell<CheckedTopics>,
+}
+
+/// What is known of a cluster.
+#[derive(Default)]
+struct CheckedTopics {
+    /// Topics that were reported.
+    topics: BTreeSet<Topic>,
+    /// Whether one of them has an error that will not go away.
+    is_hopeless: bool,
+    /// Topics that were not reported, because they have errors that may go away.
+    held: Vec<(Topic, Vec<CheckResult>)>,
+    snapshot: Option<ClusterSnapshot>,
+}
+
+impl Checks<'_> {
+    /// Checks a cluster, and repeats the checks that may still pass, as long as that decides the outcome. Returns what
+    /// is known of it.
+    pub(super) async fn run(
+        &self,
+        at: usize,
+        context: &KubeContext,
+        send: UnboundedSender<TopicResults>,
+    ) -> ClusterSnapshot {
+        let cluster = match &context.client {
+            Ok(cluster) => cluster,
+            Err(why) => {
+                // Only fails if nobody listens any more.
+                let _ = send.send(TopicResults {
+                    at,
+                    topic: Topic::Installation,
+                    results: vec![rules::unreachable(why)],
+                });
+                return ClusterSnapshot::unreachable(&context.name, why);
+            }
+        };
+        let one = OneCluster {
+            at,
+            cluster,
+            checks: self,
+            send,
+            done: RefCell::default(),
+        };
+        let attempt = async || Ok::<_, Infallible>(Box::pin(one.attempt()).await);
+        let waits = |why: &String| self.progress.say(&format!("waiting: {why}"));
+        let Ok(_) = poll(RETRY, self.wait, attempt, waits).await;
+        let held = std::mem::take(&mut one.done.borrow_mut().held);
+        for (topic, results) in held {
+            one.report(topic, results);
+        }
+        self.says(at, String::new());
+        let snapshot = one.done.borrow_mut().snapshot.take();
+        snapshot.unwrap_or_else(|| ClusterSnapshot::unreachable(&context.name, "not checked"))
+    }
+
+    /// Sets what a cluster is waited for, and shows that of the first one.
+    fn says(&self, at: usize, what: String) {
+        let mut running = self.running.borrow_mut();
+        running[at] = what;
+        if let Some(what) = running.iter().find(|what| !what.is_empty()) {
+            self.progress.doing(what);
+        }
+    }
+}
+
+impl OneCluster<'_> {
+    /// Runs the checks that were not reported. `Err`: the first error that may go away, and is worth a wait.
+    async fn attempt(&self) -> Result<(), String> {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut gathering =
+            Gathering::start(self.cluster, timing::now(), version, self.checks.parse);
+        self.done.borrow_mut().held.clear();
+        let (mut known, mut judged) = (Vec::new(), BTreeSet::new());
+        loop {
+            self.shows(&judged, gathering.unanswered());
+            let Some(part) = gathering.next().await else {
+                break;
+            };
+            known.push(part);
+            for topic in Topic::ALL {
+                if !is_complete(topic, &known) || !judged.insert(topic) {
+                    continue;
+                }
+                let Evaluated { results, is_end } =
+                    evaluate(gathering.snapshot(), |of| of == topic);
+                self.take(topic, results);
+                if is_end {
+                    self.done.borrow_mut().snapshot = Some(gathering.snapshot().cluster.clone());
+                    return self.outcome();
+                }
+            }
+        }
+        self.done.borrow_mut().snapshot = Some(gathering.snapshot().cluster.clone());
+        self.outcome()
+    }
+
+    fn take(&self, topic: Topic, results: Vec<CheckResult>) {
+        let may_pass = results
+            .iter()
+            .any(|result| result.retry && result.level == Level::Error);
+        if may_pass && !self.checks.wait.is_zero() {
+            let mut done = self.done.borrow_mut();
+            if !done.topics.contains(&topic) {
+                done.held.push((topic, results));
+            }
+        } else {
+            self.report(topic, results);
+        }
+    }
+
+    /// Reports the results of a topic, once.
+    fn report(&self, topic: Topic, results: Vec<CheckResult>) {
+        let mut done = self.done.borrow_mut();
+        if !done.topics.insert(topic) {
+            return;
+        }
+        done.is_hopeless |= is_hopeless(&results);
+        let at = self.at;
+        // Only fails if nobody listens any more.
+        let _ = self.send.send(TopicResults { at, topic, results });
+    }
+
+    fn outcome(&self) -> Result<(), String> {
+        let done = self.done.borrow();
+        let held: Vec<CheckResult> = done
+            .held
+            .iter()
+            .flat_map(|(_, held)| held.clone())
+            .collect();
+        match awaited(&held) {
+            Some(why) if !done.is_hopeless => Err(why.to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows the check that is waited for.
+    fn shows<'a>(&self, judged: &BTreeSet<Topic>, unanswered: impl Iterator<Item = &'a str>) {
+        let mut topics = Topic::ALL.into_iter();
+        let Some(next) = topics.find(|topic| !judged.contains(topic)) else {
+            return;
+        };
+        let check = first_check(next);
+        let unanswered: Vec<&str> = unanswered.take(5).collect();
+        let of = match (next, unanswered.as_slice()) {
+            (Topic::Targets, [_, ..]) => format!(" ({})", unanswered.join(", ")),
+            _ => String::new(),
+        };
+        let cluster = &self.cluster.name;
+        self.checks
+            .says(self.at, format!("checking {cluster}: {check}{of}"));
+    }
+}
+
+/// The first error that may go away. `None` if there is another error that will not.
+fn awaited(results: &[CheckResult]) -> Option<&str> {
+    if is_hopeless(results) {
+        return None;
+    }
+    // A warning does not change the outcome.
+    let first = results
+        .iter()
+        .find(|result| result.retry && result.level == Level::Error)?;
+    Some(first.error.lines().next().unwrap_or_default())
+}
+
+fn is_hopeless(results: &[CheckResult]) -> bool {
+    let mut results = results.iter();
+    results.any(|result| result.level == Level::Error && !result.retry)
+}
+
+/// Whether all that a topic needs is known.
+fn is_complete(topic: Topic, known: &[Part]) -> bool {
+    topic.needs().iter().all(|need| known.contains(need))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_decides_the_outcome_is_waited_for() {
+        let of = |level, retry, error: &str| CheckResult {
+            level,
+            retry,
+            error: error.into(),
+            ..CheckResult::default()
+        };
+        let (well, starting) = (
+            of(Level::Success, false, ""),
+            of(Level::Error, true, "0/1\nmore"),
+        );
+        let (unmeshed, broken) = (
+            of(Level::Warning, true, "no proxy"),
+            of(Level::Error, false, "no"),
+        );
+        for (results, expected) in [
+            (vec![well.clone()], None),
+            (vec![well.clone(), starting.clone()], Some("0/1")),
+            (vec![well, unmeshed], None),
+            (vec![starting, broken], None),
+        ] {
+            assert_eq!(awaited(&results), expected);
+        }
+    }
+
+    #[test]
+    fn a_target_that_does_not_answer_delays_only_what_is_asked_of_it() {
+        let all_others = [
+            Part::Installation,
+            Part::Controller,
+            Part::Services,
+            Part::Credentials,
+            Part::Proxies,
+        ];
+        let known = |topic: &Topic| is_complete(*topic, &all_others);
+        let late: Vec<Topic> = Topic::ALL.into_iter().filter(|t| !known(t)).collect();
+        assert_eq!(late, [Topic::Targets]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Prints the results of checks: rows as they come, or one document at the end.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+
+use super::progress::TopicResults;
+use crate::{
+    check::{
+        report::{self, CATEGORY, Category},
+        rules::{CheckResult, Level, evaluate_topology},
+    },
+    cli::common::{args::Global, output, paste::same_cluster},
+    clusters::{cluster_client::KubeContext, snapshot::ClusterSnapshot, topology::Topology},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum CheckFormat {
+    /// All checks
+    Table,
+    /// Same as table
+    Basic,
+    /// Only checks that fail
+    Short,
+    /// JSON in the format of `linkerd check -o json`
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// An XML report for CI
+    Junit,
+}
+
+/// The results so far, and how they are printed.
+pub(super) struct Report {
+    format: CheckFormat,
+    clusters: Vec<ReportedCluster>,
+}
+
+struct ReportedCluster {
+    /// Its name, if there are several.
+    name: Option<String>,
+    /// Flags for commands in it.
+    flags: String,
+    /// Its results, topic by topic.
+    topics: Vec<Category>,
+}
+
+impl Report {
+    pub(super) fn new(global: &Global, format: CheckFormat, contexts: &[KubeContext]) -> Self {
+        let several = contexts.len() > 1;
+        let clusters = contexts.iter().map(|context| {
+            let name = several.then(|| context.name.clone());
+            ReportedCluster {
+                flags: same_cluster(global, name.as_deref()),
+                name,
+                topics: Vec::new(),
+            }
+        });
+        Self {
+            format,
+            clusters: clusters.collect(),
+        }
+    }
+
+    /// Whether rows are printed as they come.
+    pub(super) fn is_streamed(&self) -> bool {
+        match self.format {
+            CheckFormat::Table | CheckFormat::Basic | CheckFormat::Short => true,
+            CheckFormat::Json | CheckFormat::Yaml | CheckFormat::Junit => false,
+        }
+    }
+
+    /// Takes the results of a topic, and prints them.
+    pub(super) fn take(&mut self, found: TopicResults) -> anyhow::Result<()> {
+        let TopicResults { at, topic, results } = found;
+        let cluster = &mut self.clusters[at];
+        let category = Category {
+            name: of_cluster(topic.name(), cluster.name.as_deref()),
+            results,
+            cluster: cluster.name.clone(),
+            flags: cluster.flags.clone(),
+        };
+        let text = rows(self.format, &category);
+        cluster.topics.push(category);
+        output::data(&text)
+    }
+
+    /// Prints what is left, after the results of all clusters. Exit code 1 if there are errors.
+    pub(super) fn end(self, snapshots: &[ClusterSnapshot]) -> anyhow::Result<ExitCode> {
+        let between = between(snapshots);
+        let (format, is_streamed) = (self.format, self.is_streamed());
+        let all = if is_streamed {
+            let topics = self.clusters.into_iter().flat_map(|cluster| cluster.topics);
+            topics.chain(between.clone()).collect()
+        } else {
+            let clusters = self
+                .clusters
+                .into_iter()
+                .map(ReportedCluster::into_category);
+            clusters.chain(between.clone()).collect::<Vec<_>>()
+        };
+        let text = match format {
+            CheckFormat::Json => output::json(&report::document(&all))?,
+            CheckFormat::Yaml => output::yaml(&report::document(&all))?,
+            CheckFormat::Junit => report::junit(&all),
+            CheckFormat::Table | CheckFormat::Basic => {
+                let last = between.iter().map(|category| rows(format, category));
+                let last: String = last.collect();
+                last + &report::problems(&all) + &report::conclusion(&all)
+            }
+            CheckFormat::Short => {
+                let last = between.iter().map(|category| rows(format, category));
+                last.collect::<String>() + &report::conclusion(&all)
+            }
+        };
+        output::data(&text)?;
+        Ok(output::exit_code(report::worst(&all) == Level::Error))
+    }
+}
+
+impl ReportedCluster {
+    /// The results of a cluster in the order of `linkerd multicluster check`.
+    fn into_category(self) -> Category {
+        let topics = self.topics.into_iter();
+        let mut results: Vec<CheckResult> = topics.flat_map(|topic| topic.results).collect();
+        results.sort_by_key(|result| result.rank);
+        let name = match &self.name {
+            Some(name) => format!("{CATEGORY}: {name}"),
+            None => CATEGORY.to_owned(),
+        };
+        Category {
+            name,
+            results,
+            cluster: self.name,
+            flags: self.flags,
+        }
+    }
+}
+
+fn rows(format: CheckFormat, category: &Category) -> String {
+    match format {
+        CheckFormat::Table | CheckFormat::Basic => report::rows(category),
+        CheckFormat::Short => report::short_rows(category),
+        CheckFormat::Json | CheckFormat::Yaml | CheckFormat::Junit => String::new(),
+    }
+}
+
+fn of_cluster(topic: &str, cluster: Option<&str>) -> String {
+    match cluster {
+        Some(cluster) => format!("{cluster}: {topic}"),
+        None => topic.to_owned(),
+    }
+}
+
+/// The checks of the Links between several clusters.
+fn between(snapshots: &[ClusterSnapshot]) -> Option<Category> {
+    let results = match snapshots {
+        [] | [_] => return None,
+        several => evaluate_topology(&Topology::of(several)),
+    };
+    (!results.is_empty()).then(|| Category {
+        name: format!("{CATEGORY}: between clusters"),
+        results,
+        ..Category::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{check::rules::Topic, clusters::topology::tests::snapshots};
+
+    fn result(rank: usize) -> CheckResult {
+        CheckResult {
+            rank,
+            description: rank.to_string(),
+            level: Level::Success,
+            ..CheckResult::default()
+        }
+    }
+
+    #[test]
+    fn documents_have_a_category_for_each_cluster_in_the_order_of_linkerd() {
+        let of = |name: Option<&str>| {
+            let topic = |ranks: &[usize]| Category {
+                results: ranks.iter().map(|rank| result(*rank)).collect(),
+                ..Category::default()
+            };
+            let cluster = ReportedCluster {
+                name: name.map(str::to_owned),
+                flags: String::new(),
+                topics: vec![topic(&[0, 3]), topic(&[1]), topic(&[2])],
+            };
+            let category = cluster.into_category();
+            let ranks: Vec<_> = category.results.iter().map(|r| r.rank).collect();
+            (category.name, ranks)
+        };
+        let ordered = vec![0, 1, 2, 3];
+        assert_eq!(
+            of(None),
+            ("linkerd-multicluster".to_owned(), ordered.clone())
+        );
+        assert_eq!(
+            of(Some("east")),
+            ("linkerd-multicluster: east".to_owned(), ordered)
+        );
+    }
+
+    #[test]
+    fn several_clusters_have_a_category_together() {
+        let all = snapshots();
+        let name = |count| between(&all[..count]).map(|category| category.name);
+        assert_eq!(name(1), None);
+        assert_eq!(
+            name(2).as_deref(),
+            Some("linkerd-multicluster: between clusters")
+        );
+    }
+
+    #[test]
+    fn a_topic_names_its_cluster_if_there_are_several() {
+        assert_eq!(of_cluster(Topic::Gateways.name(), None), "gateways");
+        assert_eq!(
+            of_cluster(Topic::Gateways.name(), Some("west")),
+            "west: gateways"
+        );
+    }
+}

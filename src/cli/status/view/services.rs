@@ -1,0 +1,237 @@
+//! The table of Services, and the notes below it. Pure.
+
+use jiff::Timestamp;
+
+use super::shape::TableShape;
+use crate::{
+    cli::{
+        common::table::{Cell, Column, Table, Tone, age},
+        status::services::{ServiceRow, ShownMode},
+    },
+    clusters::preference_status::PreferenceStatus,
+};
+
+/// One row per Service.
+pub(super) fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
+    let mut columns = vec![
+        Column::elastic("NAMESPACE"),
+        Column::key("SERVICE"),
+        Column::new("MODE"),
+        Column::elastic("FROM"),
+        Column::number("ENDPOINTS"),
+    ];
+    // Few clusters use preferences.
+    let prefers = |row: &ServiceRow| row.preferred.preference.is_some();
+    let has_preferences = rows.iter().any(prefers);
+    if has_preferences {
+        columns.extend([Column::elastic("PREFERS"), Column::elastic("ACTIVE")]);
+    }
+    columns.push(Column::elastic("REASON"));
+    if shape.several {
+        columns.insert(0, Column::elastic("CONTEXT"));
+    }
+    if shape.wide {
+        columns.push(Column::elastic("MESSAGE"));
+    }
+    let mut table = Table::new(columns);
+    for row in rows {
+        let endpoints = row
+            .endpoints
+            .map_or_else(String::new, |e| format!("{}/{}", e.ready, e.total));
+        let mut cells: Vec<Cell> = vec![
+            (&row.namespace).into(),
+            row.service.as_deref().unwrap_or_default().into(),
+            row.mode.map(ShownMode::as_str).unwrap_or_default().into(),
+            row.from.join(",").into(),
+            endpoints.into(),
+        ];
+        if has_preferences {
+            cells.extend(preferred(&row.preferred));
+        }
+        cells.push(reason(row));
+        if shape.several {
+            cells.insert(0, (&row.context).into());
+        }
+        if shape.wide {
+            cells.push(row.message.as_deref().unwrap_or_default().into());
+        }
+        table.push(cells);
+    }
+    table
+}
+
+/// The controller's reason. A mirror to which no request can be sent is not well, whatever is reported.
+fn reason(row: &ServiceRow) -> Cell {
+    let reason = row.reason.as_deref().unwrap_or_default();
+    match (row.healthy, row.endpoints) {
+        (Some(false), _) => Cell::toned(reason, Tone::Bad),
+        (_, Some(endpoints)) if endpoints.total == 0 => Cell::toned("NoEndpoints", Tone::Bad),
+        (_, Some(endpoints)) if endpoints.ready == 0 => Cell::toned("NotReady", Tone::Bad),
+        (Some(true), _) => Cell::toned(reason, Tone::Good),
+        (None, _) => Cell::toned(reason, Tone::Plain),
+    }
+}
+
+/// Which clusters are preferred, and which receive the requests.
+fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
+    let Some(preference) = &preferred.preference else {
+        return ["-".into(), "-".into()];
+    };
+    let tone = if preferred.has_failed_over {
+        Tone::Doubtful
+    } else {
+        Tone::Good
+    };
+    let active = match preferred.active.as_slice() {
+        [] => "all".to_owned(),
+        active => active.join(","),
+    };
+    [preference.into(), Cell::toned(active, tone)]
+}
+
+/// The notes below the table: mirrors without endpoints, and preferred clusters that receive no requests.
+pub(super) fn notes(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<String> {
+    let mut notes: Vec<String> = without_endpoints(rows).into_iter().collect();
+    notes.extend(absences(rows, shape, now));
+    notes
+}
+
+/// How many mirrors have no endpoint that is ready; `None` if all have one.
+fn without_endpoints(rows: &[ServiceRow]) -> Option<String> {
+    let with = |is: fn(usize, usize) -> bool| {
+        let endpoints = rows.iter().filter_map(|row| row.endpoints);
+        endpoints.filter(|e| is(e.ready, e.total)).count()
+    };
+    let all = with(|_, _| true);
+    let (none, unready) = (
+        with(|_, total| total == 0),
+        with(|ready, total| ready == 0 && total > 0),
+    );
+    let counts = [
+        (none, "no endpoints"),
+        (unready, "no endpoint that is ready"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(count, what)| format!("{count} of {all} mirrors have {what}"))
+        .collect();
+    (!counts.is_empty()).then(|| {
+        format!(
+            "{}; check their Pods in the target cluster, and its gateway",
+            counts.join(", ")
+        )
+    })
+}
+
+/// Preferred clusters that receive no requests, one line per Service.
+fn absences(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<String> {
+    let ago = |time| format!("{} ago", age(now, Some(time)));
+    let ahead = |time| format!("in {}", age(time, Some(now)));
+    let absences = rows.iter().filter_map(|row| {
+        let said = row.preferred.absence(ago, ahead)?;
+        let service = row.service.as_deref().unwrap_or_default();
+        let said = format!("{}/{service}: {said}", row.namespace);
+        Some(if shape.several {
+            format!("{}: {said}", row.context)
+        } else {
+            said
+        })
+    });
+    absences.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::status::{
+            services::CountOutput,
+            view::shape::tests::{NOW, plain, shape},
+        },
+        clusters::preference_status::tests::federated,
+    };
+
+    #[test]
+    fn mirror_without_ready_endpoints_is_not_well() {
+        let of = |ready, total, healthy, word: &str| ServiceRow {
+            endpoints: Some(CountOutput { ready, total }),
+            healthy,
+            reason: Some(word.into()),
+            ..ServiceRow::default()
+        };
+        let rows = [
+            of(1, 2, Some(true), "Mirrored"),
+            of(0, 2, Some(true), "Mirrored"),
+            of(0, 0, None, ""),
+            of(0, 0, Some(false), "NameConflict"),
+        ];
+        let words: Vec<Cell> = rows.iter().map(reason).collect();
+        let bad = |word| Cell::toned(word, Tone::Bad);
+        let expected = [
+            Cell::toned("Mirrored", Tone::Good),
+            bad("NotReady"),
+            bad("NoEndpoints"),
+            bad("NameConflict"),
+        ];
+        assert_eq!(words, expected);
+        let notes = notes(&rows, shape(false, false), NOW.parse().unwrap());
+        assert_eq!(
+            notes,
+            [
+                "2 of 4 mirrors have no endpoints, 1 of 4 mirrors have no endpoint that is ready; check their Pods in the \
+              target cluster, and its gateway"
+            ]
+        );
+        assert_eq!(without_endpoints(&rows[..1]), None);
+    }
+
+    #[test]
+    fn services_that_prefer_fit_a_hundred_columns() {
+        let of = |service: &str, prefer: &str, away: &str| ServiceRow {
+            context: "here".into(),
+            namespace: "shop".into(),
+            service: Some(service.into()),
+            mode: Some(ShownMode::Federated),
+            from: ["web@(local)", "web@east", "web@west"]
+                .map(Into::into)
+                .into(),
+            preferred: PreferenceStatus::of(&federated(prefer, away)),
+            healthy: Some(true),
+            reason: Some("Mirrored".into()),
+            ..ServiceRow::default()
+        };
+        let back = "local=2026-01-01T00:00:00Z/2026-01-01T00:05:20Z";
+        let gone = "east=2026-01-01T00:03:00Z/..";
+        let rows = [
+            of("api-federated", "", ""),
+            of("auth-federated", "local,east", ""),
+            of("web-federated", "local,east", back),
+            of("pay-federated", "east=80,local=20", gone),
+        ];
+        let (now, shape) = (NOW.parse().unwrap(), shape(false, false));
+        let text = plain(&services(&rows, shape), Some(100));
+        insta::assert_snapshot!(text, @r"
+        NAMESPACE  SERVICE         MODE       FROM              ENDPOINTS  PREFERS          ACTIVE  REASON
+        shop       api-federated   federated  web@(local),web…          -  -                -       Mirrored
+        shop       auth-federated  federated  web@(local),web…          -  local,east       local   Mirrored
+        shop       web-federated   federated  web@(local),web…          -  local,east       east    Mirrored
+        shop       pay-federated   federated  web@(local),web…          -  east=80,local=…  local   Mirrored
+        ");
+        assert!(text.lines().all(|line| line.chars().count() <= 100));
+        insta::assert_snapshot!(absences(&rows, shape, now).join("\n"), @r"
+        shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
+        shop/pay-federated: prefers east=80,local=20; failed over to local: east became unavailable 2m ago
+        ");
+        let several = TableShape {
+            several: true,
+            ..shape
+        };
+        let said = absences(&rows, several, now);
+        assert!(
+            said[1].starts_with("here: shop/pay-federated: "),
+            "{said:?}"
+        );
+        let without = plain(&services(&rows[..1], shape), None);
+        assert!(!without.contains("PREFERS"), "{without}");
+    }
+}
