@@ -108,6 +108,11 @@ pub(crate) fn reconcile(
     reconcile_except(state, desired, actual, |_| false, writes);
 }
 
+/// The writes for slices that all stay as they are: those of [`reconcile_except`].
+pub(crate) fn keep(state: &State, actual: &[Arc<EndpointSlice>], writes: &mut Vec<Write>) {
+    reconcile_except(state, Vec::new(), actual, |_| true, writes);
+}
+
 /// Like [`reconcile`], but slices that stay keep their endpoints, and are not deleted. They too are written again when
 /// another slice loses an address that they share.
 pub(crate) fn reconcile_except(

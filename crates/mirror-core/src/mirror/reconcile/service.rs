@@ -68,10 +68,9 @@ pub(crate) fn reconcile_service(
 ) {
     let actual = state.existing(desired.namespace, desired.name);
     let adopts = slices.is_some();
-    let reconcile = |writes: &mut Vec<Write>| {
-        if let Some(slices) = slices {
-            endpoints::reconcile(state, slices, actual_slices, writes);
-        }
+    let reconcile = |writes: &mut Vec<Write>| match slices {
+        Some(slices) => endpoints::reconcile(state, slices, actual_slices, writes),
+        None => endpoints::keep(state, actual_slices, writes),
     };
     match actual {
         None => {

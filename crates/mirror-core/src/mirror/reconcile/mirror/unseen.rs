@@ -70,7 +70,8 @@ fn slices_of(
     let backed = present().next().is_some();
     let through = GatewayEndpoints::of(state, target, gateway, present(), backed);
     let Ok(through) = through else {
-        return; // its addresses are unknown
+        // Its addresses are unknown.
+        return endpoints::keep(state, actual, writes);
     };
     let desired = Desired {
         installation: &state.config.namespace,
