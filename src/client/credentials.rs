@@ -2,7 +2,7 @@
 //!
 //! No error message or Debug output of this module quotes it.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -60,14 +60,31 @@ pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, C
     Ok(Identity::of(&config(kubeconfig_bytes).await?))
 }
 
-/// A client like that of [`from_credentials`] for watches that never end: see [`multiplexed`].
+/// A client like that of [`from_credentials`] for watches that never end: see [`multiplexed`]. `at`: the address to
+/// connect to, in place of a look-up of the server's host name.
 pub async fn watcher_from_credentials(
     kubeconfig_bytes: &[u8],
+    at: Option<SocketAddr>,
     limits: ResponseLimits,
 ) -> Result<Client, CredentialsError> {
-    let config = config(kubeconfig_bytes).await?;
+    let mut config = config(kubeconfig_bytes).await?;
+    if let Some(at) = at {
+        connect_to(&mut config, at).ok_or(CredentialsError::Unusable)?;
+    }
     let client = multiplexed(config, limits).await;
     client.map_err(|_| CredentialsError::Unusable)
+}
+
+/// Lets a client connect to this address, without a proxy. The certificate must have the same name as before.
+fn connect_to(config: &mut Config, at: SocketAddr) -> Option<()> {
+    let server = config.cluster_url.clone();
+    let host = server.host()?.to_owned();
+    config.tls_server_name.get_or_insert(host);
+    config.proxy_url = None;
+    let mut parts = server.into_parts();
+    parts.authority = Some(at.to_string().parse().ok()?);
+    config.cluster_url = parts.try_into().ok()?;
+    Some(())
 }
 
 pub(crate) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
@@ -396,9 +413,10 @@ users:
         ];
         for (text, expected) in cases {
             let shown: String = text.chars().take(1_000).collect();
-            let watcher = watcher_from_credentials(text.as_bytes(), ResponseLimits::of_pages())
-                .await
-                .map(drop);
+            let watcher =
+                watcher_from_credentials(text.as_bytes(), None, ResponseLimits::of_pages())
+                    .await
+                    .map(drop);
             assert_eq!(watcher, Err(expected), "{shown}");
             let once = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
             assert_eq!(once.map(drop), Err(expected), "{shown}");
@@ -416,9 +434,10 @@ users:
             "unknown: s3cret",
         ] {
             let text = kubeconfig(&format!("{SERVER}, {fields}"), "token: s3cret");
-            let client = watcher_from_credentials(text.as_bytes(), ResponseLimits::of_pages())
-                .await
-                .map(drop);
+            let client =
+                watcher_from_credentials(text.as_bytes(), None, ResponseLimits::of_pages())
+                    .await
+                    .map(drop);
             assert_eq!(client, Ok(()), "{fields}");
         }
     }
@@ -489,6 +508,35 @@ users:
         for (user, expected) in cases {
             let expiry = credentials_expiry(kubeconfig(SERVER, &user).as_bytes());
             assert_eq!(expiry.map(Timestamp::as_second), expected, "{user}");
+        }
+    }
+
+    #[tokio::test]
+    async fn address_replaces_the_look_up_and_the_proxy_and_not_the_name_of_the_certificate() {
+        for (fields, address, url, name) in [
+            (
+                "x: y",
+                "10.96.0.9:443",
+                "https://10.96.0.9/",
+                "east.example",
+            ),
+            (
+                "tls-server-name: kubernetes.default.svc, proxy-url: 'http://192.0.2.2'",
+                "[fd00::1]:6443",
+                "https://[fd00::1]:6443/",
+                "kubernetes.default.svc",
+            ),
+        ] {
+            let server = format!("server: 'https://east.example', {fields}");
+            let text = kubeconfig(&server, "token: s3cret");
+            let mut config = config(text.as_bytes()).await.unwrap();
+            connect_to(&mut config, address.parse().unwrap()).unwrap();
+            let expected: http::Uri = url.parse().unwrap();
+            assert_eq!(config.cluster_url.host(), expected.host(), "{address}");
+            let port = config.cluster_url.port_u16();
+            assert_eq!(port, Some(address.parse::<SocketAddr>().unwrap().port()));
+            assert_eq!(config.tls_server_name.as_deref(), Some(name));
+            assert_eq!(config.proxy_url, None);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A session only sends events to the engine. A cluster that is dead, slow or hostile delays only its own session.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
@@ -117,6 +117,8 @@ impl Source {
 pub(super) struct Spec {
     /// Kubeconfig, from the Secret. Never printed.
     pub(super) kubeconfig: Arc<[u8]>,
+    /// Where to connect to, if not to the server of the kubeconfig: the Service that leads through the gateway.
+    pub(super) address: Option<SocketAddr>,
     /// Label selectors of Services, one watch each.
     pub(super) services: Vec<String>,
     /// Label selectors of EndpointSlices of Services behind the gateway, one watch each.
@@ -201,7 +203,11 @@ impl Drop for Session {
 /// The client for the credentials, after reporting it. `None` after reporting that they cannot be used.
 async fn connect(spec: &Spec, shared: &Shared, reporter: &Reporter) -> Option<Client> {
     let pages = shared.pages.of_link();
-    match shared.transport.client(&spec.kubeconfig, pages).await {
+    match shared
+        .transport
+        .client(&spec.kubeconfig, spec.address, pages)
+        .await
+    {
         Ok(client) => {
             let usable = UsableCredentials {
                 client: client.clone(),

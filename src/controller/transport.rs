@@ -3,7 +3,12 @@
 //! Sockets do not follow tokio's paused time. Tests that let hours pass replace this, and everything above stays as it
 //! is.
 
-use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -22,10 +27,12 @@ pub(super) type ProbeBody = UnsyncBoxBody<Bytes, hyper::Error>;
 
 /// Reaches target clusters, their gateways and DNS.
 pub(crate) trait Transport: Send + Sync {
-    /// A client of the API server of a credentials Secret, with these limits of responses.
+    /// A client of the API server of a credentials Secret, with these limits of responses. `at`: the address to connect
+    /// to, if it is not that of the server.
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],
+        at: Option<SocketAddr>,
         size: ResponseLimits,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>>;
 
@@ -48,9 +55,10 @@ impl Transport for Sockets {
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],
+        at: Option<SocketAddr>,
         size: ResponseLimits,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>> {
-        Box::pin(watcher_from_credentials(kubeconfig, size))
+        Box::pin(watcher_from_credentials(kubeconfig, at, size))
     }
 
     /// Opens a new connection for each probe, because an old connection may work when new ones fail. Uses no HTTP proxy

@@ -12,6 +12,7 @@ mod server;
 mod wire;
 mod world;
 
+mod api_servers;
 mod backoff;
 mod cluster_ips;
 mod credentials;

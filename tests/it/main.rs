@@ -42,6 +42,8 @@ mod through_gateways;
 
 // Links, credentials and gateways
 
+// API servers that are reached through the gateway alone.
+mod api_server;
 // Credentials that are missing, malformed, new, expired, or of another cluster.
 mod credentials;
 // Two installations in one cluster, and one that moves to another namespace.

@@ -22,7 +22,7 @@ use crate::{
         service_range,
         snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
     },
-    mirror::Reason,
+    mirror::{GatewayService, Reason},
 };
 
 pub(super) fn ready(snapshot: &FullSnapshot) -> Verdict {
@@ -130,7 +130,9 @@ fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<Strin
     };
     let mut probes = probes
         .iter()
-        .filter(|probe| probe.metadata.label(labels::CLUSTER_NAME) == link.cluster());
+        .filter(|probe| probe.metadata.label(labels::CLUSTER_NAME) == link.cluster())
+        // The Service for the API server has the same labels.
+        .filter(|probe| probe.metadata.name() != GatewayService::ApiServer.name(link.name()));
     let Some(probe) = probes.next() else {
         return Some("probe Service not found".to_owned());
     };

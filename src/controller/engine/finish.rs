@@ -41,7 +41,7 @@ impl Engine {
                 for written in written {
                     self.apply_written(written);
                 }
-                self.follow_probes(std::slice::from_ref(&key));
+                self.follow_gateway_services(std::slice::from_ref(&key));
                 let turn = match ended {
                     Ok(()) => {
                         let is_reverted = self.repeats.wrote(&key, content, now);
@@ -202,7 +202,7 @@ impl Engine {
         if let Some(found) = found {
             self.apply_written(Written::Service(Arc::from(found)));
         }
-        self.follow_probes(&keys);
+        self.follow_gateway_services(&keys);
         self.enqueue(keys);
     }
 }

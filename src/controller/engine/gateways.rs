@@ -106,15 +106,6 @@ impl Engine {
         self.follow_probe(name);
     }
 
-    /// Updates the addresses of the probes of these Links after their probe Services were created, changed or deleted.
-    pub(super) fn follow_probes(&mut self, keys: &[Key]) {
-        for key in keys {
-            if let Key::Gateway { link } = key {
-                self.follow_probe(link);
-            }
-        }
-    }
-
     pub(super) fn follow_probe(&mut self, name: &str) {
         let Some(state) = self.links.get_mut(name) else {
             return;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     controller::{events::EventKind, queue, session::Spec, watch::Event},
-    mirror::{GatewayState, Key, LinkEntry, Queries},
+    mirror::{ApiServerThrough, GatewayState, Key, LinkEntry, Queries},
 };
 
 impl Engine {
@@ -191,6 +191,20 @@ impl Engine {
         }
     }
 
+    /// Follows the gateway Services of Links after they were created, changed or deleted: probes and sessions connect to
+    /// them.
+    pub(super) fn follow_gateway_services(&mut self, keys: &[Key]) {
+        let links = keys.iter().filter_map(|key| match key {
+            Key::Gateway { link } => Some(link.clone()),
+            Key::Mirror { .. } | Key::Federated { .. } => None,
+        });
+        let links: Vec<String> = links.collect();
+        for link in &links {
+            self.follow_probe(link);
+        }
+        self.check_sessions(&links);
+    }
+
     /// Makes sure that each active Link of these has a session with its current spec and credentials.
     pub(super) fn check_sessions(&mut self, links: &[String]) {
         if !self.leading {
@@ -215,9 +229,18 @@ impl Engine {
                     continue;
                 }
             };
+            let address = match target.api_server_through {
+                ApiServerThrough::Direct => None,
+                // It is created first.
+                ApiServerThrough::Gateway => match self.state.api_server_address(name) {
+                    None => continue,
+                    Some(address) => Some(address.into()),
+                },
+            };
             let Queries { services, slices } = target.queries(by_slices);
             let spec = Spec {
                 kubeconfig,
+                address,
                 services,
                 slices,
                 limits: self.settings.limits.of(target),

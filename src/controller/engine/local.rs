@@ -64,6 +64,8 @@ impl Engine {
                 self.begin_sync(name, keys);
             }
         }
+        // The Services that lead to API servers are known.
+        self.check_sessions(&self.names());
     }
 
     /// Applies a change to the state. Returns the keys that it concerns.
@@ -80,7 +82,7 @@ impl Engine {
             LocalEvent::Gateways(change) => {
                 let keys_of = State::keys_of_local;
                 let keys = self.apply_to(|local| &mut local.gateways, change, keys_of);
-                self.follow_probes(&keys);
+                self.follow_gateway_services(&keys);
                 return keys;
             }
             LocalEvent::Slices(change) => {

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -53,6 +53,7 @@ struct Known {
     gateways: BTreeMap<String, Gateway>,
     probes: BTreeMap<String, usize>,
     names: BTreeMap<String, Vec<IpAddr>>,
+    connected_at: Option<SocketAddr>,
 }
 
 impl Network {
@@ -71,6 +72,11 @@ impl Network {
 
     pub(super) fn gateway(&self, link: &str, gateway: Gateway) {
         self.known().gateways.insert(link.to_owned(), gateway);
+    }
+
+    /// The address at which the last client connects, if that is not the one in the kubeconfig.
+    pub(super) fn connected_at(&self) -> Option<SocketAddr> {
+        self.known().connected_at
     }
 
     /// The number of probes of a gateway so far.
@@ -106,9 +112,11 @@ impl Transport for Network {
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],
+        at: Option<SocketAddr>,
         size: ResponseLimits,
     ) -> BoxFuture<'a, Result<Client, CredentialsError>> {
         let network = self.clone();
+        network.known().connected_at = at;
         if !network.known().wires.is_empty() {
             return network.client_over_wire(kubeconfig, size).boxed();
         }

@@ -2,7 +2,7 @@
 //!
 //! It has a thread of its own, so that it goes on whatever the test does, and ends when it is dropped.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as TcpListenerOfStd};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -52,7 +52,10 @@ const CHUNK: usize = 16 * 1024;
 impl FaultProxy {
     /// Starts a proxy to `target` that does nothing yet.
     pub fn start(target: SocketAddr) -> anyhow::Result<Self> {
-        let listener = free_listener()?;
+        Self::listen(free_listener()?, target)
+    }
+
+    fn listen(listener: TcpListenerOfStd, target: SocketAddr) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         let (state, seen) = watch::channel(State {
             target,
@@ -111,9 +114,16 @@ impl ControlPlane {
     pub fn fault_proxy(&self) -> anyhow::Result<FaultProxy> {
         FaultProxy::start(self.address()?)
     }
+
+    /// The same at this address, which has to be free.
+    pub fn fault_proxy_at(&self, address: SocketAddr) -> anyhow::Result<FaultProxy> {
+        let listener = TcpListenerOfStd::bind(address)?;
+        listener.set_nonblocking(true)?;
+        FaultProxy::listen(listener, self.address()?)
+    }
 }
 
-async fn serve(listener: std::net::TcpListener, mut state: watch::Receiver<State>) {
+async fn serve(listener: TcpListenerOfStd, mut state: watch::Receiver<State>) {
     let Ok(address) = listener.local_addr() else {
         return;
     };

@@ -130,7 +130,7 @@ fn judged(bytes: &[u8]) -> Result<(), CredentialsError> {
             let once = from_credentials(bytes, Duration::from_secs(1))
                 .await
                 .map(drop);
-            let watcher = watcher_from_credentials(bytes, ResponseLimits::of_pages())
+            let watcher = watcher_from_credentials(bytes, None, ResponseLimits::of_pages())
                 .await
                 .map(drop);
             assert_eq!(once, watcher, "one client takes what the other does not");

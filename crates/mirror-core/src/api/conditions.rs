@@ -72,6 +72,8 @@ pub mod connected {
     pub const CONNECTED: &str = "Connected";
     /// It does not answer, or refuses; the message has what it said.
     pub const UNREACHABLE: &str = "Unreachable";
+    /// It is reached through the gateway, and that does not answer; see `GatewayAlive`.
+    pub const GATEWAY_UNREACHABLE: &str = "GatewayUnreachable";
     /// No connection was tried yet.
     pub const NOT_TRIED: &str = "NotTried";
 }

@@ -87,6 +87,7 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("gateway addresses are accepted", |f| refuse(f, "SomeRefused"), Level::Warning, "east: some gateway addresses are refused: 127.0.0.1"),
     ("probe services able to communicate with all gateway mirrors", |f| f.probes = no(), Level::Error, "east: cannot list probe Services: refused"),
     ("probe services able to communicate with all gateway mirrors", |f| f.probes = Ok(vec![]), Level::Error, "east: probe Service not found"),
+    ("probe services able to communicate with all gateway mirrors", |f| { let mut api = f.probes.clone().unwrap(); api[0].metadata.name = Some("api-east".into()); f.probes.as_mut().unwrap().extend(api); }, Level::Success, ""),
     ("probe services able to communicate with all gateway mirrors", |f| { let copy = f.probes.clone().unwrap(); f.probes.as_mut().unwrap().extend(copy); }, Level::Error, "found more than one probe Service"),
     ("probe services able to communicate with all gateway mirrors", |f| f.endpoints = Ok(endpoints(&["web-east"])), Level::Error, "east: probe Service probe-east has no endpoints"),
     ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway at 192.0.2.1 port 4191 fails probes; check its Pods and the firewall"),

@@ -29,6 +29,8 @@ pub struct StatusInputs {
     pub credentials: Option<Result<(), (&'static str, String)>>,
     /// Whether the target cluster answers; `None` before the first answer or failure. `Err`: the error.
     pub connected: Option<Result<(), String>>,
+    /// Whether the API server is reached through the gateway.
+    pub through_gateway: bool,
     /// Why a change of the Link is not in effect yet: what it selects now cannot be listed. The error.
     pub held_up: Option<String>,
     /// Which credentials are in use; `None` if none are yet.
@@ -183,12 +185,22 @@ fn credentials_expiring(facts: &StatusInputs, now: Timestamp) -> Option<Reported
 }
 
 fn connected(facts: &StatusInputs) -> Reported {
-    let (status, reason, message) = match &facts.connected {
-        None => ("Unknown", c::connected::NOT_TRIED, ""),
-        Some(Ok(())) => ("True", c::connected::CONNECTED, ""),
-        Some(Err(message)) => ("False", c::connected::UNREACHABLE, message.as_str()),
+    let liveness = facts.gateway.as_ref().map(|gateway| gateway.state.liveness);
+    let (status, reason, message) = match (&facts.connected, liveness) {
+        (None, _) => ("Unknown", c::connected::NOT_TRIED, String::new()),
+        (Some(Ok(())), _) => ("True", c::connected::CONNECTED, String::new()),
+        (Some(Err(why)), Some(Liveness::Dead)) if facts.through_gateway => {
+            let message =
+                format!("the gateway, which leads to the API server, does not answer: {why}");
+            ("False", c::connected::GATEWAY_UNREACHABLE, message)
+        }
+        (Some(Err(why)), Some(Liveness::Alive)) if facts.through_gateway => {
+            let message = format!("the gateway answers, but not the API server behind it: {why}");
+            ("False", c::connected::UNREACHABLE, message)
+        }
+        (Some(Err(why)), _) => ("False", c::connected::UNREACHABLE, why.clone()),
     };
-    (c::CONNECTED, status, reason, message.to_owned())
+    (c::CONNECTED, status, reason, message)
 }
 
 fn gateway_alive(gateway: &GatewayInputs) -> Reported {

@@ -514,3 +514,32 @@ fn link_that_only_a_change_of_links_can_mend_is_stalled() {
     };
     assert_eq!(stalled(&unusable), None, "the Secret may come");
 }
+
+#[test]
+fn connected_names_the_half_that_does_not_answer() {
+    let facts = |through_gateway, liveness| StatusInputs {
+        connected: Some(Err("timed out".into())),
+        through_gateway,
+        gateway: Some(GatewayInputs {
+            state: GatewayState {
+                liveness,
+                ..GatewayState::default()
+            },
+            ..GatewayInputs::default()
+        }),
+        ..StatusInputs::default()
+    };
+    let behind = "the gateway answers, but not the API server behind it: timed out";
+    let gateway = "the gateway, which leads to the API server, does not answer: timed out";
+    for (through_gateway, liveness, reason, message) in [
+        (false, Liveness::Dead, "Unreachable", "timed out"),
+        (true, Liveness::Unknown, "Unreachable", "timed out"),
+        (true, Liveness::Alive, "Unreachable", behind),
+        (true, Liveness::Dead, "GatewayUnreachable", gateway),
+    ] {
+        let facts = facts(through_gateway, liveness);
+        let status = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(0));
+        let found = status.condition("Connected").unwrap();
+        assert_eq!((&*found.reason, &*found.message), (reason, message));
+    }
+}

@@ -174,6 +174,13 @@ impl DesiredGatewayService<'_> {
 }
 
 impl State {
+    /// Address and port of a Link's Service for the API server of its cluster, if the Service exists and is ours.
+    pub fn api_server_address(&self, link: &str) -> Option<(IpAddr, u16)> {
+        let ip = self.gateway_service_address(link, GatewayService::ApiServer)?;
+        let (_, _, port) = API_SERVER;
+        Some((ip, port))
+    }
+
     /// The ClusterIP of a gateway Service of a Link, if the Service exists and is ours.
     pub fn gateway_service_address(&self, link: &str, service: GatewayService) -> Option<IpAddr> {
         let actual = self.gateway_service(link, service)?;

@@ -1,0 +1,104 @@
+//! API servers that are reached through gateways.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{
+    network::Gateway,
+    server::{ApiServer, Verdict},
+    world::{LINKS, World, hours, seconds, within},
+};
+use crate::api::labels as l;
+
+const NAME: &str = "api-east";
+
+fn annotate(world: &World, annotations: &Value) {
+    let id = (LINKS.to_owned(), "east".to_owned());
+    let patch = json!({ "metadata": { "annotations": annotations } });
+    world
+        .source
+        .change(|objects| objects.patch("links", &id, &patch, false));
+}
+
+/// A world whose Link reaches the API server through the gateway.
+fn through_gateway() -> (World, ApiServer) {
+    let world = World::new();
+    let east = world.target("east");
+    east.export("web");
+    annotate(&world, &json!({ l::API_SERVER_THROUGH: "gateway" }));
+    (world, east)
+}
+
+/// The address of the Service for the API server.
+fn address(world: &World) -> Option<SocketAddr> {
+    let service = world.source.get("services", LINKS, NAME)?;
+    let ip = service["spec"]["clusterIP"].as_str()?;
+    Some(SocketAddr::new(ip.parse().ok()?, 443))
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_connects_to_the_service_that_it_has_created_and_follows_it() {
+    let (mut world, _) = through_gateway();
+    world.start();
+    world.in_sync(&["east"], &["web-east"]).await;
+    let first = address(&world);
+    assert!(first.is_some());
+    assert_eq!(world.network.connected_at(), first);
+    // Somebody deletes it: it comes back with another address.
+    world.source.delete("services", LINKS, NAME);
+    within(seconds(30), "the new address", || {
+        let now = address(&world);
+        now.is_some() && now != first && world.network.connected_at() == now
+    })
+    .await;
+    world.in_sync(&["east"], &["web-east"]).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_stays_while_the_gateway_is_dead_and_goes_when_the_link_wants_it_no_more() {
+    let (mut world, _) = through_gateway();
+    world.start();
+    world.in_sync(&["east"], &["web-east"]).await;
+    let first = address(&world);
+    world.network.gateway("east", Gateway::Unreachable);
+    sleep(hours(1)).await;
+    assert!(world.is("east", "GatewayAlive", "False"));
+    assert_eq!(address(&world), first);
+    world.network.gateway("east", Gateway::Alive);
+    annotate(&world, &json!({ l::API_SERVER_THROUGH: null }));
+    within(seconds(30), "the old way", || {
+        address(&world).is_none() && world.network.connected_at().is_none()
+    })
+    .await;
+    world.in_sync(&["east"], &["web-east"]).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn condition_says_whether_the_gateway_or_the_api_server_behind_it_does_not_answer() {
+    let (mut world, east) = through_gateway();
+    world.start();
+    world.in_sync(&["east"], &["web-east"]).await;
+    let reason = |world: &World| {
+        let condition = world.condition("east", "Connected");
+        condition.map(|(status, reason, _)| (status, reason))
+    };
+    let is = |world: &World, expected: &str| {
+        reason(world) == Some(("False".to_owned(), expected.to_owned()))
+    };
+    east.judge(|_| Verdict::Unreachable);
+    east.cut();
+    within(seconds(120), "the API server", || is(&world, "Unreachable")).await;
+    world.network.gateway("east", Gateway::Unreachable);
+    within(seconds(600), "the gateway", || {
+        is(&world, "GatewayUnreachable")
+    })
+    .await;
+    world.network.gateway("east", Gateway::Alive);
+    east.forward();
+    within(seconds(300), "both", || world.is("east", "Ready", "True")).await;
+    world.stop().await;
+}

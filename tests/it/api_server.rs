@@ -1,0 +1,107 @@
+//! API servers that are reached through the gateway alone.
+
+use std::{
+    io::ErrorKind::PermissionDenied,
+    net::{IpAddr, SocketAddr, TcpListener},
+    path::PathBuf,
+};
+
+use control_plane::{ControlPlane, Fault, FaultProxy};
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+use linkerd_mc::api::labels as l;
+use requirements::missing;
+use serde_json::json;
+
+use crate::support::{
+    controller::Controller,
+    gateways::Gateways,
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install},
+    links::{condition_is, objects, unlink},
+    objects::{
+        addresses, apply, cluster_ip, delete, export, gone, namespace, ports, service, slices_that,
+        web,
+    },
+    planes::hub,
+};
+
+/// Namespace, Link and cluster of this test.
+const NAME: &str = "private";
+const SERVICE: &str = "api-private";
+
+/// The address of a Service for an API server.
+fn address(service: &Service) -> SocketAddr {
+    let ip: IpAddr = cluster_ip(service).parse().unwrap();
+    SocketAddr::new(ip, 443)
+}
+
+/// A cluster whose `ClusterIPs` are loopback addresses, and the kubeconfig of its controller.
+async fn source() -> (ControlPlane, PathBuf) {
+    let source = ControlPlane::start_with_loopback_cluster_ips(NAME);
+    let source = source.await.unwrap();
+    install(&source, "192.0.2.80").await;
+    let kubeconfig = source
+        .kubeconfig_through(source.url(), CONTROLLER, &CONTROLLER_GROUPS)
+        .unwrap();
+    (source, kubeconfig)
+}
+
+/// There is no mesh here. A server that listens at the ClusterIP of the Service stands in for Linkerd's proxy and the
+/// gateway, and the address in the credentials leads nowhere.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
+    let denied =
+        TcpListener::bind(("127.0.0.1", 443)).is_err_and(|error| error.kind() == PermissionDenied);
+    if denied {
+        return missing("root", "an API server behind a gateway, at port 443");
+    }
+    let far = &hub().await.east;
+    let (source, kubeconfig) = source().await;
+    namespace(NAME, &[far, &source]).await;
+    export(far, NAME, &web("web", NAME)).await;
+    let gateways = Gateways::start();
+    let flags = [
+        "--leader-elect=false",
+        "--probe-address",
+        &gateways.address(),
+    ];
+    let _controller = Controller::start_probing(&kubeconfig, &flags);
+    let nowhere = "--api-server-address=https://kubernetes.default.svc:1";
+    let mut printed = objects(far, NAME, &[nowhere]);
+    printed[2]["metadata"]["annotations"][l::API_SERVER_THROUGH] = json!("gateway");
+    apply(&source, &printed).await;
+
+    let first = service(&source, NAMESPACE, SERVICE, |_| true).await;
+    assert_eq!(ports(&first), [("https", 443)]);
+    let through: FaultProxy = far.fault_proxy_at(address(&first)).unwrap();
+    service(&source, NAME, "web-private", |_| true).await;
+    condition_is(&source, NAME, "Connected", "True", "Connected").await;
+    let slices = slices_that(&source, NAMESPACE, SERVICE, |slices| {
+        addresses(slices) == ["192.0.2.10"]
+    })
+    .await;
+    let annotations = slices[0].metadata.annotations.as_ref().unwrap();
+    let fq_name = "kubernetes.default.svc.cluster.local";
+    assert_eq!(annotations[l::REMOTE_FQ_NAME], fq_name);
+
+    // The gateway answers, and the API server behind it does not; then neither does; then both do again.
+    through.set(Fault::Refuse);
+    condition_is(&source, NAME, "Connected", "False", "Unreachable").await;
+    gateways.kill("/ready");
+    condition_is(&source, NAME, "Connected", "False", "GatewayUnreachable").await;
+    export(far, NAME, &web("late", NAME)).await;
+    gateways.revive("/ready");
+    through.set(Fault::None);
+    service(&source, NAME, "late-private", |_| true).await;
+
+    // A new Service has a new ClusterIP.
+    delete(&source, NAMESPACE, SERVICE).await;
+    let second = service(&source, NAMESPACE, SERVICE, |now| now.uid() != first.uid()).await;
+    let _followed = far.fault_proxy_at(address(&second)).unwrap();
+    drop(through);
+    export(far, NAME, &web("later", NAME)).await;
+    service(&source, NAME, "later-private", |_| true).await;
+    unlink(&source, NAME).await;
+    gone(&source, NAMESPACE, SERVICE).await;
+}
