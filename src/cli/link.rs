@@ -230,9 +230,13 @@ fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> 
     }))
 }
 
-/// Warns of clusters of other Links whose mirrors may have the same names. If these Links cannot be read, there is no
-/// warning: other requests say why.
+/// Warns of a name that means another cluster elsewhere, and of clusters of other Links whose mirrors may have the same
+/// names. If these Links cannot be read, there is no warning about them: other requests say why.
 async fn warn_of_names(cluster: &Cluster, links: &Api<link::Link>, name: &ClusterName) {
+    let name = name.to_string();
+    if let Some(warning) = topology::reserved_name(&name) {
+        output::warning(&warning);
+    }
     let all = ListParams::default();
     let list = links.list(&all);
     let Ok(known) = cluster.request("list the Links", list).await else {
@@ -242,7 +246,6 @@ async fn warn_of_names(cluster: &Cluster, links: &Api<link::Link>, name: &Cluste
     let others: BTreeSet<&str> = others
         .map(|link| link.spec.target_cluster_name.as_str())
         .collect();
-    let name = name.to_string();
     for warning in others
         .into_iter()
         .filter_map(|other| topology::equal_mirror_names(&name, other))

@@ -38,7 +38,7 @@ pub(super) fn is_v4(net: &IpNet) -> bool {
 
 /// The number of `ClusterIP`s in these networks. Kubernetes uses neither the first address of a network, nor the last of
 /// an IPv4 network.
-pub(crate) fn size(networks: &[IpNet]) -> u128 {
+fn size(networks: &[IpNet]) -> u128 {
     let sizes = networks.iter().map(|net| {
         let bits = u32::from(net.max_prefix_len() - net.prefix_len());
         let all = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
@@ -49,7 +49,7 @@ pub(crate) fn size(networks: &[IpNet]) -> u128 {
 
 /// The number of `ClusterIP`s that may be allocated if `used` are, so that a quarter of the networks stays free. Others in
 /// the cluster need some too. Negative if less is free.
-pub(super) fn available(networks: &[IpNet], used: usize) -> i64 {
+pub(crate) fn available(networks: &[IpNet], used: usize) -> i64 {
     let all = size(networks);
     let number = |of: u128| i64::try_from(of).unwrap_or(i64::MAX);
     number(all - all.div_ceil(4)) - number(used as u128)

@@ -11,7 +11,10 @@ use kube::{Api, Client, Resource, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::snapshot::Known;
-use crate::{api::labels, client::requests::explain};
+use crate::{
+    api::{labels, route::GATEWAY_API},
+    client::requests::explain,
+};
 
 /// Access reviews that run concurrently.
 const REVIEWS_AT_ONCE: usize = 8;
@@ -27,6 +30,18 @@ struct Need {
     name: &'static str,
     /// Whether they are needed only in the controller's namespace.
     own: bool,
+}
+
+impl Need {
+    /// The resource, with its group if it is a route: there are `httproutes` in two groups.
+    fn full_name(&self) -> String {
+        let is_route = [GATEWAY_API, "policy.linkerd.io", "linkerd.io"].contains(&self.group);
+        let group = if is_route { self.group } else { "" };
+        [self.resource, group]
+            .join(".")
+            .trim_end_matches('.')
+            .to_owned()
+    }
 }
 
 const fn need(
@@ -46,23 +61,34 @@ const fn need(
 
 /// Permissions that our controller needs.
 ///
-/// Same as `templates/controller-access.yaml.hbs` (a test compares them), without the optional creation of namespaces
-/// and routes.
+/// Same as `templates/controller-access.yaml.hbs` (a test compares them), without the optional creation of namespaces.
 #[rustfmt::skip]
-const CONTROLLER_NEEDS: [Need; 13] = [
+const CONTROLLER_NEEDS: [Need; 14] = [
     need("", "services", &["list", "watch", "get", "create", "patch", "delete"], false),
     need("discovery.k8s.io", "endpointslices", &["list", "watch", "get", "create", "patch", "delete"], false),
     need("", "endpoints", &["get", "delete"], false),
     need("", "namespaces", &["list", "watch"], false),
     need("networking.k8s.io", "servicecidrs", &["list"], false),
     need("networking.k8s.io", "ipaddresses", &["list"], false),
-    need("gateway.networking.k8s.io", "httproutes", &["list", "watch", "delete"], false),
+    need(GATEWAY_API, "httproutes", &["list", "watch", "delete"], false),
+    need(GATEWAY_API, "tcproutes", &["list", "watch", "delete"], false),
     need("", "secrets", &["list", "watch"], true),
     need("multicluster.linkerd.io", "links", &["list", "watch"], true),
     need("multicluster.linkerd.io", "links/status", &["patch"], true),
     need("", "events", &["create"], true),
     Need { name: labels::LEASE_NAME, ..need("coordination.k8s.io", "leases", &["get", "update"], true) },
     need("coordination.k8s.io", "leases", &["create"], true),
+];
+
+/// Permissions that it needs in addition where preferences are enabled.
+#[rustfmt::skip]
+const ROUTE_NEEDS: [Need; 6] = [
+    need(GATEWAY_API, "httproutes", &["create", "patch"], false),
+    need(GATEWAY_API, "tcproutes", &["create", "patch"], false),
+    need(GATEWAY_API, "grpcroutes", &["list", "watch"], false),
+    need(GATEWAY_API, "tlsroutes", &["list", "watch"], false),
+    need("policy.linkerd.io", "httproutes", &["list", "watch"], false),
+    need("linkerd.io", "serviceprofiles", &["list", "watch"], false),
 ];
 
 /// Whether the user of `client` may do something in all namespaces.
@@ -98,15 +124,22 @@ where
     answer.map_err(|error| explain(&error))
 }
 
-/// Permissions that our controller needs and does not have. `namespace` is where it runs.
-pub(super) async fn controller_denied(client: &Client, namespace: &str) -> Known<Vec<String>> {
+/// Permissions that our controller needs and does not have. `namespace` is where it runs; `writes_routes`: preferences are
+/// enabled.
+pub(super) async fn controller_denied(
+    client: &Client,
+    namespace: &str,
+    writes_routes: bool,
+) -> Known<Vec<String>> {
+    let of_routes = ROUTE_NEEDS.iter().filter(|_| writes_routes);
     let needs = CONTROLLER_NEEDS
         .iter()
+        .chain(of_routes)
         .flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
     let denied: Vec<Option<String>> = stream::iter(needs)
         .map(|(need, verb)| async move {
             let permitted = may_controller(client, namespace, need, verb).await?;
-            Ok::<_, String>((!permitted).then(|| format!("{verb} {}", need.resource)))
+            Ok::<_, String>((!permitted).then(|| format!("{verb} {}", need.full_name())))
         })
         .buffered(REVIEWS_AT_ONCE)
         .try_collect()
@@ -155,16 +188,22 @@ async fn may_controller(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::Value;
 
     use super::*;
     use crate::manifests::{install::install, values::Values};
 
-    #[test]
-    fn the_controller_needs_what_install_permits() {
-        let manifest = install("mc", &Values::default()).unwrap();
+    /// Group, resource, verb, name, and whether only in the controller's namespace.
+    type Permission = (String, String, String, String, bool);
+
+    /// What the manifests of `install` permit our controller.
+    fn permitted(values: &Values) -> BTreeSet<Permission> {
+        let manifest = install("mc", values).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut permitted = Vec::new();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let mut permitted = BTreeSet::new();
         for object in manifest.objects() {
             let own = object["kind"] == "Role";
             if object["metadata"]["name"] != labels::CONTROLLER_NAME
@@ -172,22 +211,40 @@ mod tests {
             {
                 continue;
             }
-            for rule in object["rules"].as_array().unwrap() {
-                let verbs: Vec<_> = rule["verbs"].as_array().unwrap().iter().map(text).collect();
-                permitted.push((
-                    text(&rule["apiGroups"][0]),
-                    text(&rule["resources"][0]),
-                    verbs,
-                    text(&rule["resourceNames"][0]),
-                    own,
-                ));
+            for rule in list(&object["rules"]) {
+                for resource in list(&rule["resources"]) {
+                    permitted.extend(list(&rule["verbs"]).iter().map(|verb| {
+                        (
+                            text(&rule["apiGroups"][0]),
+                            text(&resource),
+                            text(verb),
+                            text(&rule["resourceNames"][0]),
+                            own,
+                        )
+                    }));
+                }
             }
         }
-        let needed = CONTROLLER_NEEDS.map(|need| {
-            let verbs = need.verbs.iter().map(|&verb| verb.to_owned()).collect();
-            let (group, resource) = (need.group.to_owned(), need.resource.to_owned());
-            (group, resource, verbs, need.name.to_owned(), need.own)
+        permitted
+    }
+
+    fn needed<'a>(needs: impl Iterator<Item = &'a Need>) -> BTreeSet<Permission> {
+        let all = needs.flat_map(|need| {
+            need.verbs.iter().map(|verb| {
+                let [group, resource, verb, name] =
+                    [need.group, need.resource, verb, need.name].map(str::to_owned);
+                (group, resource, verb, name, need.own)
+            })
         });
-        assert_eq!(permitted, needed);
+        all.collect()
+    }
+
+    #[test]
+    fn the_controller_needs_what_install_permits() {
+        let always = || CONTROLLER_NEEDS.iter();
+        assert_eq!(permitted(&Values::default()), needed(always()));
+        let mut values = Values::default();
+        values.federation.routes = true;
+        assert_eq!(permitted(&values), needed(always().chain(&ROUTE_NEEDS)));
     }
 }

@@ -241,8 +241,9 @@ impl<'a> Gathering<'a> {
         let namespaces = namespaces(snapshot);
         let namespace = found.first().map(|first| first.id.namespace.clone());
         let namespace = namespace.or_else(|| namespaces.first().cloned());
+        let writes_routes = found.first().is_some_and(|first| first.applies_preferences);
         self.running
-            .push(controller(cluster, namespace, of_links).boxed_local());
+            .push(controller(cluster, namespace, writes_routes, of_links).boxed_local());
         self.running
             .push(of_services(cluster, found, objects, waiting).boxed_local());
     }
@@ -312,10 +313,12 @@ async fn installation(cluster: &ClusterClient) -> GatheredFacts {
     }))
 }
 
-/// What concerns the controller in `namespace`. `of_links` are the namespaces of Links.
+/// What concerns the controller in `namespace`; `writes_routes`: its preferences are enabled. `of_links` are the namespaces
+/// of Links.
 async fn controller(
     cluster: &ClusterClient,
     namespace: Option<String>,
+    writes_routes: bool,
     of_links: BTreeSet<String>,
 ) -> GatheredFacts {
     let client = &cluster.client;
@@ -325,7 +328,7 @@ async fn controller(
             return (Err(nowhere()), Err(nowhere()));
         };
         futures::join!(
-            controller_denied(client, &namespace),
+            controller_denied(client, &namespace, writes_routes),
             confined(client, &namespace)
         )
     };

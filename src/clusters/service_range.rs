@@ -6,14 +6,15 @@ use super::{
 };
 use crate::{
     api::{k8s::Service, labels as l, link::ServiceStatus, members::remote_members},
-    client::service_range::size,
+    client::service_range::available,
     mirror::Reason,
 };
 
-/// The number of free `ClusterIP`s, if the waiting Services need more than that.
-pub(crate) fn shortage(range: &ServiceRange, waiting: usize) -> Option<u128> {
-    let left = size(&range.networks).saturating_sub(range.used as u128);
-    (waiting as u128 > left).then_some(left)
+/// How many `ClusterIP`s mirrors may still take, if the waiting Services need more than that. A quarter of the range stays
+/// free.
+pub(crate) fn shortage(range: &ServiceRange, waiting: usize) -> Option<u64> {
+    let left = u64::try_from(available(&range.networks, range.used)).unwrap_or_default();
+    (waiting as u64 > left).then_some(left)
 }
 
 /// Number of Services of a Link's target cluster that wait to be mirrored or federated: the counts in the Link's
@@ -53,23 +54,22 @@ mod tests {
     use crate::clusters::link_summary::tests::link;
 
     #[test]
-    fn shortage_returns_free_addresses_if_services_need_more() {
+    fn shortage_returns_what_mirrors_may_take_if_services_need_more() {
         for (networks, used, waiting, expected) in [
-            (&["10.96.0.0/24"][..], 10, 244, None),
-            (&["10.96.0.0/24"], 10, 245, Some(244)),
-            (&["10.96.0.0/24"], 254, 0, None),
-            (&["10.96.0.0/24"], 254, 1, Some(0)),
+            (&["10.96.0.0/24"][..], 10, 180, None),
+            (&["10.96.0.0/24"], 10, 181, Some(180)),
+            (&["10.96.0.0/24"], 190, 0, None),
+            (&["10.96.0.0/24"], 190, 1, Some(0)),
             (&["10.96.0.0/24"], 300, 1, Some(0)),
-            (&["10.96.0.0/24", "10.97.0.0/24"], 254, 254, None),
-            (&["10.96.0.0/24", "10.97.0.0/24"], 254, 255, Some(254)),
-            (&["10.96.0.0/12"], 5, 1_000_000, None),
-            (&["10.96.0.0/12"], 5, 1_048_570, Some(1_048_569)),
-            (&["0.0.0.0/0"], 0, usize::MAX, Some(4_294_967_294)),
+            (&["10.96.0.0/24", "10.97.0.0/24"], 254, 127, None),
+            (&["10.96.0.0/24", "10.97.0.0/24"], 254, 128, Some(127)),
+            (&["10.96.0.0/12"], 5, 786_425, None),
+            (&["10.96.0.0/12"], 5, 786_426, Some(786_425)),
+            (&["0.0.0.0/0"], 0, usize::MAX, Some(3_221_225_470)),
             (&["10.96.0.1/32"], 0, 1, Some(0)),
-            (&["fd00::/120"], 0, 255, None),
-            (&["fd00::/120"], 0, 256, Some(255)),
+            (&["fd00::/120"], 0, 191, None),
+            (&["fd00::/120"], 0, 192, Some(191)),
             (&["fd00::/64"], 100_000, 10_000_000, None),
-            (&["::/0", "::/0"], 0, usize::MAX, None),
             (&[], 0, 1, Some(0)),
         ] {
             let range = ServiceRange {

@@ -12,7 +12,7 @@ use super::{
     snapshot::{ClusterSnapshot, LinkSnapshot},
     trust_anchors::{self, Anchors},
 };
-use crate::mirror::mirror_name;
+use crate::{api::preference::LOCAL, mirror::mirror_name};
 
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -200,6 +200,16 @@ fn is_one_way(source: usize, target: usize, snapshots: &[ClusterSnapshot]) -> Op
     )
 }
 
+/// The warning about a target cluster that is named like the source cluster is where no other name is needed.
+pub(crate) fn reserved_name(name: &str) -> Option<String> {
+    (name == LOCAL).then(|| {
+        format!(
+            "cluster {name}: preferences and metrics take this name for the cluster that has the mirrors; link it under \
+             another name (--cluster-name)"
+        )
+    })
+}
+
 /// The warning about two clusters of which one is named like the end of the other, as `east` and `us-east`. Then
 /// whoever exports Services of one cluster can take the names of mirrors of the other.
 pub(crate) fn equal_mirror_names(one: &str, other: &str) -> Option<String> {
@@ -358,6 +368,14 @@ pub(crate) mod tests {
         let mut snapshots = snapshots();
         snapshots[0].links = Ok(vec![to("south", "", "")]);
         assert_eq!(Topology::of(&snapshots).links[0].one_way, None);
+    }
+
+    #[test]
+    fn name_of_the_source_cluster_in_preferences_gets_a_warning() {
+        let expected = "cluster local: preferences and metrics take this name for the cluster that has the mirrors; link \
+                        it under another name (--cluster-name)";
+        assert_eq!(reserved_name("local").as_deref(), Some(expected));
+        assert_eq!(reserved_name("local-1"), None);
     }
 
     #[test]

@@ -144,11 +144,11 @@ pub(super) fn names(snapshot: &FullSnapshot) -> Verdict {
     let pairs = clusters.iter().enumerate();
     let pairs =
         pairs.flat_map(|(at, one)| clusters[at + 1..].iter().map(move |other| (one, other)));
-    Verdict::of(
-        pairs
-            .filter_map(|(one, other)| topology::equal_mirror_names(one, other))
-            .collect(),
-    )
+    let alike = pairs.filter_map(|(one, other)| topology::equal_mirror_names(one, other));
+    let reserved = clusters
+        .iter()
+        .filter_map(|cluster| topology::reserved_name(cluster));
+    Verdict::of(reserved.chain(alike).collect())
 }
 
 pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {

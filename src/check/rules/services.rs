@@ -323,7 +323,7 @@ pub(super) fn service_range(snapshot: &FullSnapshot) -> Verdict {
     }
 }
 
-/// The problem if Services, by target cluster, wait for more addresses than are free, and a remedy.
+/// The problem if Services, by target cluster, wait for more addresses than mirrors may take, and a remedy.
 fn range_problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<String> {
     let all = waiting.iter().map(|(_, count)| count).sum();
     let left = service_range::shortage(range, all)?;
@@ -333,8 +333,8 @@ fn range_problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<Stri
         .collect();
     let networks: Vec<String> = range.networks.iter().map(ToString::to_string).collect();
     Some(format!(
-        "the Service range {} has {left} free ClusterIPs, and up to {all} Services wait to be mirrored ({}); add a \
-         ServiceCIDR, or use narrower selectors in the Links",
+        "the Service range {} has {left} ClusterIPs left for mirrors, which leave a quarter of it free, and up to {all} \
+         Services wait to be mirrored ({}); add a ServiceCIDR, or use narrower selectors in the Links",
         networks.join(", "),
         of.join(", ")
     ))

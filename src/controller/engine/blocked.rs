@@ -124,6 +124,12 @@ impl Blocked {
         Ok(())
     }
 
+    /// Records that this number of `ClusterIP`s is taken by what does not wait for room in the range.
+    pub(super) fn takes(&mut self, number: usize) {
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        self.free = self.free.map(|free| free.saturating_sub(number));
+    }
+
     /// Records that a key needs no `ClusterIP` any more. If it was its turn, returns the key to try instead.
     pub(super) fn needs_no_address(&mut self, key: &Key) -> Option<Key> {
         let had_its_turn = self.addresses.remove(key);

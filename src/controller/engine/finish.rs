@@ -115,7 +115,11 @@ impl Engine {
             }
             Failure::NoClusterIp => {
                 self.report_failure(key, report, Reason::NoClusterIp, WAITS);
-                Turn::LacksAddress
+                match key {
+                    // Room for mirrors is not what it waits for.
+                    Key::Gateway { .. } => Turn::Retry(None),
+                    Key::Mirror { .. } | Key::Federated { .. } => Turn::LacksAddress,
+                }
             }
             Failure::Refused {
                 message,

@@ -214,11 +214,12 @@ impl Engine {
             self.enqueue(next);
             return plan;
         }
-        // Probe Services are not created for what a target cluster has, but for its Link.
-        let needed = match key {
-            Key::Gateway { .. } => 0,
-            Key::Mirror { .. } | Key::Federated { .. } => plan.cluster_ips(),
-        };
+        let needed = plan.cluster_ips();
+        if let Key::Gateway { .. } = key {
+            // Its Services are not created for what a target cluster has, but for its Link.
+            self.blocked.takes(needed);
+            return plan;
+        }
         let why = match self.blocked.may_create(key, needed) {
             Ok(()) => return plan,
             Err(Shortage::NoneFree) => WAITS,
