@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{
     Config,
     client::AuthError,
-    config::{AuthInfo, ExecConfig, ExecInteractiveMode},
+    config::{AuthInfo, AuthProviderConfig, ExecConfig, ExecInteractiveMode},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -75,6 +75,12 @@ impl Plugin {
         deadline: Duration,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         let user = &mut config.auth_info;
+        if user.auth_provider.as_ref().is_some_and(runs_command) {
+            return Err(fail(
+                "the auth-provider of the kubeconfig runs a command, which is not supported",
+                "use an exec plugin, such as gke-gcloud-auth-plugin, as kubectl does since 1.26",
+            ));
+        }
         if has_other_credentials(user) {
             return Ok(None);
         }
@@ -134,6 +140,11 @@ fn has_other_credentials(user: &AuthInfo) -> bool {
         || user.token.is_some()
         || user.token_file.is_some()
         || user.auth_provider.is_some()
+}
+
+/// Whether kube would run a command for an auth provider: on the thread that asks, and without a deadline.
+fn runs_command(provider: &AuthProviderConfig) -> bool {
+    provider.config.contains_key("cmd-path")
 }
 
 /// Whether the plugin can ask a person.
@@ -329,6 +340,23 @@ mod tests {
         let mut config = config(folder.path(), "exit 1");
         config.auth_info.token = Some("t".to_owned().into());
         assert!(Plugin::of(&mut config, DEADLINE).await.unwrap().is_none());
+        assert_eq!(runs(folder.path()), 0);
+    }
+
+    #[tokio::test]
+    async fn command_of_an_auth_provider_is_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        let script = folder.path().join("plugin");
+        std::fs::write(&script, format!("echo >> {}/runs", folder.path().display())).unwrap();
+        let provider = json!({
+            "name": "gcp", "config": { "cmd-path": "sh", "cmd-args": script },
+        });
+        config.auth_info.auth_provider = Some(serde_json::from_value(provider).unwrap());
+        let made = crate::client::build(config, DEADLINE).await;
+        let error = made.err().map(|error| error.to_string());
+        let expected = "the auth-provider of the kubeconfig runs a command, which is not supported";
+        assert_eq!(error.as_deref(), Some(expected));
         assert_eq!(runs(folder.path()), 0);
     }
 

@@ -24,7 +24,7 @@ use self::{
 use super::{
     apply::{Failure, Written, name_conflict},
     gateway::{Resolution, Resolver, fixed},
-    session::service_of,
+    session::{bare, limit_of_slices, service_of},
 };
 use crate::{
     api::{
@@ -307,8 +307,9 @@ async fn remote(
     for selector in slices {
         let found: Vec<Wire<EndpointSlice>> =
             list(&Api::all(client.clone()), Some(&selector)).await?;
-        let listed = found.into_iter().map(|found| found.object);
-        let (taken, left) = limited(within(Limit::default()), limits, listed, service_of);
+        let listed = found.into_iter().map(|found| bare(found.object));
+        let limit = within(limit_of_slices(limits));
+        let (taken, left) = limited(limit, limits, listed, service_of);
         known_slices.push(taken);
         omitted_slices.push(left);
     }

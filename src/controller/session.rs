@@ -163,6 +163,11 @@ const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 /// Maximum average number of EndpointSlices per Service in a watch.
 const SLICES_PER_SERVICE: usize = 10;
 
+/// The limit of the EndpointSlices in a watch.
+pub(super) fn limit_of_slices(limits: Limits) -> Limit {
+    Limit::of(limits.services.saturating_mul(SLICES_PER_SERVICE))
+}
+
 impl Session {
     /// Starts a session. Its first event is [`SessionEvent::Usable`] or [`SessionEvent::Unusable`]. If there are more
     /// Services than the limit, those in `first` have priority.
@@ -247,11 +252,10 @@ async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter
         watch(watched, handler)
     });
     let services = pin!(futures::future::join_all(services));
-    let most = limits.services.saturating_mul(SLICES_PER_SERVICE);
     let slices = spec.slices.iter().enumerate().map(|(index, selector)| {
         let watched = Watched::all(Api::<Wire<EndpointSlice>>::all(client.clone()))
             .labels(selector)
-            .limit(Limit::of(most).within(own.clone()))
+            .limit(limit_of_slices(limits).within(own.clone()))
             .recovered(&seen);
         let handler = Watching {
             index,

@@ -58,7 +58,9 @@ impl Lookups {
             if at > now + FIRST {
                 self.schedule(name, BACKOFF, now);
             } else if let Some(wait) = self.names.get_mut(&name) {
+                // The next lookup is early enough. It counts as the first one.
                 wait.backoff.reset();
+                wait.backoff.next_pause();
             }
         }
     }
@@ -152,6 +154,14 @@ mod tests {
             look_up(&mut lookups, &mut now);
             look_up(&mut lookups, &mut now);
         }
+        // A change shortly before a lookup does not make the one after it a first one again.
+        lookups.found(name("api"), now);
+        lookups.changed("ns", "api", now);
+        let at = lookups.names[&name("api")].at.unwrap();
+        lookups.found_again(name("api"), at);
+        let next = lookups.names[&name("api")].at.unwrap();
+        assert!(next - at > FIRST, "{:?}", next - at);
+        lookups.forget(&name("api"));
         lookups.changed("ns", "other", now);
         lookups.namespace_changed("n", now);
         assert!(look_up(&mut lookups, &mut now) > FIRST);

@@ -38,6 +38,8 @@ pub(super) struct GatewayTasks {
 /// A gateway that is resolved and probed. The tasks end when this is dropped.
 pub(super) struct GatewayWatch {
     pub(super) id: u64,
+    /// The target cluster, which logs and metrics name.
+    pub(super) cluster: String,
     pub(super) gateway: Gateway,
     /// The current address of probes, `host:port`; `None` while the probe Service has no ClusterIP.
     pub(super) address: watch::Sender<Option<String>>,
@@ -91,6 +93,7 @@ impl GatewayTasks {
         }
         GatewayWatch {
             id,
+            cluster: cluster.to_owned(),
             gateway: gateway.clone(),
             address,
             unresolved: None,

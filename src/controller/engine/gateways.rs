@@ -19,8 +19,13 @@ impl Engine {
             let status = state.link.status.as_ref()?;
             status.target_cluster_name.clone()
         });
+        let entry = self.state.links.get(name);
+        let named = entry.and_then(|entry| entry.cluster.as_ref());
+        // The Link may have changed its cluster while this replica stood by, and the leader has followed.
+        let is_of_cluster = listed.is_none() || named.is_none() || listed.as_ref() == named;
         self.state.links.take_over(name, listed, gateway);
         if let Some(state) = self.links.get_mut(name) {
+            state.keeps_reports = is_of_cluster;
             state.status = StatusState::seeded(&state.link);
             state.status.mark_dirty();
         }
@@ -65,7 +70,12 @@ impl Engine {
         };
         let Ok(target) = entry.target else { return };
         let wanted = target.gateway.as_ref().filter(|_| in_charge);
-        if state.gateway.as_ref().map(|known| &known.gateway) == wanted {
+        let is_watched = match (&state.gateway, wanted) {
+            (None, None) => true,
+            (Some(now), Some(wanted)) => now.gateway == *wanted && now.cluster == target.cluster,
+            _ => false,
+        };
+        if is_watched {
             return;
         }
         let before = state.gateway.take();

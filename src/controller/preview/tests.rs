@@ -11,13 +11,24 @@ use super::*;
 use crate::{
     client::{TestBody, of_test_server},
     hint::hint_of,
+    mirror::fixtures,
 };
 
 /// A client of an API server that gives this answer to each request, with this status.
 fn answering(status: u16, answer: &Value) -> Client {
-    let answer = Bytes::from(answer.to_string());
-    of_test_server(move |_: Request<Body>| {
-        let frame = Ok(Frame::data(answer.clone()));
+    let answer = answer.clone();
+    answering_each(status, move |_| answer.clone())
+}
+
+/// A client of an API server that gives answers by the paths of requests, with this status.
+fn answering_each(
+    status: u16,
+    answer: impl Fn(&str) -> Value + Clone + Send + Sync + 'static,
+) -> Client {
+    of_test_server(move |request: Request<Body>| {
+        let frame = Ok(Frame::data(Bytes::from(
+            answer(request.uri().path()).to_string(),
+        )));
         let body = TestBody::new(stream::iter([frame]).boxed());
         let response = Response::builder().status(status).body(body);
         async move { Ok::<_, BoxError>(response.expect("a response")) }
@@ -96,4 +107,47 @@ async fn preview_of_an_unknown_link_names_those_that_exist() {
         assert_eq!(error.to_string(), "Link west not found in namespace mc");
         assert!(hint_of(&error).is_some_and(|found| found.contains(hint)));
     }
+}
+
+#[tokio::test]
+async fn slices_of_the_target_are_limited_and_trimmed_as_in_a_session() {
+    let slice = |number: usize| {
+        json!({
+            "metadata": {
+                "name": format!("web-{number:02}"), "namespace": "shop", "annotations": { "large": "x" },
+                "labels": { l::SLICE_SERVICE: "web" },
+            },
+            "addressType": "IPv4", "endpoints": [], "ports": [],
+        })
+    };
+    let slices: Vec<Value> = (0..25).map(slice).collect();
+    let client = answering_each(200, move |path| {
+        let items = if path.ends_with("/endpointslices") {
+            json!(slices)
+        } else {
+            json!([])
+        };
+        json!({ "kind": "List", "metadata": {}, "items": items })
+    });
+    let limits = Limits {
+        services: 2,
+        host: 0,
+        metadata: 1 << 14,
+        bytes: 1 << 20,
+    };
+    let target = Target::parse(&fixtures::link("east"), false).unwrap();
+    let none = Names::new();
+    let read = remote(&client, &target, limits, &none, false);
+    let read = read.await.unwrap();
+    let kept: Vec<_> = read.slices.iter().flat_map(Store::iter).collect();
+    assert_eq!(kept.len(), 20, "ten for each Service");
+    assert!(
+        read.omitted_slices
+            .iter()
+            .any(|left| left.services().len() == 1)
+    );
+    assert!(
+        kept.iter()
+            .all(|slice| slice.metadata.annotations.is_empty())
+    );
 }

@@ -1,10 +1,11 @@
 //! A leader whose lease ends, while it has nothing to do and while it has.
 
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
     server::{Asked, Verdict},
-    world::{World, seconds},
+    world::{LINKS, World, seconds, within},
 };
 use crate::controller::lease::Fence;
 
@@ -40,5 +41,43 @@ async fn statuses_are_not_written_after_the_end_of_the_lease() {
     sleep(seconds(600)).await;
     assert_eq!(world.source.asked(mark, Asked::writes).len(), 0);
     assert!(world.is("east", "Connected", "True"));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_that_takes_over_carries_the_status_of_a_link_that_has_changed_its_cluster() {
+    let mut world = World::new();
+    let east = world.target("east");
+    east.judge(|_| Verdict::Unreachable);
+    let elect = world.stand_by();
+    sleep(seconds(5)).await;
+    // Another replica leads, and has followed the change before the cluster was lost.
+    let id = (LINKS.to_owned(), "east".to_owned());
+    let change = |patch: serde_json::Value, status: bool| {
+        world
+            .source
+            .change(|objects| objects.patch("links", &id, &patch, status));
+    };
+    change(json!({ "spec": { "targetClusterName": "north" } }), false);
+    sleep(seconds(5)).await;
+    let service = json!({
+        "controllerName": "linkerd.io/service-mirror", "remoteRef": { "name": "web", "namespace": "shop" },
+        "conditions": [],
+    });
+    let status = json!({
+        "targetClusterName": "north", "mirrored": 1, "federated": 0, "unhealthy": 0, "mirrorServices": [service],
+    });
+    change(json!({ "status": status }), true);
+    sleep(seconds(5)).await;
+    let _ = elect.send(Fence::always());
+    within(seconds(60), "the report", || {
+        world.is("east", "Connected", "False")
+    })
+    .await;
+    let status = world.status("east");
+    assert_eq!(
+        (status.mirrored, status.mirror_services.len()),
+        (Some(1), 1)
+    );
     world.stop().await;
 }

@@ -110,10 +110,17 @@ impl World {
 
     /// Starts the controller, as the leader.
     pub(super) fn start(&mut self) {
+        let fence = self.fence.clone();
+        // If the controller has ended, the test finds it.
+        let _ = self.stand_by().send(fence);
+    }
+
+    /// Starts the controller, as a replica that becomes the leader when a fence is sent to it.
+    pub(super) fn stand_by(&mut self) -> oneshot::Sender<Fence> {
         let source = self.source.clone();
         self.start_with(of_test_server(move |request| {
             source.clone().answer(request)
-        }));
+        }))
     }
 
     /// Starts it, with HTTP/2 between it and all API servers. Returns the connections to the source and to a target.
@@ -122,11 +129,13 @@ impl World {
         self.network.connect_over(&host(cluster), &wires[1]);
         let config = kube::Config::new("https://source.test".parse().expect("an address"));
         let client = of_test_connections(&config, ResponseLimits::of_pages(), wires[0].clone());
-        self.start_with(client.expect("a client"));
+        let elect = self.start_with(client.expect("a client"));
+        let _ = elect.send(self.fence.clone());
         wires
     }
 
-    fn start_with(&mut self, client: Client) {
+    /// Starts the controller. It becomes the leader when a fence is sent to it.
+    fn start_with(&mut self, client: Client) -> oneshot::Sender<Fence> {
         let settings = self.settings();
         let (outbox, inbox) = engine::local_channel();
         let needed = inbox.needed.subscribe();
@@ -134,7 +143,6 @@ impl World {
         let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox, needed);
         watches.spawn(networks::run(client.clone(), None, outbox));
         let (elect, elected) = oneshot::channel();
-        let _ = elect.send(self.fence.clone());
         let writer = Writer {
             client,
             fence: Fence::closed(),
@@ -151,6 +159,7 @@ impl World {
             engine,
             _watches: watches,
         });
+        elect
     }
 
     /// Waits until the controller ends by itself. Returns why.

@@ -111,3 +111,16 @@ async fn link_that_becomes_invalid_stays_in_charge_until_it_is_deleted() {
         assert!(engine.pending("younger").is_some());
     }
 }
+
+#[tokio::test]
+async fn gateway_is_probed_for_the_cluster_that_its_link_names() {
+    let mut engine = engine();
+    engine.apply(&link_to("east", "east"));
+    // The Link is invalid when its cluster changes, which was never listed. Its gateway stays the same.
+    let mut invalid = link_to("east", "north");
+    invalid.spec.gateway_port = "none".to_owned();
+    engine.apply(&invalid);
+    engine.apply(&link_to("east", "north"));
+    let watched = engine.known("east").gateway.as_ref();
+    assert_eq!(watched.map(|watched| &*watched.cluster), Some("north"));
+}
