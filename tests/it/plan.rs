@@ -50,7 +50,7 @@ async fn plan_takes_its_settings_from_the_deployment_and_flags_override_them() {
     let other = plan(source, &["--enable-headless-services=false"]);
     assert_eq!(other.code, 2, "{}", other.stderr);
     assert!(
-        other.stdout.contains("told/db-0-told") && other.stdout.contains("- 1 Service: "),
+        (other.stdout).contains("- 2 Services: told/db-0-told, told/db-told"),
         "{}",
         other.stdout
     );

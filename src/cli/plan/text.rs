@@ -72,10 +72,11 @@ pub(super) fn short(preview: &Preview) -> String {
             0 => String::new(),
             more => format!(", … and {more} more"),
         };
+        let plural = if count == 1 { "" } else { "s" };
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{style}{mark} {count} {kind}{style:#}: {listed}{more}"
+            "{style}{mark} {count} {kind}{plural}{style:#}: {listed}{more}"
         );
     }
     text.push_str(&problems(preview));
