@@ -73,7 +73,7 @@ async fn drained_cluster_leaves_federated_services_that_have_other_members_and_r
 async fn a_dry_run_drains_nothing(west: &ControlPlane) {
     let dry = cli(west, &["drain", "--cluster-name=dr-east", "--dry-run"]).data();
     assert!(
-        dry.starts_with("kubectl -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
+        dry.starts_with("kubectl --context west -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
         "{dry}"
     );
     let link = links(west).get("dr-east").await.unwrap();

@@ -34,7 +34,7 @@ const HANDED: &str = "handed";
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
-    let own = ["hand-back", "--namespace", HANDED];
+    let own = ["hand-back", "--namespace", HANDED, "--yes"];
     run(plane.kubeconfig(), &[&own, more].concat())
 }
 
@@ -163,19 +163,27 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(timing::now()));
     leases.create(&PostParams::default(), &lease).await.unwrap();
     let refused = hand_back(west, &[]).failure();
-    assert!(
-        refused.contains("the controller is running in namespace \"handed\""),
-        "{refused}"
-    );
-    assert!(
-        refused.contains("scale deployment linkerd-multicluster-controller --replicas=0"),
-        "{refused}"
-    );
+    let running = "the controller is running in namespace \"handed\"";
+    assert!(refused.contains(running), "{refused}");
+    assert!(refused.contains("until its lease has expired"), "{refused}");
     let released = Patch::Merge(json!({ "spec": { "holderIdentity": null } }));
     leases
         .patch("service-mirror-write", &PatchParams::default(), &released)
         .await
         .unwrap();
+    // A Deployment starts one, even if none runs now.
+    let name = "linkerd-multicluster-controller";
+    let create = ["-n", HANDED, "create", "deployment", name, "--image=none"];
+    west.kubectl(&create).await.unwrap();
+    let refused = hand_back(west, &[]).failure();
+    assert!(refused.contains(running), "{refused}");
+    let stop = format!("`kubectl --context west -n {HANDED} scale deployment {name} --replicas=0`");
+    assert!(refused.contains(&stop), "{refused}");
+    let scale = ["-n", HANDED, "scale", "deployment", name, "--replicas=0"];
+    west.kubectl(&scale).await.unwrap();
+    // Nobody can answer.
+    let asked = run(west.kubeconfig(), &["hand-back", "--namespace", HANDED]).failure();
+    assert!(asked.contains("hint: pass --yes"), "{asked}");
 }
 
 async fn mirrors_are_handed_back(west: &ControlPlane) {
