@@ -240,7 +240,7 @@ fn commands_that_cannot_be_pasted_are_found() {
             "linkerd-mc --context {context} check | kubectl apply -f -",
             true,
         ),
-        ("linkerd-mc chek", false),
+        ("linkerd-mc unknown", false),
         (
             "kubectl -n {} rollout restart deployment/{DESTINATION}",
             true,
