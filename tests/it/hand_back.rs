@@ -38,6 +38,17 @@ fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
     run(plane.kubeconfig(), &[&own, more].concat())
 }
 
+/// The Services that would be handed back.
+fn dry_run(plane: &ControlPlane) -> String {
+    let shown = hand_back(plane, &["--dry-run"]);
+    assert!(
+        shown.stderr.starts_with("would hand back "),
+        "{}",
+        shown.stderr
+    );
+    shown.stdout
+}
+
 /// Annotations that our controller writes on Services.
 fn signature() -> Value {
     json!({ l::MANAGED_BY: l::MANAGER, l::INSTALLATION: HANDED, l::DESIRED_STATE: "1" })
@@ -116,7 +127,7 @@ async fn hand_back_replaces_our_slices_with_endpoints() {
     link_with_a_status(west).await;
     endpoints_that_kubernetes_left(west).await;
 
-    let shown = hand_back(west, &["--dry-run"]).data();
+    let shown = dry_run(west);
     assert_eq!(
         shown,
         "handed/dead-handed\nhanded/empty-handed\nhanded/web-handed\n"
@@ -244,10 +255,10 @@ async fn hand_back_continues_after_an_interruption(west: &ControlPlane) {
         )
         .await
         .unwrap();
-    let shown = hand_back(west, &["--dry-run"]).data();
+    let shown = dry_run(west);
     assert_eq!(shown, "handed/web-handed\n");
     assert_eq!(hand_back(west, &[]).code, 0);
-    assert_eq!(hand_back(west, &["--dry-run"]).data(), "");
+    assert_eq!(dry_run(west), "");
     let theirs = [(MIRRORING.to_owned(), true)];
     assert_eq!(managers(west, "web-handed").await, theirs);
 }

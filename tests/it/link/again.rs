@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, eventually};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::{link_west, run_with, stored};
 use crate::support::{
+    SOON,
     installation::{NAMESPACE, installed},
     links::{links, unlink},
     planes::hub,
@@ -81,7 +83,7 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
         "federation: none -> (none)",
     ];
     let refused = link(&change).failure();
-    let dry = link(&[&change[..], &["--dry-run"]].concat()).data();
+    let dry = link(&[&change[..], &["--dry-run"]].concat()).stdout;
     for line in list {
         assert!(refused.contains(&format!("- {line}\n")), "{refused}");
         assert!(dry.contains(&format!("  {line}\n")), "{dry}");
@@ -134,6 +136,13 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
         installed("kind-mutual-east", "192.0.2.10"),
         installed("kind-mutual-west", "192.0.2.20")
     );
+    for plane in [&*east, &*west] {
+        eventually("the Links", SOON, async || {
+            Ok(links(plane).list(&ListParams::default()).await.ok())
+        })
+        .await
+        .unwrap();
+    }
     let kubeconfig = west.folder().join("mutual.kubeconfig");
     ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
     let mutual = [
