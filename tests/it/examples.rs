@@ -59,10 +59,10 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
 const PAGES: [(&str, &str); 17] = [
     ("README.md", "kubectl --context east create service clusterip web --tcp=80"),
     ("docs/quick-start.md", ""),
-    ("docs/laptop.md", "linkerd-mc link --target east --source west --federated-through gateway"),
-    ("docs/fleet.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
+    ("docs/laptop.md", "linkerd-mc link --from east --to west --federated-through gateway"),
+    ("docs/fleet.md", ""),
     ("docs/link.md", "linkerd-mc --context east unlink --cluster-name west --apply --yes"),
-    ("docs/export.md", "linkerd-mc link --target east --source west"),
+    ("docs/export.md", "linkerd-mc link --from east --to west"),
     ("docs/federate.md", "kubectl --context east -n shop label --overwrite service web mirror.linkerd.io/exported-"),
     ("docs/headless.md", ""),
     ("docs/high-availability.md", ""),
@@ -73,7 +73,7 @@ const PAGES: [(&str, &str); 17] = [
     ("docs/metrics.md", ""),
     ("docs/security.md", ""),
     ("docs/night.md", "linkerd-mc --context east install | kubectl --context east apply -f -"),
-    ("docs/troubleshooting.md", "linkerd-mc link --target east --source west"),
+    ("docs/troubleshooting.md", "linkerd-mc link --from east --to west"),
 ];
 
 /// Deletes what the pages export. It has no endpoints, and `check` would fail for its mirrors.
@@ -145,9 +145,9 @@ fn commands() -> Vec<String> {
     let all = help("");
     let mut commands: Vec<String> = all
         .lines()
-        .skip_while(|line| *line != "Set up:")
-        .take_while(|line| *line != "Global options:")
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .map(str::to_owned)

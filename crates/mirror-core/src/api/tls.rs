@@ -58,7 +58,8 @@ impl InsecureTls {
     /// What is wrong with a Link, and a remedy.
     pub fn problem(self) -> String {
         format!(
-            "{}: an attacker on the network can steal the token and change what is mirrored; link again, and {}",
+            "{}: an attacker on the network can steal the token and change what is mirrored; to link again with \
+             `linkerd-mc link-gen`, {}",
             self.what(),
             self.remedy()
         )
