@@ -147,8 +147,10 @@ impl Rotation {
         for (plane, roles) in clusters {
             let file = plane.folder().join("roles.yaml");
             std::fs::write(&file, roles).unwrap();
+            // Kubernetes deletes the token of an account that is gone.
+            let file = file.display().to_string();
             plane
-                .kubectl(&["delete", "-f", &file.display().to_string()])
+                .kubectl(&["delete", "--ignore-not-found", "-f", &file])
                 .await
                 .unwrap();
         }
