@@ -2,8 +2,11 @@
 
 use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
-use kube::ResourceExt as _;
-use linkerd_mc::api::{labels as l, link::LinkStatus};
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use linkerd_mc::api::{
+    labels as l,
+    link::{Link, LinkStatus},
+};
 use serde_json::json;
 
 use crate::support::{
@@ -182,6 +185,12 @@ async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their
     unlink(source, "first").await;
     gone(source, "unnamed", "web-first").await;
     delete(source, "unnamed-theirs", "web-second").await;
+    // `check` in the next test would read it.
+    let links = Api::<Link>::namespaced(source.client(), "unnamed-mc");
+    links
+        .delete("second", &DeleteParams::default())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,13 +9,14 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use linkerd_mc::api::{labels::CONTROLLER_NAME, link::Link};
+use linkerd_mc::api::labels::CONTROLLER_NAME;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::support::{
     controller::Controller,
     gateways::Gateways,
     installation::{NAMESPACE, installed, link, reinstall},
+    links::links,
 };
 
 /// Control planes that tests share: `west` is linked to `east` and `north`, and runs the only controller. Each test
@@ -122,16 +123,11 @@ impl Pair {
             reinstall(&source, &[]).await;
             prepared.deployment = deployment(&source).await;
         }
-        // Also those of other installations, which `check` reads too.
-        let every = Api::<Link>::all(source.client());
-        let known = every.list_metadata(&ListParams::default()).await.unwrap();
-        for link in known {
-            let links = Api::<Link>::namespaced(source.client(), &link.namespace().unwrap());
-            links
-                .delete(&link.name_any(), &DeleteParams::default())
-                .await
-                .unwrap();
-        }
+        let all = ListParams::default();
+        links(&source)
+            .delete_collection(&DeleteParams::default(), &all)
+            .await
+            .unwrap();
         Alone {
             source,
             far,
