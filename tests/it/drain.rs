@@ -215,7 +215,13 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     controller.kill();
 
     // No controller runs: the command that does not wait succeeds, and the one that waits times out.
-    cli(source, &["drain", "--cluster-name=away", "--wait=0s"]).data();
+    let left = cli(source, &["drain", "--cluster-name=away", "--wait=0s"]);
+    assert_eq!(left.code, 0, "{}", left.stderr);
+    assert!(
+        left.stderr.starts_with("away is drained until "),
+        "{}",
+        left.stderr
+    );
     let waited = cli(source, &["drain", "--cluster-name=away", "--wait=1s"]).failure();
     assert!(
         waited.contains("away has not left federated Services after 1s"),

@@ -406,7 +406,9 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     hint: check that the controller is running, then run this again: without a Link, it deletes the mirrors itself
     ");
     // The hint of the second run leads on, too.
-    insta::assert_snapshot!(run(kubeconfig, &apply).failure(), @r"
+    let said = run(kubeconfig, &apply).failure();
+    let said = said.trim_start_matches("waiting for the mirrors of north to be removed\n");
+    insta::assert_snapshot!(said, @r"
     error: north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
     hint: start the controller, which takes the cluster out, then run this again; if no controller is to run any more, delete these Services first: `kubectl -n shop delete service both-federated`
     ");
