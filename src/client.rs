@@ -28,12 +28,12 @@ pub use self::credentials::{
     watcher_from_credentials,
 };
 pub(crate) use self::credentials::{
-    account_namespace, fingerprint, insecure_tls, service_account, token_claims, token_fingerprint,
+    fingerprint, insecure_tls, service_account, token_claims, token_fingerprint,
 };
 pub use self::multiplexed::multiplexed;
 pub(crate) use self::multiplexed::{Authenticated, build};
 pub(crate) use self::networks::{allocated_ips, cluster_networks, server_address};
-use crate::hint::fail;
+use crate::{hint::fail, suggest::ClusterFlags};
 
 /// The cluster that a command uses, and the user.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +58,24 @@ impl Access {
             context: Some(context.to_owned()),
             ..self.clone()
         }
+    }
+
+    /// The flags that name this cluster and user in a command. The current context is named, so that the command also
+    /// means this cluster after the user has chosen another one.
+    pub(crate) fn flags(&self) -> ClusterFlags {
+        let mut flags = ClusterFlags::default().at(self.api_addr.clone());
+        if let Some(path) = &self.kubeconfig {
+            flags = flags.with("--kubeconfig", &path.to_string_lossy());
+        }
+        let current = || self.kubeconfig().ok()?.current_context;
+        if let Some(context) = self.context.clone().or_else(current) {
+            flags = flags.with("--context", &context);
+        }
+        if let Some(user) = &self.as_user {
+            flags = flags.with("--as", user);
+        }
+        let groups = self.as_groups.iter();
+        groups.fold(flags, |flags, group| flags.with("--as-group", group))
     }
 
     /// The whole kubeconfig of this access.
@@ -116,7 +134,10 @@ impl Access {
         else {
             return Err(fail(
                 "the kubeconfig has no current context",
-                "pass --context, or choose one with `kubectl config use-context`",
+                format!(
+                    "pass --context; {} lists all contexts",
+                    self.flags().kubectl("config get-contexts", &[])
+                ),
             ));
         };
         let known: Vec<&str> = kubeconfig

@@ -12,7 +12,7 @@
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
 //! | [`budget`] | a number of bytes that its users share |
 //! | [`timing`] | the clock, jitter, backoff and rate limits, for all modules above but the core |
-//! | [`hint`] | errors with a hint for the user, for all modules above that need it |
+//! | [`hint`], [`suggest`] | errors with a hint for the user, and commands to paste, for all modules above |
 //!
 //! Rules of the design (`docs/architecture.md` follows a Service through the code):
 //!
@@ -30,6 +30,7 @@ mod clusters;
 pub mod controller;
 mod hint;
 pub mod manifests;
+mod suggest;
 pub mod timing;
 
 pub use mirror_core::{api, budget, mirror};

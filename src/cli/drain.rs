@@ -42,9 +42,9 @@ Examples:
   linkerd-mc --context west drain --cluster-name east
 
   # Drain it for 4 hours
-  linkerd-mc --context west drain --cluster-name east --for 4h
+  linkerd-mc --context west drain --cluster-name east --duration 4h
 
-  # Print the equivalent kubectl command
+  # Show what would be done, with the equivalent kubectl command
   linkerd-mc --context west drain --cluster-name east --dry-run
 
 Exit codes: 0 it left all federated Services; 1 it is still in some, or failed.";
@@ -63,8 +63,8 @@ const BOUNDS: (Duration, Duration) = (
 /// Take a cluster out of federated Services for maintenance
 ///
 /// Requests to federated Services of this cluster go to the other members. The cluster stays in federated Services that
-/// have no other member; the command lists them. Mirrors of the cluster are not affected. The drain ends after --for or
-/// with `undrain`. Running `drain` again restarts the time.
+/// have no other member; the command lists them. Mirrors of the cluster are not affected. The drain ends after
+/// --duration or with `undrain`. Running `drain` again restarts the time.
 ///
 /// The end of the drain is stored in an annotation of the Link. Run the command for each source cluster that has a Link
 /// to the drained cluster.
@@ -74,8 +74,8 @@ pub(crate) struct DrainArgs {
     #[command(flatten)]
     which: Which,
     /// Duration of the drain, from 1m to 7d
-    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = span)]
-    span: Duration,
+    #[arg(long, alias = "for", value_name = "DURATION", default_value = "1h", value_parser = span)]
+    duration: Duration,
     /// How long to wait until the cluster has left; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
@@ -101,7 +101,7 @@ struct Which {
     /// Namespace of the Link
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// Print the equivalent kubectl command, and change nothing
+    /// Show what would be done, with the equivalent kubectl command, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -111,9 +111,10 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &args.which.cluster_name;
     let links = args.which.links(&cluster).await?;
-    let end = timing::now() + args.span;
+    let end = timing::now() + args.duration;
     if args.which.dry_run {
-        return args.which.print(&links, Some(end));
+        output::note(&format!("would drain {name} {}, as with", until(end)));
+        return args.which.print(&cluster, &links, Some(end));
     }
     annotate(&cluster, &links, Some(end)).await?;
     if args.wait.is_zero() {
@@ -156,7 +157,8 @@ pub(crate) async fn undrain(global: &Global, args: &UndrainArgs) -> anyhow::Resu
         return Ok(ExitCode::SUCCESS);
     };
     if args.which.dry_run {
-        return args.which.print(&links, None);
+        output::note(&format!("would end the drain of {name}, as with"));
+        return args.which.print(&cluster, &links, None);
     }
     annotate(&cluster, &links, None).await?;
     if !args.wait.is_zero() {
@@ -165,7 +167,10 @@ pub(crate) async fn undrain(global: &Global, args: &UndrainArgs) -> anyhow::Resu
         Box::pin(back).await?.map_err(|why| {
             fail(
                 format!("{name} has not rejoined federated Services after {:?}: {why}", args.wait),
-                "check that the controller is running and the cluster is connected with `linkerd-mc check`, or pass a longer --wait",
+                format!(
+                    "check that the controller is running and the cluster is connected with {}, or pass a longer --wait",
+                    cluster.flags.mc("check", &[])
+                ),
             )
         })?;
     }
@@ -196,17 +201,26 @@ impl Which {
     }
 
     /// Prints the command that sets or removes the annotation.
-    fn print(&self, links: &[Link], end: Option<Timestamp>) -> anyhow::Result<ExitCode> {
-        let change = match end {
-            Some(end) => format!("--overwrite {}={}", labels::DRAINED_UNTIL, rfc3339(end)),
-            None => format!("{}-", labels::DRAINED_UNTIL),
-        };
+    fn print(
+        &self,
+        cluster: &Cluster,
+        links: &[Link],
+        end: Option<Timestamp>,
+    ) -> anyhow::Result<ExitCode> {
+        let (namespace, key) = (self.namespace.as_str(), labels::DRAINED_UNTIL);
         for link in links {
-            output::data(&format!(
-                "kubectl -n {} annotate links.multicluster.linkerd.io {} {change}\n",
-                self.namespace,
-                link.name_any()
-            ))?;
+            let name = link.name_any();
+            let command = match end.map(rfc3339) {
+                Some(end) => cluster.flags.kubectl(
+                    "-n {} annotate links.multicluster.linkerd.io {} --overwrite {}={}",
+                    &[namespace, &name, key, &end],
+                ),
+                None => cluster.flags.kubectl(
+                    "-n {} annotate links.multicluster.linkerd.io {} {}-",
+                    &[namespace, &name, key],
+                ),
+            };
+            output::data(&format!("{}\n", command.line()))?;
         }
         Ok(ExitCode::SUCCESS)
     }

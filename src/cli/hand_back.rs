@@ -18,6 +18,7 @@ use clap_complete::ArgValueCompleter;
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
+    apps::v1::Deployment,
     coordination::v1::Lease,
     core::v1::{Endpoints, Service},
     discovery::v1::EndpointSlice,
@@ -32,6 +33,7 @@ use super::common::{
     args::{self, Global},
     cluster::Cluster,
     complete, output,
+    prompt::confirmed,
     wait::{poll, spin},
 };
 use crate::{
@@ -48,7 +50,7 @@ Examples:
   # Stop the controller, then hand all mirrors back
   kubectl -n linkerd-multicluster scale deployment \\
     linkerd-multicluster-controller --replicas=0
-  linkerd-mc hand-back";
+  linkerd-mc hand-back --yes";
 
 /// Annotation of slices that Kubernetes created: when they were written again, after ours were deleted.
 const WRITTEN_AGAIN: &str = "mirror.linkerd.io/written-again";
@@ -68,9 +70,12 @@ pub(crate) struct HandBack {
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = l::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// List the mirrors that would be handed back, and change nothing
+    /// Show what would be done, with the mirrors that would be handed back, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
     /// How long to wait for the EndpointSlices of each mirror
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
@@ -84,12 +89,18 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
     }
     let mirrors = Mirror::gather(&cluster, &args.namespace).await?;
     if args.dry_run {
+        output::note(&format!("would hand back {}", counted(mirrors.len())));
         let mut names: Vec<String> = mirrors.iter().map(Mirror::to_string).collect();
         names.push(String::new()); // for the end of the last line
         return output::data(&names.join("\n"));
     }
+    let count = counted(mirrors.len());
+    let otherwise = "pass --yes to hand them back without confirmation";
+    let question = format!("Hand back {count} to Linkerd's service mirror?");
+    if !args.yes && !mirrors.is_empty() && !confirmed(&question, otherwise)? {
+        return Err(fail("canceled: nothing was changed", otherwise));
+    }
     forget_statuses(&cluster, &args.namespace).await?;
-    let count = mirrors.len();
     let work = futures::stream::iter(mirrors)
         .map(|mirror| {
             let cluster = &cluster;
@@ -98,29 +109,52 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>();
     spin("handing back mirrors", work).await?;
+    // One that started meanwhile takes them over again.
+    require_stopped(&cluster, &args.namespace).await?;
     output::note(&format!(
-        "handed back {count} {}; you can now start Linkerd's service mirror",
-        if count == 1 { "Service" } else { "Services" }
+        "handed back {count}; you can now start Linkerd's service mirror"
     ));
     Ok(())
 }
 
-/// Fails if a controller holds the lease: it would create again what is deleted here.
+fn counted(services: usize) -> String {
+    format!(
+        "{services} {}",
+        if services == 1 { "Service" } else { "Services" }
+    )
+}
+
+/// Fails if a controller holds the lease, or if its Deployment would start one: it would create again what is deleted
+/// here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let lease = cluster.get::<Lease>("read the lease", namespace, l::LEASE_NAME);
-    if lease
+    let is_leading = lease
         .await?
-        .is_some_and(|found| is_held(&found, timing::now()))
-    {
-        return Err(fail(
-            format!("the controller is running in namespace {namespace:?}"),
-            format!(
-                "stop it first with `kubectl -n {namespace} scale deployment {} --replicas=0`",
-                l::CONTROLLER_NAME
-            ),
-        ));
+        .is_some_and(|found| is_held(&found, timing::now()));
+    let what = "read the controller's Deployment";
+    let deployment = cluster.get::<Deployment>(what, namespace, l::CONTROLLER_NAME);
+    let is_wanted = deployment.await?.is_some_and(|found| {
+        let wanted = found.spec.and_then(|spec| spec.replicas);
+        wanted.unwrap_or(1) > 0
+    });
+    if !is_leading && !is_wanted {
+        return Ok(());
     }
-    Ok(())
+    let stop = cluster.flags.kubectl(
+        "-n {} scale deployment {} --replicas=0",
+        &[namespace, l::CONTROLLER_NAME],
+    );
+    let hint = if is_wanted {
+        format!("stop it first with {stop}")
+    } else {
+        "wait until its lease has expired, or stop the process that holds it".to_owned()
+    };
+    Err(fail(
+        format!(
+            "the controller is running in namespace {namespace:?}, and would take the mirrors back"
+        ),
+        hint,
+    ))
 }
 
 /// Clears the status of the Links, because it is no longer updated. Whoever waits for `Ready` after the controller is

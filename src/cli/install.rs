@@ -355,16 +355,44 @@ mod tests {
         assert_eq!(said(&values, namespace, &routes), None);
     }
 
-    #[test]
-    fn printed_values_have_the_registry() {
-        let line = "linkerd-mc install --print-values --registry registry.example/mc";
+    /// The values of a command line.
+    fn values_of(line: &str) -> Values {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
         let crate::cli::Command::Install(args) = &cli.command else {
             panic!("not the install command");
         };
-        let values = merged(&cli.global, args, None).unwrap();
-        let image = &values.controller.image.name;
-        assert!(image.starts_with("registry.example/mc/"), "{image}");
+        merged(&cli.global, args, None).unwrap()
+    }
+
+    #[test]
+    fn printed_values_are_what_values_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("values.yaml");
+        for flags in [
+            "",
+            " --ha --registry registry.example:5000/mc",
+            " --gateway=false --service-mirror-credentials=false -L mesh",
+            " --gateway-port 1 --gateway-probe-port 2 --gateway-probe-seconds 9 --gateway-healthcheck-nodeport 30000",
+            " --set identityTrustDomain=own.example,controller.image.version=v1",
+            " --set federation.excludedLabels={a,b},podLabels.team=mesh,protectedNamespaces={}",
+            " --set controller.resources.limits.memory=1Gi,gateway.tolerations[0].operator=Exists",
+        ] {
+            let values = values_of(&format!("linkerd-mc install{flags}"));
+            std::fs::write(&path, values.documented().unwrap()).unwrap();
+            let file = path.display();
+            let read = values_of(&format!("linkerd-mc install --values {file}"));
+            assert_eq!(read, values, "{flags}");
+        }
+    }
+
+    #[test]
+    fn printed_values_leave_to_the_program_and_the_cluster_what_they_know() {
+        let printed = values_of("linkerd-mc install --ha").documented().unwrap();
+        for line in ["    # version: ", "# identityTrustDomain: "] {
+            assert!(printed.contains(&format!("\n{line}")), "{line}: {printed}");
+        }
+        let set = values_of("linkerd-mc install --set controller.image.version=v1");
+        assert!(set.documented().unwrap().contains("\n    version: v1\n"));
     }
 
     #[test]

@@ -1,207 +1,123 @@
 //! `linkerd-mc link`: links two clusters of the kubeconfig, and waits until Services are mirrored.
 
 mod apply;
+mod args;
+mod changes;
+mod contexts;
+mod source;
+mod summary;
 mod taken;
 
-use std::{collections::BTreeSet, io::IsTerminal as _, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Context as _;
-use clap::Args;
-use clap_complete::ArgValueCompleter;
-use kube::{Api, ResourceExt as _, api::ListParams};
+use clap::ArgMatches;
+use k8s_openapi::api::core::v1::Service;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, PartialObjectMeta},
+};
 
-use self::apply::{Direction, Prepared, kubeconfig};
-use super::{
-    common::{
-        args::{self, Global, ManifestOutput},
-        cluster::Cluster,
-        complete,
-        interrupt::on_interrupt,
-        output,
-        wait::{POLL_INTERVAL, Progress, poll},
-    },
-    link_gen::{LinkArgs, generate},
-    status::{self, StatusArgs},
+pub(crate) use self::args::Link;
+use self::{apply::Prepared, contexts::Direction, source::kubeconfig};
+use super::common::{
+    args::Global,
+    cluster::Cluster,
+    given::Given,
+    interrupt::on_interrupt,
+    output,
+    prompt::confirmed,
+    wait::{POLL_INTERVAL, Progress, poll},
 };
 use crate::{
-    api::link,
-    client::{Access, fingerprint},
+    api::{labels, link},
+    client::fingerprint,
     clusters::topology,
-    hint::{HintExt as _, fail, misuse},
+    hint::{fail, misuse},
     manifests::link::ClusterName,
 };
 
-/// Examples for the end of the help text.
-const EXAMPLES: &str = "\
-Examples:
-  # Mirror Services of east into west
-  linkerd-mc link --from east --to west
-
-  # Mirror in both directions
-  linkerd-mc link --from east --to west --mutual
-
-  # Print what would be applied to west, including credentials
-  linkerd-mc link --from east --to west --dry-run";
-
-/// Link two clusters
-///
-/// Both clusters are contexts of the kubeconfig. Applies the output of `link-gen` for the target cluster to the source
-/// cluster, waits until the Link is ready, and shows what is mirrored.
-#[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
-pub(crate) struct Link {
-    /// Context of the target cluster, whose Services are mirrored
-    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    from: Option<String>,
-    /// Context of the source cluster, where the mirrors are created
-    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    to: Option<String>,
-    /// Name of the target cluster, and the suffix of its mirrors [default: the name of its context]
-    #[arg(long, value_name = "NAME")]
-    cluster_name: Option<ClusterName>,
-    /// Move the name of a cluster that is linked already to this one. All mirrors of the other cluster are deleted
-    #[arg(long)]
-    replace: bool,
-    /// Link the clusters in both directions
-    #[arg(long, conflicts_with_all = ["api_server_address", "gateway_addresses", "gateway_port"])]
-    mutual: bool,
-    /// Print what would be applied, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// How long to wait until the Links are ready; 0s does not wait
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
-    wait: Duration,
-    #[command(flatten)]
-    generated: LinkArgs,
-    #[command(flatten)]
-    output: ManifestOutput,
-}
-
-/// Runs the command.
-pub(crate) async fn run(global: &Global, args: &Link) -> anyhow::Result<()> {
-    let access = global.access();
-    if access.context.is_some() {
+/// Runs the command. `given` are its flags as clap has them.
+pub(crate) async fn run(global: &Global, args: &Link, given: &ArgMatches) -> anyhow::Result<()> {
+    if global.context.is_some() {
         return Err(misuse(
             "--context cannot be used with link",
-            "pass --from and --to",
+            "pass --target and --source",
         ));
     }
     global.refuse_address()?;
     args.generated.agree(true)?;
-    let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let (from, to) = contexts(&access, args, can_ask)?;
-    let mut directions =
-        vec![direction(global, args, &from, &to, args.cluster_name.clone()).await?];
-    if args.mutual {
-        directions.push(direction(global, args, &to, &from, None).await?);
+    let given = Given::of(given);
+    let mut prepared = Vec::new();
+    for (direction, given) in contexts::directions(global, args, &given).await? {
+        let linkerd = &global.linkerd_namespace;
+        let read = Prepared::read(direction, linkerd, &given, args.replace);
+        prepared.push(Box::pin(read).await?);
     }
     if args.dry_run {
-        for direction in &directions {
-            output::data(&args.output.format(&direction.objects.manifest()?))?;
-        }
-        return Ok(());
+        return show(&prepared, args);
     }
-    let mut prepared = Vec::new();
-    for direction in &directions {
-        prepared.push(Prepared::read(direction, args.replace).await?);
-    }
+    confirm(&prepared, args.yes)?;
+    let mut warnings = Vec::new();
     for prepared in &prepared {
-        Box::pin(establish(prepared, args)).await?;
+        warnings.extend(Box::pin(establish(prepared, args)).await?);
     }
     if !args.wait.is_zero() {
-        for direction in directions {
-            let global = Global {
-                context: Some(direction.context),
-                ..global.clone()
-            };
-            let shown = StatusArgs::services_of(direction.name.to_string());
-            Box::pin(status::run(&global, &shown)).await?;
+        for prepared in &prepared {
+            warnings.extend(summarize(prepared).await?);
         }
+    }
+    for warning in warnings {
+        output::warning(&warning);
     }
     Ok(())
 }
 
-/// The two contexts. Prompts for missing ones if it `can_ask`.
-fn contexts(access: &Access, args: &Link, can_ask: bool) -> anyhow::Result<(String, String)> {
-    let known: Vec<String> = access
-        .kubeconfig()?
-        .contexts
-        .into_iter()
-        .map(|context| context.name)
-        .collect();
-    let choose = |given: &Option<String>, flag: &str, question: &str, other: Option<&str>| {
-        if let Some(given) = given {
-            return Ok(given.clone());
+/// Shows what would be done.
+fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
+    for prepared in prepared {
+        if let Some(format) = args.output {
+            output::data(&format.text(&prepared.objects.manifest()?))?;
+            continue;
         }
-        let choices: Vec<&String> = known
-            .iter()
-            .filter(|name| Some(name.as_str()) != other)
-            .collect();
-        if !can_ask {
-            let names: Vec<&str> = choices.iter().map(|name| name.as_str()).collect();
-            return Err(misuse(
-                format!("missing {flag}"),
-                format!(
-                    "pass {flag} with a context of the kubeconfig: {}",
-                    names.join(", ")
-                ),
-            ));
-        }
-        let chosen = dialoguer::Select::new()
-            .with_prompt(question)
-            .items(&choices)
-            .interact();
-        // Select hides the cursor, and does not show it again if it is interrupted.
-        let _ = dialoguer::console::Term::stderr().show_cursor();
-        Ok(choices[chosen.context("no context was chosen")?].clone())
-    };
-    let from = choose(
-        &args.from,
-        "--from",
-        "Mirror Services from which cluster?",
-        args.to.as_deref(),
-    )?;
-    let to = choose(&args.to, "--to", "Into which cluster?", Some(&from))?;
-    if from == to {
-        return Err(misuse(
-            format!("--from and --to are both {from:?}"),
-            "choose two different contexts",
-        ));
+        let Direction { context, name, .. } = &prepared.direction;
+        let link = format!("the Link {name} in {context}");
+        let mut lines = match (&prepared.source.link, prepared.changes.as_slice()) {
+            (None, _) => vec![format!("would create {link}")],
+            (Some(_), []) => vec![format!("would keep all settings of {link}")],
+            (Some(_), _) => vec![format!("would change {link}:")],
+        };
+        lines.extend(prepared.changes.iter().map(|change| format!("  {change}")));
+        lines.push(String::new());
+        output::data(&lines.join("\n"))?;
     }
-    Ok((from, to))
+    Ok(())
 }
 
-async fn direction(
-    global: &Global,
-    args: &Link,
-    from: &str,
-    to: &str,
-    name: Option<ClusterName>,
-) -> anyhow::Result<Direction> {
-    let name = match name {
-        Some(name) => name,
-        None => from.parse().hint(
-            || format!("the name of the context {from:?} is not a valid cluster name"),
-            || "pass another name with --cluster-name (without --mutual)".into(),
-        )?,
+/// Lists what would change of what is there, and asks whether it may. Fails if it may not.
+fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
+    let mut changed = prepared.iter().filter(|link| !link.changes.is_empty());
+    let Some(first) = changed.next() else {
+        return Ok(());
     };
-    let access = global.access();
-    let from_access = access.with_context(from);
-    let objects = generate(
-        &from_access,
-        &global.linkerd_namespace,
-        &name,
-        &args.generated,
-    )
-    .await
-    .with_context(|| format!("cannot generate the link to {from}"))?;
-    Ok(Direction {
-        from: from_access,
-        access: access.with_context(to),
-        context: to.to_owned(),
-        name,
-        objects,
-    })
+    for prepared in std::iter::once(first).chain(changed) {
+        let Direction { context, name, .. } = &prepared.direction;
+        let will = if yes {
+            "this changes"
+        } else {
+            "this would change"
+        };
+        output::line(&format!(
+            "{context} is linked to {name} already; {will} the Link:"
+        ));
+        for change in &prepared.changes {
+            output::line(&format!("- {change}"));
+        }
+    }
+    let otherwise = "pass --yes to change these settings; a flag with the old value keeps it";
+    if yes || confirmed("Change these settings?", otherwise)? {
+        return Ok(());
+    }
+    Err(fail("canceled: nothing was changed", otherwise))
 }
 
 /// Succeeds if a Link is ready as it was applied last, with the credentials of this fingerprint. `Err` is what its
@@ -230,41 +146,41 @@ fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> 
     }))
 }
 
-/// Warns of a name that means another cluster elsewhere, and of clusters of other Links whose mirrors may have the same
-/// names. If these Links cannot be read, there is no warning about them: other requests say why.
-async fn warn_of_names(cluster: &Cluster, links: &Api<link::Link>, name: &ClusterName) {
+/// Warnings about a name that means another cluster elsewhere, and about clusters of other Links whose mirrors may have the
+/// same names. If these Links cannot be read, there is no warning about them: other requests say why.
+async fn warnings_of_names(
+    cluster: &Cluster,
+    links: &Api<link::Link>,
+    name: &ClusterName,
+) -> Vec<String> {
     let name = name.to_string();
-    if let Some(warning) = topology::reserved_name(&name) {
-        output::warning(&warning);
-    }
+    let mut warnings: Vec<String> = topology::reserved_name(&name).into_iter().collect();
     let all = ListParams::default();
     let list = links.list(&all);
     let Ok(known) = cluster.request("list the Links", list).await else {
-        return;
+        return warnings;
     };
     let others = known.items.iter();
     let others: BTreeSet<&str> = others
         .map(|link| link.spec.target_cluster_name.as_str())
         .collect();
-    for warning in others
-        .into_iter()
-        .filter_map(|other| topology::equal_mirror_names(&name, other))
-    {
-        output::warning(&warning);
-    }
+    let equal = |other| topology::equal_mirror_names(&name, other);
+    warnings.extend(others.into_iter().filter_map(equal));
+    warnings
 }
 
-/// Applies one direction, and waits until its Link is ready.
-async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
-    let Direction {
-        context,
-        name,
+/// Applies one direction, and waits until its Link is ready. Returns warnings.
+async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<Vec<String>> {
+    let Prepared {
+        direction,
+        source,
         objects,
         ..
-    } = prepared.direction;
+    } = prepared;
+    let Direction { context, name, .. } = direction;
     let namespace = objects.link.namespace().unwrap_or_default();
-    let links = prepared.cluster.api::<link::Link>(&namespace);
-    warn_of_names(&prepared.cluster, &links, name).await;
+    let links = source.cluster.api::<link::Link>(&namespace);
+    let mut warnings = warnings_of_names(&source.cluster, &links, name).await;
     let progress = Progress::new(&format!("linking {context} to {name}"));
     on_interrupt(
         &format!("objects of the Link {name} may be written in {context}"),
@@ -273,69 +189,108 @@ async fn establish(prepared: &Prepared<'_>, args: &Link) -> anyhow::Result<()> {
     progress.during(Box::pin(prepared.apply())).await?;
     on_interrupt(
         &format!("the Link {name} is written in {context}, but not ready"),
-        &format!("run `linkerd-mc --context {context} check`"),
+        &format!("run {}", source.cluster.flags.mc("check", &[])),
     );
     if prepared.replaces_linkerds() {
-        let linkerd = objects
-            .control_plane_credentials
-            .metadata
-            .namespace
-            .as_deref();
-        output::warning(&format!(
+        let linkerd = objects.control_plane_credentials.namespace();
+        let restart = source.cluster.flags.kubectl(
+            "-n {} rollout restart deployment/linkerd-destination",
+            &[&linkerd.unwrap_or_default()],
+        );
+        warnings.push(format!(
             "linkerd-destination in {context} still uses the old credentials for {name}, because it ignores changes of \
-             its Secret; restart it with `kubectl --context {context} -n {} rollout restart \
-             deployment/linkerd-destination`",
-            linkerd.unwrap_or_default()
+             its Secret; restart it with {restart}"
         ));
     }
     if args.wait.is_zero() {
-        return Ok(());
+        return Ok(warnings);
     }
     let ready = wait_until_ready(prepared, &links, args.wait, &progress);
     progress.during(ready).await?;
     output::note(&format!("{context} is linked to {name}"));
-    Ok(())
+    Ok(warnings)
+}
+
+/// Prints how much is mirrored. Returns warnings about Services that look as if they should be, and are not.
+async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
+    let Direction {
+        context,
+        name,
+        target,
+        ..
+    } = &prepared.direction;
+    let namespace = prepared.objects.link.namespace().unwrap_or_default();
+    let (cluster, link) = (&prepared.source.cluster, name.to_string());
+    let links = cluster.api::<link::Link>(&namespace);
+    let live = cluster.request("read the Link", links.get(&link)).await?;
+    output::data(&format!("{}\n", summary::summary(&link, context, &live)))?;
+    let services = target.all::<PartialObjectMeta<Service>>();
+    let mut warnings = Vec::new();
+    for label in [labels::EXPORTED, labels::FEDERATED] {
+        let params = ListParams::default().labels(label);
+        let listed = services.list_metadata(&params);
+        // Users who may link need not be able to list all Services.
+        let Ok(found) = target.request("list Services", listed).await else {
+            continue;
+        };
+        for service in found {
+            let name = format!(
+                "{}/{}",
+                service.namespace().unwrap_or_default(),
+                service.name_any()
+            );
+            let of = |key: &str| service.labels().get(key).cloned();
+            warnings.extend(summary::misspelled(&live, &name, of));
+        }
+    }
+    warnings.dedup();
+    Ok(warnings)
 }
 
 /// Fails if the Link is not ready within this time.
 async fn wait_until_ready(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     links: &Api<link::Link>,
     wait: Duration,
     progress: &Progress,
 ) -> anyhow::Result<()> {
-    let Direction {
-        context,
-        name,
-        objects,
-        ..
-    } = prepared.direction;
-    let credentials = kubeconfig(&objects.credentials).map(|kubeconfig| fingerprint(&kubeconfig.0));
+    let Direction { context, name, .. } = &prepared.direction;
+    let cluster = &prepared.source.cluster;
+    let credentials = kubeconfig(&prepared.objects.credentials);
+    let credentials = credentials.map(|kubeconfig| fingerprint(&kubeconfig.0));
     let credentials = credentials.unwrap_or_default();
     let link = name.to_string();
     let attempt = async || {
         let read = links.get(&link);
-        let live = prepared.cluster.request("read the Link", read).await?;
+        let live = cluster.request("read the Link", read).await?;
         anyhow::Ok(is_ready(&live, &credentials))
     };
     let waits = |why: &Option<String>| {
-        let why = why.as_ref().map(|why| format!(" ({why})"));
+        let why = why
+            .as_ref()
+            .map(|why| format!(" ({})", cluster.flags.inserted(why)));
         progress.say(&format!(
             "waiting for the Link {name} to become ready{}",
             why.unwrap_or_default()
         ));
     };
-    poll(POLL_INTERVAL, wait, attempt, waits).await?.map_err(|why| {
-        fail(
-            format!(
-                "the Link {name} in {context} is not ready after {wait:?}: {}",
-                why.as_deref().unwrap_or("no status reported yet")
-            ),
-            format!(
-                "run `linkerd-mc --context {context} check` for details, or pass a longer --wait"
-            ),
-        )
-    })
+    poll(POLL_INTERVAL, wait, attempt, waits)
+        .await?
+        .map_err(|why| {
+            fail(
+                format!(
+                    "the Link {name} in {context} is not ready after {wait:?}: {}",
+                    why.as_ref().map_or_else(
+                        || "no status reported yet".to_owned(),
+                        |why| cluster.flags.inserted(why)
+                    )
+                ),
+                format!(
+                    "run {} for details, or pass a longer --wait",
+                    cluster.flags.mc("check", &[])
+                ),
+            )
+        })
 }
 
 #[cfg(test)]

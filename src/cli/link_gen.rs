@@ -1,11 +1,12 @@
 //! `linkerd-mc link-gen`: reads from the target cluster what a link needs, and prints the link's objects.
 
+mod existing;
 mod flags;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{ArgMatches, Args, ValueHint};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Secret as KubernetesSecret, Service, ServiceAccount},
@@ -15,17 +16,24 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-pub(super) use self::flags::LinkArgs;
-use super::common::{
-    args::{Global, ManifestOutput},
-    cluster::Cluster,
-    output,
-    wait::{POLL_INTERVAL, poll, spin},
+pub(super) use self::{
+    existing::{Evidence, Existing, KubeconfigTarget, compare},
+    flags::LinkArgs,
+};
+use super::{
+    common::{
+        args::{Global, ManifestOutput},
+        cluster::Cluster,
+        given::Given,
+        output,
+        wait::{POLL_INTERVAL, poll, spin},
+    },
+    plan,
 };
 use crate::{
     api::{duration::format_go_duration, labels, link::Link},
     client::Access,
-    hint::fail,
+    hint::{fail, misuse},
     manifests::{
         gateway::{Overrides, RemoteGateway},
         kubeconfig::{KubeconfigContext, Secret, is_local_address},
@@ -45,6 +53,11 @@ Examples:
   linkerd-mc --context east link-gen --cluster-name east \\
     --api-server-address https://east.example.com:6443
 
+  # Change one setting of a Link, and keep all others
+  kubectl --context west -n linkerd-multicluster get link east -o yaml \\
+    | linkerd-mc --context east link-gen --cluster-name east \\
+    --from-existing - --federation none
+
   # Link on a flat network without a gateway, with a token for 90 days
   linkerd-mc --context east link-gen --cluster-name east \\
     --gateway=false --token-duration 2160h";
@@ -62,35 +75,68 @@ pub(crate) struct LinkGen {
     /// Name of the target cluster, and the suffix of its mirrors
     #[arg(long, value_name = "NAME")]
     cluster_name: ClusterName,
+    /// Start from the Link in this file, and keep what is set there and no flag names; - for stdin. Credentials in the
+    /// file decide the address of the API server, the ServiceAccount and its token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    from_existing: Option<PathBuf>,
     #[command(flatten)]
-    link: LinkArgs,
+    pub(super) link: LinkArgs,
     #[command(flatten)]
     output: ManifestOutput,
 }
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global, args: &LinkGen) -> anyhow::Result<()> {
+pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> anyhow::Result<()> {
     args.link.agree(false)?;
+    let given = &Given::of(given);
+    let proposed = args.from_existing.as_ref().map(plan::read).transpose()?;
     let access = global.access();
-    let linkerd = &global.linkerd_namespace;
-    let objects = generate(&access, linkerd, &args.cluster_name, &args.link).await?;
+    let (linkerd, name) = (&global.linkerd_namespace, &args.cluster_name);
+    let cluster = Cluster::connect(&access).await?;
+    let credentials = proposed.as_ref().and_then(|file| {
+        let kubeconfig = file
+            .credentials
+            .get(&file.link.spec.cluster_credentials_secret)?;
+        KubeconfigTarget::of(kubeconfig)
+    });
+    if let Some(old) = &credentials {
+        let entry = entry(&access)?;
+        if compare(old, &entry.cluster, &cluster).await != Evidence::Same {
+            return Err(misuse(
+                "the Link of --from-existing leads to another cluster",
+                "choose the cluster that it leads to with --context, or leave its credentials out of the file",
+            ));
+        }
+    }
+    let existing = Existing {
+        link: proposed.as_ref().map(|file| &file.link),
+        credentials: credentials.as_ref(),
+        is_of_another: false,
+    };
+    let there = (given, existing);
+    let objects = generate(&access, &cluster, linkerd, name, &args.link, there).await?;
     output::data(&args.output.format(&objects.manifest()?))
 }
 
-/// Reads the target cluster behind `access`, and builds the objects that link another cluster to it.
+/// Reads the target cluster behind `access`, and builds the objects that link another cluster to it. What is there
+/// already stays, unless one of the given flags names it.
 pub(crate) async fn generate(
     access: &Access,
+    cluster: &Cluster,
     linkerd_namespace: &str,
     cluster_name: &ClusterName,
     args: &LinkArgs,
+    (given, existing): (&Given, Existing<'_>),
 ) -> anyhow::Result<LinkObjects> {
-    let context = context(access, args)?;
-    let cluster = Cluster::connect(access).await?;
+    let entry = entry(access)?;
+    let args = &existing.over(args, given);
+    let context = reached(entry.clone(), args)?;
     // In sequence: they share a connection, and the first error is the one to report.
     let config = cluster.linkerd_config(linkerd_namespace).await?;
-    let token = token(&cluster, args).await?;
+    let held = existing.credentials.and_then(|old| old.token.as_ref());
+    let token = token(cluster, args, held).await?;
     let gateway = if args.gateway {
-        Some(gateway(&cluster, args).await?)
+        Some(gateway(cluster, args, given).await?)
     } else {
         None
     };
@@ -101,14 +147,24 @@ pub(crate) async fn generate(
         kubeconfig: context.kubeconfig(&args.service_account_name, &token)?,
         gateway,
     };
-    if is_local_address(&context.cluster.server) {
+    let server = &context.cluster.server;
+    if existing.credentials.is_some() && *server != entry.cluster.server {
+        note_kept(
+            "address of the API server",
+            server,
+            &entry.cluster.server,
+            "--api-server-address",
+        );
+    }
+    if is_local_address(server) {
         output::warning(&format!(
             "the link uses the API server address {}, which other clusters cannot reach; \
              pass an address that they can reach with --api-server-address",
             context.cluster.server
         ));
     }
-    let made = link(&target, &args.namespace, &args.options);
+    let mut made = link(&target, &args.namespace, &args.options);
+    existing.keep(&mut made.link, given);
     warn_of_refused(&made.link)?;
     Ok(made)
 }
@@ -140,11 +196,22 @@ fn warn_of_refused(link: &Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The current context, with the API server address for the source cluster.
-fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<KubeconfigContext> {
+/// Says that a setting stays, although the target cluster has another value now.
+fn note_kept(what: &str, kept: &str, now: &str, flag: &str) {
+    output::note(&format!(
+        "the link keeps the {what} {kept}; pass {flag} {now} to use the current one"
+    ));
+}
+
+/// The target cluster, as the user's kubeconfig has it.
+pub(crate) fn entry(access: &Access) -> anyhow::Result<KubeconfigContext> {
     let kubeconfig = access.kubeconfig()?;
     let name = access.context_name(&kubeconfig)?;
-    let mut context = KubeconfigContext::take(&kubeconfig, &name, |path| std::fs::read(path))?;
+    KubeconfigContext::take(&kubeconfig, &name, |path| std::fs::read(path))
+}
+
+/// The same, with the API server address for the source cluster.
+fn reached(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<KubeconfigContext> {
     if let Some(address) = &args.api_server_address {
         context.cluster.server.clone_from(address);
     }
@@ -167,7 +234,12 @@ fn context(access: &Access, args: &LinkArgs) -> anyhow::Result<KubeconfigContext
     }
 }
 
-async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
+/// A token of the account. That which is `held` already is used again as long as it is valid.
+async fn token(
+    cluster: &Cluster,
+    args: &LinkArgs,
+    held: Option<&Secret>,
+) -> anyhow::Result<Secret> {
     let namespace = args.service_account_namespace.as_ref();
     let (namespace, name) = (
         namespace.unwrap_or(&args.namespace),
@@ -180,31 +252,46 @@ async fn token(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Secret> {
     if account.is_none() {
         return Err(fail(
             format!("ServiceAccount {name:?} not found in namespace {namespace:?}"),
-            "create one with `linkerd-mc install` or `linkerd-mc allow`, or choose another with --service-account-name and --service-account-namespace",
+            format!(
+                "create one with {}, or choose another with --service-account-name and --service-account-namespace",
+                cluster.allow(namespace, name)
+            ),
         ));
     }
     match args.token_duration {
         Some(duration) => mint(cluster, &accounts, name, duration).await,
-        None => stored_token(cluster, namespace, name).await,
+        None => stored_token(cluster, namespace, name, held).await,
     }
 }
 
 /// The token of an account's Secret. Waits for it, because Kubernetes adds it shortly after `allow` or `install`.
-async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Secret> {
+async fn stored_token(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    held: Option<&Secret>,
+) -> anyhow::Result<Secret> {
     let secrets = cluster.api::<KubernetesSecret>(namespace);
     let tokens =
         ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
     let attempt = async || {
-        let found = cluster
+        let all = cluster
             .request("list the token Secrets", secrets.list(&tokens))
             .await?
-            .items
-            .into_iter()
-            .find(|secret| is_of(secret, name));
+            .items;
+        if let Some(held) = held.filter(|held| all.iter().any(|secret| has(secret, held))) {
+            return Ok(Ok(held.clone()));
+        }
+        let found = all.into_iter().find(|secret| is_of(secret, name));
         let secret = found.ok_or_else(|| {
             fail(
-                format!("no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"),
-                "create one with `linkerd-mc install` or `linkerd-mc allow`, or request a token with --token-duration",
+                format!(
+                    "no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"
+                ),
+                format!(
+                    "create one with {}, or request a token with --token-duration",
+                    cluster.allow(namespace, name)
+                ),
             )
         })?;
         let token = secret.data.as_ref().and_then(|data| data.get("token"));
@@ -225,6 +312,12 @@ async fn stored_token(cluster: &Cluster, namespace: &str, name: &str) -> anyhow:
             "check that kube-controller-manager, which adds the token, is running, or request a token with --token-duration",
         )
     })
+}
+
+/// Whether a Secret has this token.
+fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
+    let data = secret.data.as_ref().and_then(|data| data.get("token"));
+    data.is_some_and(|data| data.0 == token.expose().as_bytes())
 }
 
 /// Whether a token belongs to the ServiceAccount `name`, and was not created by `rotate` for one link, which revokes it
@@ -259,7 +352,7 @@ async fn mint(
     if granted < asked {
         let granted = Duration::from_secs(granted.unsigned_abs());
         output::warning(&format!(
-            "the cluster limits the token to {}; run `linkerd-mc rotate` before it expires",
+            "the cluster limits the token to {}; rotate it before it expires",
             format_go_duration(granted)
         ));
     }
@@ -267,21 +360,37 @@ async fn mint(
     Ok(Secret::new(status.token))
 }
 
-async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<RemoteGateway> {
+async fn gateway(
+    cluster: &Cluster,
+    args: &LinkArgs,
+    given: &Given,
+) -> anyhow::Result<RemoteGateway> {
     let (namespace, name) = (&args.gateway_namespace, &args.gateway_name);
     let what = "read the gateway's Service";
     let service = cluster.get::<Service>(what, namespace, name).await?;
     let service = service.ok_or_else(|| {
         fail(
             format!("gateway Service {name:?} not found in namespace {namespace:?}"),
-            "install it with `linkerd-mc install`, choose another with --gateway-name and --gateway-namespace, or link without one with --gateway=false",
+            format!(
+                "install it with {}, choose another with --gateway-name and --gateway-namespace, or link without one with \
+                 --gateway=false",
+                cluster.install()
+            ),
         )
     })?;
     let overrides = Overrides {
         addresses: args.gateway_addresses.clone(),
         port: Some(args.gateway_port).filter(|port| *port != 0),
     };
-    RemoteGateway::read(&service, &overrides)
+    let read = |overrides| RemoteGateway::read(&service, overrides, &cluster.flags);
+    let gateway = read(&overrides)?;
+    if let Ok(now) = read(&Overrides::default()) {
+        let (kept, now) = (gateway.addresses.join(","), now.addresses.join(","));
+        if kept != now && !given.has(&["gateway_addresses"]) {
+            note_kept("gateway address", &kept, &now, "--gateway-addresses");
+        }
+    }
+    Ok(gateway)
 }
 
 #[cfg(test)]

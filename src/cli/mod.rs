@@ -9,14 +9,19 @@ mod documents;
 mod drain;
 mod gateways;
 mod graph;
+mod groups;
 mod hand_back;
 mod install;
 mod link;
 mod link_gen;
+#[cfg(test)]
+mod parity;
 mod plan;
 mod rotate;
 mod run_controller;
 mod status;
+#[cfg(test)]
+mod suggestions;
 mod uninstall;
 mod unlink;
 mod version;
@@ -102,7 +107,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The definition of all commands and flags.
 pub fn command() -> clap::Command {
-    Cli::command()
+    groups::grouped(groups::without_idle_flags(Cli::command()))
 }
 
 /// Ends the process on wrong usage, `--help` and `--version`.
@@ -148,12 +153,12 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if cli.global.verbose && !matches!(cli.command, Command::RunController(_)) {
         output::log_requests();
     }
+    let given = matches.subcommand().map_or(matches, |(_, given)| given);
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
-        Command::Link(args) => block_on(link::run(&cli.global, args))?,
-        Command::LinkGen(args) => block_on(link_gen::run(&cli.global, args))?,
+        Command::Link(args) => block_on(link::run(&cli.global, args, given))?,
+        Command::LinkGen(args) => block_on(link_gen::run(&cli.global, args, given))?,
         Command::Plan(args) => {
-            let given = matches.subcommand().map_or(matches, |(_, given)| given);
             return block_on(plan::run(&cli.global, args, given, mirroring_of));
         }
         Command::RunController(args) => run_controller::run(&cli.global, args)?,

@@ -134,7 +134,7 @@ pub(crate) async fn run(
 }
 
 /// Reads the output of `link-gen`. Errors do not quote it, because it has credentials.
-fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
+pub(super) fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
     let mut text = String::new();
     if file.as_os_str() == "-" {
         std::io::stdin()
@@ -144,7 +144,7 @@ fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
         text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {}", file.display()))?;
     }
-    let hint = "pass the output of `linkerd-mc link-gen`: two Secrets and a Link";
+    let hint = "pass the output of `link-gen`: two Secrets and a Link";
     let documents = yaml::documents(&text)
         .map_err(|_| fail(format!("invalid YAML in {}", file.display()), hint))?;
     let (mut link, mut credentials) = (None, BTreeMap::new());

@@ -29,6 +29,7 @@ pub(super) use self::{credentials::TokenAccount, tokens::link_id};
 use super::common::{
     args::Global,
     cluster::Cluster,
+    cluster_name::context_of,
     linked::{known_clusters, links},
     output,
     wait::Progress,
@@ -46,9 +47,9 @@ use crate::{
 
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
-    if global.context.is_some() && args.to.is_some() {
+    if global.context.is_some() && args.source.is_some() {
         return Err(misuse(
-            "--context cannot be used with --to",
+            "--context cannot be used with --source",
             "remove one of them",
         ));
     }
@@ -63,7 +64,7 @@ pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCo
 }
 
 async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOutcome>> {
-    let access = match &args.to {
+    let access = match &args.source {
         Some(context) => global.access().with_context(context),
         None => global.access(),
     };
@@ -215,14 +216,48 @@ async fn gather<'a>(
     link: Link,
 ) -> anyhow::Result<Rotation<'a>> {
     let name = link.spec.target_cluster_name.clone();
-    let context = args.from.clone().unwrap_or_else(|| name.clone());
     let gathered = async {
+        let context = target_context(global, args, &name)?;
         let cluster = Cluster::connect(&global.access().with_context(&context)).await?;
         Rotation::gather(source, TargetCluster { cluster, context }, link).await
     };
     gathered
         .await
         .with_context(|| format!("cannot rotate the credentials for {name}"))
+}
+
+/// The context of a target cluster: the given one, or the one for a cluster of this name.
+fn target_context(global: &Global, args: &Rotate, cluster: &str) -> anyhow::Result<String> {
+    if let Some(given) = &args.target {
+        return Ok(given.clone());
+    }
+    let contexts = global.access().kubeconfig()?.contexts;
+    let names = contexts.iter().map(|context| context.name.as_str());
+    context_of(cluster, names)
+        .map(str::to_owned)
+        .map_err(|several| {
+            let what = format!("no context of the kubeconfig is called {cluster}");
+            let known: Vec<&str> = contexts
+                .iter()
+                .map(|context| context.name.as_str())
+                .collect();
+            match several.as_slice() {
+                [] => fail(
+                    what,
+                    format!(
+                        "pass the context of {cluster} with --target; known contexts: {}",
+                        known.join(", ")
+                    ),
+                ),
+                several => fail(
+                    format!(
+                        "several contexts are of a cluster {cluster}: {}",
+                        several.join(", ")
+                    ),
+                    "pass one of them with --target",
+                ),
+            }
+        })
 }
 
 /// Linkerd's credentials, and when its destination controller started.
@@ -258,7 +293,13 @@ async fn restarted(
     if let Some(cluster) = clusters.find(|cluster| known.is_outdated(cluster)) {
         return Err(fail(
             format!("a Pod of {DESTINATION} still has the old credentials for {cluster}"),
-            "see `kubectl get pods` in Linkerd's namespace, then run this again; the old token still works",
+            format!(
+                "see {}, then run this again; the old token still works",
+                source
+                    .cluster
+                    .flags
+                    .kubectl("-n {} get pods", &[&source.linkerd])
+            ),
         ));
     }
     output::note(&format!("restarted {DESTINATION}"));
@@ -273,7 +314,7 @@ fn chosen<'l>(
 ) -> anyhow::Result<Vec<&'l Link>> {
     let hint = known_clusters(
         known,
-        "choose another namespace with --namespace, or another cluster with --to",
+        "choose another namespace with --namespace, or another cluster with --source",
     );
     let wanted = args.cluster_name.as_ref().map(ToString::to_string);
     let chosen: Vec<&Link> = known

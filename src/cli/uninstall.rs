@@ -11,7 +11,7 @@ use super::common::{
     output,
 };
 use crate::{
-    api::{labels, link::Link},
+    api::{labels, link::LinkObject},
     hint::fail,
     manifests::render::{Manifest, ObjectName},
 };
@@ -126,23 +126,31 @@ async fn installed(
 }
 
 async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
-    let links = cluster.all::<Link>();
+    let all = cluster.all::<LinkObject>();
     let found = cluster
-        .request_opt("list Links", links.list_metadata(&ListParams::default()))
+        .request_opt("list Links", all.list(&ListParams::default()))
         .await?;
-    let mut names: Vec<String> = found
-        .into_iter()
-        .flatten()
-        .map(|link| link.name_any())
+    let links = found.into_iter().flatten().map(|object| object.link);
+    let mut links: Vec<(String, String)> = links
+        .map(|link| {
+            let namespace = link.namespace().unwrap_or_default();
+            (link.spec.target_cluster_name, namespace)
+        })
         .collect();
-    names.sort();
-    match names.first() {
-        None => Ok(()),
-        Some(first) => Err(fail(
-            format!("this cluster is still linked to {}", names.join(", ")),
-            format!("unlink first with `linkerd-mc unlink --cluster-name {first} --apply`"),
-        )),
-    }
+    links.sort();
+    links.dedup();
+    let Some((cluster_name, namespace)) = links.first() else {
+        return Ok(());
+    };
+    let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
+    let unlink = cluster.flags.mc(
+        "unlink --cluster-name {} --namespace {} --apply",
+        &[cluster_name, namespace],
+    );
+    Err(fail(
+        format!("this cluster is still linked to {}", names.join(", ")),
+        format!("unlink each of them first, as with {unlink}"),
+    ))
 }
 
 #[cfg(test)]

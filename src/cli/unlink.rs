@@ -2,10 +2,7 @@
 
 mod words;
 
-use std::{
-    io::{BufRead, IsTerminal as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -13,24 +10,28 @@ use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
-use self::words::{kept_secret, left_over, memberships, others, question};
+use self::words::{kept_secret, left_over, memberships, others, plan, question};
 use super::{
     common::{
         args::{self, Global, ManifestOutput},
         cluster::Cluster,
+        cluster_name::context_of,
         complete,
         inventory::delete,
         linked::{LinkedObjects, Mirrors, PROPAGATION, known_clusters, links},
         output,
+        prompt::confirmed,
         wait::{Progress, poll},
     },
+    link_gen::KubeconfigTarget,
     rotate::link_id,
 };
 use crate::{
     api::labels,
-    client::account_namespace,
+    client::{Access, token_claims},
     hint::{HintExt as _, fail, misuse},
     manifests::{link::ClusterName, render::Manifest},
+    suggest::ClusterFlags,
 };
 
 const EXAMPLES: &str = "\
@@ -65,6 +66,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// if no other Link has it.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Unlink {
     /// Name of the target cluster
     #[arg(long, value_name = "NAME", required_unless_present = "link", add = ArgValueCompleter::new(complete::clusters))]
@@ -81,6 +83,9 @@ pub(crate) struct Unlink {
     /// Delete the link, and wait until the controller has removed the mirrors
     #[arg(long)]
     apply: bool,
+    /// Show what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     /// With --apply, do not ask for confirmation
     #[arg(long, requires = "apply")]
     yes: bool,
@@ -112,14 +117,19 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     if linked.is_empty() {
         return Err(nothing_there(&cluster, args, name).await);
     }
+    if args.apply && args.dry_run {
+        output::data(&format!("would {}\n", plan(name, &linked)))?;
+        return Ok(());
+    }
+    let access = global.access();
     if args.apply {
-        return Box::pin(apply(&cluster, args, name, linked)).await;
+        return Box::pin(apply(&access, &cluster, args, name, linked)).await;
     }
     let notes = [
         memberships(name, &linked.mirrors.shared),
         kept_secret(&linked.elsewhere),
         others(name, &linked),
-        revocation(&cluster, args, name, &linked).await,
+        revocation(&access, &cluster, args, name, &linked).await,
     ];
     if !linked.mirrors.shared.is_empty() {
         linked.secrets.clear();
@@ -156,9 +166,11 @@ async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
     let target: ClusterName = link.spec.target_cluster_name.parse().hint(
         || format!("the Link {wanted} names no valid cluster"),
         || {
-            format!(
-                "delete it with `kubectl -n {namespace} delete links.multicluster.linkerd.io {wanted}`"
-            )
+            let delete = cluster.flags.kubectl(
+                "-n {} delete links.multicluster.linkerd.io {}",
+                &[namespace, wanted],
+            );
+            format!("delete it with {delete}")
         },
     )?;
     match &args.cluster_name {
@@ -170,9 +182,10 @@ async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
     }
 }
 
-/// A note with the command that revokes the tokens of this link in the target cluster; `None` if the credentials or the
-/// namespace kube-system cannot be read.
+/// A note with the command that revokes the tokens of this link in the target cluster; `None` if `rotate` created none,
+/// or if the credentials or the namespace kube-system cannot be read.
 async fn revocation(
+    access: &Access,
     cluster: &Cluster,
     args: &Unlink,
     name: &ClusterName,
@@ -189,41 +202,70 @@ async fn revocation(
     let secrets = cluster.api::<Secret>(namespace);
     let read = cluster.request("read the credentials", secrets.get(&own.name));
     let kubeconfig = read.await.ok()?.data?.remove(labels::KUBECONFIG_KEY)?;
-    let account = account_namespace(&kubeconfig.0)?;
+    let credentials = KubeconfigTarget::of(&kubeconfig.0)?;
+    let account = credentials.account.as_ref()?;
+    let secret = token_claims(credentials.token.as_ref()?.expose())?;
+    let secret = secret
+        .get("kubernetes.io/serviceaccount/secret.name")?
+        .as_str()?;
+    if !is_of_rotation(secret, &account.name) {
+        return None;
+    }
     let id = link_id(cluster, namespace, &name.to_string()).await.ok()?;
+    let cluster_name = name.to_string();
     let first = linked.elsewhere.first().and_then(|other| {
         let (namespace, _) = other.split_once('/')?;
+        let rotate = cluster.flags.mc(
+            "rotate --namespace {} --cluster-name {}",
+            &[namespace, &cluster_name],
+        );
         Some(format!(
-            " run `linkerd-mc rotate --namespace {namespace} --cluster-name {name}`, because Linkerd's Secret may hold one \
-             of them;"
+            " run {rotate}, because Linkerd's Secret may hold one of them;"
         ))
     });
+    let contexts = access
+        .kubeconfig()
+        .map(|all| all.contexts)
+        .unwrap_or_default();
+    let contexts = contexts.iter().map(|context| context.name.as_str());
+    let target = context_of(&cluster_name, contexts).unwrap_or(&cluster_name);
+    let target = ClusterFlags::of_context(target);
+    let revoke = target.kubectl(
+        "-n {} delete secret -l {}={}",
+        &[&account.namespace, labels::TOKEN_OF_LINK, &id],
+    );
     Some(format!(
-        "note: tokens that `linkerd-mc rotate` created for this link stay valid in {name};{} once the link is deleted, \
-         revoke them with `kubectl --context {name} -n {account} delete secret -l {}={id}`",
+        "note: tokens that a rotation created for this link stay valid in {name};{} once the link is deleted, revoke them \
+         with {revoke}",
         first.unwrap_or_default(),
-        labels::TOKEN_OF_LINK
     ))
 }
 
+/// Whether a token Secret of this account is one that `rotate` created: its name has a random end.
+fn is_of_rotation(secret: &str, account: &str) -> bool {
+    let end = secret
+        .strip_prefix(account)
+        .and_then(|rest| rest.strip_prefix("-token-"));
+    end.is_some_and(|end| !end.is_empty())
+}
+
 async fn apply(
+    access: &Access,
     cluster: &Cluster,
     args: &Unlink,
     name: &ClusterName,
     linked: LinkedObjects,
 ) -> anyhow::Result<()> {
-    if !args.yes && !confirmed(&question(name, &linked))? {
-        return Err(fail(
-            "canceled: nothing was deleted",
-            "pass --yes to delete without confirmation",
-        ));
+    let otherwise = "pass --yes to delete without confirmation";
+    if !args.yes && !confirmed(&question(name, &linked), otherwise)? {
+        return Err(fail("canceled: nothing was deleted", otherwise));
     }
     let had_link = !linked.links.is_empty();
     let notes = [
         kept_secret(&linked.elsewhere),
         others(name, &linked),
         // Needs the credentials, which are deleted below.
-        revocation(cluster, args, name, &linked).await,
+        revocation(access, cluster, args, name, &linked).await,
     ];
     // The Link first: while it exists, the controller creates again what is deleted.
     for object in linked.links.iter().chain(&linked.leftovers) {
@@ -245,7 +287,7 @@ async fn apply(
         let left = mirrors_left(cluster, name, &args.namespace, args.wait);
         let left = Progress::new(&waiting).during(left).await?;
         if left.len() > 0 {
-            return Err(left_over(name, &left, had_link));
+            return Err(left_over(name, &cluster.flags, &left, had_link));
         }
         if !linked.secrets.is_empty() {
             tokio::time::sleep(PROPAGATION).await;
@@ -302,42 +344,20 @@ async fn nothing_there(cluster: &Cluster, args: &Unlink, name: &ClusterName) -> 
     )
 }
 
-/// Asks for confirmation. Fails if stdin or stderr is not a terminal.
-fn confirmed(question: &str) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(fail(
-            "cannot prompt for confirmation: stdin or stderr is not a terminal",
-            "pass --yes to delete without confirmation",
-        ));
-    }
-    output::prompt(&format!("{question} [y/N]:"));
-    Ok(is_yes(&mut std::io::stdin().lock())?)
-}
-
-/// Whether the next line is a yes. The end of the input, as after Ctrl-D, is a no.
-fn is_yes(input: &mut impl BufRead) -> std::io::Result<bool> {
-    let mut answer = String::new();
-    if input.read_line(&mut answer)? == 0 {
-        output::note("");
-    }
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_a_yes_confirms() {
-        for (typed, expected) in [
-            ("y\n", true),
-            (" Yes\n", true),
-            ("n\n", false),
-            ("\n", false),
-            ("", false),
-            ("yesterday\ny\n", false),
+    fn only_secrets_of_rotations_have_a_random_end() {
+        for (secret, expected) in [
+            ("west-token-x7k2p", true),
+            ("west-token", false),
+            ("west-token-", false),
+            ("west", false),
+            ("east-token-x7k2p", false),
         ] {
-            assert_eq!(is_yes(&mut typed.as_bytes()).unwrap(), expected, "{typed}");
+            assert_eq!(is_of_rotation(secret, "west"), expected, "{secret}");
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
     config::{Identity, check, token},
     multiplexed::{build, multiplexed},
 };
-use crate::api::{names::is_dns_label, tls::InsecureTls};
+use crate::api::tls::InsecureTls;
 
 /// Maximum size of a kubeconfig in bytes, which is that of a Secret.
 const CREDENTIALS_MAX: usize = 1 << 20;
@@ -110,14 +110,6 @@ pub(crate) fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     let cluster = kubeconfig.clusters.first()?.cluster.as_ref()?;
     let skips = cluster.insecure_skip_tls_verify == Some(true);
     InsecureTls::of(cluster.server.as_deref().unwrap_or_default(), skips)
-}
-
-/// The namespace of the `ServiceAccount` whose token a credentials Secret has, by the token's claims, which are not
-/// verified; it is always a valid name.
-pub(crate) fn account_namespace(kubeconfig_bytes: &[u8]) -> Option<String> {
-    let claims = token_claims(&credentials_token(kubeconfig_bytes)?)?;
-    let (namespace, _) = service_account(&claims)?;
-    is_dns_label(namespace).then(|| namespace.to_owned())
 }
 
 /// Namespace and name of the `ServiceAccount` in a token's claims, if it belongs to one.
@@ -473,21 +465,6 @@ users:
             let text = kubeconfig(&format!("server: '{server}'"), "");
             let identity = credentials_identity(text.as_bytes()).await.unwrap();
             assert_eq!(identity.server, expected);
-        }
-    }
-
-    #[test]
-    fn namespace_of_the_account_is_a_valid_name() {
-        for (subject, expected) in [
-            ("system:serviceaccount:mc:west", Some("mc")),
-            ("system:serviceaccount:mc; reboot:west", None),
-            ("system:serviceaccount:mc", None),
-            ("kubernetes-admin", None),
-        ] {
-            let claims = BASE64_URL_SAFE_NO_PAD.encode(format!(r#"{{"sub":"{subject}"}}"#));
-            let text = kubeconfig(SERVER, &format!("token: h.{claims}.s"));
-            let found = account_namespace(text.as_bytes());
-            assert_eq!(found.as_deref(), expected, "{subject}");
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) fn require_user(kubeconfig: &Kubeconfig, context: &str) -> anyhow::Re
     }
     Err(fail(
         format!("context {context:?} has the user {user:?}, who is not in the kubeconfig"),
-        "log in to the cluster again, or correct the context with `kubectl config set-context`",
+        "log in to the cluster again, or correct the user of the context in the kubeconfig",
     ))
 }
 

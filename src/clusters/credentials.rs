@@ -73,7 +73,7 @@ pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<Strin
     (needs_linkerd(link) && !is_there).then(|| {
         format!(
             "namespace {} has no Secret for this cluster, so remote discovery and federated Services do not work; \
-             create it with `linkerd-mc link` or `linkerd-mc link-gen`",
+             link the cluster again, which creates it",
             theirs.namespace
         )
     })
@@ -86,7 +86,7 @@ pub(crate) fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<Strin
     (needs_linkerd(link) && !known.lacks.is_empty()).then(|| {
         format!(
             "Linkerd ignores the Secret {namespace}/{name}, which lacks {}; delete it with `kubectl -n {namespace} delete \
-             secret {name}`, and create it with `linkerd-mc link` or `linkerd-mc link-gen`",
+             secret {name}`, and link the cluster again, which creates it",
             known.lacks.join(", ")
         )
     })
@@ -319,7 +319,7 @@ mod tests {
             problems(&link, &[], &Ok(theirs), time(NOW)).unwrap(),
             [
                 "Linkerd ignores the Secret linkerd/mine, which lacks the type x, the annotation y; delete it with `kubectl \
-                 -n linkerd delete secret mine`, and create it with `linkerd-mc link` or `linkerd-mc link-gen`"
+                 -n linkerd delete secret mine`, and link the cluster again, which creates it"
             ]
         );
     }

@@ -275,7 +275,7 @@ async fn read_credentials(
         .ok_or_else(|| {
             fail(
                 format!("no credentials found in Secret {namespace}/{secret}"),
-                "create it with `linkerd-mc link` or `linkerd-mc link-gen`",
+                "link the cluster again, which creates it",
             )
         })
 }

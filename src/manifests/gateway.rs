@@ -8,10 +8,8 @@ use crate::{
         labels,
     },
     hint::{HintExt as _, fail},
+    suggest::ClusterFlags,
 };
-
-/// Hint for a Service that is not that of a gateway.
-const CHOOSE: &str = "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with `linkerd-mc install`";
 
 /// A gateway from the view of another cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +39,13 @@ pub struct Overrides {
 
 impl RemoteGateway {
     /// Reads a gateway's Service. Fails if it lacks something that a Link needs.
-    pub fn read(service: &Service, overrides: &Overrides) -> anyhow::Result<Self> {
+    ///
+    /// `flags` name the target cluster.
+    pub(crate) fn read(
+        service: &Service,
+        overrides: &Overrides,
+        flags: &ClusterFlags,
+    ) -> anyhow::Result<Self> {
         let name = format!(
             "{}/{}",
             service.metadata.namespace.as_deref().unwrap_or_default(),
@@ -65,7 +69,7 @@ impl RemoteGateway {
             value.ok_or_else(|| {
                 fail(
                     format!("the gateway {name} has no annotation {key}"),
-                    CHOOSE,
+                    another(flags),
                 )
             })
         };
@@ -74,11 +78,11 @@ impl RemoteGateway {
             addresses,
             port: match overrides.port {
                 Some(port) => port,
-                None => port(service, labels::GATEWAY_PORT_NAME, &name)?,
+                None => port(service, labels::GATEWAY_PORT_NAME, &name, flags)?,
             },
             identity: annotation(labels::GATEWAY_IDENTITY)?.clone(),
             probe_path: annotation(labels::PROBE_PATH)?.clone(),
-            probe_port: port(service, labels::PROBE_PORT_NAME, &name)?,
+            probe_port: port(service, labels::PROBE_PORT_NAME, &name, flags)?,
             probe_period: probe_period(period).hint(
                 || {
                     format!(
@@ -109,7 +113,12 @@ fn load_balancer_addresses(service: &Service) -> Vec<String> {
 }
 
 /// The port for other clusters: on a `NodePort` Service the node port.
-fn port(service: &Service, port_name: &str, name: &str) -> anyhow::Result<u16> {
+fn port(
+    service: &Service,
+    port_name: &str,
+    name: &str,
+    flags: &ClusterFlags,
+) -> anyhow::Result<u16> {
     let spec = service.spec.as_ref();
     let on_nodes = spec.and_then(|spec| spec.type_.as_deref()) == Some("NodePort");
     spec.and_then(|spec| spec.ports.as_ref())
@@ -127,9 +136,17 @@ fn port(service: &Service, port_name: &str, name: &str) -> anyhow::Result<u16> {
         .ok_or_else(|| {
             fail(
                 format!("the gateway {name} has no port named {port_name}"),
-                CHOOSE,
+                another(flags),
             )
         })
+}
+
+/// What to do if the Service is not that of a gateway.
+fn another(flags: &ClusterFlags) -> String {
+    format!(
+        "choose the gateway's Service with --gateway-name and --gateway-namespace, or install a gateway with {}",
+        flags.install()
+    )
 }
 
 /// Whole seconds become a Go duration; a Go duration is kept as it is.
@@ -173,7 +190,8 @@ mod tests {
     ) -> anyhow::Result<RemoteGateway> {
         let mut service = service();
         change(&mut service);
-        RemoteGateway::read(&serde_json::from_value(service).unwrap(), overrides)
+        let service = serde_json::from_value(service).unwrap();
+        RemoteGateway::read(&service, overrides, &ClusterFlags::default())
     }
 
     #[test]

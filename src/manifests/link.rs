@@ -99,21 +99,21 @@ pub struct LinkOptions {
     /// Annotations that are not copied to mirrors: keys, or prefixes such as example.com/*
     #[arg(
         long,
-        alias = "excluded-annotations",
+        alias = "exclude-annotations",
         value_name = "KEYS",
         value_delimiter = ',',
         value_parser = keys
     )]
-    pub exclude_annotations: Vec<String>,
+    pub excluded_annotations: Vec<String>,
     /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
     #[arg(
         long,
-        alias = "excluded-labels",
+        alias = "exclude-labels",
         value_name = "KEYS",
         value_delimiter = ',',
         value_parser = keys
     )]
-    pub exclude_labels: Vec<String>,
+    pub excluded_labels: Vec<String>,
     /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or
     /// prefixes such as example.com/*
     #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
@@ -126,15 +126,18 @@ pub struct LinkOptions {
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = one_of(COPIES, Copied::as_str))]
     pub copy: Copied,
     /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
-    /// resolves to [default: all but loopback, link-local, multicast, metadata servers, and the source cluster's API
-    /// server and Service range]
+    /// resolves to. `any`, the default: all but loopback, link-local, multicast, metadata servers, and the source
+    /// cluster's API server and Service range
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
     pub gateway_networks: Vec<String>,
-    /// Mirror headless Services as headless Services
-    #[arg(long)]
-    pub enable_headless_services: bool,
+    /// Whether headless Services are mirrored as headless Services [default: as the controller is set]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true
+    )]
+    pub enable_headless_services: Option<bool>,
     /// Namespaces of the source cluster that may be mirrored into, as a label selector such as
-    /// 'kubernetes.io/metadata.name in (shop,web)' [default: all that are not protected]
+    /// 'kubernetes.io/metadata.name in (shop,web)'. `any`, the default: all that are not protected
     #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
     pub allowed_namespaces: Option<String>,
     /// Which federated Services of the source cluster the target cluster may join
@@ -202,13 +205,19 @@ fn keys(text: &str) -> Result<String, String> {
     Err("must be a key, or a prefix such as example.com/*".to_owned())
 }
 
-/// A key or a prefix of labels or annotations to copy.
+/// A key or a prefix of labels or annotations to copy; empty for none.
 fn copied(text: &str) -> Result<String, CopiedError> {
+    if text.is_empty() {
+        return Ok(String::new());
+    }
     match copied_rules(text)?.first() {
         Some(rule) => Ok((*rule).to_owned()),
         None => Err(CopiedError::NoRule(text.to_owned())),
     }
 }
+
+/// The value of a flag that removes a restriction.
+const ANY: &str = "any";
 
 /// A selector of namespaces, as it was typed.
 fn allowed(text: &str) -> Result<String, PolicyError> {
@@ -217,6 +226,9 @@ fn allowed(text: &str) -> Result<String, PolicyError> {
 
 /// A network of gateways.
 fn gateway_network(text: &str) -> Result<String, String> {
+    if text == ANY {
+        return Ok(text.to_owned());
+    }
     let read = networks(text).map_err(|error| error.to_string())?;
     let first = read.first().ok_or("must not be empty")?;
     Ok(first.to_string())
@@ -283,6 +295,12 @@ pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link
     }
 }
 
+/// The keys of a flag, of which an empty one stands for none.
+fn set(keys: &[String]) -> Vec<String> {
+    let keys = keys.iter().filter(|key| !key.is_empty());
+    keys.cloned().collect()
+}
+
 fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link {
     let mut spec = LinkSpec {
         target_cluster_name: target.name.to_string(),
@@ -291,8 +309,8 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
         cluster_credentials_secret: target.name.credentials_secret(),
         remote_discovery_selector: Some(options.remote_discovery_selector.clone()),
         federated_service_selector: Some(options.federated_service_selector.clone()),
-        excluded_annotations: options.exclude_annotations.clone(),
-        excluded_labels: options.exclude_labels.clone(),
+        excluded_annotations: set(&options.excluded_annotations),
+        excluded_labels: set(&options.excluded_labels),
         ..Default::default()
     };
     if let Some(gateway) = &target.gateway {
@@ -312,19 +330,25 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
     let mut link = Link::new(&target.name.to_string(), spec);
     link.metadata.namespace = Some(namespace.to_owned());
     let mut annotations = map([(labels::CREATED_BY, &created_by())]);
-    if options.enable_headless_services {
-        annotations.insert(labels::HEADLESS_SERVICES.to_owned(), "enabled".to_owned());
+    if let Some(enabled) = options.enable_headless_services {
+        let set = if enabled { "enabled" } else { "disabled" };
+        annotations.insert(labels::HEADLESS_SERVICES.to_owned(), set.to_owned());
     }
     for (key, rules) in [
         (labels::COPIED_ANNOTATIONS, &options.copied_annotations),
         (labels::COPIED_LABELS, &options.copied_labels),
         (labels::GATEWAY_NETWORKS, &options.gateway_networks),
     ] {
+        let rules = rules
+            .iter()
+            .map(String::as_str)
+            .filter(|rule| !["", ANY].contains(rule));
+        let rules = rules.collect::<Vec<_>>().join(",");
         if !rules.is_empty() {
-            annotations.insert(key.to_owned(), rules.join(","));
+            annotations.insert(key.to_owned(), rules);
         }
     }
-    if let Some(selector) = &options.allowed_namespaces {
+    if let Some(selector) = options.allowed_namespaces.as_ref().filter(|s| *s != ANY) {
         annotations.insert(labels::ALLOWED_NAMESPACES.to_owned(), selector.clone());
     }
     if options.copy != Copied::default() {
@@ -380,13 +404,13 @@ mod tests {
             selector: selector("mirror.linkerd.io/exported=true"),
             remote_discovery_selector: selector("mirror.linkerd.io/exported=remote-discovery"),
             federated_service_selector: selector("mirror.linkerd.io/federated=member"),
-            exclude_annotations: Vec::new(),
-            exclude_labels: Vec::new(),
+            excluded_annotations: Vec::new(),
+            excluded_labels: Vec::new(),
             copied_annotations: Vec::new(),
             copied_labels: Vec::new(),
             copy: Copied::All,
             gateway_networks: Vec::new(),
-            enable_headless_services: false,
+            enable_headless_services: None,
             allowed_namespaces: None,
             federation: Federation::Any,
             federated_through: FederatedThrough::Discovery,
@@ -466,13 +490,13 @@ mod tests {
             },
             "linkerd-multicluster",
             &LinkOptions {
-                exclude_annotations: vec!["a.io/*".into()],
-                exclude_labels: vec!["b".into(), "c".into()],
+                excluded_annotations: vec!["a.io/*".into()],
+                excluded_labels: vec!["b".into(), "c".into()],
                 copied_annotations: vec!["d.io/e".into(), "f.io/*".into()],
                 copied_labels: vec!["g".into()],
                 copy: Copied::Listed,
                 gateway_networks: vec!["192.0.2.0/24".into(), "::1".into()],
-                enable_headless_services: true,
+                enable_headless_services: Some(true),
                 allowed_namespaces: Some("team in (a,b)".into()),
                 federation: Federation::LocalMembers,
                 federated_through: FederatedThrough::Gateway,

@@ -59,15 +59,29 @@ pub fn to_flow(value: &impl Serialize) -> anyhow::Result<String> {
 
 /// Reads one YAML document. The error has no excerpt of `text`.
 pub fn from_yaml<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
-    serde_saphyr::from_str_with_options(text, quiet())
-        .map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))
+    serde_saphyr::from_str_with_options(text, quiet()).map_err(|error| explained(&error))
 }
 
 /// Reads all documents of a YAML stream, empty ones left out. The error has no excerpt of `text`.
 pub fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, quiet())
-        .map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))?;
+        .map_err(|error| explained(&error))?;
     Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
+}
+
+/// An error in words that do not need to be looked up in the parser.
+fn explained(error: &serde_saphyr::Error) -> anyhow::Error {
+    let text = error.to_string();
+    let what = match error {
+        serde_saphyr::Error::DuplicateMappingKey { .. } => "a key occurs twice in one map",
+        // An error of an alias wraps that of a limit.
+        _ if text.starts_with("budget breached") => "too many aliases, values or levels",
+        _ => return anyhow::anyhow!("{}", one_line(&text)),
+    };
+    match error.location() {
+        Some(at) => anyhow::anyhow!("{what}, at line {}", at.line()),
+        None => anyhow::anyhow!("{what}"),
+    }
 }
 
 fn quiet() -> serde_saphyr::Options {
@@ -79,6 +93,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn errors_do_not_have_the_words_of_the_parser() {
+        let bombs = "a: &a [x,x,x,x,x,x,x,x,x]\n";
+        let bombs = ('b'..='i')
+            .zip('a'..)
+            .fold(bombs.to_owned(), |text, (next, last)| {
+                format!(
+                    "{text}{next}: &{next} [{}]\n",
+                    vec![format!("*{last}"); 9].join(",")
+                )
+            });
+        for (text, expected) in [
+            (
+                "gateway: 1\nother: 2\ngateway: 3\n",
+                "a key occurs twice in one map, at line 3",
+            ),
+            (&bombs, "too many aliases, values or levels, at line "),
+        ] {
+            let error = from_yaml::<Value>(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
 
     #[test]
     fn what_a_yaml_1_1_parser_would_misread_is_quoted() {

@@ -80,9 +80,8 @@ fn the_readme_lists_the_commands_that_there_are() {
     let help = reference::printed(&["--help"]);
     let commands: BTreeSet<&str> = help
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
+        .skip_while(|line| *line != "Set up:")
+        .take_while(|line| *line != "Global options:")
         // What a line does not begin with a command is more of the line before.
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())

@@ -198,6 +198,12 @@ async fn a_fleet_is_put_together(planes: &Planes) {
         (&json!(true), &json!(false))
     );
 
+    // One document for all contexts, each gateway with its source cluster.
+    let gateways = planes.run(&["gateways", "--context=west,east", "-ojson"]);
+    let gateways: Value = serde_json::from_str(&gateways.data()).unwrap();
+    assert_eq!(gateways.as_array().unwrap().len(), 1);
+    assert_eq!(gateways[0]["context"], "west");
+
     let (results, _) = planes.check(&["--all-contexts"]);
     assert_eq!(results["clusters share trust anchors"]["result"], "error");
     assert_eq!(

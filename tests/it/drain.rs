@@ -71,9 +71,12 @@ async fn drained_cluster_leaves_federated_services_that_have_other_members_and_r
 }
 
 async fn a_dry_run_drains_nothing(west: &ControlPlane) {
-    let dry = cli(west, &["drain", "--cluster-name=dr-east", "--dry-run"]).data();
+    let dry = cli(west, &["drain", "--cluster-name=dr-east", "--dry-run"]);
+    let said = dry.stderr.as_str();
+    assert!(said.starts_with("would drain dr-east until 2"), "{said}");
+    let dry = dry.stdout;
     assert!(
-        dry.starts_with("kubectl -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
+        dry.starts_with("kubectl --context west -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
         "{dry}"
     );
     let link = links(west).get("dr-east").await.unwrap();

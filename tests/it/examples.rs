@@ -22,14 +22,15 @@ use crate::support::{
 /// Commands that the same shell runs before each example of a command. The current context is `west` unless stated
 /// otherwise.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 8] = [
+const BEFORE: [(&str, &str); 9] = [
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
     ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
     ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("unlink", "linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster delete serviceaccount controller-east --ignore-not-found; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east; linkerd-mc --context east link-gen --cluster-name east -o json 2>/dev/null | grep '\"kind\":\"Link\"' | sed 's/\"name\":\"east\"/\"name\":\"east-again\"/' | kubectl apply -f -"),
     ("hand-back", "linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
     ("uninstall", "linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
-    ("check", "for context in east west; do kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
+    ("status", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done"),
+    ("check", "kubectl --context east delete service web --ignore-not-found; while kubectl --context west get service web-east; do sleep 0.1; done; for context in east west; do kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
     ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
 ];
 
@@ -59,10 +60,10 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
 const PAGES: [(&str, &str); 17] = [
     ("README.md", "kubectl --context east create service clusterip web --tcp=80"),
     ("docs/quick-start.md", ""),
-    ("docs/laptop.md", "linkerd-mc link --from east --to west --federated-through gateway"),
-    ("docs/fleet.md", ""),
-    ("docs/link.md", "linkerd-mc --context east unlink --cluster-name west --apply --yes"),
-    ("docs/export.md", "linkerd-mc link --from east --to west"),
+    ("docs/laptop.md", "linkerd-mc link --target east --source west --federated-through gateway"),
+    ("docs/fleet.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
+    ("docs/link.md", "linkerd-mc --context east unlink --cluster-name west --apply --yes; linkerd-mc --context west unlink --cluster-name east --apply --yes"),
+    ("docs/export.md", "linkerd-mc link --target east --source west"),
     ("docs/federate.md", "kubectl --context east -n shop label --overwrite service web mirror.linkerd.io/exported-"),
     ("docs/headless.md", ""),
     ("docs/high-availability.md", ""),
@@ -73,7 +74,7 @@ const PAGES: [(&str, &str); 17] = [
     ("docs/metrics.md", ""),
     ("docs/security.md", ""),
     ("docs/night.md", "linkerd-mc --context east install | kubectl --context east apply -f -"),
-    ("docs/troubleshooting.md", "linkerd-mc link --from east --to west"),
+    ("docs/troubleshooting.md", "linkerd-mc link --target east --source west"),
 ];
 
 /// Deletes what the pages export. It has no endpoints, and `check` would fail for its mirrors.
@@ -145,9 +146,9 @@ fn commands() -> Vec<String> {
     let all = help("");
     let mut commands: Vec<String> = all
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
+        .skip_while(|line| *line != "Set up:")
+        .take_while(|line| *line != "Global options:")
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .map(str::to_owned)

@@ -34,8 +34,19 @@ const HANDED: &str = "handed";
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
-    let own = ["hand-back", "--namespace", HANDED];
+    let own = ["hand-back", "--namespace", HANDED, "--yes"];
     run(plane.kubeconfig(), &[&own, more].concat())
+}
+
+/// The Services that would be handed back.
+fn dry_run(plane: &ControlPlane) -> String {
+    let shown = hand_back(plane, &["--dry-run"]);
+    assert!(
+        shown.stderr.starts_with("would hand back "),
+        "{}",
+        shown.stderr
+    );
+    shown.stdout
 }
 
 /// Annotations that our controller writes on Services.
@@ -116,7 +127,7 @@ async fn hand_back_replaces_our_slices_with_endpoints() {
     link_with_a_status(west).await;
     endpoints_that_kubernetes_left(west).await;
 
-    let shown = hand_back(west, &["--dry-run"]).data();
+    let shown = dry_run(west);
     assert_eq!(
         shown,
         "handed/dead-handed\nhanded/empty-handed\nhanded/web-handed\n"
@@ -163,19 +174,27 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(timing::now()));
     leases.create(&PostParams::default(), &lease).await.unwrap();
     let refused = hand_back(west, &[]).failure();
-    assert!(
-        refused.contains("the controller is running in namespace \"handed\""),
-        "{refused}"
-    );
-    assert!(
-        refused.contains("scale deployment linkerd-multicluster-controller --replicas=0"),
-        "{refused}"
-    );
+    let running = "the controller is running in namespace \"handed\"";
+    assert!(refused.contains(running), "{refused}");
+    assert!(refused.contains("until its lease has expired"), "{refused}");
     let released = Patch::Merge(json!({ "spec": { "holderIdentity": null } }));
     leases
         .patch("service-mirror-write", &PatchParams::default(), &released)
         .await
         .unwrap();
+    // A Deployment starts one, even if none runs now.
+    let name = "linkerd-multicluster-controller";
+    let create = ["-n", HANDED, "create", "deployment", name, "--image=none"];
+    west.kubectl(&create).await.unwrap();
+    let refused = hand_back(west, &[]).failure();
+    assert!(refused.contains(running), "{refused}");
+    let stop = format!("`kubectl --context west -n {HANDED} scale deployment {name} --replicas=0`");
+    assert!(refused.contains(&stop), "{refused}");
+    let scale = ["-n", HANDED, "scale", "deployment", name, "--replicas=0"];
+    west.kubectl(&scale).await.unwrap();
+    // Nobody can answer.
+    let asked = run(west.kubeconfig(), &["hand-back", "--namespace", HANDED]).failure();
+    assert!(asked.contains("hint: pass --yes"), "{asked}");
 }
 
 async fn mirrors_are_handed_back(west: &ControlPlane) {
@@ -236,10 +255,10 @@ async fn hand_back_continues_after_an_interruption(west: &ControlPlane) {
         )
         .await
         .unwrap();
-    let shown = hand_back(west, &["--dry-run"]).data();
+    let shown = dry_run(west);
     assert_eq!(shown, "handed/web-handed\n");
     assert_eq!(hand_back(west, &[]).code, 0);
-    assert_eq!(hand_back(west, &["--dry-run"]).data(), "");
+    assert_eq!(dry_run(west), "");
     let theirs = [(MIRRORING.to_owned(), true)];
     assert_eq!(managers(west, "web-handed").await, theirs);
 }

@@ -1,5 +1,7 @@
 //! `link` and `plan`: links two clusters with one command, and shows before what it would do.
 
+mod again;
+
 use std::{
     io::{BufRead as _, BufReader},
     process::Stdio,
@@ -139,7 +141,10 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
         "{}",
         linked.stderr
     );
-    assert!(linked.stdout.contains("web-link-east"), "{}", linked.stdout);
+    assert_eq!(
+        linked.stdout,
+        "Services of link-east in link-west: 1 mirrored, 0 federated\n"
+    );
 
     // Linkerd ignores a change of its Secret, but no change needs no restart.
     let link_again = || {
@@ -196,7 +201,7 @@ async fn link_says_what_is_missing_and_applies_nothing() {
     let plane = installed("link-alone", "192.0.2.30").await;
     let kubeconfig = plane.kubeconfig();
     let missing = run(kubeconfig, &["link", "--to", "link-alone"]).misuse();
-    assert!(missing.contains("error: missing --from"), "{missing}");
+    assert!(missing.contains("error: missing --target"), "{missing}");
     let same = run(
         kubeconfig,
         &["link", "--from", "link-alone", "--to", "link-alone"],
@@ -289,10 +294,11 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     east.apply(&run(east.kubeconfig(), &allow).data())
         .await
         .unwrap();
-    linked(link("east", &["--service-account-name=reclaimed"]));
+    linked(link("east", &["--service-account-name=reclaimed", "--yes"]));
     let nobody = "--api-server-address=https://127.0.0.1:1";
-    linked(link("east", &[nobody, "--wait=0s"]));
-    linked(link("east", &[]));
+    linked(link("east", &[nobody, "--wait=0s", "--yes"]));
+    let url = format!("--api-server-address={}", east.url());
+    linked(link("east", &[&url, "--yes"]));
 
     let before = stored(west, "reclaimed").await;
     let said = link("north", &[]).failure();
@@ -351,7 +357,7 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     assert!(said.contains(why), "{said}");
     assert_eq!(stored(west, "reclaimed").await, [None, None]);
 
-    linked(link("north", &["--replace"]));
+    linked(link("north", &["--replace", "--yes"]));
     let after = credentials::kubeconfig(west, "reclaimed").await;
     assert!(after.contains(north.url()), "not of north");
     unlink(west, "reclaimed").await;

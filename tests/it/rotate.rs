@@ -159,6 +159,25 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
         .the_shared_token_is_revoked_later(&first, &fourth)
         .await;
 
+    // `unlink` says how to revoke its tokens, and linking again keeps the one that is in use.
+    let unlink = ["--context", source.name(), "unlink", "--cluster-name=turn"];
+    let printed = run(&rotation.config, &unlink);
+    let revoke = format!("-n {NAMESPACE} delete secret -l multicluster.linkerd.io/token-of-link=");
+    assert!(printed.stderr.contains(&revoke), "{}", printed.stderr);
+    let before = rotation.kubeconfig().await;
+    let (target, own) = (far.name(), source.name());
+    let link = [
+        "link",
+        "--target",
+        target,
+        "--source",
+        own,
+        "--cluster-name=turn",
+    ];
+    let linked = run(&rotation.config, &link);
+    assert_eq!(linked.code, 0, "{}", linked.stderr);
+    assert_eq!(token(&rotation.kubeconfig().await), token(&before));
+
     // The controller continues with it, no mirror was written, and no output has a token.
     condition_is(&source, "turn", "Ready", "True", "Mirroring").await;
     export(&far, "turned", &web("later", "turn")).await;

@@ -11,7 +11,7 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("main", &["cli"]),
     ("lib", &["mirror", "api", "budget"]),
     (
@@ -26,6 +26,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "api",
             "timing",
             "hint",
+            "suggest",
         ],
     ),
     (
@@ -34,13 +35,17 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
     ("check", &["clusters", "mirror", "api"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
-    ("client", &["mirror", "api", "budget", "timing", "hint"]),
-    ("manifests", &["mirror", "api", "hint"]),
+    (
+        "client",
+        &["mirror", "api", "budget", "timing", "hint", "suggest"],
+    ),
+    ("manifests", &["mirror", "api", "hint", "suggest"]),
     ("mirror", &["api", "budget"]),
     ("api", &[]),
     ("budget", &[]),
     ("timing", &[]),
     ("hint", &[]),
+    ("suggest", &["api"]),
 ];
 
 /// Modules that only turn data into data.

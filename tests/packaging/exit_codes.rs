@@ -73,10 +73,10 @@ fn help(args: &[&str]) -> String {
 /// The commands that the help lists.
 fn commands() -> BTreeSet<String> {
     let help = help(&[]);
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = help.lines().skip_while(|line| *line != "Set up:");
     let lines = lines
-        .take_while(|line| !line.is_empty())
-        .filter(|line| !line.starts_with("   "));
+        .take_while(|line| *line != "Global options:")
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());
     names.filter(|name| name != "help").collect()
 }

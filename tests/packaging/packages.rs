@@ -66,10 +66,11 @@ fn version() -> String {
 /// The commands of the program, as its help lists them.
 fn commands(program: &Path) -> Vec<String> {
     let help = run(program, &["--help"]);
-    let (_, list) = help.split_once("Commands:\n").unwrap();
-    let (list, _) = list.split_once("\n\n").unwrap();
-    // What a line does not begin with a command is more of the line before.
-    let lines = list.lines().filter(|line| !line.starts_with("   "));
+    let (_, list) = help.split_once("Set up:\n").unwrap();
+    let (list, _) = list.split_once("Global options:\n").unwrap();
+    // What a line does not begin with a command is more of the line before, or the name of a group.
+    let lines = list.lines();
+    let lines = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());
     names.filter(|name| name != "help").collect()
 }

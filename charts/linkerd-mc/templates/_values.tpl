@@ -19,7 +19,7 @@
 - {"key":"controllerDefaults.enablePodAntiAffinity","why":"enablePodAntiAffinity applies to all pods"}
 - {"key":"controllerDefaults.nodeAffinity","why":"nodeAffinity applies to all pods"}
 - {"key":"controllerDefaults","why":"see controller"}
-- {"key":"controllers","why":"one controller serves all Links"}
+- {"key":"controllers","why":"one controller serves all Links: use controller.resources, controller.logLevel and controller.enableHeadlessServices, or link with --enable-headless-services"}
 - {"default":"mirror.linkerd.io/federated=member","key":"localServiceMirror.federatedServiceSelector","to":"federation.selector"}
 - {"default":[],"key":"localServiceMirror.excludedLabels","to":"federation.excludedLabels"}
 - {"default":[],"key":"localServiceMirror.excludedAnnotations","to":"federation.excludedAnnotations"}
@@ -32,8 +32,8 @@
 - {"key":"cliVersion","why":"objects have the version of the CLI that printed them"}
 - {"key":"proxyOutboundPort","why":"it is not used"}
 - {"key":"enablePSP","why":"Kubernetes removed PodSecurityPolicies; the Namespace has a pod security level"}
-- {"key":"namespaceMetadata","why":"the Namespace is printed with its labels, without a Job"}
-- {"key":"createNamespaceMetadataJob","why":"the Namespace is printed with its labels, without a Job"}
+- {"key":"namespaceMetadata","why":"no Job labels the Namespace: install prints it with its labels, and with Helm you label it"}
+- {"key":"createNamespaceMetadataJob","why":"no Job labels the Namespace: install prints it with its labels, and with Helm you label it"}
 {{- end }}
 
 {{- /* Lists that may be given as text with commas. */}}

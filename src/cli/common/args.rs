@@ -116,13 +116,20 @@ pub(crate) struct ManifestOutput {
     format: ManifestFormat,
 }
 
+impl ManifestFormat {
+    /// A manifest in this format.
+    pub(crate) fn text(self, manifest: &Manifest) -> String {
+        match self {
+            Self::Yaml => manifest.to_yaml(),
+            Self::Json => manifest.to_json(),
+        }
+    }
+}
+
 impl ManifestOutput {
     /// A manifest in the wanted format.
     pub(crate) fn format(&self, manifest: &Manifest) -> String {
-        match self.format {
-            ManifestFormat::Yaml => manifest.to_yaml(),
-            ManifestFormat::Json => manifest.to_json(),
-        }
+        self.format.text(manifest)
     }
 }
 

@@ -3,14 +3,14 @@
 use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{Api, Client, Resource, ResourceExt as _, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::output;
 use crate::{
     api::{
-        labels::{LINKERD_CONFIG, LINKERD_CONFIG_KEY},
+        labels::{self, LINKERD_CONFIG, LINKERD_CONFIG_KEY},
         link::LinkerdConfig,
     },
     client::{
@@ -19,6 +19,7 @@ use crate::{
     },
     hint::{HintExt as _, fail},
     manifests::yaml,
+    suggest::{ClusterFlags, Suggested},
 };
 
 /// How long to wait for an exec plugin of the kubeconfig before the user is told.
@@ -49,6 +50,8 @@ pub(crate) async fn connecting<T>(client: impl Future<Output = T>) -> T {
 /// A connection to a cluster.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    /// The flags that name it, for commands that the user should run.
+    pub(crate) flags: ClusterFlags,
     server: String,
 }
 
@@ -58,6 +61,7 @@ impl Cluster {
         let config = access.config().await?;
         let server = config.cluster_url.to_string();
         Ok(Self {
+            flags: access.flags(),
             server: server.trim_end_matches('/').to_owned(),
             client: connecting(build(config, DEADLINE)).await?,
         })
@@ -68,6 +72,7 @@ impl Cluster {
     pub(crate) fn of_test_server(client: Client) -> Self {
         Self {
             client,
+            flags: ClusterFlags::of_context("east"),
             server: "https://east.example".to_owned(),
         }
     }
@@ -83,6 +88,40 @@ impl Cluster {
     /// The objects of a kind in all namespaces, or those without one.
     pub(crate) fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client.clone())
+    }
+
+    /// The command that installs the extension in it.
+    pub(crate) fn install(&self) -> Suggested {
+        self.flags.install()
+    }
+
+    /// The command that creates an account for other clusters in it.
+    pub(crate) fn allow(&self, namespace: &str, account: &str) -> Suggested {
+        if account == labels::REMOTE_ACCESS_ACCOUNT {
+            return self.install();
+        }
+        let allow = self.flags.mc(
+            "allow --service-account-name {} --namespace {}",
+            &[account, namespace],
+        );
+        allow.piped(&self.flags.kubectl("apply -f -", &[]))
+    }
+
+    /// Whether both are certainly the same cluster: by the address of the API server, or by the UID of the Namespace
+    /// kube-system, if the user may read it.
+    pub(crate) async fn is(&self, other: &Self) -> bool {
+        if self.server == other.server {
+            return true;
+        }
+        let (own, others) = futures::join!(self.uid(), other.uid());
+        own.is_some() && own == others
+    }
+
+    async fn uid(&self) -> Option<String> {
+        let api = self.all::<Namespace>();
+        let read = api.get_metadata_opt("kube-system");
+        let read = self.request("read the Namespace kube-system", read).await;
+        read.ok().flatten()?.uid()
     }
 
     /// Address of the API server, without a slash at its end.
@@ -152,7 +191,14 @@ impl Cluster {
             )
         })?;
         let broken = || format!("invalid ConfigMap {namespace}/{LINKERD_CONFIG}");
-        let repair = || "run `linkerd check`, and repair it with `linkerd upgrade`".to_owned();
+        let repair = || {
+            let upgrade = self.flags.linkerd("upgrade", &[]);
+            let upgrade = upgrade.piped(&self.flags.kubectl("apply -f -", &[]));
+            format!(
+                "run {}, and repair it with {upgrade}",
+                self.flags.linkerd("check", &[])
+            )
+        };
         let text = config
             .data
             .as_ref()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::{
     ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
@@ -16,6 +16,7 @@ use crate::{
         link::{Link, LinkObject},
         members::{local_member, remote_members},
     },
+    hint::fail,
     manifests::{link::ClusterName, render::ObjectName},
 };
 
@@ -93,6 +94,9 @@ impl LinkedObjects {
             .with_names(cluster, namespace, &names)
             .await?;
         if elsewhere.is_empty() {
+            if control_plane_secrets.is_empty() {
+                check_linkerds(cluster, linkerd, &credentials).await?;
+            }
             secrets.extend(control_plane_secrets);
         }
         Ok(Self {
@@ -120,6 +124,29 @@ impl LinkedObjects {
             .chain(self.mirrors.into_own())
             .chain(self.secrets)
     }
+}
+
+/// Fails if a namespace that has no credentials is not Linkerd's, but another one is: Linkerd's Secret would stay.
+async fn check_linkerds(cluster: &Cluster, linkerd: &str, credentials: &str) -> anyhow::Result<()> {
+    let what = "read Linkerd's configuration";
+    let config = cluster.get::<ConfigMap>(what, linkerd, labels::LINKERD_CONFIG);
+    if config.await?.is_some() {
+        return Ok(());
+    }
+    let all = objects::SECRET.list(cluster, None, credentials).await;
+    let hint = match all.as_ref().map(|found| found.first()) {
+        // Linkerd has been uninstalled.
+        Ok(None) => return Ok(()),
+        Ok(Some(secret)) => format!(
+            "its Secret for this cluster is in namespace {0}; pass --linkerd-namespace {0}",
+            secret.namespace.as_deref().unwrap_or_default()
+        ),
+        Err(_) => "pass Linkerd's namespace with --linkerd-namespace".to_owned(),
+    };
+    Err(fail(
+        format!("namespace {linkerd:?} is not Linkerd's"),
+        hint,
+    ))
 }
 
 fn identities(links: &[Link]) -> Vec<ObjectName> {

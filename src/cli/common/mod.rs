@@ -2,8 +2,10 @@
 
 pub(super) mod args;
 pub(super) mod cluster;
+pub(super) mod cluster_name;
 pub(super) mod complete;
 pub(super) mod contexts;
+pub(super) mod given;
 pub(super) mod interrupt;
 pub(super) mod inventory;
 pub(super) mod linked;
@@ -13,6 +15,7 @@ pub(super) mod output;
 pub(super) mod paste;
 pub(super) mod plugin;
 pub(super) mod problems;
+pub(super) mod prompt;
 pub(super) mod service_mirror;
 pub(super) mod table;
 pub(super) mod wait;

@@ -89,7 +89,8 @@ pub(crate) fn interrupted(text: &str) {
     line(&plugin::as_typed(text));
 }
 
-fn line(text: &str) {
+/// Writes one line to stderr, such as one of a question.
+pub(crate) fn line(text: &str) {
     // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
 }

@@ -5,6 +5,7 @@ use clap::Parser as _;
 use super::*;
 use crate::{
     cli::{Cli, Command},
+    client::Access,
     hint::is_misuse,
 };
 
@@ -64,7 +65,14 @@ fn command_lines_without_both_contexts_are_misuse() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, "contexts: [{name: a}, {name: b}]").unwrap();
-    for line in ["--to b", "--from a", "", "--from a --to a"] {
+    for line in [
+        "--source b",
+        "--to b",
+        "--target a",
+        "--from a",
+        "",
+        "--target a --source a",
+    ] {
         let args = ["linkerd-mc", "link"].into_iter();
         let args = args.chain(line.split_whitespace());
         let cli = Cli::try_parse_from(args).unwrap();
@@ -75,7 +83,7 @@ fn command_lines_without_both_contexts_are_misuse() {
             kubeconfig: Some(kubeconfig.clone()),
             ..Access::default()
         };
-        let error = contexts(&access, args, false).unwrap_err();
+        let error = contexts::contexts(&access, args, false).unwrap_err();
         assert!(is_misuse(&error), "{line}: {error:#}");
     }
     for line in [
@@ -86,7 +94,7 @@ fn command_lines_without_both_contexts_are_misuse() {
         "rotate --to b --all --api-addr 192.0.2.1:6443",
         "link --from a --to b --gateway=false --gateway-addresses 192.0.2.1",
         "link --from a --to b --gateway=false --gateway-port 4143",
-        "link --from a --to b --gateway=false --selector a=b",
+        "link --target a --source b --gateway=false --selector a=b",
         "link-gen --cluster-name a --gateway=false --gateway-networks 192.0.2.0/24",
     ] {
         let args = std::iter::once("linkerd-mc").chain(line.split(' '));
@@ -94,4 +102,58 @@ fn command_lines_without_both_contexts_are_misuse() {
         let error = crate::cli::run(&cli, &clap::ArgMatches::default()).unwrap_err();
         assert!(is_misuse(&error), "{line}: {error:#}");
     }
+}
+
+#[test]
+fn old_names_of_flags_are_accepted_and_hidden() {
+    for (old, new) in [
+        ("link --from a --to b", "link --target a --source b"),
+        (
+            "link --target a --source b --target-api-server-address c --target-cluster-name d",
+            "link --target a --source b --api-server-address c --cluster-name d",
+        ),
+        (
+            "link-gen --cluster-name a --exclude-labels b --exclude-annotations c",
+            "link-gen --cluster-name a --excluded-labels b --excluded-annotations c",
+        ),
+        (
+            "rotate --cluster-name a --from b --to c",
+            "rotate --cluster-name a --target b --source c",
+        ),
+        (
+            "drain --cluster-name a --for 2h",
+            "drain --cluster-name a --duration 2h",
+        ),
+    ] {
+        let parsed = |line: &str| {
+            let line = std::iter::once("linkerd-mc").chain(line.split(' '));
+            format!("{:?}", Cli::try_parse_from(line).unwrap().command)
+        };
+        assert_eq!(parsed(old), parsed(new), "{old}");
+        let all = crate::cli::command();
+        let (command, flags) = old.split_once(' ').unwrap();
+        let help = all
+            .find_subcommand(command)
+            .unwrap()
+            .clone()
+            .render_long_help();
+        let help = help.to_string();
+        let old = flags.split(' ').filter(|word| word.starts_with("--"));
+        for flag in old.filter(|flag| !new.contains(*flag)) {
+            assert!(!help.contains(&format!("{flag} <")), "{command} {flag}");
+        }
+    }
+}
+
+#[test]
+fn flags_of_the_other_direction_need_mutual() {
+    let parses = |line: &str| {
+        let line = std::iter::once("linkerd-mc").chain(line.split(' '));
+        Cli::try_parse_from(line).is_ok()
+    };
+    let both = "link --target a --source b --source-cluster-name c --source-api-server-address d";
+    assert!(!parses(both));
+    assert!(parses(&format!("{both} --api-server-address e --mutual")));
+    assert!(!parses("link --target a --source b -o yaml"));
+    assert!(parses("link --target a --source b --dry-run -o yaml"));
 }

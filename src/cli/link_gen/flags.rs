@@ -17,12 +17,13 @@ use crate::{
 /// Flags of all commands that generate a link.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArgs {
-    /// Namespace of the Link in the source cluster, and of the ServiceAccount in the target cluster
+    /// Namespace of the Link in the source cluster, and of the ServiceAccount in the target cluster, unless
+    /// --service-account-namespace names another one
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) namespace: String,
+    pub(in crate::cli) namespace: String,
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
-    #[arg(long, value_name = "URL", value_parser = args::server_address)]
-    pub(super) api_server_address: Option<String>,
+    #[arg(long, alias = "target-api-server-address", value_name = "URL", value_parser = args::server_address)]
+    pub(in crate::cli) api_server_address: Option<String>,
     /// Allow connections to the target's API server without verified TLS: http://, or insecure-skip-tls-verify in the
     /// kubeconfig. An attacker on the network can then steal the token and change what is mirrored
     #[arg(long)]
@@ -30,7 +31,7 @@ pub(crate) struct LinkArgs {
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT, value_parser = args::object_name)]
     pub(super) service_account_name: String,
-    /// Namespace of this ServiceAccount, if it is not that of the Link
+    /// Namespace of this ServiceAccount [default: that of the Link]
     #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(super) service_account_namespace: Option<String>,
     /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
@@ -90,7 +91,10 @@ impl LinkArgs {
         use Useless::{Refused, RefusedByLink, Warned};
         let options = &self.options;
         let through_gateway = options.federated_through == FederatedThrough::Gateway;
-        let networks = !options.gateway_networks.is_empty();
+        let networks = options
+            .gateway_networks
+            .iter()
+            .any(|network| network != "any");
         let addresses = !self.gateway_addresses.is_empty();
         let port = self.gateway_port != 0;
         let selects = options.selector != LabelSelector::default()

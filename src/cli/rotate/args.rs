@@ -14,13 +14,13 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   # Rotate the credentials with which west accesses east; both are contexts
-  linkerd-mc rotate --cluster-name east --to west
+  linkerd-mc rotate --cluster-name east --source west
 
-  # Show what would be done
-  linkerd-mc rotate --cluster-name east --to west --dry-run
+  # Show what would be done, and change nothing
+  linkerd-mc rotate --cluster-name east --source west --dry-run
 
   # Rotate all credentials that are older than 30 days, such as in a CronJob
-  linkerd-mc rotate --all --to west --older-than 30d -o json
+  linkerd-mc rotate --all --source west --older-than 30d -o json
 
 Exit codes: 0 done, or nothing to do; 1 a link failed (old token still works).";
 
@@ -41,12 +41,12 @@ pub(crate) struct Rotate {
     /// All links of the namespace
     #[arg(long)]
     pub(super) all: bool,
-    /// Context of the target cluster [default: the context with the name of the cluster]
-    #[arg(long, value_name = "CONTEXT", conflicts_with = "all", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) from: Option<String>,
+    /// Context of the target cluster [default: the context with the name of the cluster, or that a tool made for it]
+    #[arg(long, alias = "from", value_name = "CONTEXT", conflicts_with = "all", add = ArgValueCompleter::new(complete::contexts))]
+    pub(super) target: Option<String>,
     /// Context of the source cluster [default: --context, or the current one]
-    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) to: Option<String>,
+    #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    pub(super) source: Option<String>,
     /// Rotate only credentials that are older than this, or expire within this time, such as 30d
     #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
     pub(super) older_than: Option<Duration>,
@@ -61,7 +61,7 @@ pub(crate) struct Rotate {
     /// of the source cluster still has them. Links in other clusters cannot be seen
     #[arg(long)]
     pub(super) revoke_shared: bool,
-    /// Print what would be done, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
     /// How long to wait for the controller, and for the restart

@@ -34,7 +34,7 @@ pub(in crate::cli) struct TokenAccount {
     /// When the token was issued. Tokens in Secrets do not have this claim.
     pub(super) issued: Option<Timestamp>,
     /// When it expires, if it does.
-    pub(super) expires: Option<Timestamp>,
+    pub(in crate::cli) expires: Option<Timestamp>,
 }
 
 impl TokenAccount {
@@ -127,10 +127,7 @@ impl Stored {
             .and_then(|data| Ok((data.clone(), Credentials::read(&data.0)?)))
             .hint(
                 || format!("cannot use the Secret {namespace}/{name}"),
-                || {
-                    "create one that can be rotated with `linkerd-mc link` or `linkerd-mc link-gen`"
-                        .to_owned()
-                },
+                || "link the cluster again, which makes credentials that can be rotated".to_owned(),
             )?;
         Ok(Self {
             namespace,

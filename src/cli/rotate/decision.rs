@@ -80,6 +80,15 @@ impl Old {
     }
 }
 
+/// A time in the largest unit of which there is one.
+fn lasting(seconds: u64) -> String {
+    let units = [("day", 86_400), ("hour", 3600), ("minute", 60)];
+    let fits = units.into_iter().find(|(_, length)| seconds >= *length);
+    let (unit, length) = fits.unwrap_or(("second", 1));
+    let count = seconds / length;
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
 impl<'a> Facts<'a> {
     /// Decides what to do. `older_than` skips credentials that are younger and do not expire within that time, and
     /// `shared` also revokes tokens that other links may use.
@@ -102,7 +111,11 @@ impl<'a> Facts<'a> {
         }
         let all_equal = self.held.windows(2).all(|pair| pair[0] == pair[1]);
         match young.filter(|_| all_equal) {
-            Some(age) => Decision::Skip(format!("skipped: the credentials are {age} s old")),
+            Some(age) => Decision::Skip(format!(
+                "skipped: {} old (limit {})",
+                lasting(age.unsigned_abs()),
+                lasting(older_than.unwrap_or_default().as_secs())
+            )),
             None => Decision::Create,
         }
     }
@@ -232,6 +245,20 @@ mod tests {
             Decision::Create => "create".into(),
             Decision::Continue(token) => format!("continue {}", token.name),
             Decision::Finish(token) => format!("finish {}", token.name),
+        }
+    }
+
+    #[test]
+    fn ages_are_in_the_largest_unit() {
+        for (seconds, expected) in [
+            (0, "0 seconds"),
+            (1, "1 second"),
+            (119, "1 minute"),
+            (7200, "2 hours"),
+            (86_400, "1 day"),
+            (30 * 86_400, "30 days"),
+        ] {
+            assert_eq!(lasting(seconds), expected);
         }
     }
 

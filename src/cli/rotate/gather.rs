@@ -44,7 +44,7 @@ pub(super) async fn own(source: &SourceCluster, name: &str) -> anyhow::Result<St
     let secret = found.ok_or_else(|| {
         fail(
             format!("Secret {}/{name} not found", source.namespace),
-            "create it with `linkerd-mc link` or `linkerd-mc link-gen`",
+            "link the cluster again, which creates it",
         )
     })?;
     Stored::read(&secret)
@@ -103,7 +103,7 @@ async fn warn_of_none(source: &SourceCluster, cluster: &str) -> anyhow::Result<(
         ));
     }
     output::warning(&format!(
-        "namespace {linkerd} has no credentials for {cluster}, so remote discovery and federated Services do not work"
+        "Linkerd has no Secret for {cluster} in namespace {linkerd}: remote discovery and federated Services are down"
     ));
     Ok(())
 }
@@ -124,7 +124,7 @@ fn check_equal(own: &Stored, linkerds: &Stored) -> anyhow::Result<()> {
             own.path(),
             linkerds.path()
         ),
-        "make them equal with `linkerd-mc link`, or apply all that `linkerd-mc link-gen` prints",
+        "link the cluster again, which makes them equal",
     ))
 }
 
@@ -187,10 +187,10 @@ pub(super) fn is_of_target<'t>(
     }
     Err(fail(
         format!(
-            "the context {:?} is not of the cluster that issued the token in the Secret {}",
+            "the context {} is of another cluster than the token in the Secret {}",
             target.context,
             own.path()
         ),
-        "choose the context of the target cluster with --from",
+        "choose the context of the target cluster with --target",
     ))
 }

@@ -52,16 +52,22 @@ pub(super) async fn is_possible(
         .map(|link| link.spec.target_cluster_name.as_str())
         .filter(|name| known.contains(*name) && !proven.contains(*name))
         .collect();
-    if lost.is_empty() {
+    let Some(first) = lost.first() else {
         return Ok(());
-    }
+    };
     Err(fail(
         format!(
-            "cannot restart {DESTINATION} now: Linkerd would lose {}, which the controller cannot connect to",
+            "cannot restart {DESTINATION} now: {} is unreachable, and a restart would cut Linkerd off from it",
             lost.join(", ")
         ),
-        "wait until `linkerd-mc status` shows it as connected, or remove it with `linkerd-mc unlink`; with --no-restart, \
-         you can restart it yourself later",
+        format!(
+            "wait until {} shows it as connected, or remove it with {}; with --no-restart, you can restart it yourself later",
+            cluster.flags.mc("status", &[]),
+            cluster.flags.mc(
+                "unlink --cluster-name {} --namespace {} --apply",
+                &[first, &source.namespace]
+            )
+        ),
     ))
 }
 
@@ -97,15 +103,20 @@ pub(super) async fn restart(source: &SourceCluster, wait: Duration) -> anyhow::R
             .await?;
         anyhow::Ok(is_rolled_out(&live).then_some(()).ok_or(()))
     };
-    poll(POLL_INTERVAL, wait, attempt, |()| ()).await?.map_err(|()| {
-        fail(
-            format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
-            format!(
-                "see `kubectl -n {namespace} rollout status deployment/{DESTINATION}`, then run this again; \
-                 the old token still works"
-            ),
-        )
-    })
+    poll(POLL_INTERVAL, wait, attempt, |()| ())
+        .await?
+        .map_err(|()| {
+            fail(
+                format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
+                format!(
+                    "see {}, then run this again; the old token still works",
+                    cluster.flags.kubectl(
+                        "-n {} rollout status deployment/{}",
+                        &[namespace, DESTINATION]
+                    )
+                ),
+            )
+        })
 }
 
 /// As `kubectl rollout status` decides.

@@ -66,7 +66,7 @@ impl<'a> Rotation<'a> {
                     "the token in the Secret {} does not belong to a ServiceAccount",
                     own.path()
                 ),
-                "create credentials that can be rotated with `linkerd-mc link`",
+                "link the cluster again, which makes credentials that can be rotated",
             )
         })?;
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
@@ -286,8 +286,11 @@ impl<'a> Rotation<'a> {
                 .unwrap_or("no reason reported");
             fail(
                 format!("the Link {name} does not use the new credentials after {wait:?}: {why}"),
-                "check that the controller is running and the CRD is up to date \
-                 (`linkerd-mc install | kubectl apply -f -`), then run this again; the old token still works",
+                format!(
+                    "check that the controller is running and the CRD is up to date ({} with your values), then run this \
+                     again; the old token still works",
+                    self.source.cluster.install()
+                ),
             )
         })
     }
@@ -304,7 +307,7 @@ impl<'a> Rotation<'a> {
                 format!(
                     "the Secret {changed} does not have the new token any more, so nothing was revoked"
                 ),
-                "see who else writes it, such as another `linkerd-mc rotate` or a GitOps tool, then run this again",
+                "see who else writes it, such as another rotation or a GitOps tool, then run this again",
             ));
         }
         for (name, holder) in self.old.keep_used(&self.tokens, holders) {
@@ -350,10 +353,12 @@ impl<'a> Rotation<'a> {
     /// Leaves the old tokens as they are, and says that Linkerd still uses one of them.
     pub(super) fn restart_is_needed(&mut self) -> String {
         self.keep();
+        let restart = self.source.cluster.flags.kubectl(
+            "-n {} rollout restart deployment/{}",
+            &[&self.source.linkerd, DESTINATION],
+        );
         let reason = format!(
-            "{DESTINATION} still uses the old token, so nothing was revoked; run `kubectl -n {} rollout restart \
-             deployment/{DESTINATION}`, then run this again to revoke it",
-            self.source.linkerd
+            "{DESTINATION} still uses the old token, so nothing was revoked; run {restart}, then run this again to revoke it"
         );
         output::warning(&format!("{}: {reason}", self.cluster()));
         reason

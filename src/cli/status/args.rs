@@ -85,24 +85,6 @@ pub(crate) struct StatusArgs {
 }
 
 impl StatusArgs {
-    /// Those of `--services --cluster-name <cluster>`.
-    pub(crate) fn services_of(cluster: String) -> Self {
-        Self {
-            contexts: Contexts::default(),
-            cluster_name: Some(cluster),
-            services: true,
-            service: None,
-            namespace: None,
-            all_namespaces: false,
-            output: StatusFormat::Table,
-            watch: false,
-            wait: false,
-            goal: Goal::Ready,
-            timeout: Duration::from_secs(5 * 60),
-            request_timeout: Duration::from_secs(10),
-        }
-    }
-
     /// Whether Services are shown.
     pub(super) fn shows_services(&self) -> bool {
         let is_one_wanted = self.service.is_some() || self.namespace.is_some();
@@ -226,14 +208,5 @@ mod tests {
         for line in ["shop/", "/web", "a/b/c", "Web", "-A -n shop"] {
             assert!(parsed(line).is_err(), "{line}");
         }
-    }
-
-    #[test]
-    fn link_shows_what_the_command_shows() {
-        let args = StatusArgs::services_of("east".into());
-        assert_eq!(args.cluster_name.as_deref(), Some("east"));
-        assert!(args.services && args.is_table() && !args.wait);
-        let typed = parsed("--services --cluster-name east").unwrap();
-        assert_eq!(format!("{args:?}"), format!("{typed:?}"));
     }
 }

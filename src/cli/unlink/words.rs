@@ -4,6 +4,7 @@ use crate::{
     cli::common::linked::{LinkedObjects, Mirrors},
     hint::fail,
     manifests::{link::ClusterName, render::ObjectName},
+    suggest::ClusterFlags,
 };
 
 /// Names in a note; more are only counted.
@@ -17,8 +18,7 @@ pub(super) fn memberships(cluster: &ClusterName, shared: &[ObjectName]) -> Optio
     }
     Some(format!(
         "note: the Secrets are left out, because Linkerd needs them until {cluster} is removed from {}; the controller \
-         does that after the Link is deleted. Run this again afterwards to get the Secrets; `unlink --apply` does all of \
-         it",
+         does that after the Link is deleted. Run this again afterwards to get the Secrets; --apply does all of it",
         with_others(shared),
     ))
 }
@@ -47,7 +47,12 @@ pub(super) fn others(cluster: &ClusterName, linked: &LinkedObjects) -> Option<St
 }
 
 /// The error if mirrors are left when the time is up. `had_link` is whether there was a Link to delete.
-pub(super) fn left_over(cluster: &ClusterName, left: &Mirrors, had_link: bool) -> anyhow::Error {
+pub(super) fn left_over(
+    cluster: &ClusterName,
+    flags: &ClusterFlags,
+    left: &Mirrors,
+    had_link: bool,
+) -> anyhow::Error {
     let shared = &left.shared;
     let own = left.len() - shared.len();
     let verb = if own == 1 { "exists" } else { "exist" };
@@ -64,7 +69,8 @@ pub(super) fn left_over(cluster: &ClusterName, left: &Mirrors, had_link: bool) -
     }
     let deletions = shared.iter().take(NAMED).map(|service| {
         let namespace = service.namespace.as_deref().unwrap_or_default();
-        format!("`kubectl -n {namespace} delete service {}`", service.name)
+        let delete = flags.kubectl("-n {} delete service {}", &[namespace, &service.name]);
+        delete.to_string()
     });
     fail(
         what,
@@ -86,17 +92,40 @@ pub(super) fn kept_secret(elsewhere: &[String]) -> Option<String> {
 
 /// The confirmation prompt, with the numbers of Services that will be removed.
 pub(super) fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
-    let links: Vec<&str> = linked.links.iter().map(|link| link.name.as_str()).collect();
-    if let (Some(other), [link]) = (linked.remaining.first(), links.as_slice()) {
-        return format!("Delete the Link {link}? The Link {other} stays, and {name} with it");
+    let what = what(name, linked);
+    if let Some(other) = linked.remaining.first() {
+        return format!("The Link {other} stays, and keeps {name} linked. Delete {what}?");
     }
-    let (links, it) = match links.as_slice() {
-        [] | [_] => (format!("the link to {name}"), "it"),
-        several => (
-            format!("the Links {} to {name}", several.join(" and ")),
-            "them",
-        ),
-    };
+    match losses(name, linked) {
+        None => format!("Delete {what}?"),
+        Some(losses) => format!("This also removes {losses}. Delete {what}?"),
+    }
+}
+
+/// What --apply would do, after "would".
+pub(super) fn plan(name: &ClusterName, linked: &LinkedObjects) -> String {
+    let what = what(name, linked);
+    if let Some(other) = linked.remaining.first() {
+        return format!("delete {what}; the Link {other} keeps {name} linked");
+    }
+    match losses(name, linked) {
+        None => format!("delete {what}"),
+        Some(losses) => format!("delete {what}, and remove {losses}"),
+    }
+}
+
+/// The Links that are deleted.
+fn what(name: &ClusterName, linked: &LinkedObjects) -> String {
+    let links: Vec<&str> = linked.links.iter().map(|link| link.name.as_str()).collect();
+    match links.as_slice() {
+        [link] if !linked.remaining.is_empty() => format!("the Link {link}"),
+        [] | [_] => format!("the link to {name}"),
+        several => format!("the Links {} to {name}", several.join(" and ")),
+    }
+}
+
+/// The Services that go with them.
+fn losses(name: &ClusterName, linked: &LinkedObjects) -> Option<String> {
     let mirrors = &linked.mirrors;
     let (own, federated, shared) = (&mirrors.own, &mirrors.federated, &mirrors.shared);
     let mut losses = Vec::new();
@@ -109,12 +138,12 @@ pub(super) fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
     }
     if !shared.is_empty() {
         let services = counted(shared.len(), "federated Service");
-        losses.push(format!("its membership in {services}"));
+        losses.push(format!("the membership of {name} in {services}"));
     }
-    if losses.is_empty() {
-        return format!("Delete {links}?");
-    }
-    format!("Delete {links}, and with {it} {}?", losses.join(", "))
+    Some(match losses.split_last()? {
+        (only, []) => only.clone(),
+        (last, rest) => format!("{} and {last}", rest.join(", ")),
+    })
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -173,26 +202,26 @@ mod tests {
                 mirrors(1, 0, 0),
                 one,
                 None,
-                "Delete the link to east, and with it 1 mirror?",
+                "This also removes 1 mirror. Delete the link to east?",
             ),
             (
                 mirrors(3, 1, 2),
                 one,
                 None,
-                "Delete the link to east, and with it 3 mirrors, 1 federated Service without another member, \
-                 its membership in 2 federated Services?",
+                "This also removes 3 mirrors, 1 federated Service without another member and the membership of east in 2 \
+                 federated Services. Delete the link to east?",
             ),
             (
                 mirrors(3, 0, 0),
                 &["east", "again"],
                 None,
-                "Delete the Links east and again to east, and with them 3 mirrors?",
+                "This also removes 3 mirrors. Delete the Links east and again to east?",
             ),
             (
                 Mirrors::default(),
                 &["again"],
                 Some("east"),
-                "Delete the Link again? The Link east stays, and east with it",
+                "The Link east stays, and keeps east linked. Delete the Link again?",
             ),
         ] {
             let links = links
@@ -212,7 +241,9 @@ mod tests {
     fn hint_about_what_is_left_leads_on() {
         let name = "east".parse().unwrap();
         let again = "run this again: without a Link, it deletes the mirrors itself";
-        let services = "delete these Services first: `kubectl -n shop delete service web`";
+        let services =
+            "delete these Services first: `kubectl --context west -n shop delete service web`";
+        let flags = ClusterFlags::of_context("west");
         let shared = "east is still in 1 federated Service with other members (shop/web)";
         for (left, had_link, what, hint) in [
             (
@@ -230,7 +261,7 @@ mod tests {
             (mirrors(0, 0, 1), true, shared, again),
             (mirrors(0, 0, 1), false, shared, services),
         ] {
-            let error = left_over(&name, &left, had_link);
+            let error = left_over(&name, &flags, &left, had_link);
             assert!(error.to_string().contains(what), "{error}");
             let said = hint_of(&error).unwrap();
             assert!(said.contains(hint), "{said}");

@@ -123,8 +123,17 @@ impl UserValues {
                     kind.expected(),
                     shown(value)
                 );
+                // What it would be as text, and as what the text looks like.
+                let typed = value.as_str().and_then(|text| serde_json::from_str(text).ok());
                 let hint = || match value {
-                    Value::Number(_) | Value::Bool(_) => "for text that looks like a number or boolean, use --set-string, or quotes in a file".to_owned(),
+                    Value::Number(_) | Value::Bool(_)
+                        if kind.check(&Value::String(value.to_string())).is_ok() =>
+                    {
+                        "for text that looks like a number or boolean, use --set-string, or quotes in a file".to_owned()
+                    }
+                    _ if typed.is_some_and(|typed| kind.check(&typed).is_ok()) => {
+                        "use --set instead of --set-string, or leave out the quotes in a file".to_owned()
+                    }
                     _ => "`linkerd-mc install --print-values` describes all keys".to_owned(),
                 };
                 if why.is_empty() {
@@ -359,6 +368,11 @@ mod tests {
                     ("--set-string", "gateway.port=2"),
                 ],
                 "the value gateway.port (--set-string gateway.port=2) must be a port from 1 to 65535, not \"2\"",
+                "use --set instead of --set-string, or leave out the quotes in a file",
+            ),
+            (
+                &[("--set", "gateway.enabled=5")],
+                "the value gateway.enabled (--set gateway.enabled=5) must be true or false, not 5",
                 "`linkerd-mc install --print-values` describes all keys",
             ),
             (

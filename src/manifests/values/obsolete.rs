@@ -39,7 +39,7 @@ pub(crate) const KEYS: [(&str, Replacement); 32] = [
     ("controllerDefaults.enablePodAntiAffinity", NoEffect("enablePodAntiAffinity applies to all pods")),
     ("controllerDefaults.nodeAffinity", NoEffect("nodeAffinity applies to all pods")),
     ("controllerDefaults", NoEffect("see controller")),
-    ("controllers", NoEffect("one controller serves all Links")),
+    ("controllers", NoEffect("one controller serves all Links: use controller.resources, controller.logLevel and controller.enableHeadlessServices, or link with --enable-headless-services")),
     ("localServiceMirror.federatedServiceSelector", Renamed("federation.selector")),
     ("localServiceMirror.excludedLabels", Renamed("federation.excludedLabels")),
     ("localServiceMirror.excludedAnnotations", Renamed("federation.excludedAnnotations")),
@@ -52,8 +52,8 @@ pub(crate) const KEYS: [(&str, Replacement); 32] = [
     ("cliVersion", NoEffect("objects have the version of the CLI that printed them")),
     ("proxyOutboundPort", NoEffect("it is not used")),
     ("enablePSP", NoEffect("Kubernetes removed PodSecurityPolicies; the Namespace has a pod security level")),
-    ("namespaceMetadata", NoEffect("the Namespace is printed with its labels, without a Job")),
-    ("createNamespaceMetadataJob", NoEffect("the Namespace is printed with its labels, without a Job")),
+    ("namespaceMetadata", NoEffect("no Job labels the Namespace: install prints it with its labels, and with Helm you label it")),
+    ("createNamespaceMetadataJob", NoEffect("no Job labels the Namespace: install prints it with its labels, and with Helm you label it")),
 ];
 
 /// Removes obsolete keys from `tree`, and moves renamed ones.
@@ -163,7 +163,7 @@ mod tests {
                 "controllerDefaults.logLevel (values.yaml) is deprecated: use controller.logLevel",
                 "controllerDefaults.image (values.yaml) has no effect: use controller.image",
                 "controllerDefaults.retryLimit (values.yaml) has no effect: failures are retried until they succeed",
-                "controllers (values.yaml) has no effect: one controller serves all Links",
+                "controllers (values.yaml) has no effect: one controller serves all Links: use controller.resources, controller.logLevel and controller.enableHeadlessServices, or link with --enable-headless-services",
                 "localServiceMirror.federatedServiceSelector (values.yaml) is deprecated: use federation.selector",
                 "localServiceMirror (values.yaml) has no effect: the controller handles local members too; see controller and federation",
                 "nodeSelector (values.yaml) has no effect: controller.nodeSelector is also set",

@@ -56,18 +56,29 @@ fn distance(a: &str, b: &str) -> usize {
     strsim::levenshtein(&a.to_lowercase(), &b.to_lowercase())
 }
 
-/// Read from the cluster. It is commented out in the output, because a values file with it would override that value.
-const READ_FROM_CLUSTER: &str = "identityTrustDomain";
+/// Commented out in the output, unless they are set: a values file with them would override the cluster's own value, and
+/// the version of a later program.
+const FOUND_OUT: [&str; 2] = ["identityTrustDomain", "controller.image.version"];
 
 const HEADER: &str = "\
-# All values of `linkerd-mc install`, with the defaults as set by the other flags.
-# Override them with --values FILE, or with --set key=value.
+# All values of `linkerd-mc install`, as set by the other flags. Pass this file with --values FILE.
+# What is commented out is found out: the trust domain by asking the cluster, and the version of the image, which is
+# that of the program.
 ";
 
 impl Values {
     /// All values as a commented values file.
     pub fn documented(&self) -> anyhow::Result<String> {
-        documented(self, HEADER, |doc| doc, &[READ_FROM_CLUSTER])
+        let (own, default) = (
+            serde_json::to_value(self)?,
+            serde_json::to_value(Self::default())?,
+        );
+        let is_default = |path: &&str| {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            own.pointer(&pointer) == default.pointer(&pointer)
+        };
+        let unset: Vec<&str> = FOUND_OUT.into_iter().filter(is_default).collect();
+        documented(self, HEADER, |doc| doc, &unset)
     }
 }
 

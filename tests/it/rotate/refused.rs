@@ -56,7 +56,7 @@ impl Rotation {
         ];
         let outcome = run(&self.config, &args);
         assert_eq!(outcome.code, 1);
-        let why = format!("the context \"{source}\" is not of the cluster that issued the token");
+        let why = format!("the context {source} is of another cluster than the token");
         assert!(outcome.stderr.contains(&why), "{}", outcome.stderr);
         assert_eq!(minted(&self.source).await, Vec::<String>::new());
     }
@@ -92,7 +92,10 @@ impl Rotation {
         let is_lost =
             |now: &LinkStatus| condition(now, "Connected").is_some_and(|c| c.status == "False");
         status_that(source, "mute", is_lost).await;
-        self.fails(&[], "Linkerd would lose mute");
+        self.fails(
+            &[],
+            "mute is unreachable, and a restart would cut Linkerd off from it",
+        );
         unlink(source, "mute").await;
         self.forget("mute").await;
     }

@@ -58,8 +58,7 @@ impl InsecureTls {
     /// What is wrong with a Link, and a remedy.
     pub fn problem(self) -> String {
         format!(
-            "{}: an attacker on the network can steal the token and change what is mirrored; to link again with \
-             `linkerd-mc link-gen`, {}",
+            "{}: an attacker on the network can steal the token and change what is mirrored; link again, and {}",
             self.what(),
             self.remedy()
         )

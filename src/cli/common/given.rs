@@ -1,0 +1,39 @@
+//! Which flags are on the command line. A flag that is not there does not change what is set.
+
+use std::collections::BTreeSet;
+
+use clap::{ArgMatches, parser::ValueSource};
+
+/// The flags on the command line, by the names of their fields.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(BTreeSet<String>);
+
+impl Given {
+    /// Those of a subcommand.
+    pub(crate) fn of(matches: &ArgMatches) -> Self {
+        let named = matches.ids().map(clap::Id::as_str);
+        let named = named.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
+        Self(named.map(str::to_owned).collect())
+    }
+
+    /// The same flags, except that `from` stands for `to`.
+    pub(crate) fn renamed(&self, from: &str, to: &str) -> Self {
+        let mut renamed = self.clone();
+        renamed.0.remove(to);
+        if renamed.0.remove(from) {
+            renamed.0.insert(to.to_owned());
+        }
+        renamed
+    }
+
+    /// Whether one of these is there.
+    pub(crate) fn has(&self, flags: &[&str]) -> bool {
+        flags.iter().any(|flag| self.0.contains(*flag))
+    }
+
+    /// Flags as a test gives them.
+    #[cfg(test)]
+    pub(crate) fn of_test(flags: &[&str]) -> Self {
+        Self(flags.iter().map(|&flag| flag.to_owned()).collect())
+    }
+}

@@ -1,0 +1,171 @@
+//! The list of commands in the help, in groups, and the global flags that mean nothing to a command.
+
+use anstyle::{Effects, Style};
+use clap::{Arg, Command};
+
+/// The groups of commands, in the order of the help. Commands that are in none are in the last one.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Set up", &["install", "link", "link-gen", "allow"]),
+    (
+        "Every day",
+        &["status", "check", "gateways", "graph", "plan"],
+    ),
+    (
+        "Maintenance",
+        &[
+            "rotate",
+            "drain",
+            "undrain",
+            "unlink",
+            "revoke",
+            "uninstall",
+            "hand-back",
+        ],
+    ),
+    (
+        "More",
+        &["version", "run-controller", "completions", "man", "help"],
+    ),
+];
+
+/// All global flags.
+const ALL: &[&str] = &[
+    "kubeconfig",
+    "context",
+    "as_user",
+    "as_groups",
+    "api_addr",
+    "linkerd_namespace",
+    "verbose",
+];
+/// Commands, with the global flags that they ignore or refuse. Help does not show them.
+const IDLE: [(&str, &[&str]); 8] = [
+    ("completions", ALL),
+    ("drain", &["linkerd_namespace"]),
+    ("hand-back", &["linkerd_namespace"]),
+    ("link", &["api_addr", "context"]),
+    ("man", ALL),
+    ("revoke", &["linkerd_namespace"]),
+    ("rotate", &["api_addr"]),
+    ("undrain", &["linkerd_namespace"]),
+];
+
+/// Hides global flags in the help of commands to which they mean nothing. They are still accepted there.
+pub(super) fn without_idle_flags(mut command: Command) -> Command {
+    let global: Vec<Arg> = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .cloned()
+        .collect();
+    for (name, idle) in IDLE {
+        let hidden = global
+            .iter()
+            .filter(|arg| idle.contains(&arg.get_id().as_str()));
+        let hidden: Vec<Arg> = hidden.map(|arg| arg.clone().hide(true)).collect();
+        command = command.mut_subcommand(name, |sub| sub.args(hidden));
+    }
+    command
+}
+
+/// Lists the commands in groups.
+pub(super) fn grouped(command: Command) -> Command {
+    let (header, literal) = (
+        Style::new().effects(Effects::BOLD | Effects::UNDERLINE),
+        Style::new().bold(),
+    );
+    let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let shown: Vec<(&str, String)> = shown
+        .map(|sub| {
+            let about = sub.get_about().map(ToString::to_string);
+            (sub.get_name(), about.unwrap_or_default())
+        })
+        .chain([("help", "Print the help of a command".to_owned())])
+        .collect();
+    let width = shown.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let is_grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let line = |(name, about): &(&str, String)| {
+        let gap = " ".repeat(width - name.len() + 2);
+        format!("  {literal}{name}{literal:#}{gap}{about}\n")
+    };
+    let groups = GROUPS.iter().enumerate().map(|(at, (title, names))| {
+        let is_last = at + 1 == GROUPS.len();
+        let others = shown
+            .iter()
+            .filter(|(name, _)| is_last && !is_grouped(name));
+        let own = names
+            .iter()
+            .filter_map(|name| shown.iter().find(|(known, _)| known == name));
+        let lines: String = others.chain(own).map(line).collect();
+        format!("{header}{title}:{header:#}\n{lines}\n")
+    });
+    let text: String = groups.collect();
+    let template = format!(
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}{header}Global options:{header:#}\n\
+         {{options}}{{after-help}}"
+    );
+    command.help_template(template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_lists_each_command_once_in_its_group() {
+        let mut command = crate::cli::command();
+        let help = command.render_long_help().to_string();
+        let groups: Vec<&str> = help
+            .lines()
+            .filter(|line| line.ends_with(':') && !line.starts_with(' '))
+            .collect();
+        assert_eq!(
+            groups,
+            [
+                "Set up:",
+                "Every day:",
+                "Maintenance:",
+                "More:",
+                "Global options:"
+            ]
+        );
+        for sub in crate::cli::command().get_subcommands() {
+            let name = format!("  {} ", sub.get_name());
+            let listed = help.lines().filter(|line| line.starts_with(&name)).count();
+            assert_eq!(listed, usize::from(!sub.is_hide_set()), "{name}");
+        }
+        for (_, names) in GROUPS {
+            for name in names {
+                let known = crate::cli::command().find_subcommand(name).is_some();
+                assert!(known || *name == "help", "{name}");
+            }
+        }
+        assert!(!help.contains('\x1b'), "{help}");
+        assert!(help.contains("--context <NAME>"), "{help}");
+    }
+
+    #[test]
+    fn help_of_a_command_has_no_flags_that_mean_nothing_there() {
+        let all = crate::cli::command();
+        for (name, idle) in IDLE {
+            let mut whole = all.clone();
+            whole.build();
+            let sub = whole.find_subcommand(name).unwrap();
+            for flag in idle {
+                let mut known = sub.get_arguments();
+                let arg = known.find(|arg| arg.get_id() == *flag).unwrap();
+                assert!(arg.is_hide_set() && arg.is_global_set(), "{name} {flag}");
+            }
+        }
+        // They are still accepted, as scripts pass them to all commands.
+        let line = [
+            "linkerd-mc",
+            "revoke",
+            "-L",
+            "mesh",
+            "--service-account-name=x",
+        ];
+        let matches = crate::cli::command().try_get_matches_from(line).unwrap();
+        let namespace = matches.get_one::<String>("linkerd_namespace");
+        assert_eq!(namespace.map(String::as_str), Some("mesh"));
+    }
+}

@@ -1,0 +1,81 @@
+//! The flags of `link`.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+
+use crate::{
+    cli::{
+        common::{
+            args::{self, ManifestFormat},
+            complete,
+        },
+        link_gen::LinkArgs,
+    },
+    manifests::link::ClusterName,
+};
+
+/// Examples for the end of the help text.
+const EXAMPLES: &str = "\
+Examples:
+  # Mirror Services of east into west
+  linkerd-mc link --target east --source west
+
+  # Mirror in both directions
+  linkerd-mc link --target east --source west --mutual
+
+  # Show what would be done, and change nothing
+  linkerd-mc link --target east --source west --dry-run
+
+  # Change one setting of the Link, and keep all others
+  linkerd-mc link --target east --source west --excluded-labels team --yes";
+
+/// Link two clusters
+///
+/// Both clusters are contexts of the kubeconfig. The source cluster gets mirrors of the Services of the target cluster.
+/// Applies the output of `link-gen` for the target cluster to the source cluster, waits until the Link is ready, and
+/// shows how much is mirrored.
+///
+/// If the clusters are linked already, what is set stays unless a flag names it. What would change is listed, and has
+/// to be confirmed.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub(crate) struct Link {
+    /// Context of the target cluster, whose Services are mirrored
+    #[arg(long, alias = "from", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    pub(super) target: Option<String>,
+    /// Context of the source cluster, where the mirrors are created
+    #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    pub(super) source: Option<String>,
+    /// Name of the target cluster, and the suffix of its mirrors [default: from the name of its context]
+    #[arg(long, alias = "target-cluster-name", value_name = "NAME")]
+    pub(super) cluster_name: Option<ClusterName>,
+    /// Move the name of a cluster that is linked already to this one. All mirrors of the other cluster are deleted
+    #[arg(long)]
+    pub(super) replace: bool,
+    /// Link the clusters in both directions
+    #[arg(long, conflicts_with_all = ["gateway_addresses", "gateway_port"])]
+    pub(super) mutual: bool,
+    /// With --mutual, name of the source cluster [default: from the name of its context]
+    #[arg(long, value_name = "NAME", requires = "mutual")]
+    pub(super) source_cluster_name: Option<ClusterName>,
+    /// With --mutual, address of the source's API server that the target cluster can reach [default: the kubeconfig's]
+    #[arg(long, value_name = "URL", requires = "mutual", value_parser = args::server_address)]
+    pub(super) source_api_server_address: Option<String>,
+    /// Show what would be done, and change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do not ask before settings of a Link are changed
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// How long to wait until the Links are ready; 0s does not wait
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
+    pub(super) wait: Duration,
+    #[command(flatten)]
+    pub(super) generated: LinkArgs,
+    /// With --dry-run, print the objects in this format, including credentials
+    #[arg(short, long, value_name = "FORMAT", requires = "dry_run")]
+    pub(super) output: Option<ManifestFormat>,
+}

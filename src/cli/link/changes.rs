@@ -1,0 +1,267 @@
+//! What linking again would change: the settings of the Link, and its credentials. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    api::{labels, link::Link, selector::Selector},
+    cli::link_gen::KubeconfigTarget,
+};
+
+/// A setting that is there, and would be another one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SettingChange {
+    field: &'static str,
+    old: String,
+    new: String,
+}
+
+impl std::fmt::Display for SettingChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |text: &str| match text {
+            "" => "(none)".to_owned(),
+            text => text.to_owned(),
+        };
+        let (old, new) = (shown(&self.old), shown(&self.new));
+        write!(f, "{}: {old} -> {new}", self.field)
+    }
+}
+
+/// Fields of the spec that `link` writes, except lists of keys and what no flag or cluster decides.
+const FIELDS: [&str; 12] = [
+    "targetClusterName",
+    "targetClusterDomain",
+    "targetClusterLinkerdNamespace",
+    "clusterCredentialsSecret",
+    "gatewayAddress",
+    "gatewayPort",
+    "gatewayIdentity",
+    "selector",
+    "remoteDiscoverySelector",
+    "federatedServiceSelector",
+    "excludedAnnotations",
+    "excludedLabels",
+];
+/// Annotations that `link` writes, with the names that the list has for them.
+const ANNOTATIONS: [(&str, &str); 8] = [
+    (labels::ALLOWED_NAMESPACES, "allowed-namespaces"),
+    (labels::COPIED_ANNOTATIONS, "copied-annotations"),
+    (labels::COPIED_LABELS, "copied-labels"),
+    (labels::COPY, "copy"),
+    (labels::FEDERATED_THROUGH, "federated-through"),
+    (labels::FEDERATION, "federation"),
+    (labels::GATEWAY_NETWORKS, "gateway-networks"),
+    (labels::HEADLESS_SERVICES, "headless-services"),
+];
+
+/// The changes of a Link. What is only added where nothing was is one too: it may be a restriction, or lift one.
+pub(super) fn of_link(old: &Link, new: &Link) -> Vec<SettingChange> {
+    let (before, after) = (settings(old), settings(new));
+    let pairs = before.into_iter().zip(after);
+    let changed = pairs.filter(|((_, old), (_, new))| old != new);
+    changed
+        .map(|((field, old), (_, new))| SettingChange { field, old, new })
+        .collect()
+}
+
+/// The settings of a Link, in the order of the list.
+fn settings(link: &Link) -> Vec<(&'static str, String)> {
+    let spec = json!(link.spec);
+    let fields = FIELDS.iter().map(|field| (*field, shown(&spec[field])));
+    let probe = &link.spec.probe_spec;
+    let probes = if probe.path.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "{} on port {} every {}",
+            probe.path, probe.port, probe.period
+        )
+    };
+    let annotations = ANNOTATIONS.iter().map(|(key, field)| {
+        let set = link.annotations().get(*key);
+        (*field, set.cloned().unwrap_or_default())
+    });
+    fields
+        .chain([("probeSpec", probes)])
+        .chain(annotations)
+        .collect()
+}
+
+/// A field on one line.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(keys) => {
+            let keys = keys.iter().filter_map(Value::as_str);
+            keys.collect::<Vec<_>>().join(",")
+        }
+        selector => {
+            let parsed = serde_json::from_value::<LabelSelector>(selector.clone()).ok();
+            let parsed = parsed.map(|selector| Selector::parse(Some(&selector)));
+            match parsed {
+                Some(Ok(selected)) => selected.map(|s| s.query()).unwrap_or_default(),
+                _ => selector.to_string(),
+            }
+        }
+    }
+}
+
+/// The changes of valid credentials. `None` as the old ones: the user may not read them.
+pub(super) fn of_credentials(
+    old: Option<&KubeconfigTarget>,
+    new: &KubeconfigTarget,
+) -> Vec<SettingChange> {
+    let Some(old) = old else {
+        return vec![SettingChange {
+            field: "credentials",
+            old: "you may not read them".to_owned(),
+            new: "new ones".to_owned(),
+        }];
+    };
+    let account = |target: &KubeconfigTarget| {
+        let account = target.account.as_ref();
+        account.map_or_else(String::new, |of| format!("{}/{}", of.namespace, of.name))
+    };
+    let lasts = |target: &KubeconfigTarget| {
+        let expires = target.account.as_ref().and_then(|account| account.expires);
+        match expires {
+            Some(at) => format!("expires on {}", at.strftime("%Y-%m-%d %H:%M UTC")),
+            None => "does not expire".to_owned(),
+        }
+    };
+    let all = [
+        ("API server", old.server.clone(), new.server.clone()),
+        ("ServiceAccount", account(old), account(new)),
+        ("token", lasts(old), lasts(new)),
+    ];
+    all.into_iter()
+        .filter(|(_, old, new)| old != new && !old.is_empty())
+        .map(|(field, old, new)| SettingChange { field, old, new })
+        .collect()
+}
+
+/// A patch that removes what the old Link has and the new one has not, whoever wrote it. `None` if there is nothing.
+pub(super) fn removal(old: &Link, new: &Link) -> Option<Value> {
+    let (before, after) = (json!(old.spec), json!(new.spec));
+    let spec = FIELDS.iter().filter(|field| {
+        let is_set = |spec: &Value| !spec[**field].is_null();
+        is_set(&before) && !is_set(&after)
+    });
+    let spec: Map<String, Value> = spec
+        .map(|field| ((*field).to_owned(), Value::Null))
+        .collect();
+    let gone = ANNOTATIONS.iter().map(|(key, _)| *key).filter(|key| {
+        old.annotations().contains_key(*key) && !new.annotations().contains_key(*key)
+    });
+    let annotations: Map<String, Value> = gone.map(|key| (key.to_owned(), Value::Null)).collect();
+    if spec.is_empty() && annotations.is_empty() {
+        return None;
+    }
+    Some(json!({ "metadata": { "annotations": annotations }, "spec": spec }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(spec: &Value, annotations: &Value) -> Link {
+        let mut all = json!({ "targetClusterName": "east" });
+        all.as_object_mut()
+            .unwrap()
+            .extend(spec.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "apiVersion": "multicluster.linkerd.io/v1alpha3",
+            "kind": "Link",
+            "metadata": { "name": "east", "annotations": annotations },
+            "spec": all,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn changes_are_one_line_each_and_removals_are_explicit() {
+        let old = link(
+            &json!({
+                "gatewayAddress": "192.0.2.1", "gatewayPort": "4143",
+                "selector": { "matchLabels": { "a": "b" } },
+                "excludedLabels": ["secret", "x.io/*"],
+                "probeSpec": { "path": "/ready", "port": "4191", "period": "3s", "timeout": "30s" },
+            }),
+            &json!({ labels::ALLOWED_NAMESPACES: "team=a", labels::DRAINED_UNTIL: "later", labels::COPY: "all" }),
+        );
+        let new = link(
+            &json!({
+                "gatewayAddress": "192.0.2.9", "gatewayPort": "4143",
+                "selector": { "matchExpressions": [{ "key": "a", "operator": "In", "values": ["b", "c"] }] },
+                "probeSpec": { "path": "/ready", "port": "4191", "period": "5s" },
+            }),
+            &json!({ labels::COPY: "listed" }),
+        );
+        let shown: Vec<String> = of_link(&old, &new)
+            .iter()
+            .map(SettingChange::to_string)
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "gatewayAddress: 192.0.2.1 -> 192.0.2.9",
+                "selector: a in (b) -> a in (b,c)",
+                "excludedLabels: secret,x.io/* -> (none)",
+                "probeSpec: /ready on port 4191 every 3s -> /ready on port 4191 every 5s",
+                "allowed-namespaces: team=a -> (none)",
+                "copy: all -> listed",
+            ]
+        );
+        assert_eq!(
+            removal(&old, &new),
+            Some(json!({
+                "metadata": { "annotations": { labels::ALLOWED_NAMESPACES: null } },
+                "spec": { "excludedLabels": null },
+            }))
+        );
+        assert_eq!(of_link(&old, &old), []);
+        assert_eq!(removal(&old, &old), None);
+    }
+
+    #[test]
+    fn changes_of_credentials_do_not_show_them() {
+        let kubeconfig = |server: &str, name: &str, expires: Option<i64>| {
+            use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+            let claims =
+                json!({ "sub": format!("system:serviceaccount:mc:{name}"), "exp": expires });
+            let token = format!(
+                "e30.{}.sig",
+                BASE64_URL_SAFE_NO_PAD.encode(claims.to_string())
+            );
+            let text = json!({
+                "clusters": [{ "cluster": { "server": server } }],
+                "users": [{ "user": { "token": token } }],
+            });
+            KubeconfigTarget::of(text.to_string().as_bytes()).unwrap()
+        };
+        let old = kubeconfig("https://a", "west", Some(1_800_000_000));
+        let new = kubeconfig("https://b", "shared", None);
+        let shown = |old| {
+            let changes = of_credentials(old, &new);
+            changes
+                .iter()
+                .map(SettingChange::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown(Some(&old)),
+            [
+                "API server: https://a -> https://b",
+                "ServiceAccount: mc/west -> mc/shared",
+                "token: expires on 2027-01-15 08:00 UTC -> does not expire",
+            ]
+        );
+        assert_eq!(shown(Some(&new)), [""; 0]);
+        assert_eq!(
+            shown(None),
+            ["credentials: you may not read them -> new ones"]
+        );
+    }
+}

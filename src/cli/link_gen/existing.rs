@@ -1,0 +1,209 @@
+//! A link that is there already: what a new one keeps of it unless a flag names it. Pure, except [`compare`].
+
+use k8s_openapi::{
+    api::core::v1::ServiceAccount, apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use super::flags::LinkArgs;
+use crate::{
+    api::{labels, link::Link},
+    cli::{
+        common::{cluster::Cluster, given::Given},
+        rotate::TokenAccount,
+    },
+    manifests::{
+        kubeconfig::{ClusterEntry, Secret},
+        yaml,
+    },
+};
+
+/// The annotations that flags set, each with the field of its flag.
+const ANNOTATIONS: [(&str, &str); 8] = [
+    (labels::ALLOWED_NAMESPACES, "allowed_namespaces"),
+    (labels::COPIED_ANNOTATIONS, "copied_annotations"),
+    (labels::COPIED_LABELS, "copied_labels"),
+    (labels::COPY, "copy"),
+    (labels::FEDERATED_THROUGH, "federated_through"),
+    (labels::FEDERATION, "federation"),
+    (labels::GATEWAY_NETWORKS, "gateway_networks"),
+    (labels::HEADLESS_SERVICES, "enable_headless_services"),
+];
+/// Those that mean nothing without a gateway.
+const OF_GATEWAYS: [&str; 2] = [labels::FEDERATED_THROUGH, labels::GATEWAY_NETWORKS];
+/// Flags that only make sense if the link uses a gateway.
+const GATEWAY_FLAGS: [&str; 6] = [
+    "gateway",
+    "gateway_addresses",
+    "gateway_port",
+    "gateway_name",
+    "gateway_namespace",
+    "gateway_networks",
+];
+
+/// What a kubeconfig in a Secret says. No `Debug`: it holds credentials.
+#[derive(Clone)]
+pub(in crate::cli) struct KubeconfigTarget {
+    /// Address of the API server, without a slash at its end.
+    pub(in crate::cli) server: String,
+    /// Its certificate authority.
+    authority: String,
+    pub(in crate::cli) token: Option<Secret>,
+    /// The ServiceAccount of the token. The UID of an account is that of no other account in any cluster.
+    pub(in crate::cli) account: Option<TokenAccount>,
+}
+
+impl KubeconfigTarget {
+    /// Reads a kubeconfig. `None` if it names no API server.
+    pub(in crate::cli) fn of(kubeconfig: &[u8]) -> Option<Self> {
+        let document: Value = yaml::from_yaml(std::str::from_utf8(kubeconfig).ok()?).ok()?;
+        let text = |path: &str| document.pointer(path).and_then(Value::as_str);
+        let server = text("/clusters/0/cluster/server")?;
+        let authority = text("/clusters/0/cluster/certificate-authority-data");
+        let token = text("/users/0/user/token").map(Secret::new);
+        Some(Self {
+            server: server.trim_end_matches('/').to_owned(),
+            authority: authority.unwrap_or_default().to_owned(),
+            account: token.as_ref().and_then(TokenAccount::of),
+            token,
+        })
+    }
+
+    /// Whether it has the address and the certificate authority of a cluster of the user's kubeconfig.
+    fn is_at(&self, cluster: &ClusterEntry) -> bool {
+        let authority = cluster.certificate_authority_data.as_deref();
+        self.server == cluster.server.trim_end_matches('/')
+            && self.authority == authority.unwrap_or_default()
+    }
+}
+
+/// What credentials that were applied earlier say about the cluster that they lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Evidence {
+    Same,
+    Elsewhere,
+    /// The user may not read them.
+    Unreadable,
+}
+
+/// Compares credentials that were applied earlier with a cluster, as the user's kubeconfig has it. Nothing is sent to
+/// the address in the credentials.
+pub(in crate::cli) async fn compare(
+    old: &KubeconfigTarget,
+    entry: &ClusterEntry,
+    target: &Cluster,
+) -> Evidence {
+    if old.is_at(entry) {
+        return Evidence::Same;
+    }
+    // Another address may still be of the same cluster. Then it knows the account.
+    let Some(account) = &old.account else {
+        return Evidence::Elsewhere;
+    };
+    let accounts = target.api::<ServiceAccount>(&account.namespace);
+    let read = accounts.get_opt(&account.name);
+    // Without an answer, nothing says that it is the same cluster.
+    let known = target.request("read the ServiceAccount", read).await.ok();
+    let uid = known.flatten().and_then(|known| known.uid());
+    if uid.is_some() && uid == account.uid {
+        Evidence::Same
+    } else {
+        Evidence::Elsewhere
+    }
+}
+
+/// A link that is there.
+#[derive(Clone, Copy, Default)]
+pub(in crate::cli) struct Existing<'e> {
+    /// The Link.
+    pub(in crate::cli) link: Option<&'e Link>,
+    /// Its credentials, if they are for the cluster that is linked.
+    pub(in crate::cli) credentials: Option<&'e KubeconfigTarget>,
+    /// Whether the Link is for another cluster, whose addresses must not be kept.
+    pub(in crate::cli) is_of_another: bool,
+}
+
+impl Existing<'_> {
+    /// The flags of a new link, with what is set already for those that are not given.
+    pub(super) fn over(&self, args: &LinkArgs, given: &Given) -> LinkArgs {
+        let mut args = args.clone();
+        if let Some(old) = self.credentials {
+            if !given.has(&["api_server_address"]) {
+                args.api_server_address = Some(old.server.clone());
+            }
+            let account = ["service_account_name", "service_account_namespace"];
+            if let Some(account) = old.account.as_ref().filter(|_| !given.has(&account)) {
+                args.service_account_name.clone_from(&account.name);
+                args.service_account_namespace = Some(account.namespace.clone());
+            }
+        }
+        let Some(spec) = self.link.map(|link| &link.spec) else {
+            return args;
+        };
+        if spec.gateway_address.is_empty() && !given.has(&GATEWAY_FLAGS) {
+            args.gateway = false;
+        }
+        if self.is_of_another {
+            return args;
+        }
+        if !given.has(&["gateway_addresses"]) {
+            let addresses = spec.gateway_address.split(',').map(str::trim);
+            let addresses = addresses.filter(|address| !address.is_empty());
+            args.gateway_addresses = addresses.map(str::to_owned).collect();
+        }
+        if !given.has(&["gateway_port"]) {
+            args.gateway_port = spec.gateway_port.parse().unwrap_or_default();
+        }
+        args
+    }
+
+    /// Puts the settings that are there into a new Link, except those that a flag names.
+    pub(super) fn keep(&self, new: &mut Link, given: &Given) {
+        let Some(old) = self.link else {
+            return;
+        };
+        let has_gateway = !new.spec.gateway_address.is_empty();
+        let annotations = new.metadata.annotations.get_or_insert_default();
+        for (key, flag) in ANNOTATIONS {
+            if OF_GATEWAYS.contains(&key) && !has_gateway {
+                annotations.remove(key);
+            } else if !given.has(&[flag]) {
+                match old.annotations().get(key) {
+                    Some(set) => annotations.insert(key.to_owned(), set.clone()),
+                    None => annotations.remove(key),
+                };
+            }
+        }
+        let (old, new) = (&old.spec, &mut new.spec);
+        let kept = |flag: &str, new: &mut Option<LabelSelector>, old: &Option<LabelSelector>| {
+            if !given.has(&[flag]) {
+                new.clone_from(old);
+            }
+        };
+        kept(
+            "remote_discovery_selector",
+            &mut new.remote_discovery_selector,
+            &old.remote_discovery_selector,
+        );
+        kept(
+            "federated_service_selector",
+            &mut new.federated_service_selector,
+            &old.federated_service_selector,
+        );
+        // A Link without a gateway has no selector for it, so there is nothing to keep.
+        if has_gateway && !old.gateway_address.is_empty() {
+            kept("selector", &mut new.selector, &old.selector);
+        }
+        if !given.has(&["excluded_annotations"]) {
+            new.excluded_annotations
+                .clone_from(&old.excluded_annotations);
+        }
+        if !given.has(&["excluded_labels"]) {
+            new.excluded_labels.clone_from(&old.excluded_labels);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

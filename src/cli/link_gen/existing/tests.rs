@@ -1,0 +1,213 @@
+//! Tests of what a new link keeps of the one that is there.
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use clap::{CommandFactory as _, Parser as _};
+use serde_json::json;
+
+use super::*;
+use crate::cli::{Cli, Command};
+
+fn kubeconfig(server: &str, authority: &str, uid: Option<&str>) -> KubeconfigTarget {
+    let claims = json!({
+        "sub": "system:serviceaccount:mc:west",
+        "kubernetes.io/serviceaccount/service-account.uid": uid,
+    });
+    let token = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+    let text = json!({
+        "clusters": [{ "cluster": { "server": server, "certificate-authority-data": authority } }],
+        "users": [{ "user": { "token": format!("e30.{token}.sig") } }],
+    });
+    KubeconfigTarget::of(text.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn credentials_are_for_a_cluster_with_their_server_and_authority() {
+    let here = "https://192.0.2.1:6443";
+    let entry = ClusterEntry {
+        server: here.to_owned(),
+        certificate_authority_data: Some("a".into()),
+        ..ClusterEntry::default()
+    };
+    for (server, authority, expected) in [
+        (here, "a", true),
+        ("https://192.0.2.1:6443/", "a", true),
+        // One server may be in front of several clusters, and an authority may have signed for several.
+        ("https://192.0.2.1:6443/c2", "a", false),
+        (here, "b", false),
+        ("https://192.0.2.2:6443", "a", false),
+    ] {
+        let old = kubeconfig(server, authority, None);
+        assert_eq!(old.is_at(&entry), expected, "{server} {authority}");
+    }
+    for nowhere in ["another", "users: [", ""] {
+        assert!(
+            KubeconfigTarget::of(nowhere.as_bytes()).is_none(),
+            "{nowhere}"
+        );
+    }
+}
+
+#[test]
+fn flags_that_set_something_are_flags_of_both_commands() {
+    let mut fields: Vec<&str> = ANNOTATIONS.iter().map(|(_, flag)| *flag).collect();
+    fields.extend(GATEWAY_FLAGS);
+    fields.extend([
+        "api_server_address",
+        "service_account_name",
+        "service_account_namespace",
+        "selector",
+        "remote_discovery_selector",
+        "federated_service_selector",
+        "excluded_annotations",
+        "excluded_labels",
+    ]);
+    for name in ["link", "link-gen"] {
+        let all = Cli::command();
+        let command = all.find_subcommand(name).unwrap();
+        for field in &fields {
+            let mut known = command.get_arguments();
+            assert!(known.any(|arg| arg.get_id() == *field), "{name}: {field}");
+        }
+    }
+}
+
+/// The flags of a command line, and which of them are there.
+fn flags(line: &str) -> (LinkArgs, Given) {
+    let line = std::iter::once("linkerd-mc").chain(line.split(' '));
+    let line: Vec<&str> = line.collect();
+    let matches = Cli::command().try_get_matches_from(&line).unwrap();
+    let (_, matches) = matches.subcommand().unwrap();
+    match Cli::try_parse_from(&line).unwrap().command {
+        Command::LinkGen(args) => (args.link, Given::of(matches)),
+        _ => unreachable!("not link-gen"),
+    }
+}
+
+fn there() -> Link {
+    let annotations = json!({
+        labels::ALLOWED_NAMESPACES: "team=a",
+        labels::GATEWAY_NETWORKS: "192.0.2.0/24",
+        labels::FEDERATION: "none",
+        labels::DRAINED_UNTIL: "later",
+    });
+    serde_json::from_value(json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3",
+        "kind": "Link",
+        "metadata": { "name": "east", "annotations": annotations },
+        "spec": {
+            "targetClusterName": "east",
+            "gatewayAddress": "192.0.2.1,gw.example.com", "gatewayPort": "31000",
+            "selector": { "matchLabels": { "a": "b" } },
+            "federatedServiceSelector": { "matchLabels": { "c": "d" } },
+            "excludedLabels": ["secret"],
+        },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn what_is_set_stays_unless_a_flag_names_it() {
+    let (old, credentials) = (there(), kubeconfig("https://old", "a", None));
+    let existing = Existing {
+        link: Some(&old),
+        credentials: Some(&credentials),
+        is_of_another: false,
+    };
+    let (args, given) = flags("link-gen --cluster-name east --gateway-port 4143");
+    let args = existing.over(&args, &given);
+    assert_eq!(args.api_server_address.as_deref(), Some("https://old"));
+    assert_eq!(args.service_account_name, "west");
+    assert_eq!(args.service_account_namespace.as_deref(), Some("mc"));
+    assert_eq!(args.gateway_addresses, ["192.0.2.1", "gw.example.com"]);
+    assert_eq!(args.gateway_port, 4143);
+    assert!(args.gateway);
+
+    let line = "link-gen --cluster-name east --api-server-address https://new --service-account-name own \
+                --gateway-addresses 192.0.2.9";
+    let (args, given) = flags(line);
+    let args = existing.over(&args, &given);
+    assert_eq!(args.api_server_address.as_deref(), Some("https://new"));
+    assert_eq!(args.service_account_name, "own");
+    assert_eq!(args.service_account_namespace, None);
+    assert_eq!(args.gateway_addresses, ["192.0.2.9"]);
+    assert_eq!(args.gateway_port, 31_000);
+
+    let mut new = there();
+    new.spec.excluded_labels = vec![];
+    new.spec.selector = None;
+    new.spec.federated_service_selector = None;
+    new.metadata.annotations =
+        Some([(labels::FEDERATION.to_owned(), "local-members".to_owned())].into());
+    existing.keep(
+        &mut new,
+        &Given::of_test(&["federation", "excluded_labels"]),
+    );
+    let annotations = new.annotations();
+    assert_eq!(annotations[labels::ALLOWED_NAMESPACES], "team=a");
+    assert_eq!(annotations[labels::GATEWAY_NETWORKS], "192.0.2.0/24");
+    assert_eq!(annotations[labels::FEDERATION], "local-members");
+    assert_eq!(new.spec.excluded_labels, [""; 0]);
+    assert_eq!(new.spec.selector, old.spec.selector);
+    assert_eq!(
+        new.spec.federated_service_selector,
+        old.spec.federated_service_selector
+    );
+    assert!(
+        !annotations.contains_key(labels::DRAINED_UNTIL),
+        "nothing that `drain` wrote"
+    );
+}
+
+#[test]
+fn addresses_of_another_cluster_are_not_kept_and_restrictions_are() {
+    let old = there();
+    let existing = Existing {
+        link: Some(&old),
+        credentials: None,
+        is_of_another: true,
+    };
+    let (args, given) = flags("link-gen --cluster-name east");
+    let args = existing.over(&args, &given);
+    assert_eq!(args.gateway_addresses, [""; 0]);
+    assert_eq!((args.gateway_port, args.api_server_address), (0, None));
+    let mut new = there();
+    new.metadata.annotations = None;
+    existing.keep(&mut new, &given);
+    assert_eq!(new.annotations()[labels::ALLOWED_NAMESPACES], "team=a");
+}
+
+#[test]
+fn gateway_stays_off_unless_a_flag_names_it() {
+    let mut old = there();
+    old.spec.gateway_address.clear();
+    old.spec.selector = None;
+    let existing = Existing {
+        link: Some(&old),
+        ..Existing::default()
+    };
+    for (more, expected) in [
+        ("", false),
+        (" --gateway", true),
+        (" --gateway-addresses 192.0.2.1", true),
+        (" --federation any", false),
+    ] {
+        let (args, given) = flags(&format!("link-gen --cluster-name east{more}"));
+        assert_eq!(existing.over(&args, &given).gateway, expected, "{more}");
+    }
+    // With a gateway again, its selector is the default.
+    let mut new = there();
+    existing.keep(&mut new, &Given::default());
+    assert_eq!(new.spec.selector, there().spec.selector);
+    // Without one, what only gateways have goes.
+    let old = there();
+    let existing = Existing {
+        link: Some(&old),
+        ..Existing::default()
+    };
+    let mut new = there();
+    new.spec.gateway_address.clear();
+    new.spec.selector = None;
+    existing.keep(&mut new, &Given::of_test(&["gateway"]));
+    assert!(!new.annotations().contains_key(labels::GATEWAY_NETWORKS));
+    assert_eq!(new.spec.selector, None);
+}

@@ -1,0 +1,265 @@
+//! Commands that messages tell people to run: with the flags that name the cluster, and quoted for a shell, so that they
+//! can be pasted.
+//!
+//! Templates are literals at the place of use. A test of the command line collects all of them from the sources, and
+//! parses them (`src/cli/suggestions.rs`).
+
+use std::fmt;
+
+use crate::api::labels;
+
+/// The flags with which a person named a cluster. kubectl and `linkerd` have the same ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClusterFlags {
+    /// `--context east`, and others that all three programs have.
+    words: Vec<String>,
+    /// Address of the API server, for which kubectl has a flag of another name.
+    address: Option<String>,
+}
+
+/// A command to paste. Shown in backticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Suggested(String);
+
+/// Flags that are left out with these values, because these are their defaults.
+const DEFAULTS: [(&str, &str); 2] = [
+    ("--namespace", labels::MULTICLUSTER_NAMESPACE),
+    ("--linkerd-namespace", labels::LINKERD_NAMESPACE),
+];
+
+impl ClusterFlags {
+    /// `--context` with this name.
+    pub(crate) fn of_context(name: &str) -> Self {
+        Self::default().with("--context", name)
+    }
+
+    /// These flags, and another one.
+    pub(crate) fn with(mut self, flag: &str, value: &str) -> Self {
+        self.words.extend([flag.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// These flags, and the address of the API server.
+    pub(crate) fn at(mut self, address: Option<String>) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// A command of this program. Each `{}` of the template is one of the values.
+    pub(crate) fn mc(&self, template: &'static str, values: &[&str]) -> Suggested {
+        let mut words = filled(template, values);
+        for (flag, default) in DEFAULTS {
+            let is_default = |pair: &[String]| pair[0] == flag && pair[1] == default;
+            if let Some(at) = words.windows(2).position(is_default) {
+                words.drain(at..at + 2);
+            }
+        }
+        self.command("linkerd-mc", self.address(), words)
+    }
+
+    /// A text about this cluster, in which each command in backticks has these flags, unless it names a cluster itself.
+    /// For messages of parts that do not know what the user calls the cluster.
+    pub(crate) fn inserted(&self, text: &str) -> String {
+        let mut result = String::with_capacity(text.len());
+        for (at, part) in text.split('`').enumerate() {
+            if at > 0 {
+                result.push('`');
+            }
+            if at % 2 == 0 || part.contains("--context") {
+                result.push_str(part);
+                continue;
+            }
+            let commands = part
+                .split(" | ")
+                .map(|command| match command.split_once(' ') {
+                    Some(("linkerd-mc", words)) => self.before("linkerd-mc", words),
+                    Some(("kubectl", words)) => self.before("kubectl", words),
+                    Some(("linkerd", words)) => self.before("linkerd", words),
+                    _ => command.to_owned(),
+                });
+            result.push_str(&commands.collect::<Vec<_>>().join(" | "));
+        }
+        result
+    }
+
+    fn before(&self, program: &str, words: &str) -> String {
+        let command = match program {
+            "kubectl" => self.kubectl("", &[]),
+            "linkerd" => self.linkerd("", &[]),
+            _ => self.mc("", &[]),
+        };
+        format!("{} {words}", command.0)
+    }
+
+    /// The command that installs the extension.
+    pub(crate) fn install(&self) -> Suggested {
+        let install = self.mc("install", &[]);
+        install.piped(&self.kubectl("apply -f -", &[]))
+    }
+
+    /// A command of kubectl.
+    pub(crate) fn kubectl(&self, template: &'static str, values: &[&str]) -> Suggested {
+        let server = self.address.as_ref().map(|address| {
+            let scheme = if address.contains("://") {
+                ""
+            } else {
+                "https://"
+            };
+            ["--server".to_owned(), format!("{scheme}{address}")]
+        });
+        self.command("kubectl", server, filled(template, values))
+    }
+
+    /// A command of `linkerd`.
+    pub(crate) fn linkerd(&self, template: &'static str, values: &[&str]) -> Suggested {
+        self.command("linkerd", self.address(), filled(template, values))
+    }
+
+    fn address(&self) -> Option<[String; 2]> {
+        let address = self.address.clone()?;
+        Some(["--api-addr".to_owned(), address])
+    }
+
+    fn command(
+        &self,
+        program: &str,
+        address: Option<[String; 2]>,
+        words: Vec<String>,
+    ) -> Suggested {
+        let flags = self.words.iter().cloned();
+        let all = flags.chain(address.into_iter().flatten()).chain(words);
+        let all = all.map(|word| format!(" {}", quoted(&word)));
+        Suggested(format!("{program}{}", all.collect::<String>()))
+    }
+}
+
+impl Suggested {
+    /// This command, whose output the next one reads.
+    pub(crate) fn piped(self, next: &Self) -> Self {
+        Self(format!("{} | {}", self.0, next.0))
+    }
+
+    /// The command without backticks.
+    pub(crate) fn line(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Suggested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
+    }
+}
+
+/// The words of a template, in which each `{}` is replaced.
+fn filled(template: &str, values: &[&str]) -> Vec<String> {
+    let mut values = values.iter();
+    let words = template.split_whitespace().map(|word| {
+        let mut parts = word.split("{}");
+        let mut filled = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            filled.push_str(values.next().copied().unwrap_or_default());
+            filled.push_str(part);
+        }
+        filled
+    });
+    words.collect()
+}
+
+/// A word as a POSIX shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn command_names_the_cluster_and_omits_defaults() {
+        let west = ClusterFlags::of_context("west").with("--as", "me");
+        for (command, expected) in [
+            (
+                west.mc("unlink --cluster-name {} --namespace {}", &["east", "mc"]),
+                "linkerd-mc --context west --as me unlink --cluster-name east --namespace mc",
+            ),
+            (
+                west.mc(
+                    "unlink --cluster-name {} --namespace {} --apply",
+                    &["east", "linkerd-multicluster"],
+                ),
+                "linkerd-mc --context west --as me unlink --cluster-name east --apply",
+            ),
+            (
+                west.kubectl("-n {} get pods", &["linkerd-multicluster"]),
+                "kubectl --context west --as me -n linkerd-multicluster get pods",
+            ),
+            (
+                ClusterFlags::default()
+                    .at(Some("192.0.2.1:6443".into()))
+                    .mc("install", &[])
+                    .piped(
+                        &ClusterFlags::default()
+                            .at(Some("192.0.2.1:6443".into()))
+                            .kubectl("apply -f -", &[]),
+                    ),
+                "linkerd-mc --api-addr 192.0.2.1:6443 install | kubectl --server https://192.0.2.1:6443 apply -f -",
+            ),
+            (
+                west.linkerd("upgrade --set {}=true", &["a"]),
+                "linkerd --context west --as me upgrade --set a=true",
+            ),
+        ] {
+            assert_eq!(command.line(), expected);
+            assert_eq!(command.to_string(), format!("`{expected}`"));
+        }
+    }
+
+    #[test]
+    fn commands_in_a_text_get_the_flags_of_its_cluster() {
+        let west = ClusterFlags::of_context("west");
+        for (text, expected) in [
+            ("plain text", "plain text"),
+            (
+                "run `linkerd-mc install | kubectl apply -f -`, or `kubectl get pods`; see `x`",
+                "run `linkerd-mc --context west install | kubectl --context west apply -f -`, or `kubectl --context west \
+                 get pods`; see `x`",
+            ),
+            (
+                "run `linkerd-mc --context east install`",
+                "run `linkerd-mc --context east install`",
+            ),
+            ("the `kubectl", "the `kubectl"),
+        ] {
+            assert_eq!(west.inserted(text), expected);
+            assert_eq!(ClusterFlags::default().inserted(text), text);
+        }
+    }
+
+    #[test]
+    fn shell_reads_each_word_as_it_was() {
+        let words = [
+            "plain",
+            "arn:aws:eks:eu-west-1:1:cluster/east",
+            "kubernetes.io/metadata.name in (a,b)",
+            "it's $HOME `id` \"x\"",
+            "",
+            "a\nb",
+            "--flag=*",
+            "~",
+        ];
+        for word in words {
+            let script = format!("printf %s {}", quoted(word));
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+        assert_eq!(quoted("arn:aws:eks:eu-west-1:1:cluster/east"), words[1]);
+    }
+}

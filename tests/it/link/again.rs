@@ -1,0 +1,199 @@
+//! `link` of clusters that are linked already, and of clusters whose contexts have the names that tools give them.
+
+use std::sync::Arc;
+
+use control_plane::{ControlPlane, eventually};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use super::{link_west, run_with, stored};
+use crate::support::{
+    SOON,
+    installation::{NAMESPACE, installed},
+    links::{links, unlink},
+    planes::hub,
+    program::run,
+};
+
+/// Linking again with other flags, or none, loses nothing that was set.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
+    let (east, west) = hub().await.pair();
+    let kubeconfig = west.folder().join("kept.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let allow = ["allow", "--service-account-name=kept"];
+    let allowed = run(east.kubeconfig(), &allow).data();
+    east.apply(&allowed).await.unwrap();
+    let link = |more: &[&str]| link_west(&kubeconfig, "east", "kept", more);
+    let first = link(&[
+        "--excluded-labels=secret",
+        "--allowed-namespaces=kubernetes.io/metadata.name in (a,b)",
+        "--federation=none",
+        "--gateway-addresses=192.0.2.77",
+        "--gateway-networks=192.0.2.0/24",
+        "--service-account-name=kept",
+        "--enable-headless-services",
+    ]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let settings = async || {
+        let link = links(west).get("kept").await.unwrap();
+        let mut annotations = link.metadata.annotations.unwrap_or_default();
+        annotations.retain(|key, _| key.starts_with("multicluster.linkerd.io/"));
+        (serde_json::to_value(link.spec).unwrap(), annotations)
+    };
+    let (set, secrets) = (settings().await, stored(west, "kept").await);
+    // Another tool sets something, as GitOps tools and people do.
+    let copied = "multicluster.linkerd.io/copied-labels";
+    let annotate = [
+        "-n",
+        NAMESPACE,
+        "annotate",
+        "link",
+        "kept",
+        &format!("{copied}=team"),
+    ];
+    west.kubectl(&annotate).await.unwrap();
+
+    // Without flags, not even the defaults of selectors change anything.
+    let again = run(
+        &kubeconfig,
+        &[
+            "link",
+            "--target=east",
+            "--source=west",
+            "--cluster-name=kept",
+        ],
+    );
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let kept = settings().await;
+    assert_eq!(kept.0, set.0);
+    assert_eq!(kept.1[copied], "team");
+    assert_eq!(kept.1.len(), set.1.len() + 1);
+    assert_eq!(stored(west, "kept").await, secrets);
+
+    // A change is listed, and needs a yes. What would be done is shown by a dry run, without credentials.
+    let change = [
+        "--federation=any",
+        "--excluded-labels=",
+        "--excluded-annotations=x",
+    ];
+    let list = [
+        "excludedAnnotations: (none) -> x",
+        "excludedLabels: secret -> (none)",
+        "federation: none -> (none)",
+    ];
+    let refused = link(&change).failure();
+    let dry = link(&[&change[..], &["--dry-run"]].concat()).stdout;
+    for line in list {
+        assert!(refused.contains(&format!("- {line}\n")), "{refused}");
+        assert!(dry.contains(&format!("  {line}\n")), "{dry}");
+    }
+    assert!(refused.contains("hint: pass --yes"), "{refused}");
+    assert_eq!(dry.lines().count(), 1 + list.len(), "{dry}");
+    assert_eq!(settings().await, kept);
+    let changed = link(&[&change[..], &["--yes"]].concat());
+    assert_eq!(changed.code, 0, "{}", changed.stderr);
+    let (spec, annotations) = settings().await;
+    assert_eq!(spec["excludedLabels"], Value::Null);
+    assert_eq!(spec["excludedAnnotations"], json!(["x"]));
+    assert_eq!(spec["gatewayAddress"], "192.0.2.77");
+    assert!(!annotations.contains_key("multicluster.linkerd.io/federation"));
+    assert_eq!(
+        annotations["multicluster.linkerd.io/allowed-namespaces"],
+        "kubernetes.io/metadata.name in (a,b)"
+    );
+
+    // What somebody else wrote goes too, if a flag says so.
+    let gone = link(&["--copied-labels=", "--allowed-namespaces=any", "--yes"]);
+    assert_eq!(gone.code, 0, "{}", gone.stderr);
+    let (_, annotations) = settings().await;
+    assert!(!annotations.contains_key(copied), "{annotations:?}");
+    assert!(!annotations.contains_key("multicluster.linkerd.io/allowed-namespaces"));
+
+    // `link-gen` has the defaults, unless it starts from a Link.
+    let existing = links(west).get("kept").await.unwrap();
+    let existing = serde_json::to_string(&existing).unwrap();
+    let generate = [
+        "link-gen",
+        "--cluster-name=kept",
+        "-o=json",
+        "--from-existing=-",
+    ];
+    let (code, made, errors) = run_with(east.kubeconfig(), &generate, &existing);
+    assert_eq!(code, 0, "{errors}");
+    let made: Value = serde_json::from_str(made.lines().last().unwrap()).unwrap();
+    assert_eq!(made["spec"]["gatewayAddress"], "192.0.2.77");
+    assert_eq!(made["spec"]["excludedAnnotations"], json!(["x"]));
+    let headless = "multicluster.linkerd.io/headless-services";
+    assert_eq!(made["metadata"]["annotations"][headless], "enabled");
+    unlink(west, "kept").await;
+}
+
+/// Contexts as kind names them, an address for each side, and no link of a cluster to itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_are_linked_in_both_directions_under_derived_names() {
+    let (east, west): (Arc<ControlPlane>, Arc<ControlPlane>) = tokio::join!(
+        installed("kind-mutual-east", "192.0.2.10"),
+        installed("kind-mutual-west", "192.0.2.20")
+    );
+    for plane in [&*east, &*west] {
+        eventually("the Links", SOON, async || {
+            Ok(links(plane).list(&ListParams::default()).await.ok())
+        })
+        .await
+        .unwrap();
+    }
+    let kubeconfig = west.folder().join("mutual.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
+    let mutual = [
+        "link",
+        "--target=kind-mutual-east",
+        "--source=kind-mutual-west",
+        "--mutual",
+        "--wait=0s",
+        "--api-server-address=https://east.example:6443",
+        "--source-api-server-address=https://west.example:6443",
+    ];
+    let linked = run(&kubeconfig, &mutual);
+    assert_eq!(linked.code, 0, "{}", linked.stderr);
+    let told =
+        "the cluster of the context kind-mutual-east is called mutual-east; pass --cluster-name";
+    assert!(linked.stderr.contains(told), "{}", linked.stderr);
+    for (plane, name, url) in [
+        (&*west, "mutual-east", "https://east.example:6443"),
+        (&*east, "mutual-west", "https://west.example:6443"),
+    ] {
+        let [own, linkerds] = stored(plane, name).await;
+        assert!(own.unwrap().contains(url) && linkerds.unwrap().contains(url));
+    }
+    let again = run(&kubeconfig, &mutual[..5]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let [own, _] = stored(&east, "mutual-west").await;
+    assert!(own.unwrap().contains("https://west.example:6443"));
+
+    // The same cluster under another context.
+    let twin = std::fs::read_to_string(west.kubeconfig()).unwrap();
+    let twin = twin
+        .replace("kind-mutual-west", "twin")
+        .replace("127.0.0.1", "localhost");
+    let path = west.folder().join("twin.kubeconfig");
+    std::fs::write(&path, twin).unwrap();
+    let both = std::process::Command::new("kubectl")
+        .env(
+            "KUBECONFIG",
+            std::env::join_paths([west.kubeconfig(), &path]).unwrap(),
+        )
+        .args(["config", "view", "--flatten"])
+        .output()
+        .unwrap();
+    std::fs::write(&path, both.stdout).unwrap();
+    let itself = [
+        "link",
+        "--target=twin",
+        "--source=kind-mutual-west",
+        "--wait=0s",
+    ];
+    let refused = run(&path, &itself).misuse();
+    let why = "the contexts twin and kind-mutual-west lead to the same cluster";
+    assert!(refused.contains(why), "{refused}");
+}
