@@ -164,8 +164,10 @@ impl Engine {
         let was_served = routes.get(&kind).map(Option::is_some);
         let is_new = was_served != Some(change.is_some());
         let store = routes.entry(kind).or_default();
-        let touched = change.map(|change| apply_optional(store, change));
-        let touched = touched.unwrap_or_default();
+        let touched = match change {
+            Some(change) => apply_optional(store, change),
+            None => store.take().iter().flat_map(Store::iter).cloned().collect(),
+        };
         let mut keys = keys_of_all(&touched, |route| self.state.keys_of_route(route));
         if is_new {
             keys.extend(self.state.keys_of_all_routed());

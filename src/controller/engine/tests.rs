@@ -2,6 +2,7 @@
 //! and no cluster is asked.
 
 mod leaving;
+mod routes;
 mod series;
 mod starting;
 
