@@ -23,30 +23,34 @@ pub(crate) struct Progress {
 /// The lines of a wait whose stderr is not a terminal.
 #[derive(Debug, Default)]
 struct Lines {
-    /// What is waited for, until the first line is printed.
-    beginning: Option<String>,
+    /// What is to be printed as soon as it may be.
+    held: Option<String>,
     /// The line that was printed last, and when.
     printed: Option<(String, Instant)>,
 }
 
 impl Lines {
-    /// The line to print for this reason. A reason that changes within [`MOMENT`] of a line is printed when it is given
-    /// again: those who wait give it with each attempt.
+    /// The line to print for this reason. A reason that changes within [`MOMENT`] of a line is held.
     fn next(&mut self, reason: &str) -> Option<String> {
         let now = Instant::now();
-        let is_due = |(before, at): &(String, Instant)| before != reason && now - *at >= MOMENT;
-        if !self.printed.as_ref().is_none_or(is_due) {
-            return None;
+        self.held = None;
+        if let Some((before, at)) = &self.printed {
+            if before == reason {
+                return None;
+            }
+            if now - *at < MOMENT {
+                self.held = Some(reason.to_owned());
+                return None;
+            }
         }
-        self.beginning = None;
         self.printed = Some((reason.to_owned(), now));
         Some(reason.to_owned())
     }
 
-    /// The first line, if no reason was given so far.
-    fn first(&mut self) -> Option<String> {
-        let beginning = self.beginning.take()?;
-        self.next(&beginning)
+    /// What was held, if it may be printed now.
+    fn due(&mut self) -> Option<String> {
+        let held = self.held.take()?;
+        self.next(&held)
     }
 }
 
@@ -58,7 +62,7 @@ impl Progress {
             return progress;
         }
         let lines = Lines {
-            beginning: Some(one_line(message)),
+            held: Some(one_line(message)),
             printed: None,
         };
         Self {
@@ -98,7 +102,7 @@ impl Progress {
         if let Some(lines) = &self.lines {
             let mut lines = lines.borrow_mut();
             if lines.printed.is_none() {
-                lines.beginning = Some(what.clone());
+                lines.held = Some(what.clone());
             } else if let Some(line) = lines.next(&what) {
                 output::note(&line);
             }
@@ -118,10 +122,14 @@ impl Progress {
             return done;
         }
         if let Some(lines) = &self.lines {
-            if let Some(line) = lines.borrow_mut().first() {
-                output::note(&line);
+            loop {
+                if let Some(line) = lines.borrow_mut().due() {
+                    output::note(&line);
+                }
+                if let Ok(done) = tokio::time::timeout(MOMENT, work.as_mut()).await {
+                    return done;
+                }
             }
-            return work.await;
         }
         if !std::io::stderr().is_terminal() || output::is_quiet() {
             return work.await;
@@ -184,24 +192,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_change_of_the_reason_is_one_line() {
         let mut lines = Lines {
-            beginning: Some("waiting for east".into()),
+            held: Some("waiting for east".into()),
             printed: None,
         };
         let second = || tokio::time::advance(MOMENT);
-        assert_eq!(lines.first().as_deref(), Some("waiting for east"));
-        assert_eq!(lines.first(), None, "once");
+        assert_eq!(lines.due().as_deref(), Some("waiting for east"));
+        assert_eq!(lines.due(), None, "once");
         assert_eq!(lines.next("refused"), None, "too soon");
+        assert_eq!(lines.due(), None, "still too soon");
         second().await;
-        assert_eq!(lines.next("refused").as_deref(), Some("refused"));
+        assert_eq!(lines.due().as_deref(), Some("refused"), "nothing is lost");
         second().await;
         assert_eq!(lines.next("refused"), None, "the same reason");
         assert_eq!(lines.next("timed out").as_deref(), Some("timed out"));
+        assert_eq!(lines.next("refused"), None, "too soon");
+        assert_eq!(lines.next("timed out"), None, "as printed");
+        second().await;
+        assert_eq!(lines.due(), None, "no change is left");
         let mut lines = Lines {
-            beginning: Some("waiting for east".into()),
+            held: Some("waiting for east".into()),
             printed: None,
         };
         assert_eq!(lines.next("refused").as_deref(), Some("refused"));
-        assert_eq!(lines.first(), None, "the reason says more");
+        assert_eq!(lines.due(), None, "the reason says more");
     }
 
     #[tokio::test(start_paused = true)]
