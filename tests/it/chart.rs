@@ -63,7 +63,7 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
     assert!(!said.contains("kubectl label"), "{said}");
     for warning in [
         "warning: controllerDefaults.logLevel is deprecated: use controller.logLevel\n",
-        "warning: controllers has no effect: one controller serves all Links\n",
+        "warning: controllers has no effect: one controller serves all Links: use controller.resources, ",
     ] {
         assert!(said.contains(warning), "{said}");
     }

@@ -96,7 +96,7 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
     let printed = link_gen(&["--insecure-target-tls"]).stdout;
     west.apply(&printed).await.unwrap();
     let reason = ("True", "CertificateNotVerified");
-    condition_says(west, "unsafe", INSECURE, reason, "link-gen").await;
+    condition_says(west, "unsafe", INSECURE, reason, "link again").await;
     condition_is(west, "unsafe", "Ready", "True", "Mirroring").await;
     mirror_is(west, "unsafe", "unsafe", "web", "Mirrored").await;
     assert!(kubeconfig_of(west, "unsafe").await.contains(UNVERIFIED));

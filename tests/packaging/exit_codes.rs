@@ -12,7 +12,7 @@ use crate::{NOBODY, read, said};
 const OTHERS: &str = "All others";
 
 /// Commands that read a cluster first of all, and what they need for it.
-const READERS: [&str; 11] = [
+const READERS: [&str; 12] = [
     "allow --service-account-name x",
     "check --wait 0s",
     "drain --cluster-name x",
@@ -24,6 +24,7 @@ const READERS: [&str; 11] = [
     "status",
     "undrain --cluster-name x",
     "unlink --cluster-name x",
+    "version",
 ];
 
 /// What the codes 0, 1 and 2 of each command mean, as the document says.

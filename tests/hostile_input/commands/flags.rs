@@ -35,18 +35,19 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 27] = [
+const FREE: [&str; 28] = [
     "as_groups",
     "as_user",
     "context",
     "directory",
-    "from",
+    "from_existing",
     "kubeconfig",
     "link_file",
     "set",
     "set_file",
     "set_string",
-    "to",
+    "source",
+    "target",
     "values",
     "check namespace",
     "gateways output",
