@@ -160,7 +160,7 @@ fn meant(address: IpAddr) -> Vec<IpAddr> {
     }
     if segments.starts_with(&LOCAL_NAT64) {
         // Where the IPv4 address is depends on the length of the prefix, which may be 48, 56, 64 or 96 bits. Byte 8 is
-        // never part of it. A place that begins with zero is taken for one without an address.
+        // never part of it. A place that begins with zero is taken for one without an address, unless all of them do.
         let places = [
             [6, 7, 9, 10],
             [7, 9, 10, 11],
@@ -168,7 +168,9 @@ fn meant(address: IpAddr) -> Vec<IpAddr> {
             [12, 13, 14, 15],
         ];
         let used = places.into_iter().filter(|at| bytes[at[0]] != 0);
-        used.for_each(add);
+        let used: Vec<_> = used.collect();
+        let none = used.is_empty().then_some([12, 13, 14, 15]);
+        used.into_iter().chain(none).for_each(add);
     }
     all
 }

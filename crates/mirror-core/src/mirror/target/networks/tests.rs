@@ -96,6 +96,8 @@ fn ipv6_forms_of_refused_ipv4_addresses_are_refused() {
         ("64:ff9b:1:c000:2:100::", None),
         ("64:ff9b:1:a9fe:a9:fe00::", Some(LinkLocal)),
         ("64:ff9b:1:a9fe:a9:fe00:c000:201", Some(LinkLocal)),
+        ("64:ff9b:1::", Some(Unspecified)),
+        ("64:ff9b:1::1", Some(Unspecified)),
         // 6to4
         ("2002:c000:201::1", None),
         ("2002:a9fe:a9fe::1", Some(LinkLocal)),
