@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 use clap::ArgMatches;
 use k8s_openapi::api::core::v1::Service;
 use kube::{
-    Api, ResourceExt as _,
+    Api, ResourceExt,
     api::{ListParams, PartialObjectMeta},
 };
 
@@ -191,8 +191,19 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<Vec<Strin
         &format!("the Link {name} is written in {context}, but not ready"),
         &format!("run {}", source.cluster.flags.mc("check", &[])),
     );
+    if let Some(left) = prepared.leaves_linkerds() {
+        let (namespace, secret) = (left.namespace().unwrap_or_default(), left.name_any());
+        let delete = source
+            .cluster
+            .flags
+            .kubectl("-n {} delete secret {}", &[&namespace, &secret]);
+        warnings.push(format!(
+            "Linkerd in {context} does not need its credentials for {name} any more; delete them with {delete}"
+        ));
+    }
     if prepared.replaces_linkerds() {
-        let linkerd = objects.control_plane_credentials.namespace();
+        let linkerd = objects.control_plane_credentials.as_ref();
+        let linkerd = linkerd.and_then(ResourceExt::namespace);
         let restart = source.cluster.flags.kubectl(
             "-n {} rollout restart deployment/linkerd-destination",
             &[&linkerd.unwrap_or_default()],

@@ -1,5 +1,6 @@
 //! `linkerd-mc link-gen`: reads from the target cluster what a link needs, and prints the link's objects.
 
+mod api_server;
 mod existing;
 mod flags;
 
@@ -16,6 +17,7 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
+use self::api_server::api_server;
 pub(super) use self::{
     existing::{Evidence, Existing, KubeconfigTarget, compare},
     flags::LinkArgs,
@@ -36,7 +38,7 @@ use crate::{
     hint::{fail, misuse},
     manifests::{
         gateway::{Overrides, RemoteGateway},
-        kubeconfig::{KubeconfigContext, Secret, is_local_address},
+        kubeconfig::{KubeconfigContext, Secret},
         link::{ClusterName, LinkObjects, LinkTarget, link},
     },
     mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
@@ -57,6 +59,10 @@ Examples:
   kubectl --context west -n linkerd-multicluster get link east -o yaml \\
     | linkerd-mc --context east link-gen --cluster-name east \\
     --from-existing - --federation none
+
+  # Open nothing but the gateway of east: its API server is reached through it
+  linkerd-mc --context east link-gen --cluster-name east \\
+    --api-server-through-gateway
 
   # Link on a flat network without a gateway, with a token for 90 days
   linkerd-mc --context east link-gen --cluster-name east \\
@@ -128,9 +134,9 @@ pub(crate) async fn generate(
     args: &LinkArgs,
     (given, existing): (&Given, Existing<'_>),
 ) -> anyhow::Result<LinkObjects> {
-    let entry = entry(access)?;
+    let context = entry(access)?;
     let args = &existing.over(args, given);
-    let context = reached(entry.clone(), args)?;
+    args.agree_on_discovery()?;
     // In sequence: they share a connection, and the first error is the one to report.
     let config = cluster.linkerd_config(linkerd_namespace).await?;
     let held = existing.credentials.and_then(|old| old.token.as_ref());
@@ -144,24 +150,16 @@ pub(crate) async fn generate(
         name: cluster_name.clone(),
         config,
         linkerd_namespace: linkerd_namespace.to_owned(),
-        kubeconfig: context.kubeconfig(&args.service_account_name, &token)?,
+        api_server: api_server(cluster, &context, cluster_name, args, &token).await?,
         gateway,
     };
-    let server = &context.cluster.server;
-    if existing.credentials.is_some() && *server != entry.cluster.server {
-        note_kept(
-            "address of the API server",
-            server,
-            &entry.cluster.server,
-            "--api-server-address",
-        );
-    }
-    if is_local_address(server) {
-        output::warning(&format!(
-            "the link uses the API server address {}, which other clusters cannot reach; \
-             pass an address that they can reach with --api-server-address",
-            context.cluster.server
-        ));
+    if let Some(kept) = &args.api_server_address
+        && existing.credentials.is_some()
+        && !given.has(&["api_server_address"])
+        && *kept != context.cluster.server
+    {
+        let (now, flag) = (&context.cluster.server, "--api-server-address");
+        note_kept("address of the API server", kept, now, flag);
     }
     let mut made = link(&target, &args.namespace, &args.options);
     existing.keep(&mut made.link, given);
@@ -208,30 +206,6 @@ pub(crate) fn entry(access: &Access) -> anyhow::Result<KubeconfigContext> {
     let kubeconfig = access.kubeconfig()?;
     let name = access.context_name(&kubeconfig)?;
     KubeconfigContext::take(&kubeconfig, &name, |path| std::fs::read(path))
-}
-
-/// The same, with the API server address for the source cluster.
-fn reached(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<KubeconfigContext> {
-    if let Some(address) = &args.api_server_address {
-        context.cluster.server.clone_from(address);
-    }
-    match context.cluster.insecure_tls() {
-        Some(insecure) if !args.insecure_target_tls => Err(fail(
-            insecure.what(),
-            format!(
-                "{}; or pass --insecure-target-tls to link anyway",
-                insecure.remedy()
-            ),
-        )),
-        Some(insecure) => {
-            output::warning(&format!(
-                "{}: an attacker on the network can steal the token and change what is mirrored; `check` fails for this link",
-                insecure.what()
-            ));
-            Ok(context)
-        }
-        None => Ok(context),
-    }
 }
 
 /// A token of the account. That which is `held` already is used again as long as it is valid.

@@ -42,6 +42,9 @@ Examples:
   linkerd-mc --context east link-gen --cluster-name east \\
     | linkerd-mc --context west plan --link-file -
 
+  # Read east as yourself, if only the controller reaches its API server
+  linkerd-mc --context west plan --link east --target east
+
 Exit codes: 0 no changes, 1 failed, 2 changes (or invalid usage).";
 
 /// Exit code if there are changes, as for `terraform plan -detailed-exitcode`.
@@ -60,6 +63,10 @@ pub(crate) struct PlanArgs {
     /// Output of link-gen for a Link that is not applied yet; - for stdin
     #[arg(long, value_name = "FILE")]
     link_file: Option<PathBuf>,
+    /// Context of the target cluster, to read it as yourself and not with the Link's credentials: for example if only
+    /// the controller reaches its API server
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    target: Option<String>,
     #[command(flatten)]
     mirroring: Mirroring,
     /// Timeout of each request
@@ -110,7 +117,12 @@ pub(crate) async fn run(
         headless: mirroring.headless(),
         limits: mirroring.limits(),
     };
-    let state = preview::state(&client, settings, &name, proposed, args.request_timeout);
+    let timeout = args.request_timeout;
+    let there = match &args.target {
+        Some(context) => Some(connecting(access.with_context(context).client(timeout)).await?),
+        None => None,
+    };
+    let state = preview::state(&client, settings, &name, proposed, there, timeout);
     let mut state = spin("reading both clusters", Box::pin(state)).await?;
     let preview = if let Some(holder) = duplicate_of(&state, &name) {
         output::note(&format!(
@@ -159,7 +171,10 @@ pub(super) fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
                 let kubeconfig = secret
                     .data
                     .and_then(|mut data| data.remove(l::KUBECONFIG_KEY));
-                credentials.extend(kubeconfig.map(|kubeconfig| (name, kubeconfig.0)));
+                if let Some(kubeconfig) = kubeconfig {
+                    // Linkerd's Secret has the same name, and comes after the controller's.
+                    credentials.entry(name).or_insert(kubeconfig.0);
+                }
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
 use crate::{
     api::{conditions::INSECURE_TLS, tls::InsecureTls},
-    mirror::link_status::expiry,
+    mirror::{has_discovery, link_status::expiry},
 };
 
 /// If Linkerd's Secret is younger than its Link by more than this, it was created late, or again.
@@ -95,7 +95,9 @@ pub(crate) fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<Strin
 /// Whether a Link needs Linkerd to connect to the target cluster: for remote discovery or federated Services.
 pub(crate) fn needs_linkerd(link: &LinkSnapshot) -> bool {
     let spec = &link.link.spec;
-    spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some()
+    let discovers =
+        spec.remote_discovery_selector.is_some() || spec.federated_service_selector.is_some();
+    discovers && has_discovery(&link.link)
 }
 
 /// The two Secrets hold different tokens. Linkerd has one Secret for a cluster, so of several Links to it, in the

@@ -32,7 +32,10 @@ use super::{
     target::{self, linkerd_config},
     workloads::ParseArgs,
 };
-use crate::api::{k8s::Service, link::LinkerdConfig};
+use crate::{
+    api::{k8s::Service, link::LinkerdConfig},
+    mirror::is_through_gateway,
+};
 
 /// Maximum number of target clusters that are asked concurrently.
 const TARGETS_AT_ONCE: usize = 128;
@@ -248,13 +251,15 @@ impl<'a> Gathering<'a> {
             .push(of_services(cluster, found, objects, waiting).boxed_local());
     }
 
-    /// Asks the target clusters of all Links whose credentials could be read.
+    /// Asks the target clusters of all Links whose credentials could be read, and whose API servers others than the
+    /// controller can reach.
     fn ask_targets(&mut self, access: Vec<LinkAccess>) {
         let slots = Arc::new(Semaphore::new(TARGETS_AT_ONCE));
         let links = self.snapshot.cluster.links.iter_mut().flatten();
         for (at, (link, access)) in links.zip(access).enumerate() {
             link.credentials = access.credentials;
-            let Some(kubeconfig) = access.kubeconfig else {
+            let direct = !is_through_gateway(&link.link);
+            let Some(kubeconfig) = access.kubeconfig.filter(|_| direct) else {
                 continue;
             };
             let (slots, deadline) = (slots.clone(), self.cluster.deadline);

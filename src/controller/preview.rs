@@ -39,8 +39,8 @@ use crate::{
     client::{cluster_networks, from_credentials},
     hint::{HintExt as _, fail},
     mirror::{
-        self, Config, Confirmed, Indexed, Limit, Limits, LinkEntry, Links, Liveness, Local, Names,
-        Object, Omitted, Queries, RemoteState, State, Store, Target, Write,
+        self, ApiServerThrough, Config, Confirmed, Indexed, Limit, Limits, LinkEntry, Links,
+        Liveness, Local, Names, Object, Omitted, Queries, RemoteState, State, Store, Target, Write,
     },
     timing,
 };
@@ -79,13 +79,15 @@ pub(crate) async fn controller_args(
 
 /// The state for a preview of one Link: its target cluster is known, those of other Links are not.
 ///
-/// `deadline` is the timeout of each request to the target cluster. Fails if a cluster cannot be listed, or if the Link
+/// `there`: a client for the target cluster, in place of the Link's credentials. `deadline` is the timeout of each
+/// request to it, if it is reached with these. Fails if a cluster cannot be listed, or if the Link
 /// does not exist or is invalid.
 pub(crate) async fn state(
     client: &Client,
     settings: PreviewSettings,
     name: &str,
     proposed: Option<Proposed>,
+    there: Option<Client>,
     deadline: Duration,
 ) -> anyhow::Result<State> {
     let PreviewSettings {
@@ -103,12 +105,16 @@ pub(crate) async fn state(
     let link = find(&known, name, &namespace)?;
     let target =
         Target::parse_object(link, headless).with_context(|| format!("invalid Link {name}"))?;
-    let secret = &link.link.spec.cluster_credentials_secret;
-    let kubeconfig = match credentials.remove(secret) {
-        Some(kubeconfig) => kubeconfig,
-        None => read_credentials(client, &namespace, secret).await?,
+    let there = if let Some(there) = there {
+        there
+    } else {
+        let secret = &link.link.spec.cluster_credentials_secret;
+        let kubeconfig = match credentials.remove(secret) {
+            Some(kubeconfig) => kubeconfig,
+            None => read_credentials(client, &namespace, secret).await?,
+        };
+        from_credentials(&kubeconfig, deadline).await?
     };
-    let there = from_credentials(&kubeconfig, deadline).await?;
     let addresses = addresses(&target).await;
     let mut links = Links::default();
     for other in &known {
@@ -126,7 +132,13 @@ pub(crate) async fn state(
         .await
         .hint(
             || format!("cannot list the exported Services of {}", target.cluster),
-            || "check its credentials with `linkerd-mc check`".into(),
+            || match target.api_server_through {
+                ApiServerThrough::Direct => "check its credentials with `linkerd-mc check`".into(),
+                ApiServerThrough::Gateway => {
+                    "only the controller reaches its API server through the gateway; pass --target with a context for it"
+                        .into()
+                }
+            },
         )?;
     if let Some(entry) = links.get_mut(name) {
         *entry.remote = Some(remote);

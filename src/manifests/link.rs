@@ -2,32 +2,25 @@
 //!
 //! Typed values, no templates. Pure: the facts about the target cluster are in [`LinkTarget`].
 
+mod options;
+
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use anyhow::Context as _;
-use clap::{
-    Args,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
-use k8s_openapi::{
-    ByteString, api::core::v1::Secret as KubernetesSecret,
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
-};
+use k8s_openapi::{ByteString, api::core::v1::Secret as KubernetesSecret};
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
+use self::options::ANY;
+pub use self::options::{EXPORTED, LinkOptions};
 use super::{gateway::RemoteGateway, install::created_by, kubeconfig::Secret, render::Manifest};
 use crate::{
     api::{
         labels,
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
-        names::{is_dns_label, is_label_key},
-        selector_text::parse_selector,
+        names::is_dns_label,
     },
-    mirror::{
-        Copied, CopiedError, FederatedThrough, Federation, PolicyError, allowed_namespaces,
-        copied_rules, target::networks,
-    },
+    mirror::{ApiServerThrough, Copied, FederatedThrough, Federation},
 };
 
 /// Name of a target cluster: a DNS label, because Services have it as a suffix.
@@ -75,163 +68,40 @@ pub struct LinkTarget {
     pub config: LinkerdConfig,
     /// Namespace of its Linkerd control plane; also of the one in the source cluster.
     pub linkerd_namespace: String,
-    /// Kubeconfig for it.
-    pub kubeconfig: Secret,
+    /// How its API server is reached.
+    pub api_server: ApiServerAccess,
     /// Its gateway, which gateway mode requires.
     pub gateway: Option<RemoteGateway>,
 }
 
-/// Services that are mirrored through the gateway by default.
-pub const EXPORTED: &str = "mirror.linkerd.io/exported=true";
-
-/// What is mirrored from the target cluster: the flags of `link` and `link-gen` that become settings of the Link.
-#[derive(Clone, Debug, Args)]
-pub struct LinkOptions {
-    /// Services to mirror through the gateway
-    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = EXPORTED, value_parser = parse_selector)]
-    pub selector: LabelSelector,
-    /// Services to mirror with remote discovery (pod to pod)
-    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/exported=remote-discovery", value_parser = parse_selector)]
-    pub remote_discovery_selector: LabelSelector,
-    /// Services that join federated Services
-    #[arg(long, value_name = "SELECTOR", default_value = "mirror.linkerd.io/federated=member", value_parser = parse_selector)]
-    pub federated_service_selector: LabelSelector,
-    /// Annotations that are not copied to mirrors: keys, or prefixes such as example.com/*
-    #[arg(
-        long,
-        alias = "exclude-annotations",
-        value_name = "KEYS",
-        value_delimiter = ',',
-        value_parser = keys
-    )]
-    pub excluded_annotations: Vec<String>,
-    /// Labels that are not copied to mirrors: keys, or prefixes such as example.com/*
-    #[arg(
-        long,
-        alias = "exclude-labels",
-        value_name = "KEYS",
-        value_delimiter = ',',
-        value_parser = keys
-    )]
-    pub excluded_labels: Vec<String>,
-    /// Annotations that are copied to mirrors although they control other tools, such as external-dns: keys, or
-    /// prefixes such as example.com/*
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
-    pub copied_annotations: Vec<String>,
-    /// Labels that are copied to mirrors although they control other tools, such as Argo CD: keys, or prefixes such as
-    /// example.com/*
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', value_parser = copied)]
-    pub copied_labels: Vec<String>,
-    /// Labels and annotations that are copied to mirrors
-    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = one_of(COPIES, Copied::as_str))]
-    pub copy: Copied,
-    /// Networks that gateway addresses must be in, such as 192.0.2.0/24; also applies to addresses that a host name
-    /// resolves to. `any`, the default: all but loopback, link-local, multicast, metadata servers, and the source
-    /// cluster's API server and Service range
-    #[arg(long, value_name = "NETWORKS", value_delimiter = ',', value_parser = gateway_network)]
-    pub gateway_networks: Vec<String>,
-    /// Whether headless Services are mirrored as headless Services [default: as the controller is set]
-    #[arg(
-        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        hide_possible_values = true
-    )]
-    pub enable_headless_services: Option<bool>,
-    /// Namespaces of the source cluster that may be mirrored into, as a label selector such as
-    /// 'kubernetes.io/metadata.name in (shop,web)'. `any`, the default: all that are not protected
-    #[arg(long, value_name = "SELECTOR", value_parser = allowed)]
-    pub allowed_namespaces: Option<String>,
-    /// Which federated Services of the source cluster the target cluster may join
-    #[arg(long, value_name = "WHICH", default_value = "any", value_parser = one_of(FEDERATION, Federation::as_str))]
-    pub federation: Federation,
-    /// How the target cluster joins federated Services
-    #[arg(long, value_name = "HOW", default_value = "discovery", value_parser = one_of(THROUGH, FederatedThrough::as_str))]
-    pub federated_through: FederatedThrough,
+/// How the source cluster reaches the API server of the target cluster, and the kubeconfigs for it.
+#[derive(Clone, Debug)]
+pub enum ApiServerAccess {
+    /// The controller and Linkerd's control plane connect to its address.
+    Direct(Secret),
+    /// The controller connects through the gateway.
+    ThroughGateway {
+        /// The controller's.
+        controller: Secret,
+        /// The address that Linkerd's control plane connects to, which cannot use the gateway, and its kubeconfig.
+        discovery: Option<(String, Secret)>,
+    },
 }
 
-/// The values of a flag, with their help texts.
-type Choices<T> = &'static [(T, &'static str)];
-
-const COPIES: Choices<Copied> = &[
-    (
-        Copied::All,
-        "All that are not excluded, except those that control other tools",
-    ),
-    (
-        Copied::Listed,
-        "Only those of --copied-labels and --copied-annotations, and which ports are opaque",
-    ),
-];
-const FEDERATION: Choices<Federation> = &[
-    (Federation::Any, "All that it has members of"),
-    (
-        Federation::LocalMembers,
-        "Only those that have a member in the source cluster",
-    ),
-    (Federation::None, "None"),
-];
-const THROUGH: Choices<FederatedThrough> = &[
-    (
-        FederatedThrough::Discovery,
-        "Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster",
-    ),
-    (
-        FederatedThrough::Gateway,
-        "Through its gateway, on any network",
-    ),
-];
-
-/// Parses one of these values, by its word in a Link's annotation.
-fn one_of<T: Copy + Send + Sync + 'static>(
-    choices: Choices<T>,
-    word: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    let names = choices
-        .iter()
-        .map(|(value, help)| PossibleValue::new(word(*value)).help(*help));
-    PossibleValuesParser::new(names).try_map(move |given| {
-        let mut values = choices.iter().map(|(value, _)| *value);
-        let found = values.find(|value| word(*value) == given);
-        found.ok_or("unknown value")
-    })
-}
-
-/// Parses a key of labels or annotations, or a prefix of keys; empty for none.
-fn keys(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let key = text.strip_suffix("/*").map(|prefix| format!("{prefix}/x"));
-    if text.is_empty() || is_label_key(key.as_deref().unwrap_or(text)) {
-        return Ok(text.to_owned());
+impl ApiServerAccess {
+    fn controller(&self) -> &Secret {
+        match self {
+            Self::Direct(both) => both,
+            Self::ThroughGateway { controller, .. } => controller,
+        }
     }
-    Err("must be a key, or a prefix such as example.com/*".to_owned())
-}
 
-/// A key or a prefix of labels or annotations to copy; empty for none.
-fn copied(text: &str) -> Result<String, CopiedError> {
-    if text.is_empty() {
-        return Ok(String::new());
+    fn control_plane(&self) -> Option<&Secret> {
+        match self {
+            Self::Direct(both) => Some(both),
+            Self::ThroughGateway { discovery, .. } => discovery.as_ref().map(|(_, own)| own),
+        }
     }
-    match copied_rules(text)?.first() {
-        Some(rule) => Ok((*rule).to_owned()),
-        None => Err(CopiedError::NoRule(text.to_owned())),
-    }
-}
-
-/// The value of a flag that removes a restriction.
-const ANY: &str = "any";
-
-/// A selector of namespaces, as it was typed.
-fn allowed(text: &str) -> Result<String, PolicyError> {
-    allowed_namespaces(text).map(|_| text.to_owned())
-}
-
-/// A network of gateways.
-fn gateway_network(text: &str) -> Result<String, String> {
-    if text == ANY {
-        return Ok(text.to_owned());
-    }
-    let read = networks(text).map_err(|error| error.to_string())?;
-    let first = read.first().ok_or("must not be empty")?;
-    Ok(first.to_string())
 }
 
 /// The objects of a link. No `Debug`: they hold credentials.
@@ -239,8 +109,8 @@ fn gateway_network(text: &str) -> Result<String, String> {
 pub struct LinkObjects {
     /// Credentials for the controller.
     pub credentials: KubernetesSecret,
-    /// The same for Linkerd's control plane.
-    pub control_plane_credentials: KubernetesSecret,
+    /// Those for Linkerd's control plane, if it reaches the API server.
+    pub control_plane_credentials: Option<KubernetesSecret>,
     /// The Link.
     pub link: Link,
 }
@@ -248,13 +118,11 @@ pub struct LinkObjects {
 impl LinkObjects {
     /// The objects in the order in which they should be applied.
     pub fn manifest(&self) -> anyhow::Result<Manifest> {
-        let values: Result<Vec<Value>, _> = [
-            serde_json::to_value(&self.credentials),
-            serde_json::to_value(&self.control_plane_credentials),
-            serde_json::to_value(&self.link),
-        ]
-        .into_iter()
-        .collect();
+        let secrets = std::iter::once(&self.credentials).chain(&self.control_plane_credentials);
+        let values: Result<Vec<Value>, _> = secrets
+            .map(serde_json::to_value)
+            .chain([serde_json::to_value(&self.link)])
+            .collect();
         Manifest::from_objects(values.context("failed to serialize the link")?)
     }
 }
@@ -264,7 +132,7 @@ impl LinkObjects {
 /// Argo CD applies the Secrets first and prunes them last, because Linkerd needs the Secret of a cluster when a Service
 /// starts or stops naming it (`federated_service_watcher.go` in its destination controller).
 pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> LinkObjects {
-    let secret = |namespace: &str| KubernetesSecret {
+    let secret = |namespace: &str, kubeconfig: &Secret| KubernetesSecret {
         metadata: ObjectMeta {
             name: Some(target.name.credentials_secret()),
             namespace: Some(namespace.to_owned()),
@@ -274,23 +142,26 @@ pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link
         type_: Some(labels::CREDENTIALS_TYPE.to_owned()),
         data: Some(BTreeMap::from([(
             labels::KUBECONFIG_KEY.to_owned(),
-            ByteString(target.kubeconfig.expose().as_bytes().to_vec()),
+            ByteString(kubeconfig.expose().as_bytes().to_vec()),
         )])),
         ..Default::default()
     };
-    let mut control_plane_credentials = secret(&target.linkerd_namespace);
-    control_plane_credentials.metadata.labels = Some(map([(
-        labels::CREDENTIALS_CLUSTER,
-        &target.name.to_string(),
-    )]));
-    control_plane_credentials.metadata.annotations = Some(map([
-        (labels::SYNC_WAVE, "-1"),
-        (labels::TRUST_DOMAIN, &target.config.identity_trust_domain),
-        (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
-    ]));
+    let of_linkerd = |kubeconfig: &Secret| {
+        let mut credentials = secret(&target.linkerd_namespace, kubeconfig);
+        credentials.metadata.labels = Some(map([(
+            labels::CREDENTIALS_CLUSTER,
+            &target.name.to_string(),
+        )]));
+        credentials.metadata.annotations = Some(map([
+            (labels::SYNC_WAVE, "-1"),
+            (labels::TRUST_DOMAIN, &target.config.identity_trust_domain),
+            (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
+        ]));
+        credentials
+    };
     LinkObjects {
-        credentials: secret(namespace),
-        control_plane_credentials,
+        credentials: secret(namespace, target.api_server.controller()),
+        control_plane_credentials: target.api_server.control_plane().map(of_linkerd),
         link: link_resource(target, namespace, options),
     }
 }
@@ -363,6 +234,12 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
         let through = options.federated_through.as_str().to_owned();
         annotations.insert(labels::FEDERATED_THROUGH.to_owned(), through);
     }
+    if let ApiServerAccess::ThroughGateway { discovery, .. } = &target.api_server {
+        let through = ApiServerThrough::Gateway.as_str().to_owned();
+        annotations.insert(labels::API_SERVER_THROUGH.to_owned(), through);
+        let address = discovery.as_ref().map(|(address, _)| address.clone());
+        annotations.extend(address.map(|at| (labels::DISCOVERY_API_SERVER.to_owned(), at)));
+    }
     link.metadata.annotations = Some(annotations);
     link
 }
@@ -376,6 +253,7 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::selector_text::parse_selector;
 
     fn target() -> LinkTarget {
         LinkTarget {
@@ -386,7 +264,7 @@ mod tests {
                 ..Default::default()
             },
             linkerd_namespace: "linkerd".into(),
-            kubeconfig: Secret::new("apiVersion: v1\n"),
+            api_server: ApiServerAccess::Direct(Secret::new("apiVersion: v1\n")),
             gateway: Some(RemoteGateway {
                 addresses: vec!["192.0.2.1".into(), "lb.example.com".into()],
                 port: 4143,
@@ -479,6 +357,44 @@ mod tests {
           targetClusterLinkerdNamespace: linkerd
           targetClusterName: east
         "#);
+    }
+
+    #[test]
+    fn linkerd_gets_credentials_only_if_it_reaches_the_api_server() {
+        let through = |discovery| {
+            let controller = Secret::new("through: the gateway\n");
+            let api_server = ApiServerAccess::ThroughGateway {
+                controller,
+                discovery,
+            };
+            let target = LinkTarget {
+                api_server,
+                ..target()
+            };
+            link(&target, "mc", &options())
+        };
+        let kubeconfig = |secret: &KubernetesSecret| {
+            let data = secret.data.as_ref().unwrap()[labels::KUBECONFIG_KEY].clone();
+            String::from_utf8(data.0).unwrap()
+        };
+        let annotations = |objects: &LinkObjects| {
+            let set = objects.link.metadata.annotations.clone().unwrap();
+            [labels::API_SERVER_THROUGH, labels::DISCOVERY_API_SERVER]
+                .map(|key| set.get(key).cloned().unwrap_or_default())
+        };
+        let alone = through(None);
+        assert_eq!(kubeconfig(&alone.credentials), "through: the gateway\n");
+        assert!(alone.control_plane_credentials.is_none());
+        assert_eq!(alone.manifest().unwrap().objects().len(), 2);
+        assert_eq!(annotations(&alone), ["gateway", ""]);
+
+        let direct = Secret::new("at: an address\n");
+        let both = through(Some(("https://east.example".to_owned(), direct)));
+        assert_eq!(kubeconfig(&both.credentials), "through: the gateway\n");
+        let linkerds = both.control_plane_credentials.as_ref().unwrap();
+        assert_eq!(kubeconfig(linkerds), "at: an address\n");
+        assert_eq!(both.manifest().unwrap().objects().len(), 3);
+        assert_eq!(annotations(&both), ["gateway", "https://east.example"]);
     }
 
     #[test]

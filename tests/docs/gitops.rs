@@ -22,7 +22,7 @@ use linkerd_mc::{
     manifests::{
         gateway::RemoteGateway,
         kubeconfig,
-        link::{LinkObjects, LinkOptions, LinkTarget, link},
+        link::{ApiServerAccess, LinkObjects, LinkOptions, LinkTarget, link},
     },
     mirror::{
         Copied, FederatedThrough, Federation, GatewayState, Liveness, Outcome, Problem, Reason,
@@ -222,7 +222,8 @@ fn secrets_of_the_examples_are_those_of_link_gen() {
     ] {
         let found = objects(file);
         assert_eq!(found.len(), 2, "{file}");
-        let secrets = [&printed.credentials, &printed.control_plane_credentials];
+        let linkerds = printed.control_plane_credentials.as_ref().unwrap();
+        let secrets = [&printed.credentials, linkerds];
         for (object, secret) in found.iter().zip(secrets) {
             let secret = metadata_and_type(secret);
             for field in ["name", "namespace"] {
@@ -314,7 +315,7 @@ fn printed() -> LinkObjects {
             ..LinkerdConfig::default()
         },
         linkerd_namespace: labels::LINKERD_NAMESPACE.to_owned(),
-        kubeconfig: kubeconfig::Secret::new("apiVersion: v1\n"),
+        api_server: ApiServerAccess::Direct(kubeconfig::Secret::new("apiVersion: v1\n")),
         gateway: Some(RemoteGateway {
             addresses: vec!["gateway.east.example.com".to_owned()],
             port: 4143,

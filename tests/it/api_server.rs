@@ -8,21 +8,21 @@ use std::{
 
 use control_plane::{ControlPlane, Fault, FaultProxy};
 use k8s_openapi::api::core::v1::Service;
-use kube::ResourceExt as _;
-use linkerd_mc::api::labels as l;
+use kube::{Api, ResourceExt as _};
+use linkerd_mc::api::{labels as l, link::Link};
 use requirements::missing;
-use serde_json::json;
 
 use crate::support::{
     controller::Controller,
     gateways::Gateways,
     installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install},
-    links::{condition_is, objects, unlink},
+    links::{checked, condition_is, objects, unlink},
     objects::{
         addresses, apply, cluster_ip, delete, export, gone, namespace, ports, service, slices_that,
         web,
     },
     planes::hub,
+    program::run,
 };
 
 /// Namespace, Link and cluster of this test.
@@ -67,9 +67,13 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
         &gateways.address(),
     ];
     let _controller = Controller::start_probing(&kubeconfig, &flags);
-    let nowhere = "--api-server-address=https://kubernetes.default.svc:1";
-    let mut printed = objects(far, NAME, &[nowhere]);
-    printed[2]["metadata"]["annotations"][l::API_SERVER_THROUGH] = json!("gateway");
+    let printed = objects(far, NAME, &["--api-server-through-gateway"]);
+    let [_, link] = printed.as_slice() else {
+        panic!("Linkerd's control plane cannot use the gateway: {printed:?}");
+    };
+    let set = &link["metadata"]["annotations"];
+    assert_eq!(set[l::API_SERVER_THROUGH], "gateway");
+    assert_eq!(set[l::FEDERATED_THROUGH], "gateway");
     apply(&source, &printed).await;
 
     let first = service(&source, NAMESPACE, SERVICE, |_| true).await;
@@ -102,6 +106,83 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
     drop(through);
     export(far, NAME, &web("later", NAME)).await;
     service(&source, NAME, "later-private", |_| true).await;
+    commands_do_not_need_the_gateway(far, &source).await;
     unlink(&source, NAME).await;
     gone(&source, NAMESPACE, SERVICE).await;
+}
+
+/// People use their own contexts: only the controller's address leads through the gateway.
+async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPlane) {
+    let both = source.folder().join("both.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[source, far], &both).unwrap();
+    let contexts = ["--target", far.name(), "--source", source.name()];
+    let alone = run(&both, &["plan", "--link", NAME]);
+    assert_eq!(alone.code, 1, "{}", alone.stdout);
+    let hint = "only the controller reaches its API server through the gateway; pass --target";
+    assert!(alone.stderr.contains(hint), "{}", alone.stderr);
+    let planned = run(&both, &["plan", "--link", NAME, "--target", far.name()]);
+    assert_eq!(planned.code, 0, "{}{}", planned.stdout, planned.stderr);
+
+    condition_is(source, NAME, "Connected", "True", "Connected").await;
+    let access = checked(source, "remote cluster access credentials are valid");
+    assert_eq!(access["result"], "success", "{access}");
+
+    // What is set stays, also the way.
+    let again = [
+        &["link", "--cluster-name", NAME, "--dry-run"][..],
+        &contexts,
+    ]
+    .concat();
+    let again = run(&both, &again);
+    let kept = format!(
+        "would keep all settings of the Link {NAME} in {}\n",
+        source.name()
+    );
+    assert_eq!((again.code, again.stdout), (0, kept), "{}", again.stderr);
+    let direct = [
+        &[
+            "link",
+            "--cluster-name",
+            NAME,
+            "--dry-run",
+            "--api-server-through-gateway=false",
+        ][..],
+        &contexts,
+    ]
+    .concat();
+    let direct = run(&both, &direct);
+    assert_eq!(direct.code, 0, "{}", direct.stderr);
+    assert!(
+        direct
+            .stdout
+            .contains("  api-server-through: gateway -> (none)\n"),
+        "{}",
+        direct.stdout
+    );
+
+    let fingerprint = async || {
+        let links = Api::<Link>::namespaced(source.client(), NAMESPACE);
+        links
+            .get(NAME)
+            .await
+            .unwrap()
+            .status
+            .unwrap()
+            .credentials_fingerprint
+    };
+    let before = fingerprint().await;
+    let rotate = [
+        &["rotate", "--cluster-name", NAME, "--no-restart"][..],
+        &contexts,
+    ]
+    .concat();
+    let rotated = run(&both, &rotate);
+    assert_eq!(rotated.code, 0, "{}", rotated.stderr);
+    assert!(
+        !rotated.stderr.contains("Linkerd has no Secret"),
+        "{}",
+        rotated.stderr
+    );
+    assert_ne!(fingerprint().await, before);
+    condition_is(source, NAME, "Connected", "True", "Connected").await;
 }

@@ -10,6 +10,7 @@ use crate::{
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot},
         trust_anchors,
     },
+    mirror::is_through_gateway,
 };
 
 /// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
@@ -41,6 +42,12 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         if let Some(Err(why)) = &link.credentials {
             return Some(vec![why.clone()]);
+        }
+        if is_through_gateway(&link.link) {
+            // Only the controller connects to it.
+            let connected = link.condition("Connected");
+            let problem = connected.filter(|(status, _)| *status != "True");
+            return Some(problem.map(|(_, why)| why.to_owned()).into_iter().collect());
         }
         Some(match link.target.as_ref()? {
             Err(why) => vec![why.clone()],
@@ -145,7 +152,7 @@ pub(super) fn tls(snapshot: &FullSnapshot) -> Verdict {
 }
 
 pub(super) fn excess(snapshot: &FullSnapshot) -> Verdict {
-    per_link(snapshot, |link| {
+    per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
         let rules = target.rules.as_ref().ok()?;
         Some(excess_of(rules).into_iter().collect())
@@ -208,7 +215,7 @@ pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
             Ok(anchors) => anchors,
         },
     };
-    per_link(snapshot, |link| {
+    per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
         let theirs = match &target.config {
             Err(why) => return Some(vec![format!("cannot read linkerd-config: {why}")]),
@@ -237,8 +244,24 @@ fn per_link(
     snapshot: &FullSnapshot,
     judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
 ) -> Verdict {
-    let links = snapshot.links();
-    if links.is_empty() {
+    per_each(snapshot.links().iter(), judge)
+}
+
+/// The same for Links whose API server is asked from here, and not only by the controller through the gateway.
+fn per_direct_link(
+    snapshot: &FullSnapshot,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
+) -> Verdict {
+    let links = snapshot.links().iter();
+    per_each(links.filter(|link| !is_through_gateway(&link.link)), judge)
+}
+
+fn per_each<'l>(
+    links: impl Iterator<Item = &'l LinkSnapshot>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
+) -> Verdict {
+    let mut links = links.peekable();
+    if links.peek().is_none() {
         return Verdict::Skip;
     }
     let (mut problems, mut unknown) = (Vec::new(), Vec::new());

@@ -246,6 +246,21 @@ fn east(snapshot: &mut FullSnapshot) -> &mut LinkSnapshot {
     &mut snapshot.cluster.links.as_mut().unwrap()[0]
 }
 
+/// Only the controller reaches the API server, or not.
+fn through_gateway(snapshot: &mut FullSnapshot, connected: &str) {
+    let east = east(snapshot);
+    east.target = None;
+    let annotations = east.link.metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::API_SERVER_THROUGH.into(), "gateway".into());
+    let condition = json!({
+        "type": "Connected", "status": connected, "reason": "Because", "message": "no answer",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let conditions = &mut east.link.status.as_mut().unwrap().conditions;
+    conditions.retain(|known| known.type_ != "Connected");
+    conditions.push(from(condition));
+}
+
 fn target(snapshot: &mut FullSnapshot) -> &mut TargetSnapshot {
     east(snapshot).target.as_mut().unwrap().as_mut().unwrap()
 }

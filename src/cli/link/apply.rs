@@ -91,7 +91,7 @@ impl Prepared {
     /// Fails if the user may not write one of the objects.
     async fn check_permissions(&self) -> anyhow::Result<()> {
         let objects = &self.objects;
-        let [own, linkerds] = self.source.secrets.each_ref().map(|secret| match secret {
+        let [own, of_linkerd] = self.source.secrets.each_ref().map(|secret| match secret {
             Before::Missing => &["patch", "create"][..],
             Before::Unknown | Before::Found(_) => &["patch"],
         });
@@ -99,21 +99,12 @@ impl Prepared {
             Some(_) => &["patch"][..],
             None => &["patch", "create"],
         };
-        let wanted = [
-            ("", "secrets", own, &objects.credentials.metadata),
-            (
-                "",
-                "secrets",
-                linkerds,
-                &objects.control_plane_credentials.metadata,
-            ),
-            (
-                "multicluster.linkerd.io",
-                "links",
-                links,
-                &objects.link.metadata,
-            ),
-        ];
+        let own = ("", "secrets", own, &objects.credentials.metadata);
+        let linkerds = objects.control_plane_credentials.iter();
+        let linkerds = linkerds.map(|secret| ("", "secrets", of_linkerd, &secret.metadata));
+        let link = &objects.link.metadata;
+        let link = ("multicluster.linkerd.io", "links", links, link);
+        let wanted = std::iter::once(own).chain(linkerds).chain([link]);
         for (group, resource, verbs, metadata) in wanted {
             for verb in verbs {
                 let attributes = ResourceAttributes {
@@ -141,8 +132,18 @@ impl Prepared {
 
     /// Whether Linkerd has other credentials for the cluster.
     pub(super) fn replaces_linkerds(&self) -> bool {
-        let new = &self.objects.control_plane_credentials;
+        let Some(new) = &self.objects.control_plane_credentials else {
+            return false;
+        };
         matches!(&self.source.secrets[1], Before::Found(old) if kubeconfig(old) != kubeconfig(new))
+    }
+
+    /// Linkerd's Secret of the cluster, if the link has none any more.
+    pub(super) fn leaves_linkerds(&self) -> Option<&Secret> {
+        match &self.source.secrets[1] {
+            Before::Found(old) if self.objects.control_plane_credentials.is_none() => Some(old),
+            _ => None,
+        }
     }
 
     /// Applies the Secrets, and then the Link. If one of them fails, the Secrets are as before.
@@ -179,8 +180,8 @@ impl Prepared {
     /// written, and the next one failed.
     async fn undo(&self, applied: usize) {
         let objects = &self.objects;
-        let new = [&objects.credentials, &objects.control_plane_credentials];
-        let applied = new.into_iter().zip(&self.source.secrets).take(applied);
+        let new = std::iter::once(&objects.credentials).chain(&objects.control_plane_credentials);
+        let applied = new.zip(&self.source.secrets).take(applied);
         // The request may have succeeded although its answer was lost.
         let link = self.changed_link().await;
         for (new, before) in applied {

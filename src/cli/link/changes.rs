@@ -44,11 +44,13 @@ const FIELDS: [&str; 12] = [
     "excludedLabels",
 ];
 /// Annotations that `link` writes, with the names that the list has for them.
-const ANNOTATIONS: [(&str, &str); 8] = [
+const ANNOTATIONS: [(&str, &str); 10] = [
     (labels::ALLOWED_NAMESPACES, "allowed-namespaces"),
+    (labels::API_SERVER_THROUGH, "api-server-through"),
     (labels::COPIED_ANNOTATIONS, "copied-annotations"),
     (labels::COPIED_LABELS, "copied-labels"),
     (labels::COPY, "copy"),
+    (labels::DISCOVERY_API_SERVER, "discovery-api-server"),
     (labels::FEDERATED_THROUGH, "federated-through"),
     (labels::FEDERATION, "federation"),
     (labels::GATEWAY_NETWORKS, "gateway-networks"),
@@ -133,6 +135,7 @@ pub(super) fn of_credentials(
     };
     let all = [
         ("API server", old.server.clone(), new.server.clone()),
+        ("proxy", old.proxy.shown(), new.proxy.shown()),
         ("ServiceAccount", account(old), account(new)),
         ("token", lasts(old), lasts(new)),
     ];

@@ -10,13 +10,14 @@ use super::flags::LinkArgs;
 use crate::{
     api::{labels, link::Link},
     cli::{
-        common::{cluster::Cluster, given::Given},
+        common::{cluster::Cluster, given::Given, proxy_url::ProxyUrl},
         rotate::TokenAccount,
     },
     manifests::{
         kubeconfig::{ClusterEntry, Secret},
         yaml,
     },
+    mirror::{self, FederatedThrough},
 };
 
 /// The annotations that flags set, each with the field of its flag.
@@ -49,6 +50,8 @@ pub(in crate::cli) struct KubeconfigTarget {
     pub(in crate::cli) server: String,
     /// Its certificate authority.
     authority: String,
+    /// The proxy on the way to it.
+    pub(in crate::cli) proxy: ProxyUrl,
     pub(in crate::cli) token: Option<Secret>,
     /// The ServiceAccount of the token. The UID of an account is that of no other account in any cluster.
     pub(in crate::cli) account: Option<TokenAccount>,
@@ -65,6 +68,7 @@ impl KubeconfigTarget {
         Some(Self {
             server: server.trim_end_matches('/').to_owned(),
             authority: authority.unwrap_or_default().to_owned(),
+            proxy: ProxyUrl::of(text("/clusters/0/cluster/proxy-url")),
             account: token.as_ref().and_then(TokenAccount::of),
             token,
         })
@@ -128,15 +132,35 @@ impl Existing<'_> {
     /// The flags of a new link, with what is set already for those that are not given.
     pub(super) fn over(&self, args: &LinkArgs, given: &Given) -> LinkArgs {
         let mut args = args.clone();
+        let was_through = self.is_through_gateway();
+        let names_way = given.has(&["api_server_through_gateway", "gateway"]);
+        if was_through && !self.is_of_another && !names_way {
+            args.api_server_through_gateway = true;
+        }
+        let through = args.api_server_through_gateway;
+        let names_address = given.has(&["api_server_address"]);
+        if was_through && through && !names_address {
+            let set = self.link.map(kube::ResourceExt::annotations);
+            let address = set.and_then(|set| set.get(labels::DISCOVERY_API_SERVER));
+            args.api_server_address = address.cloned();
+        }
         if let Some(old) = self.credentials {
-            if !given.has(&["api_server_address"]) {
-                args.api_server_address = Some(old.server.clone());
+            if !was_through && !through {
+                if !names_address {
+                    args.api_server_address = Some(old.server.clone());
+                }
+                if !given.has(&["proxy_url"]) {
+                    args.proxy_url = Some(old.proxy.clone());
+                }
             }
             let account = ["service_account_name", "service_account_namespace"];
             if let Some(account) = old.account.as_ref().filter(|_| !given.has(&account)) {
                 args.service_account_name.clone_from(&account.name);
                 args.service_account_namespace = Some(account.namespace.clone());
             }
+        }
+        if args.is_without_discovery() && !given.has(&["federated_through"]) {
+            args.options.federated_through = FederatedThrough::Gateway;
         }
         let Some(spec) = self.link.map(|link| &link.spec) else {
             return args;
@@ -158,14 +182,23 @@ impl Existing<'_> {
         args
     }
 
+    /// Whether the controller reaches the API server through the gateway.
+    fn is_through_gateway(&self) -> bool {
+        self.link.is_some_and(mirror::is_through_gateway)
+    }
+
     /// Puts the settings that are there into a new Link, except those that a flag names.
     pub(super) fn keep(&self, new: &mut Link, given: &Given) {
         let Some(old) = self.link else {
             return;
         };
         let has_gateway = !new.spec.gateway_address.is_empty();
+        let has_discovery = mirror::has_discovery(new);
         let annotations = new.metadata.annotations.get_or_insert_default();
         for (key, flag) in ANNOTATIONS {
+            if key == labels::FEDERATED_THROUGH && !has_discovery {
+                continue; // what the link can do has decided
+            }
             if OF_GATEWAYS.contains(&key) && !has_gateway {
                 annotations.remove(key);
             } else if !given.has(&[flag]) {

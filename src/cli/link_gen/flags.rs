@@ -8,7 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::{
     api::{labels, selector_text::parse_selector},
-    cli::common::{args, complete, output},
+    cli::common::{
+        args, complete, output,
+        proxy_url::{ProxyUrl, proxy_url},
+    },
     hint::misuse,
     manifests::link::{EXPORTED, LinkOptions},
     mirror::FederatedThrough,
@@ -24,6 +27,14 @@ pub(crate) struct LinkArgs {
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
     #[arg(long, alias = "target-api-server-address", value_name = "URL", value_parser = args::server_address)]
     pub(in crate::cli) api_server_address: Option<String>,
+    /// Reach the target's API server through its gateway, so that nothing else has to be open. Linkerd's control plane
+    /// cannot use this way: remote discovery also needs --api-server-address, and the target cluster joins federated
+    /// Services through its gateway
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(in crate::cli) api_server_through_gateway: bool,
+    /// Proxy on the way to the target's API server: http://, https:// or socks5://, or `none` [default: the kubeconfig's]
+    #[arg(long, value_name = "URL", value_parser = proxy_url)]
+    pub(super) proxy_url: Option<ProxyUrl>,
     /// Allow connections to the target's API server without verified TLS: http://, or insecure-skip-tls-verify in the
     /// kubeconfig. An attacker on the network can then steal the token and change what is mirrored
     #[arg(long)]
@@ -74,6 +85,17 @@ impl LinkArgs {
     /// Fails, or warns, if a flag says something about the gateway that another one turns off. `is_link` is whether the
     /// command is `link`.
     pub(in crate::cli) fn agree(&self, is_link: bool) -> anyhow::Result<()> {
+        if self.is_without_discovery()
+            && self
+                .proxy_url
+                .as_ref()
+                .is_some_and(|proxy| proxy.url().is_some())
+        {
+            return Err(misuse(
+                "--proxy-url cannot be used with --api-server-through-gateway",
+                "remove one of them, or pass --api-server-address for Linkerd's control plane",
+            ));
+        }
         for (flag, useless) in self.useless() {
             if useless == Useless::Refused || is_link && useless == Useless::RefusedByLink {
                 return Err(misuse(
@@ -86,10 +108,28 @@ impl LinkArgs {
         Ok(())
     }
 
+    /// Fails if federated Services were to be discovered, and Linkerd's control plane cannot reach the API server.
+    pub(super) fn agree_on_discovery(&self) -> anyhow::Result<()> {
+        let discovers = self.options.federated_through == FederatedThrough::Discovery;
+        if discovers && self.is_without_discovery() {
+            return Err(misuse(
+                "--federated-through=discovery cannot be used with --api-server-through-gateway alone",
+                "pass --api-server-address for Linkerd's control plane, or --federated-through=gateway",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether Linkerd's control plane cannot reach the target's API server.
+    pub(super) fn is_without_discovery(&self) -> bool {
+        self.api_server_through_gateway && self.api_server_address.is_none()
+    }
+
     /// The flags that were given, and have no effect.
     fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
         use Useless::{Refused, RefusedByLink, Warned};
         let options = &self.options;
+        let api_server = self.api_server_through_gateway;
         let through_gateway = options.federated_through == FederatedThrough::Gateway;
         let networks = options
             .gateway_networks
@@ -102,6 +142,7 @@ impl LinkArgs {
         let other_name = self.gateway_name != labels::GATEWAY_NAME;
         let other_namespace = self.gateway_namespace != labels::MULTICLUSTER_NAMESPACE;
         let given = [
+            (api_server, "--api-server-through-gateway", Refused),
             (through_gateway, "--federated-through=gateway", Refused),
             (networks, "--gateway-networks", Refused),
             (addresses, "--gateway-addresses", RefusedByLink),
@@ -152,6 +193,11 @@ mod tests {
             (
                 "--federated-through=gateway",
                 "--federated-through=gateway",
+                [true, true],
+            ),
+            (
+                "--api-server-through-gateway",
+                "--api-server-through-gateway",
                 [true, true],
             ),
             (

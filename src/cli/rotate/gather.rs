@@ -11,10 +11,11 @@ use super::{
     tokens::{TokenOwner, TokenSecret},
 };
 use crate::{
-    api::labels,
+    api::{labels, link::Link},
     cli::common::{cluster::Cluster, linked::links, output},
     client::Access,
     hint::fail,
+    mirror::{has_discovery, is_through_gateway},
 };
 
 /// The source cluster.
@@ -61,13 +62,14 @@ pub(super) struct Linkerds {
 /// Finds the Secrets of a cluster that Linkerd reads.
 pub(super) async fn linkerds(
     source: &SourceCluster,
-    cluster: &str,
+    link: &Link,
     own: &Stored,
     tokens: &[TokenSecret],
 ) -> anyhow::Result<Linkerds> {
+    let cluster = &link.spec.target_cluster_name;
     let of_cluster = format!("{}={cluster}", labels::CREDENTIALS_CLUSTER);
     let found = in_linkerds_namespace(source, &of_cluster).await?;
-    if found.is_empty() {
+    if found.is_empty() && has_discovery(link) {
         warn_of_none(source, cluster).await?;
     }
     let (mut ours, mut is_shared) = (Vec::new(), false);
@@ -82,7 +84,7 @@ pub(super) async fn linkerds(
             ));
             is_shared = true;
         } else {
-            check_equal(own, &stored)?;
+            check_equal(link, own, &stored)?;
             ours.push(stored);
         }
     }
@@ -108,14 +110,16 @@ async fn warn_of_none(source: &SourceCluster, cluster: &str) -> anyhow::Result<(
     Ok(())
 }
 
-/// Fails unless both Secrets have credentials for the same ServiceAccount and API server.
-fn check_equal(own: &Stored, linkerds: &Stored) -> anyhow::Result<()> {
+/// Fails unless both Secrets have credentials for the same ServiceAccount and API server. The controller's has another
+/// address if it connects through the gateway.
+fn check_equal(link: &Link, own: &Stored, linkerds: &Stored) -> anyhow::Result<()> {
     let account = |stored: &Stored| {
         let account = stored.credentials.account()?;
         Some((account.namespace, account.name))
     };
     let same_account = account(own).is_some() && account(own) == account(linkerds);
-    if same_account && own.credentials.server() == linkerds.credentials.server() {
+    let same_server = own.credentials.server() == linkerds.credentials.server();
+    if same_account && (same_server || is_through_gateway(link)) {
         return Ok(());
     }
     Err(fail(

@@ -72,7 +72,7 @@ impl<'a> Rotation<'a> {
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
         let tokens = Tokens::of(&target.cluster, &account, &id).list().await?;
         is_of_target(&target, &own, &account, tokens.iter())?;
-        let Linkerds { ours, is_shared } = linkerds(source, &cluster, &own, &tokens).await?;
+        let Linkerds { ours, is_shared } = linkerds(source, &link, &own, &tokens).await?;
         Ok(Self {
             source,
             target,

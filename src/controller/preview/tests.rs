@@ -102,7 +102,15 @@ async fn preview_of_an_unknown_link_names_those_that_exist() {
             },
         };
         let client = answering(200, &list);
-        let state = state(&client, settings, "west", None, Duration::from_secs(1)).await;
+        let state = state(
+            &client,
+            settings,
+            "west",
+            None,
+            None,
+            Duration::from_secs(1),
+        )
+        .await;
         let error = state.expect_err("an error");
         assert_eq!(error.to_string(), "Link west not found in namespace mc");
         assert!(hint_of(&error).is_some_and(|found| found.contains(hint)));

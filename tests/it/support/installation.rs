@@ -111,10 +111,7 @@ async fn refused(
 pub(crate) fn link_gen(target: &ControlPlane, cluster: &str, flags: &[&str]) -> String {
     let address = format!("--api-server-address={}", target.url());
     let mut args = vec!["link-gen", "--cluster-name", cluster];
-    if !flags
-        .iter()
-        .any(|flag| flag.starts_with("--api-server-address="))
-    {
+    if !flags.iter().any(|flag| flag.starts_with("--api-server-")) {
         args.push(&address);
     }
     args.extend(flags);

@@ -30,6 +30,8 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
     ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
     ("remote cluster access credentials are valid", |f| east(f).target = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| through_gateway(f, "True"), Level::Success, ""),
+    ("remote cluster access credentials are valid", |f| through_gateway(f, "False"), Level::Error, "east: no answer"),
     ("remote cluster access credentials are valid", |f| target(f).denied = no(), Level::Error, "east: cannot check permissions: refused"),
     ("remote cluster access credentials are valid", |f| target(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
     ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),

@@ -53,6 +53,8 @@ fn flags_that_set_something_are_flags_of_both_commands() {
     fields.extend(GATEWAY_FLAGS);
     fields.extend([
         "api_server_address",
+        "api_server_through_gateway",
+        "proxy_url",
         "service_account_name",
         "service_account_namespace",
         "selector",
@@ -174,6 +176,80 @@ fn addresses_of_another_cluster_are_not_kept_and_restrictions_are() {
     new.metadata.annotations = None;
     existing.keep(&mut new, &given);
     assert_eq!(new.annotations()[labels::ALLOWED_NAMESPACES], "team=a");
+}
+
+#[test]
+fn way_to_the_api_server_stays_unless_a_flag_names_it() {
+    const OLD: &str = "https://api-east.mc.svc";
+    let credentials = kubeconfig(OLD, "a", None);
+    let [direct, mut alone] = [there(), there()];
+    let set = alone.metadata.annotations.as_mut().unwrap();
+    set.insert(labels::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+    let mut both = alone.clone();
+    let set = both.metadata.annotations.as_mut().unwrap();
+    let address = "https://east:6443".to_owned();
+    set.insert(labels::DISCOVERY_API_SERVER.to_owned(), address);
+    let over = |link: &Link, line: &str| {
+        let existing = Existing {
+            link: Some(link),
+            credentials: Some(&credentials),
+            is_of_another: false,
+        };
+        let (args, given) = flags(&format!("link-gen --cluster-name east{line}"));
+        let args = existing.over(&args, &given);
+        let by_gateway = args.options.federated_through == FederatedThrough::Gateway;
+        let way = args.api_server_through_gateway;
+        (way, args.api_server_address, by_gateway)
+    };
+    let at = |address: &str| Some(address.to_owned());
+    let through = " --api-server-through-gateway";
+    for (link, line, expected) in [
+        (&direct, "", (false, at(OLD), false)),
+        (&direct, through, (true, None, true)),
+        (&alone, "", (true, None, true)),
+        (
+            &alone,
+            " --api-server-address https://b",
+            (true, at("https://b"), false),
+        ),
+        (
+            &alone,
+            " --api-server-through-gateway=false",
+            (false, None, false),
+        ),
+        (&alone, " --gateway=false", (false, None, false)),
+        (&both, "", (true, at("https://east:6443"), false)),
+    ] {
+        assert_eq!(over(link, line), expected, "{line}");
+    }
+    let (args, _) = flags("link-gen --cluster-name east --api-server-through-gateway");
+    let refused = args.agree_on_discovery().unwrap_err().to_string();
+    assert!(
+        refused.contains("--federated-through=discovery"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn proxy_stays_unless_a_flag_names_it() {
+    let text = json!({ "clusters": [{ "cluster": {
+        "server": "https://old", "proxy-url": "http://me:s3cret@proxy:3128",
+    } }] });
+    let credentials = KubeconfigTarget::of(text.to_string().as_bytes()).unwrap();
+    assert_eq!(credentials.proxy.shown(), "http://proxy:3128");
+    let existing = Existing {
+        credentials: Some(&credentials),
+        ..Existing::default()
+    };
+    for (line, expected) in [
+        ("", "http://proxy:3128"),
+        (" --proxy-url none", "none"),
+        (" --proxy-url socks5://other:1080", "socks5://other:1080"),
+    ] {
+        let (args, given) = flags(&format!("link-gen --cluster-name east{line}"));
+        let args = existing.over(&args, &given);
+        assert_eq!(args.proxy_url.unwrap().shown(), expected, "{line}");
+    }
 }
 
 #[test]

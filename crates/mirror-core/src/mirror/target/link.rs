@@ -220,8 +220,7 @@ impl Target {
             federated_through: policy(link, l::FEDERATED_THROUGH, FederatedThrough::parse)?
                 .unwrap_or_default(),
             api_server_through,
-            has_discovery: api_server_through == ApiServerThrough::Direct
-                || annotation(link, l::DISCOVERY_API_SERVER).is_some(),
+            has_discovery: has_discovery(link),
             prefer: annotation(link, l::PREFER).map(str::to_owned),
             drained_until: annotation(link, l::DRAINED_UNTIL)
                 .map(drained_until)
@@ -310,6 +309,18 @@ fn annotation<'a>(link: &'a Link, key: &str) -> Option<&'a str> {
 }
 
 /// Parses an annotation that restricts the cluster; `None` if the Link does not have it.
+/// Whether the controller reaches the API server of a Link's cluster through the gateway.
+pub fn is_through_gateway(link: &Link) -> bool {
+    let through = policy(link, l::API_SERVER_THROUGH, ApiServerThrough::parse);
+    matches!(through, Ok(Some(ApiServerThrough::Gateway)))
+}
+
+/// Whether Linkerd's control plane reaches the API server of a Link's cluster, which it needs to discover endpoints. It
+/// cannot use the way through the gateway: its own outbound traffic to API servers skips the proxy.
+pub fn has_discovery(link: &Link) -> bool {
+    !is_through_gateway(link) || annotation(link, l::DISCOVERY_API_SERVER).is_some()
+}
+
 fn policy<T>(
     link: &Link,
     key: &'static str,

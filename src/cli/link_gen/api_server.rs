@@ -1,0 +1,186 @@
+//! How the source cluster will reach the API server of the target cluster: at an address, through a proxy, or through
+//! the target's gateway.
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::flags::LinkArgs;
+use crate::{
+    cli::common::{cluster::Cluster, output},
+    client::{from_credentials, requests::explain},
+    hint::{HintExt as _, fail},
+    manifests::{
+        kubeconfig::{ClusterEntry, KubeconfigContext, Secret, is_local_address},
+        link::{ApiServerAccess, ClusterName},
+    },
+    mirror::GatewayService,
+};
+
+/// A name in the certificates of API servers, and of the Service that leads to them in their own cluster. See
+/// <https://kubernetes.io/docs/setup/best-practices/certificates/>.
+const CERTIFICATE_NAME: &str = "kubernetes.default.svc";
+/// `ConfigMap` in each namespace with the certificates that Pods trust for the API server. See
+/// <https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>.
+const ROOT_AUTHORITY: &str = "kube-root-ca.crt";
+/// Time for one request that tries the certificate.
+const TRY: Duration = Duration::from_secs(10);
+
+/// The kubeconfigs for a link to `name`, the cluster of `context` in the user's kubeconfig.
+pub(super) async fn api_server(
+    cluster: &Cluster,
+    context: &KubeconfigContext,
+    name: &ClusterName,
+    args: &LinkArgs,
+    token: &Secret,
+) -> anyhow::Result<ApiServerAccess> {
+    let user = &args.service_account_name;
+    if !args.api_server_through_gateway {
+        let direct = direct(context.clone(), args)?;
+        return Ok(ApiServerAccess::Direct(direct.kubeconfig(user, token)?));
+    }
+    let through = through_gateway(cluster, context, name, args).await?;
+    try_certificate(context, &through, user, token).await?;
+    output::note(
+        "the controller reaches the API server through the gateway, so its Pod must be meshed, and must not skip the outbound \
+         port 443",
+    );
+    let discovery = match &args.api_server_address {
+        Some(address) => {
+            let direct = direct(context.clone(), args)?;
+            Some((address.clone(), direct.kubeconfig(user, token)?))
+        }
+        None => None,
+    };
+    Ok(ApiServerAccess::ThroughGateway {
+        controller: through.kubeconfig(user, token)?,
+        discovery,
+    })
+}
+
+/// The target cluster at its address. Fails if the connection would not be secure, unless that is allowed.
+fn direct(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<KubeconfigContext> {
+    if let Some(address) = &args.api_server_address {
+        context.cluster.server.clone_from(address);
+    }
+    if let Some(proxy) = &args.proxy_url {
+        context.cluster.proxy_url = proxy.url().map(str::to_owned);
+    }
+    let server = &context.cluster.server;
+    if is_local_address(server) {
+        output::warning(&format!(
+            "the link uses the API server address {server}, which other clusters cannot reach; \
+             pass an address that they can reach with --api-server-address",
+        ));
+    }
+    match context.cluster.insecure_tls() {
+        Some(insecure) if !args.insecure_target_tls => Err(fail(
+            insecure.what(),
+            format!(
+                "{}; or pass --insecure-target-tls to link anyway",
+                insecure.remedy()
+            ),
+        )),
+        Some(insecure) => {
+            output::warning(&format!(
+                "{}: an attacker on the network can steal the token and change what is mirrored; `check` fails for this link",
+                insecure.what()
+            ));
+            Ok(context)
+        }
+        None => Ok(context),
+    }
+}
+
+/// The target cluster as the controller reaches it through the gateway: at a Service of its own cluster, which the
+/// controller creates from the Link. TLS goes from end to end.
+async fn through_gateway(
+    cluster: &Cluster,
+    context: &KubeconfigContext,
+    name: &ClusterName,
+    args: &LinkArgs,
+) -> anyhow::Result<KubeconfigContext> {
+    let known = context.cluster.certificate_authority_data.clone();
+    let Some(authority) = root_authority(cluster, args).await?.or(known) else {
+        return Err(fail(
+            format!("cannot find the certificate authority of {}", context.name),
+            format!(
+                "make the ConfigMap {}/{ROOT_AUTHORITY} readable, or add certificate-authority-data to the kubeconfig",
+                args.namespace
+            ),
+        ));
+    };
+    let service = GatewayService::ApiServer.name(&name.to_string());
+    let mut through = context.clone();
+    through.cluster = ClusterEntry {
+        server: format!("https://{service}.{}.svc", args.namespace),
+        certificate_authority_data: Some(authority),
+        insecure_skip_tls_verify: None,
+        tls_server_name: Some(CERTIFICATE_NAME.to_owned()),
+        proxy_url: None,
+    };
+    Ok(through)
+}
+
+/// The certificates that Pods of the target cluster trust, in base64. The user's kubeconfig may have those of a load
+/// balancer. `None` if there are none that the user may read.
+async fn root_authority(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Option<String>> {
+    let maps = cluster.api::<ConfigMap>(&args.namespace);
+    let read = async {
+        match maps.get_opt(ROOT_AUTHORITY).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+            answer => answer,
+        }
+    };
+    let map = cluster
+        .request("read the certificate authority", read)
+        .await?;
+    let data = map.and_then(|map| map.data?.remove("ca.crt"));
+    Ok(data.map(|pem| BASE64_STANDARD.encode(pem)))
+}
+
+/// Connects as the controller will, except for the way. Fails if the certificate of the API server cannot be verified
+/// by its name in the target cluster; warns if something on the user's own way may be the reason.
+async fn try_certificate(
+    context: &KubeconfigContext,
+    through: &KubeconfigContext,
+    user: &str,
+    token: &Secret,
+) -> anyhow::Result<()> {
+    let mut tried = through.clone();
+    tried.cluster.server.clone_from(&context.cluster.server);
+    tried
+        .cluster
+        .proxy_url
+        .clone_from(&context.cluster.proxy_url);
+    let (user_trusts, pods_trust) = [context, through]
+        .map(|of| of.cluster.certificate_authority_data.as_ref())
+        .into();
+    let kubeconfig = tried.kubeconfig(user, token)?;
+    let client = from_credentials(kubeconfig.expose().as_bytes(), TRY)
+        .await
+        .hint(
+            || "cannot use the certificate authority of the API server".to_owned(),
+            || format!("check the ConfigMap {ROOT_AUTHORITY} of the target cluster"),
+        )?;
+    let why = match client.apiserver_version().await {
+        Ok(_) | Err(kube::Error::Api(_)) => return Ok(()),
+        Err(error) => explain(&error),
+    };
+    let what = format!(
+        "the certificate of the API server cannot be verified as {CERTIFICATE_NAME}: {why}"
+    );
+    if user_trusts == pods_trust {
+        return Err(fail(
+            what,
+            format!(
+                "issue a certificate with the name {CERTIFICATE_NAME}, or link without --api-server-through-gateway"
+            ),
+        ));
+    }
+    output::warning(&format!(
+        "{what}; a load balancer on the way of this kubeconfig may be the reason, and the controller does not take this way"
+    ));
+    Ok(())
+}
