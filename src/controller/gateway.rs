@@ -12,7 +12,10 @@ use std::{
 };
 
 use futures::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch as latest,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::answers::ResolvedName;
@@ -21,6 +24,8 @@ use crate::{mirror::Host, timing::jitter};
 
 /// Default time between two lookups. Linkerd's service mirror looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);
+/// Time from the first lookup to the next one while the gateway fails. It doubles up to the usual time.
+const HURRY: Duration = Duration::from_millis(2_500);
 /// Timeout of one lookup. The system's resolver may continue in its thread, but for less than the period, so threads do
 /// not accumulate.
 const LOOKUP: Duration = Duration::from_secs(5);
@@ -54,20 +59,22 @@ pub fn fixed(hosts: &[Host]) -> Option<Vec<IpAddr>> {
     Some(addresses.into_iter().collect())
 }
 
-/// Looks the names up every `period` (plus a random part of up to a tenth) until `stop`. Reports the first result and
-/// each change. Returns early if there is nothing to look up.
+/// Looks the names up every `period` (plus a random part of up to a tenth) until `stop`, and sooner while the gateway is
+/// `failing`, because it may have moved. Reports the first result and each change. Returns early if there is nothing to
+/// look up.
 pub async fn run<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
     hosts: &[Host],
     period: Duration,
     lookup: impl Fn(String) -> L,
     sink: impl Fn(Resolution),
+    failing: latest::Receiver<bool>,
     stop: CancellationToken,
 ) {
     if let Some(addresses) = fixed(hosts) {
         sink(Resolution::Addresses(addresses));
         return;
     }
-    stop.run_until_cancelled(watch(hosts, period, lookup, sink))
+    stop.run_until_cancelled(watch(hosts, period, lookup, sink, failing))
         .await;
 }
 
@@ -76,7 +83,10 @@ async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
     period: Duration,
     lookup: impl Fn(String) -> L,
     sink: impl Fn(Resolution),
+    mut failing: latest::Receiver<bool>,
 ) {
+    // The next pause, while the gateway fails.
+    let mut hurry = None;
     let mut resolver = Resolver::new(hosts);
     let mut reported = None;
     loop {
@@ -85,7 +95,17 @@ async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
             sink(resolution.clone());
             reported = Some(resolution);
         }
-        sleep(period + jitter(period / 10)).await;
+        hurry = failing.borrow().then(|| hurry.unwrap_or(HURRY).min(period));
+        let pause = hurry.unwrap_or(period);
+        let begins_to_fail = async {
+            if hurry.is_some() || failing.wait_for(|failing| *failing).await.is_err() {
+                std::future::pending::<()>().await; // it fails already, or nobody probes it
+            }
+        };
+        tokio::select! {
+            () = sleep(pause + jitter(pause / 10)) => hurry = hurry.map(|pause| pause * 2),
+            () = begins_to_fail => {}
+        }
     }
 }
 
@@ -152,6 +172,8 @@ impl Resolver {
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -243,7 +265,8 @@ mod tests {
         let reports = Rc::new(RefCell::new(Vec::new()));
         let sink = |report| reports.borrow_mut().push(report);
         let hosts = Host::parse_list("gw");
-        let watching = watch(&hosts, PERIOD, lookup, sink);
+        let (_failing, never) = latest::channel(false);
+        let watching = watch(&hosts, PERIOD, lookup, sink, never);
         assert!(timeout(PERIOD * 10, watching).await.is_err());
         assert_eq!(
             *reports.borrow(),
@@ -255,6 +278,39 @@ mod tests {
         );
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn name_of_a_gateway_that_fails_is_looked_up_at_once_and_more_often() {
+        let (began, times) = (Instant::now(), RefCell::new(Vec::new()));
+        let lookup = async |_: String| {
+            times.borrow_mut().push(began.elapsed().as_secs_f64());
+            Ok(set(&[1]))
+        };
+        let hosts = Host::parse_list("gw");
+        let (failing, fails) = latest::channel(false);
+        let changes = async {
+            sleep(Duration::from_secs(7)).await;
+            failing.send_replace(true);
+            sleep(Duration::from_secs(120)).await;
+            failing.send_replace(false);
+            sleep(Duration::from_secs(75)).await;
+        };
+        tokio::select! {
+            () = watch(&hosts, PERIOD, lookup, |_| (), fails) => {}
+            () = changes => {}
+        }
+        let times = times.into_inner();
+        let is_at = |at: usize, second: f64| (times[at] - second).abs() < 0.1;
+        assert!(is_at(0, 0.0) && is_at(1, 7.0), "{times:?}");
+        let pauses: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let usual = PERIOD.as_secs_f64();
+        for (pause, expected) in pauses[1..]
+            .iter()
+            .zip([2.5, 5.0, 10.0, 20.0, usual, usual, usual])
+        {
+            assert!((expected..expected * 1.11).contains(pause), "{pauses:?}");
+        }
+    }
+
     #[tokio::test]
     async fn gateway_with_only_addresses_is_reported_once_without_lookup() {
         let (send, mut reports) = tokio::sync::mpsc::unbounded_channel();
@@ -262,7 +318,15 @@ mod tests {
             let sink = |report| send.send(report).unwrap();
             let hosts = Host::parse_list("192.0.2.1");
             let never = async |_| unreachable!("a lookup");
-            run(&hosts, PERIOD, never, sink, CancellationToken::new()).await;
+            run(
+                &hosts,
+                PERIOD,
+                never,
+                sink,
+                latest::channel(false).1,
+                CancellationToken::new(),
+            )
+            .await;
         });
         // Ends by itself, and may be spawned.
         running.await.unwrap();

@@ -6,12 +6,14 @@ mod drain;
 mod export;
 mod form;
 mod gateway;
+mod many;
 mod migrate;
 mod modes;
 mod newcomer;
 mod order;
 mod outages;
 mod prefer;
+mod private;
 mod reach;
 mod rotate;
 mod soak;
@@ -111,6 +113,21 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("all objects of a link deleted at once", |rig| {
         Box::pin(unlink::at_once(rig))
+    }),
+    ("only the gateway can be reached", |rig| {
+        Box::pin(private::linked(rig))
+    }),
+    ("only the gateway, killed 5 times", |rig| {
+        Box::pin(private::gateway_killed(rig))
+    }),
+    ("only the gateway, at new addresses", |rig| {
+        Box::pin(private::gateway_moved(rig))
+    }),
+    ("only the gateway, rotated and restarted", |rig| {
+        Box::pin(private::restarted(rig))
+    }),
+    ("only the gateway, first sync", |rig| {
+        Box::pin(private::compared(rig))
     }),
     // This case is the last one: after it, Linkerd's watches come back one by one, within half a minute.
     ("target API server away 60 s", |rig| {

@@ -17,13 +17,14 @@ pub(crate) mod third;
 pub(crate) mod wait;
 pub(crate) mod workloads;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use control_plane::{ControlPlane, Fault, FaultProxy, eventually};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use self::{
     cluster::{Cluster, EXTENSION, port_of},
@@ -43,6 +44,8 @@ const GATEWAY_NAME: &str = "gateway.east.example";
 
 /// The cluster that `west` mirrors from, and its Link.
 const EAST: &str = "east";
+/// After this time without requests, a proxy drops its state for a Service. The proxy's own limit is 5 s.
+pub(crate) const FORGOTTEN: Duration = Duration::from_secs(10);
 /// The lease of our controllers.
 const LEASE: &str = "service-mirror-write";
 
@@ -92,6 +95,7 @@ impl Rig {
         east.apply(&workloads::of_target()).await?;
         west.apply(&workloads::member()).await?;
 
+        east.serve_api().await?;
         let gateway = east.start_gateway(GATEWAY_NAME).await?;
         let names = BTreeMap::from([(GATEWAY_NAME.to_owned(), gateway.address)]);
         let dns = Dns::start(west.network.gateway(), names).await?;
@@ -154,6 +158,7 @@ impl Rig {
         self.prefer(None).await?;
         self.link().await?;
         self.federate_through(Form::Discovery).await?;
+        sleep(FORGOTTEN).await;
         let undrain = ["undrain", "--cluster-name=east", "--wait=0s"];
         self.west.linkerd_mc(&undrain).map(|_| ())
     }
@@ -241,6 +246,31 @@ impl Rig {
         let own = ["link-gen", "--cluster-name", "east", &address];
         self.east
             .linkerd_mc(&[&own[..], &["--enable-headless-services"]].concat())
+    }
+
+    /// The same, so that the controller reaches the API server of `east` through the gateway.
+    pub(crate) async fn link_through_gateway(&self) -> anyhow::Result<()> {
+        let own = [
+            "link-gen",
+            "--cluster-name",
+            "east",
+            "--enable-headless-services",
+        ];
+        let through = [&own[..], &["--api-server-through-gateway"]].concat();
+        self.west.apply(&self.east.linkerd_mc(&through)?).await?;
+        self.link_is_ready().await
+    }
+
+    /// Starts another Pod that can be the gateway of `east`.
+    pub(crate) async fn start_gateway(&mut self) -> anyhow::Result<Pod> {
+        let number = self.next_pod;
+        self.next_pod += 1;
+        self.east.start_pod_of(cluster::GATEWAY, number, &[]).await
+    }
+
+    /// The name of the gateway leads to this address.
+    pub(crate) fn name_gateway(&self, address: Ipv4Addr) {
+        self.dns.know(GATEWAY_NAME, address);
     }
 
     /// Links `west` to `east`, and waits until the Link is ready and its gateway alive.

@@ -69,13 +69,14 @@ impl GatewayTasks {
         let report = move |event| {
             let _ = outbox.send((link.clone(), id, event));
         };
+        let (failing, fails) = watch::channel(false);
         if gateway::fixed(&gateway.hosts).is_none() {
             let (hosts, transport) = (gateway.hosts.clone(), self.transport.clone());
             let (report, stop) = (report.clone(), stop.clone());
             tokio::spawn(async move {
                 let lookup = |name| transport.lookup(name);
                 let sink = |resolution| report(GatewayEvent::Resolved(resolution));
-                gateway::run(&hosts, gateway::PERIOD, lookup, sink, stop).await;
+                gateway::run(&hosts, gateway::PERIOD, lookup, sink, fails, stop).await;
             });
         }
         if let Ok(Some(settings)) = &gateway.probe {
@@ -87,7 +88,14 @@ impl GatewayTasks {
             };
             let (cluster, settings, stop) = (cluster.to_owned(), settings.clone(), stop.clone());
             tokio::spawn(async move {
-                let sink = |probed| report(GatewayEvent::Probed(probed));
+                let sink = |probed| {
+                    match &probed {
+                        probe::ProbeReport::Failed(_) => drop(failing.send_replace(true)),
+                        probe::ProbeReport::Latency(_) => drop(failing.send_replace(false)),
+                        probe::ProbeReport::Transition(_) => {}
+                    }
+                    report(GatewayEvent::Probed(probed));
+                };
                 probe::run(&cluster, target, &settings, sink, stop).await;
             });
         }

@@ -4,13 +4,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
+use control_plane::eventually;
 use tokio::time::sleep;
 
 use super::{newcomer::Newcomer, of, without_failures};
 use crate::{
     load::{Load, Tally},
     rig::{
-        NAMESPACE, Rig,
+        FORGOTTEN, NAMESPACE, Rig,
         cluster::EXTENSION,
         federation::Form,
         identity_of,
@@ -22,8 +23,6 @@ use crate::{
 
 /// How long the load continues with each form.
 const HOLD: Duration = Duration::from_secs(10);
-/// After this time without requests, a proxy drops its state for a Service. The proxy's own limit is 5 s.
-pub(super) const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Local Pods and the gateway get requests, and see the identity of the client.
 pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
@@ -35,10 +34,14 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     // Only these requests all go through the gateway.
     let target = rig.target(FEDERATED).await?;
     let through = Load::start(&rig.client, std::slice::from_ref(&target));
-    sleep(HOLD).await;
-    let through = through.finish().await?;
-    without_failures(&through)?;
-    all_members_see_their_clients(&through, &rig.west_pods, &[&rig.east_pods])?;
+    // A balancer may prefer one endpoint for a while.
+    eventually("all members to be asked", FOLLOWS, async || {
+        let so_far = through.so_far();
+        all_members_see_their_clients(&so_far, &rig.west_pods, &[&rig.east_pods])?;
+        Ok(Some(()))
+    })
+    .await?;
+    without_failures(&through.finish().await?)?;
     rig.federate_through(Form::Discovery).await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;

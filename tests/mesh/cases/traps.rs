@@ -9,17 +9,12 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{
-    form::{FORGOTTEN, is_flat_again},
-    modes::EXPORTED,
-    newcomer::Newcomer,
-    of, without_failures,
-};
+use super::{form::is_flat_again, modes::EXPORTED, newcomer::Newcomer, of, without_failures};
 use crate::{
     helper::APP_PORT,
     load::{Load, until_answered},
     rig::{
-        NAMESPACE, Rig,
+        FORGOTTEN, NAMESPACE, Rig,
         federation::Form,
         mirrors::{FEDERATED, FOLLOWS, GATED},
         wait::SOON,

@@ -26,7 +26,8 @@ use crate::isolation::Place;
 pub(crate) const EXTENSION: &str = "linkerd-multicluster";
 /// The only node of each cluster.
 pub(crate) const NODE: &str = "node";
-const GATEWAY: &str = "linkerd-gateway";
+/// The Deployment of the gateway.
+pub(crate) const GATEWAY: &str = "linkerd-gateway";
 
 /// A cluster with Linkerd and our installation.
 pub(crate) struct Cluster {
@@ -125,6 +126,28 @@ impl Cluster {
             .await
             .context("failed to give the gateway an address")?;
         self.start_pod_of(GATEWAY, 0, &[]).await
+    }
+
+    /// Lets Pods of this cluster reach its API server by the Service `kubernetes`. Its own endpoint would be on loopback.
+    pub(crate) async fn serve_api(&self) -> anyhow::Result<()> {
+        let port = port_of(self.plane.url())?;
+        self.open(port).await?;
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": { "kubernetes.io/service-name": "kubernetes" },
+            },
+            "addressType": "IPv4",
+            "ports": [{ "name": "https", "port": port, "protocol": "TCP" }],
+            "endpoints": [{
+                "addresses": [self.network.gateway()],
+                "conditions": { "ready": true },
+            }],
+        });
+        self.apply(&slice.to_string()).await
     }
 
     /// Makes a server on loopback available at the address that this cluster's Pods can reach, on the same port.

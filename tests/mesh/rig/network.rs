@@ -49,11 +49,15 @@ impl Walls {
     pub(crate) fn around(open: &[Ipv4Addr]) -> anyhow::Result<Self> {
         pipe(Command::new("nft").args(["-f", "-"]), WALLS)?;
         let walls = Self(());
-        for address in open {
-            let element = format!("{{ {address} }}");
-            run("nft", &["add", "element", "ip", "walls", "open", &element])?;
-        }
+        open.iter().try_for_each(|address| walls.open(*address))?;
         Ok(walls)
+    }
+
+    /// From now on, Pods of other clusters can reach this address too.
+    #[expect(clippy::unused_self, reason = "only while there are walls")]
+    pub(crate) fn open(&self, address: Ipv4Addr) -> anyhow::Result<()> {
+        let element = format!("{{ {address} }}");
+        run("nft", &["add", "element", "ip", "walls", "open", &element])
     }
 }
 

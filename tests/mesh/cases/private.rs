@@ -1,0 +1,322 @@
+//! A target cluster of which only the gateway can be reached: the controller reaches the API server through it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use control_plane::{AuditEvent, Fault, eventually};
+use kube::api::{DeleteParams, PostParams};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{form::is_flat_again, gateway::is_dead, many, rotate::ROTATE, without_failures};
+use crate::{
+    load::{Load, Target},
+    rig::{
+        NAMESPACE, Rig,
+        cluster::EXTENSION,
+        deployments::Deployments,
+        federation::Form,
+        mirrors::{FEDERATED, FLAT, FOLLOWS, GATED},
+        network::Walls,
+        pod::Pod,
+        wait::SOON,
+        workloads::service,
+    },
+    table::{Row, percentile, seconds},
+};
+
+/// The Service through which the controller reaches the API server of `east`.
+const API: &str = "api-east";
+/// How long the load continues in each state.
+const HOLD: Duration = Duration::from_secs(10);
+/// How long after a disturbance everything may take to be right.
+const RIGHT: Duration = Duration::from_secs(10);
+/// By how much a change may take longer through the gateway.
+const SLOWER: Duration = Duration::from_millis(20);
+/// How often the gateway's proxy is killed.
+const KILLS: usize = 5;
+
+/// From now on, nothing of `east` can be reached from `west` but its gateway. The Link says so.
+async fn begin(rig: &Rig) -> anyhow::Result<Walls> {
+    rig.east_api.set(Fault::Refuse);
+    let walls = Walls::around(&[rig.gateway.address])?;
+    rig.link_through_gateway().await?;
+    // As `link` says.
+    let linkerds = ["secret", "cluster-credentials-east", "-n", "linkerd"];
+    let delete = [&["delete", "--ignore-not-found"], &linkerds[..]].concat();
+    rig.west.plane.kubectl(&delete).await?;
+    Ok(walls)
+}
+
+/// The rig is as before.
+async fn end(rig: &mut Rig, walls: Walls) -> anyhow::Result<()> {
+    drop(walls);
+    rig.east_api.set(Fault::None);
+    rig.link().await?;
+    rig.federate_through(Form::Discovery).await?;
+    eventually("the Service for the API server to go", SOON, async || {
+        let found = rig.west.services(EXTENSION).get_opt(API).await?;
+        Ok(found.is_none().then_some(()))
+    })
+    .await?;
+    is_flat_again(rig).await
+}
+
+/// A load on what can be reached through the gateway.
+async fn load(rig: &Rig) -> anyhow::Result<Load> {
+    let targets = [
+        rig.target(GATED).await?,
+        rig.target(FEDERATED).await?,
+        rig.host().await?,
+    ];
+    let load = Load::start(&rig.client, &targets);
+    is_right(rig).await?;
+    load.count_anew();
+    Ok(load)
+}
+
+/// The client's proxy has the endpoints that can be reached.
+async fn is_right(rig: &Rig) -> anyhow::Result<()> {
+    let federated = &rig.expected_unlinked() | &rig.expected(GATED);
+    for (mirror, expected) in [(GATED, rig.expected(GATED)), (FEDERATED, federated)] {
+        let service = format!("{NAMESPACE}/{mirror}");
+        rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+    }
+    Ok(())
+}
+
+/// Exports a Service, and returns the time until its mirror exists.
+async fn export(rig: &Rig, name: &str, limit: Duration) -> anyhow::Result<(Target, Duration)> {
+    let object = serde_json::from_value(service(name, "mirror.linkerd.io/exported", "true"))?;
+    let services = rig.east.services(NAMESPACE);
+    let began = Instant::now();
+    services.create(&PostParams::default(), &object).await?;
+    let mirror = format!("{name}-east");
+    let mirror = timeout(limit, rig.target(&mirror));
+    let mirror = mirror
+        .await
+        .with_context(|| format!("no mirror of {name} within {limit:?}"))??;
+    Ok((mirror, began.elapsed()))
+}
+
+async fn unexport(rig: &Rig, name: &str) -> anyhow::Result<()> {
+    let services = rig.east.services(NAMESPACE);
+    services.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Writes of our controller in `west` since a mark, except those of its lease.
+fn writes(rig: &Rig, mark: u64) -> anyhow::Result<Vec<AuditEvent>> {
+    let mut events = rig.west.plane.audit_since(mark)?;
+    let ours = format!("system:serviceaccount:{EXTENSION}:linkerd-multicluster-controller");
+    events.retain(|event| event.user == ours && event.is_write() && event.resource != "leases");
+    Ok(events)
+}
+
+/// Link, export, answer and unlink, as with an API server that can be reached.
+pub(super) async fn linked(rig: &mut Rig) -> anyhow::Result<Row> {
+    let began = Instant::now();
+    let walls = begin(rig).await?;
+    let ready = began.elapsed();
+    eventually("the Service that needs discovery to go", SOON, async || {
+        let link = rig.link_object().await?;
+        let reason = reason_of(&link, "flat");
+        ensure!(
+            reason.as_deref() == Some("NoDiscovery"),
+            "the reason for {FLAT} is {reason:?}"
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    let load = load(rig).await?;
+    let mut times = Vec::new();
+    for number in 0..20 {
+        let name = format!("private-{number}");
+        times.push(export(rig, &name, RIGHT).await?.1);
+        unexport(rig, &name).await?;
+    }
+    sleep(HOLD).await;
+    let row = without_failures(&load.finish().await?)?;
+
+    let unlink = ["unlink", "--cluster-name", "east", "--apply", "--yes"];
+    rig.west.linkerd_mc(&unlink)?;
+    let left = rig.west.services(EXTENSION).get_opt(API).await?;
+    end(rig, walls).await?;
+    ensure!(left.is_none(), "unlink has left {API}");
+    let [half, most] = [50, 99].map(|percent| percentile(&mut times, percent).as_millis());
+    Ok(row.with(format!(
+        "ready {} after the Link; export to mirror p50 {half} ms, p99 {most} ms; unlinked without a trace",
+        seconds(ready)
+    )))
+}
+
+/// The reason in the status of a Service of `east`.
+fn reason_of(link: &serde_json::Value, name: &str) -> Option<String> {
+    let all = link["status"]["mirrorServices"].as_array()?;
+    let found = all
+        .iter()
+        .find(|service| service["remoteRef"]["name"] == name)?;
+    found["conditions"][0]["reason"].as_str().map(str::to_owned)
+}
+
+/// The gateway's proxy is killed and comes back, while exports change. The controller catches up, and then rests.
+pub(super) async fn gateway_killed(rig: &mut Rig) -> anyhow::Result<Row> {
+    let walls = begin(rig).await?;
+    let mut caught_up = Vec::new();
+    for round in 0..KILLS {
+        rig.gateway.proxy.kill();
+        is_dead(rig, SOON).await?;
+        let name = format!("missed-{round}");
+        let object = serde_json::from_value(service(&name, "mirror.linkerd.io/exported", "true"))?;
+        let services = rig.east.services(NAMESPACE);
+        services.create(&PostParams::default(), &object).await?;
+        rig.gateway.proxy.restart()?;
+        rig.gateway.proxy_ready().await?;
+        let back = Instant::now();
+        rig.target(&format!("{name}-east")).await?;
+        rig.link_is_ready().await?;
+        caught_up.push(back.elapsed());
+        unexport(rig, &name).await?;
+    }
+    let most = caught_up.iter().max().copied().unwrap_or_default();
+    ensure!(
+        most < RIGHT,
+        "right {most:?} after the gateway's return (limit {RIGHT:?})"
+    );
+    // The status may still follow.
+    sleep(HOLD).await;
+    let mark = rig.west.plane.audit_mark()?;
+    let load = load(rig).await?;
+    sleep(HOLD).await;
+    let row = without_failures(&load.finish().await?)?;
+    let more = writes(rig, mark)?;
+    ensure!(more.is_empty(), "writes at rest: {more:?}");
+    end(rig, walls).await?;
+    Ok(row.with(format!(
+        "{KILLS} times; right up to {} after its return; 0 writes at rest afterwards",
+        seconds(most)
+    )))
+}
+
+/// Another Pod at another address becomes the gateway: first its name leads there, then the Link.
+pub(super) async fn gateway_moved(rig: &mut Rig) -> anyhow::Result<Row> {
+    let walls = begin(rig).await?;
+    let next = rig.start_gateway().await?;
+    walls.open(next.address)?;
+    rig.name_gateway(next.address);
+    let by_name = moves_to(rig, next).await?;
+    ensure!(
+        by_name < RIGHT,
+        "right {by_name:?} after the name leads elsewhere (limit {RIGHT:?})"
+    );
+
+    let next = rig.start_gateway().await?;
+    walls.open(next.address)?;
+    let patch = format!("{{\"spec\":{{\"gatewayAddress\":\"{}\"}}}}", next.address);
+    let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+    let edit = [&["patch"], &link[..], &["--type=merge", "-p", &patch]].concat();
+    rig.west.plane.kubectl(&edit).await?;
+    let by_edit = moves_to(rig, next).await?;
+    ensure!(
+        by_edit < RIGHT,
+        "right {by_edit:?} after gatewayAddress was changed (limit {RIGHT:?})"
+    );
+    let load = load(rig).await?;
+    sleep(HOLD).await;
+    let row = without_failures(&load.finish().await?)?;
+    rig.name_gateway(rig.gateway.address);
+    end(rig, walls).await?;
+    Ok(row.with(format!(
+        "right {} after its name leads elsewhere, {} after gatewayAddress was changed",
+        seconds(by_name),
+        seconds(by_edit)
+    )))
+}
+
+/// The gateway is this Pod from now on, and the old one is gone. Returns the time until a new Service is mirrored.
+async fn moves_to(rig: &mut Rig, next: Pod) -> anyhow::Result<Duration> {
+    let moved = Instant::now();
+    let old = std::mem::replace(&mut rig.gateway, next);
+    old.delete().await?;
+    drop(old);
+    export(rig, "moved", SOON).await?;
+    rig.link_is_ready().await?;
+    let right = moved.elapsed();
+    unexport(rig, "moved").await?;
+    Ok(right)
+}
+
+/// New credentials under load; and the controller and Linkerd's destination controller are restarted at once.
+pub(super) async fn restarted(rig: &mut Rig) -> anyhow::Result<Row> {
+    let walls = begin(rig).await?;
+    let load = load(rig).await?;
+    let mut deployments = Deployments::new(rig).await?;
+    deployments
+        .shell(rig, &format!("{ROTATE} --no-restart"))
+        .await?;
+    export(rig, "rotated", RIGHT).await?;
+    unexport(rig, "rotated").await?;
+    let rotated = without_failures(&load.finish().await?)?;
+
+    rig.controller.kill();
+    let restarted = Instant::now();
+    let (destination, controller) = tokio::join!(
+        rig.west.linkerd.restart_destination(),
+        rig.controller.restart()
+    );
+    destination?;
+    controller?;
+    export(rig, "restarted", SOON).await?;
+    let connected = restarted.elapsed();
+    unexport(rig, "restarted").await?;
+    end(rig, walls).await?;
+    Ok(rotated.with(format!(
+        "rotated without a failure; connected {} after the controller and linkerd-destination were killed at once",
+        seconds(connected)
+    )))
+}
+
+/// How long many Services take until all are mirrored, and changes after that, directly and through the gateway.
+pub(super) async fn compared(rig: &mut Rig) -> anyhow::Result<Row> {
+    rig.controller.kill();
+    many::create(rig).await?;
+    let direct = Times::measured(rig, "direct").await?;
+    let walls = begin(rig).await?;
+    let through = Times::measured(rig, "gateway").await?;
+    many::delete(rig).await?;
+    end(rig, walls).await?;
+    let ratio = through.first_sync.as_secs_f64() / direct.first_sync.as_secs_f64();
+    let row = Row {
+        requests: 0,
+        failed: 0,
+        oracle: "-".to_owned(),
+        measured: format!(
+            "first sync of {}: {} through the gateway, {} directly ({ratio:.2} times); {} changes a second: p99 {} ms \
+             through the gateway, {} ms directly",
+            many::SERVICES,
+            seconds(through.first_sync),
+            seconds(direct.first_sync),
+            many::CHANGES_A_SECOND,
+            through.change.as_millis(),
+            direct.change.as_millis()
+        ),
+    };
+    ensure!(ratio < 1.3, "{}", row.measured);
+    ensure!(through.change < direct.change + SLOWER, "{}", row.measured);
+    Ok(row)
+}
+
+/// How long the controller takes.
+struct Times {
+    first_sync: Duration,
+    /// p99 from a change of a Service to that of its mirror.
+    change: Duration,
+}
+
+impl Times {
+    async fn measured(rig: &mut Rig, round: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            first_sync: many::first_sync(rig).await?,
+            change: percentile(&mut many::changes(rig, round).await?, 99),
+        })
+    }
+}
