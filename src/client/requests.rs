@@ -236,6 +236,22 @@ pub(crate) fn exceeded_limit(error: &kube::Error) -> bool {
     causes(error).any(<dyn Error>::is::<bounds::OverLimit>)
 }
 
+/// Whether the server's certificate could not be verified.
+pub(crate) fn is_certificate(error: &kube::Error) -> bool {
+    causes(error).any(is_invalid_certificate)
+}
+
+fn is_invalid_certificate(cause: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+        return matches!(error, rustls::Error::InvalidCertificate(_));
+    }
+    // The source of such an error is that of what it wraps.
+    let wrapped = cause
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    wrapped.is_some_and(|wrapped| is_invalid_certificate(wrapped))
+}
+
 fn causes<'a>(error: &'a kube::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause: &&'a (dyn Error + 'static)| {
         (*cause).source()

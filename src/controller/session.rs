@@ -29,7 +29,7 @@ use crate::{
         ResponseLimits, credentials_expiry, insecure_tls,
         requests::{RequestError, within},
     },
-    mirror::{Indexed, Limit, Limits, Names},
+    mirror::{Indexed, Limit, Limits, Names, link_status::ConnectionLoss},
     timing::jitter,
 };
 
@@ -85,7 +85,7 @@ impl Reporter {
 struct Source {
     number: usize,
     /// The last status that was sent: none yet, alive, or lost for a reason.
-    last: Option<Result<(), String>>,
+    last: Option<Result<(), ConnectionLoss>>,
     reporter: Reporter,
 }
 
@@ -101,7 +101,7 @@ impl Source {
     async fn on_connection(&mut self, connection: ConnectionStatus) {
         let now = match &connection {
             ConnectionStatus::Alive => Ok(()),
-            ConnectionStatus::Lost(message) => Err(message.clone()),
+            ConnectionStatus::Lost(loss) => Err(loss.clone()),
         };
         if self.last.as_ref() != Some(&now) {
             self.last = Some(now);
@@ -319,7 +319,9 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
             Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
             // An error response still shows that the server is reachable. The watches find out what they may read.
             Err(RequestError::Status(status)) => (ConnectionStatus::Alive, after_refusal(&status)),
-            Err(RequestError::Unanswered(why)) => (ConnectionStatus::Lost(why), LOST_HEARTBEAT),
+            Err(RequestError::Unanswered(why)) => {
+                (ConnectionStatus::Lost(why.into()), LOST_HEARTBEAT)
+            }
         };
         if is_well && !was_well {
             recovered.send_modify(|times| *times += 1);

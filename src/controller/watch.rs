@@ -56,7 +56,7 @@ where
         let (pause, news) = backoff.after(&failure);
         if news {
             handler
-                .on_connection(ConnectionStatus::Lost(failure.to_string()))
+                .on_connection(ConnectionStatus::Lost(failure.loss()))
                 .await;
         }
         pause.wait(watched.recovered.as_mut()).await;

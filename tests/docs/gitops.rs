@@ -120,7 +120,7 @@ fn gitops_tools_judge_links_as_documented() {
         ..good()
     };
     let disconnected = StatusInputs {
-        connected: Some(Err("connection refused".to_owned())),
+        connected: Some(Err("connection refused".to_owned().into())),
         ..good()
     };
     let no_secret = StatusInputs {

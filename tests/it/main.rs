@@ -131,6 +131,8 @@ mod link_gen;
 mod names;
 // `plan`.
 mod plan;
+// A target cluster behind a proxy: `--proxy-url`.
+mod proxy;
 // `rotate`.
 mod rotate;
 // `unlink` and `uninstall`.

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use linkerd_mc::api::labels as l;
+use serde_json::json;
 
 use crate::support::{
     installation::NAMESPACE,
@@ -42,6 +44,40 @@ async fn kubeconfig_of(plane: &ControlPlane, cluster: &str) -> String {
     let secrets = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
     let data = secrets.get(&name).await.unwrap().data.unwrap();
     String::from_utf8(data[l::KUBECONFIG_KEY].0.clone()).unwrap()
+}
+
+/// `Connected` of a Link whose kubeconfig is changed before it is applied.
+async fn connected_with(name: &str, change: impl Fn(&str) -> String, reason: &str) {
+    let (east, west) = hub().await.pair();
+    let mut printed = objects(east, name, &[]);
+    let kubeconfig = &mut printed[0]["data"][l::KUBECONFIG_KEY];
+    let text = BASE64_STANDARD
+        .decode(kubeconfig.as_str().unwrap())
+        .unwrap();
+    let changed = change(&String::from_utf8(text).unwrap());
+    *kubeconfig = json!(BASE64_STANDARD.encode(changed));
+    apply(west, &printed).await;
+    condition_is(west, name, "Connected", "False", reason).await;
+    unlink(west, name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_that_does_not_fit_and_token_that_is_refused_are_told_apart() {
+    let with = |kubeconfig: &str, key: &str, value: &str| {
+        let lines = kubeconfig.lines().map(|line| match line.split_once(key) {
+            Some((before, _)) => format!("{before}{key}{value}\n"),
+            None => format!("{line}\n"),
+        });
+        lines.collect::<String>()
+    };
+    let named = format!(
+        "{}\n    tls-server-name: other.example",
+        hub().await.east.url()
+    );
+    let misnamed = |text: &str| with(text, "    server: ", &named);
+    connected_with("misnamed", misnamed, "CertificateInvalid").await;
+    let refused = |text: &str| with(text, "    token: ", "bm90LWEtdG9rZW4");
+    connected_with("refused", refused, "Unauthorized").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

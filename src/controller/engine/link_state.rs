@@ -16,7 +16,10 @@ use crate::{
         trouble::{FailureLog, LogLimit, suppressed},
         watch::ConnectionStatus,
     },
-    mirror::{Key, LinkEntryMut, RemoteState, State, link_status::Outcomes},
+    mirror::{
+        Key, LinkEntryMut, RemoteState, State,
+        link_status::{ConnectionLoss, Outcomes},
+    },
 };
 
 /// The state of a Link, except what is in the state of the core.
@@ -88,9 +91,9 @@ impl TargetSession {
     }
 
     /// Whether the cluster answers, or the first error; `None` before the first answer or failure.
-    fn connected(&self) -> Option<Result<(), String>> {
+    fn connected(&self) -> Option<Result<(), ConnectionLoss>> {
         let lost = self.connections.values().find_map(|status| match status {
-            ConnectionStatus::Lost(why) => Some(Err(why.clone())),
+            ConnectionStatus::Lost(loss) => Some(Err(loss.clone())),
             ConnectionStatus::Alive => None,
         });
         let has_answered = !self.connections.is_empty() || self.unlisted.is_empty();
@@ -149,7 +152,7 @@ impl LinkState {
     }
 
     /// Whether the target cluster answers; `None` before the first answer or failure.
-    pub(super) fn connected(&self) -> Option<Result<(), String>> {
+    pub(super) fn connected(&self) -> Option<Result<(), ConnectionLoss>> {
         self.current.as_ref().or(self.next.as_ref())?.connected()
     }
 
@@ -158,7 +161,7 @@ impl LinkState {
     fn next_failure(&self) -> Option<(bool, String)> {
         let (current, next) = (self.current.as_ref()?, self.next.as_ref()?);
         let is_changed = next.session.spec.kubeconfig != current.session.spec.kubeconfig;
-        Some((is_changed, next.connected()?.err()?))
+        Some((is_changed, next.connected()?.err()?.why))
     }
 
     /// Why a change of the Link is not in effect.
@@ -204,14 +207,14 @@ impl LinkState {
     }
 
     /// Logs whether the cluster is connected. While it is not, the reason may differ with each try.
-    fn log_connection(&mut self, now: &Result<(), String>) {
+    fn log_connection(&mut self, now: &Result<(), ConnectionLoss>) {
         let link = self.link.name_any();
         let repeats = match now {
             Ok(()) => {
                 self.failure.recovered();
                 Some(0)
             }
-            Err(why) => self.failure.failed(why),
+            Err(loss) => self.failure.failed(&loss.why),
         };
         let Some((repeats, lines)) = repeats.and_then(|n| Some((n, self.log_limit.take()?))) else {
             return;

@@ -294,7 +294,7 @@ async fn until_served(
     loop {
         match served_version(client, kind).await {
             Err(error) => {
-                let lost = ConnectionStatus::Lost(explain(&error));
+                let lost = ConnectionStatus::Lost(explain(&error).into());
                 handler.on_connection(lost).await;
             }
             Ok(version) => {
@@ -361,9 +361,9 @@ impl<T: LocalKind> EventHandler<T> for LocalHandler<T> {
                     let _ = self.outbox.send(LocalEvent::Recovered).await;
                 }
             }
-            ConnectionStatus::Lost(message) => {
+            ConnectionStatus::Lost(loss) => {
                 self.metrics.watch_restarted(LOCAL, T::KIND);
-                self.trouble.set(&message);
+                self.trouble.set(&loss.why);
             }
         }
     }

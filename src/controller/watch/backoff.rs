@@ -6,7 +6,8 @@ use kube::core::Status;
 use tokio::{sync::watch as latest, time::sleep};
 
 use crate::{
-    client::requests::{explain, has_answered},
+    client::requests::{explain, has_answered, is_certificate},
+    mirror::link_status::{ConnectionLoss, LossCause},
     timing::{Backoff, jitter, jittered},
 };
 
@@ -39,7 +40,7 @@ pub(super) enum Failure {
     /// watch stayed open for a moment, or the version was too old.
     Broken(String, bool),
     /// There was no response.
-    Unanswered(String),
+    Unanswered(ConnectionLoss),
     /// The response was an error, or cannot be read.
     Refused {
         /// The message of the error.
@@ -71,9 +72,30 @@ impl Failure {
                         wish: Duration::ZERO,
                     }
                 } else {
-                    Self::Unanswered(message)
+                    let cause = if is_certificate(&error) {
+                        LossCause::Certificate
+                    } else {
+                        LossCause::Unreachable
+                    };
+                    Self::Unanswered(ConnectionLoss {
+                        why: message,
+                        cause,
+                    })
                 }
             }
+        }
+    }
+
+    /// What this means for the connection.
+    pub(super) fn loss(&self) -> ConnectionLoss {
+        let cause = match self {
+            Self::Unanswered(loss) => loss.cause,
+            Self::Refused { kind: (_, 401), .. } => LossCause::Token,
+            _ => LossCause::Unreachable,
+        };
+        ConnectionLoss {
+            why: self.to_string(),
+            cause,
         }
     }
 
@@ -98,7 +120,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(message, _) => write!(f, "watches fail repeatedly: {message}"),
-            Self::Unanswered(message) | Self::Refused { message, .. } => f.write_str(message),
+            Self::Unanswered(loss) => f.write_str(&loss.why),
+            Self::Refused { message, .. } => f.write_str(message),
             Self::Stale => f.write_str("the objects that are omitted have changed"),
             Self::Empty => f.write_str("the list has page after page without an object"),
             Self::Endless(seen) => write!(f, "the list has more than {seen} objects"),
@@ -214,7 +237,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_what_the_failure_allows() {
         let no = no(403);
-        let gone = Failure::Unanswered("gone".into());
+        let gone = Failure::Unanswered("gone".to_owned().into());
         for (failure, longest) in [(&no, 60_000), (&gone, 5000)] {
             let mut backoff = WatchBackoff::default();
             let mut expected = 800;

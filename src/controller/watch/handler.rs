@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::{api::metadata::NEVER_KEPT, mirror::Omitted};
+use crate::{
+    api::metadata::NEVER_KEPT,
+    mirror::{Omitted, link_status::ConnectionLoss},
+};
 
 /// An event of a watch.
 #[derive(Clone, Debug)]
@@ -28,7 +31,7 @@ pub(in crate::controller) enum ConnectionStatus {
     /// The API server responds.
     Alive,
     /// It does not respond, or with an error.
-    Lost(String),
+    Lost(ConnectionLoss),
 }
 
 /// The handler of a watch. Its async methods may wait: then the watch waits too, and holds at most one list in memory.

@@ -98,7 +98,9 @@ where
         if !is_reported && began.elapsed() >= LONG {
             is_reported = true;
             let message = format!("a list takes longer than {} s", LONG.as_secs());
-            handler.on_connection(ConnectionStatus::Lost(message)).await;
+            handler
+                .on_connection(ConnectionStatus::Lost(message.into()))
+                .await;
         }
         let Some(page) = page else { continue };
         backoff.answered();

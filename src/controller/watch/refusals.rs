@@ -52,7 +52,7 @@ impl EventHandler<ConfigMap> for Record {
     async fn on_connection(&mut self, connection: ConnectionStatus) {
         let now = match connection {
             ConnectionStatus::Alive => None,
-            ConnectionStatus::Lost(why) => Some(why),
+            ConnectionStatus::Lost(loss) => Some(loss.why),
         };
         self.note(|told, at| {
             if told.contacts.last().map(|(_, last)| last) != Some(&now) {

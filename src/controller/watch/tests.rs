@@ -24,8 +24,8 @@ impl EventHandler<ConfigMap> for Notes {
     }
 
     async fn on_connection(&mut self, connection: ConnectionStatus) {
-        if let ConnectionStatus::Lost(message) = connection {
-            self.0.lock().unwrap().push(message);
+        if let ConnectionStatus::Lost(loss) = connection {
+            self.0.lock().unwrap().push(loss.why);
         }
     }
 }

@@ -7,7 +7,13 @@ use control_plane::{AuditEvent, Fault, eventually};
 use kube::api::{DeleteParams, PostParams};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{form::is_flat_again, gateway::is_dead, many, rotate::ROTATE, without_failures};
+use super::{
+    form::is_flat_again,
+    gateway::is_dead,
+    many,
+    rotate::{OldCredentials, ROTATE},
+    without_failures,
+};
 use crate::{
     load::{Load, Target},
     rig::{
@@ -248,29 +254,28 @@ async fn moves_to(rig: &mut Rig, next: Pod) -> anyhow::Result<Duration> {
 /// New credentials under load; and the controller and Linkerd's destination controller are restarted at once.
 pub(super) async fn restarted(rig: &mut Rig) -> anyhow::Result<Row> {
     let walls = begin(rig).await?;
-    let load = load(rig).await?;
     let mut deployments = Deployments::new(rig).await?;
-    deployments
-        .shell(rig, &format!("{ROTATE} --no-restart"))
-        .await?;
+    // Other links may use the first token, so it is kept.
+    deployments.shell(rig, ROTATE).await?;
+    let old = OldCredentials::keep(rig, &mut deployments).await?;
+    let load = load(rig).await?;
+    deployments.shell(rig, ROTATE).await?;
+    old.are_refused(rig).await?;
     export(rig, "rotated", RIGHT).await?;
     unexport(rig, "rotated").await?;
     let rotated = without_failures(&load.finish().await?)?;
 
     rig.controller.kill();
     let restarted = Instant::now();
-    let (destination, controller) = tokio::join!(
-        rig.west.linkerd.restart_destination(),
-        rig.controller.restart()
-    );
-    destination?;
+    let (linkerd, controller) = tokio::join!(rig.west.linkerd.restart(), rig.controller.restart());
+    linkerd?;
     controller?;
     export(rig, "restarted", SOON).await?;
     let connected = restarted.elapsed();
     unexport(rig, "restarted").await?;
     end(rig, walls).await?;
     Ok(rotated.with(format!(
-        "rotated without a failure; connected {} after the controller and linkerd-destination were killed at once",
+        "the old token is refused; connected {} after the controller and all of Linkerd's were killed at once",
         seconds(connected)
     )))
 }

@@ -25,21 +25,10 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     deployments.shell(rig, ROTATE).await?;
     // Whatever `rotate` did: Linkerd must not use the first token, which stays valid.
     rig.west.linkerd.restart_destination().await?;
-    deployments.shell(rig, KEEP).await?;
-    let old = rig.west.place.home.join("old-credentials");
-    let old = old.display().to_string();
-
+    let old = OldCredentials::keep(rig, &mut deployments).await?;
     let load = rig.load().await?;
-    ask(rig, &old).await?;
     deployments.shell(rig, ROTATE).await?;
-    eventually("the old token to be refused", REFUSED, async || {
-        let asked = ask(rig, &old).await;
-        let Err(error) = asked else { return Ok(None) };
-        let error = format!("{error:#}");
-        ensure!(error.contains("logged in"), "{error}");
-        Ok(Some(()))
-    })
-    .await?;
+    old.are_refused(rig).await?;
     let mut gone = vec![rig.replace_pod().await?];
     rig.proxy_is_right(FOLLOWS).await?;
 
@@ -60,15 +49,35 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Sends a request with these credentials to the target's API server.
-async fn ask(rig: &Rig, kubeconfig: &str) -> anyhow::Result<()> {
-    let ask = [
-        "--kubeconfig",
-        kubeconfig,
-        "get",
-        "services",
-        "-n",
-        NAMESPACE,
-    ];
-    rig.east.plane.kubectl(&ask).await.map(|_| ())
+/// A file with the credentials of the link to `east` as they were.
+pub(super) struct OldCredentials(String);
+
+impl OldCredentials {
+    /// Keeps the current ones, which are accepted.
+    pub(super) async fn keep(rig: &mut Rig, deployments: &mut Deployments) -> anyhow::Result<Self> {
+        deployments.shell(rig, KEEP).await?;
+        let kept = rig.west.place.home.join("old-credentials");
+        let kept = Self(kept.display().to_string());
+        kept.ask(rig).await?;
+        Ok(kept)
+    }
+
+    /// Waits until they are refused.
+    pub(super) async fn are_refused(&self, rig: &Rig) -> anyhow::Result<()> {
+        eventually("the old token to be refused", REFUSED, async || {
+            let asked = self.ask(rig).await;
+            let Err(error) = asked else { return Ok(None) };
+            let error = format!("{error:#}");
+            ensure!(error.contains("logged in"), "{error}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Sends a request with them to the target's API server, whatever way the link takes.
+    async fn ask(&self, rig: &Rig) -> anyhow::Result<()> {
+        let own = ["--kubeconfig", &self.0, "--server", rig.east.plane.url()];
+        let ask = [&own[..], &["get", "services", "-n", NAMESPACE]].concat();
+        rig.east.plane.kubectl(&ask).await.map(|_| ())
+    }
 }

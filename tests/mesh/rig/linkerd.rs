@@ -48,6 +48,13 @@ impl Linkerd {
         self.destination.replace().await
     }
 
+    /// Kills all controllers at once, and starts them again.
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
+        self.identity.restart()?;
+        self.policy.restart()?;
+        self.destination.replace().await
+    }
+
     /// Installs Linkerd on a control plane and starts its controllers at this address.
     pub(crate) async fn start(
         place: &Place,

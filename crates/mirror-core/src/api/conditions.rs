@@ -72,6 +72,10 @@ pub mod connected {
     pub const CONNECTED: &str = "Connected";
     /// It does not answer, or refuses; the message has what it said.
     pub const UNREACHABLE: &str = "Unreachable";
+    /// Its certificate cannot be verified; the message says why.
+    pub const CERTIFICATE_INVALID: &str = "CertificateInvalid";
+    /// It refuses the token, which may have been revoked or have expired.
+    pub const UNAUTHORIZED: &str = "Unauthorized";
     /// It is reached through the gateway, and that does not answer; see `GatewayAlive`.
     pub const GATEWAY_UNREACHABLE: &str = "GatewayUnreachable";
     /// No connection was tried yet.

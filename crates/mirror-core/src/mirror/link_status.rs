@@ -2,13 +2,17 @@
 
 mod conditions;
 pub mod expiry;
+mod loss;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use self::conditions::conditions;
-pub use self::conditions::{Exceeded, Expiry, GatewayInputs, StatusInputs};
+pub use self::{
+    conditions::{Exceeded, Expiry, GatewayInputs, StatusInputs},
+    loss::{ConnectionLoss, LossCause},
+};
 use super::{
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,

@@ -25,8 +25,8 @@ impl EventHandler<ConfigMap> for Told {
     }
 
     async fn on_connection(&mut self, connection: ConnectionStatus) {
-        if let ConnectionStatus::Lost(message) = connection {
-            self.0.push(message);
+        if let ConnectionStatus::Lost(loss) = connection {
+            self.0.push(loss.why);
         }
     }
 }

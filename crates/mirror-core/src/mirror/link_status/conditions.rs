@@ -7,7 +7,10 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::expiry::{self, ExpiryState};
+use super::{
+    expiry::{self, ExpiryState},
+    loss::{ConnectionLoss, LossCause},
+};
 use crate::{
     api::{conditions as c, text::in_brief, tls::InsecureTls},
     mirror::{
@@ -28,7 +31,7 @@ pub struct StatusInputs {
     /// Whether the credentials can be used; `None` before they were read. `Err`: reason and message.
     pub credentials: Option<Result<(), (&'static str, String)>>,
     /// Whether the target cluster answers; `None` before the first answer or failure. `Err`: the error.
-    pub connected: Option<Result<(), String>>,
+    pub connected: Option<Result<(), ConnectionLoss>>,
     /// Whether the API server is reached through the gateway.
     pub through_gateway: bool,
     /// Why a change of the Link is not in effect yet: what it selects now cannot be listed. The error.
@@ -189,6 +192,12 @@ fn connected(facts: &StatusInputs) -> Reported {
     let (status, reason, message) = match (&facts.connected, liveness) {
         (None, _) => ("Unknown", c::connected::NOT_TRIED, String::new()),
         (Some(Ok(())), _) => ("True", c::connected::CONNECTED, String::new()),
+        (Some(Err(loss)), _) if loss.cause == LossCause::Certificate => {
+            ("False", c::connected::CERTIFICATE_INVALID, loss.why.clone())
+        }
+        (Some(Err(loss)), _) if loss.cause == LossCause::Token => {
+            ("False", c::connected::UNAUTHORIZED, loss.why.clone())
+        }
         (Some(Err(why)), Some(Liveness::Dead)) if facts.through_gateway => {
             let message =
                 format!("the gateway, which leads to the API server, does not answer: {why}");
@@ -198,7 +207,7 @@ fn connected(facts: &StatusInputs) -> Reported {
             let message = format!("the gateway answers, but not the API server behind it: {why}");
             ("False", c::connected::UNREACHABLE, message)
         }
-        (Some(Err(why)), _) => ("False", c::connected::UNREACHABLE, why.clone()),
+        (Some(Err(loss)), _) => ("False", c::connected::UNREACHABLE, loss.why.clone()),
     };
     (c::CONNECTED, status, reason, message)
 }
@@ -281,7 +290,7 @@ pub(crate) fn ready(facts: &StatusInputs) -> Reported {
     }
     match (&facts.credentials, &facts.connected, &facts.held_up) {
         (Some(Err((_, message))), _, _) => not(c::ready::CREDENTIALS_INVALID, message),
-        (_, Some(Err(message)), _) => not(c::ready::DISCONNECTED, message),
+        (_, Some(Err(loss)), _) => not(c::ready::DISCONNECTED, &loss.why),
         (_, _, Some(why)) => not(
             c::ready::CHANGE_NOT_IN_EFFECT,
             &format!("the change of the Link is not in effect yet: {why}"),

@@ -97,7 +97,7 @@ fn a_status_computed_again_from_the_same_facts_is_the_same() {
     let first = status(&LinkStatus::default(), &facts, &outcomes, at(1));
     assert_eq!(status(&first, &facts, &outcomes, at(2)), first);
     let lost = StatusInputs {
-        connected: Some(Err("refused".into())),
+        connected: Some(Err("refused".to_owned().into())),
         ..facts.clone()
     };
     let second = status(&first, &lost, &outcomes, at(3));
@@ -473,7 +473,7 @@ fn readiness_names_the_first_problem() {
         ),
         (
             StatusInputs {
-                connected: Some(Err("x".into())),
+                connected: Some(Err("x".to_owned().into())),
                 ..good
             },
             "Disconnected",
@@ -509,16 +509,48 @@ fn link_that_only_a_change_of_links_can_mend_is_stalled() {
     assert_eq!(stalled(&duplicate), described("DuplicateCluster", older));
     let unusable = StatusInputs {
         credentials: Some(Err(("SecretMissing", "not found".into()))),
-        connected: Some(Err("refused".into())),
+        connected: Some(Err("refused".to_owned().into())),
         ..StatusInputs::default()
     };
     assert_eq!(stalled(&unusable), None, "the Secret may come");
 }
 
 #[test]
+fn connected_names_what_a_user_has_to_look_at() {
+    for (cause, reason) in [
+        (LossCause::Unreachable, "Unreachable"),
+        (LossCause::Certificate, "CertificateInvalid"),
+        (LossCause::Token, "Unauthorized"),
+    ] {
+        // The gateway is not the reason, whatever its probes say.
+        let facts = StatusInputs {
+            connected: Some(Err(ConnectionLoss {
+                why: "no".to_owned(),
+                cause,
+            })),
+            through_gateway: cause != LossCause::Unreachable,
+            gateway: Some(GatewayInputs {
+                state: GatewayState {
+                    liveness: Liveness::Dead,
+                    ..GatewayState::default()
+                },
+                ..GatewayInputs::default()
+            }),
+            ..StatusInputs::default()
+        };
+        let all = conditions(&[], &facts, 0, Timestamp::UNIX_EPOCH);
+        let connected = all.iter().find(|c| c.type_ == "Connected").unwrap();
+        assert_eq!(
+            (connected.reason.as_str(), connected.message.as_str()),
+            (reason, "no")
+        );
+    }
+}
+
+#[test]
 fn connected_names_the_half_that_does_not_answer() {
     let facts = |through_gateway, liveness| StatusInputs {
-        connected: Some(Err("timed out".into())),
+        connected: Some(Err("timed out".to_owned().into())),
         through_gateway,
         gateway: Some(GatewayInputs {
             state: GatewayState {
