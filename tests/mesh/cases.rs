@@ -102,6 +102,9 @@ const CASES: &[(&str, Case)] = &[
     ("Services deleted behind the gateway", |rig| {
         Box::pin(traps::service_deleted(rig))
     }),
+    ("Linkerd starts while the target is away", |rig| {
+        Box::pin(traps::started_in_an_outage(rig))
+    }),
     ("credentials rotated", |rig| {
         Box::pin(rotate::under_load(rig))
     }),

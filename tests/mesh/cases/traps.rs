@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use control_plane::eventually;
+use control_plane::{Fault, eventually};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -22,6 +22,41 @@ use crate::{
     },
     table::{Row, seconds},
 };
+
+/// How long Linkerd is given to reach a cluster that it could not reach when it started.
+const RETRIES: Duration = Duration::from_secs(60);
+
+/// Linkerd's destination controller starts while the API server of the target is away. It tries the credentials of a
+/// cluster once (`cluster_store.go`), so what needs discovery is down until it is restarted.
+pub(super) async fn started_in_an_outage(rig: &mut Rig) -> anyhow::Result<Row> {
+    rig.east_api.set(Fault::Refuse);
+    rig.west.linkerd.restart_destination_alone().await?;
+    rig.east_api.set(Fault::None);
+    rig.link_is_ready().await?;
+    let back = Instant::now();
+    let mut knows = false;
+    while !knows && back.elapsed() < RETRIES {
+        sleep(Duration::from_secs(1)).await;
+        knows = rig.west.linkerd.knows("east").await?;
+    }
+    let measured = if knows {
+        format!(
+            "Linkerd reaches the cluster {} after its return",
+            seconds(back.elapsed())
+        )
+    } else {
+        format!(
+            "Linkerd does not reach the cluster within {} of its return",
+            seconds(RETRIES)
+        )
+    };
+    rig.west.linkerd.restart_destination().await?;
+    sleep(FORGOTTEN).await;
+    let load = rig.load().await?;
+    sleep(FORGOTTEN).await;
+    let row = without_failures(&load.finish().await?)?;
+    Ok(row.with(format!("{measured}; after another restart it does")))
+}
 
 /// A port that the Service gets while clients ask for it already.
 const NEW_PORT: u16 = 81;

@@ -62,6 +62,34 @@ impl Destination {
 
     /// Replaces it, so that it loses its state, including the credentials of clusters.
     pub(super) async fn replace(&mut self) -> anyhow::Result<()> {
+        let (old, port) = self.start_next()?;
+        self.is_ready(port).await?;
+        self.follow(old, port);
+        Ok(())
+    }
+
+    /// The same while target clusters cannot be reached: waits only until it is ready.
+    pub(super) async fn replace_alone(&mut self) -> anyhow::Result<()> {
+        let (old, port) = self.start_next()?;
+        let metrics = format!("{}:{}", self.at, port + METRICS);
+        eventually("Linkerd's destination controller", SOON, async || {
+            let status = requests::status(&metrics, "/ready").await?;
+            Ok((status == 200).then_some(()))
+        })
+        .await?;
+        self.follow(old, port);
+        Ok(())
+    }
+
+    /// Whether it has listed the Pods of a target cluster.
+    pub(super) async fn knows(&self, cluster: &str) -> anyhow::Result<bool> {
+        let metrics = format!("{}:{}", self.at, self.current.borrow().port() + METRICS);
+        let (_, known) = requests::get(&metrics, "/metrics").await?;
+        Ok(has_listed(&known, cluster))
+    }
+
+    /// Starts another one. Returns the old one, and the port of the new one.
+    fn start_next(&mut self) -> anyhow::Result<(Process, u16)> {
         let [one, other] = PORTS;
         let port = if self.current.borrow().port() == one {
             other
@@ -70,11 +98,13 @@ impl Destination {
         };
         let address = SocketAddr::from((self.at, port));
         let next = (self.programs)(address, (self.at, port + METRICS).into()).start()?;
-        let mut old = std::mem::replace(&mut self.process, next);
-        self.is_ready(port).await?;
-        self.current.send_replace(address);
+        Ok((std::mem::replace(&mut self.process, next), port))
+    }
+
+    /// Proxies connect to the new one, and the old one ends.
+    fn follow(&self, mut old: Process, port: u16) {
+        self.current.send_replace((self.at, port).into());
         old.kill();
-        Ok(())
     }
 
     /// Waits until it is ready, and has listed all target clusters. Kubernetes takes longer to tell proxies of a new

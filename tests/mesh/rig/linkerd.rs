@@ -48,6 +48,16 @@ impl Linkerd {
         self.destination.replace().await
     }
 
+    /// The same while target clusters cannot be reached.
+    pub(crate) async fn restart_destination_alone(&mut self) -> anyhow::Result<()> {
+        self.destination.replace_alone().await
+    }
+
+    /// Whether the destination controller has listed the Pods of a target cluster.
+    pub(crate) async fn knows(&self, cluster: &str) -> anyhow::Result<bool> {
+        self.destination.knows(cluster).await
+    }
+
     /// Kills all controllers at once, and starts them again.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
         self.identity.restart()?;
