@@ -22,7 +22,7 @@ use crate::{
         link_summary::LinkSummary,
         topology::{ClusterNode, Edge, Topology},
     },
-    mirror::FederatedThrough,
+    mirror::{ApiServerThrough, FederatedThrough},
     timing,
 };
 
@@ -129,10 +129,11 @@ impl LinkHealth {
 /// The description of a Link: liveness first, then counts that are not zero.
 fn details(edge: &Edge) -> Vec<String> {
     let link = &edge.link;
-    let mut details = vec![match link.connected {
-        Some(true) => "connected".to_owned(),
-        Some(false) => "not connected".to_owned(),
-        None => "unknown".to_owned(),
+    let mut details = vec![match (link.connected, link.api_server_through) {
+        (Some(true), ApiServerThrough::Direct) => "connected".to_owned(),
+        (Some(true), ApiServerThrough::Gateway) => "connected through the gateway".to_owned(),
+        (Some(false), _) => "not connected".to_owned(),
+        (None, _) => "unknown".to_owned(),
     }];
     if link.is_old() {
         details.insert(0, "old".to_owned());
@@ -346,6 +347,7 @@ mod tests {
         let mut topology = Topology::of(&snapshots());
         topology.links[1].link.connected = Some(false);
         topology.links[2].link.gateway = None;
+        topology.links[3].link.api_server_through = ApiServerThrough::Gateway;
         topology.links[3].link.gateway.as_mut().unwrap().alive = None;
         topology.links[0].link.federated_through = Some(FederatedThrough::Gateway);
         topology
@@ -362,7 +364,7 @@ mod tests {
         ├─▶ east        not connected, gateway 3ms, 12 mirrored, 2 federated, 1 unhealt…
         └─▶ north as n  connected, 12 mirrored, 2 federated, 1 unhealthy
         north
-        └─▶ moon        connected, gateway unknown, 12 mirrored, 2 federated, 1 unhealt…
+        └─▶ moon        connected through the gateway, gateway unknown, 12 mirrored, 2 …
         south  cannot list Links: no answer
 
         west → north is one-way: north has no Link to west
@@ -406,7 +408,7 @@ mod tests {
           c0 -->|"connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated through the gateway<br/>1 unhealthy"| c1
           c1 -.->|"not connected<br/>gateway 3ms<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c0
           c1 -->|"connected<br/>12 mirrored<br/>2 federated<br/>1 unhealthy<br/>one-way<br/>different trust anchors"| c2
-          c2 -->|"connected<br/>gateway unknown<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c4
+          c2 -->|"connected through the gateway<br/>gateway unknown<br/>12 mirrored<br/>2 federated<br/>1 unhealthy"| c4
         "#);
         insta::assert_snapshot!(dot(&drawn()), @r#"
         digraph clusters {
@@ -420,7 +422,7 @@ mod tests {
           c0 -> c1 [label="connected\ngateway 3ms\n12 mirrored\n2 federated through the gateway\n1 unhealthy", color=darkgreen, style=solid];
           c1 -> c0 [label="not connected\ngateway 3ms\n12 mirrored\n2 federated\n1 unhealthy", color=red, style=dashed];
           c1 -> c2 [label="connected\n12 mirrored\n2 federated\n1 unhealthy\none-way\ndifferent trust anchors", color=darkgreen, style=solid];
-          c2 -> c4 [label="connected\ngateway unknown\n12 mirrored\n2 federated\n1 unhealthy", color=orange, style=solid];
+          c2 -> c4 [label="connected through the gateway\ngateway unknown\n12 mirrored\n2 federated\n1 unhealthy", color=orange, style=solid];
         }
         "#);
     }

@@ -14,7 +14,7 @@ use crate::{
         conditions::{DRAINED, GATEWAY_ADDRESS_REFUSED, GATEWAY_ALIVE},
         link::ServiceStatus,
     },
-    mirror::{FederatedThrough, Reason},
+    mirror::{ApiServerThrough, FederatedThrough, Reason, is_through_gateway},
 };
 
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
@@ -31,6 +31,8 @@ pub(crate) struct LinkSummary {
     pub ready: Option<bool>,
     /// Whether the target cluster's API server responds.
     pub connected: Option<bool>,
+    /// How the controller reaches it.
+    pub api_server_through: ApiServerThrough,
     /// Whether the credentials are usable.
     pub credentials_valid: Option<bool>,
     /// Problems of the credentials, in the Link's Secret and in Linkerd's, each with a remedy. `null` also if they were
@@ -188,6 +190,11 @@ impl LinkSummary {
             name: link.name().to_owned(),
             ready: holds(link, "Ready"),
             connected: holds(link, "Connected"),
+            api_server_through: if is_through_gateway(&link.link) {
+                ApiServerThrough::Gateway
+            } else {
+                ApiServerThrough::Direct
+            },
             credentials_valid: holds(link, "CredentialsValid"),
             credentials_problems: None,
             drained: link
@@ -355,6 +362,7 @@ pub(crate) mod tests {
           "name": "east",
           "ready": false,
           "connected": false,
+          "apiServerThrough": "direct",
           "credentialsValid": true,
           "credentialsProblems": null,
           "gateway": {
