@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::{Api, Client, core::Status};
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, watch as latest},
+    sync::{Notify, mpsc, watch as latest},
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
@@ -148,6 +148,8 @@ pub(super) struct Session {
     pub(super) spec: Spec,
     /// Bytes of the objects that it keeps.
     pub(super) bytes: Budget,
+    /// Tells it to ask the cluster now.
+    wake: Arc<Notify>,
     stop: CancellationToken,
 }
 
@@ -184,18 +186,26 @@ impl Session {
         let (own, shared) = (bytes.clone(), shared.clone());
         let runtime = shared.runtime.clone();
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
+        let wake = Arc::<Notify>::default();
+        let woken = wake.clone();
         runtime.spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, first, (shared, own), reporter)))
+                .run_until_cancelled(Box::pin(run(work, first, (shared, own), reporter, woken)))
                 .await;
         });
         Self {
             id,
             spec,
             bytes,
+            wake,
             stop,
         }
+    }
+
+    /// The way to the cluster is open again: whatever it waits for, it asks the cluster now.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
     }
 }
 
@@ -230,7 +240,13 @@ async fn connect(spec: &Spec, shared: &Shared, reporter: &Reporter) -> Option<Cl
     }
 }
 
-async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter: Reporter) {
+async fn run(
+    spec: Spec,
+    first: Names,
+    (shared, own): (Shared, Budget),
+    reporter: Reporter,
+    wake: Arc<Notify>,
+) {
     let Some(client) = connect(&spec, &shared, &reporter).await else {
         return;
     };
@@ -268,7 +284,7 @@ async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter
         watch(watched, handler)
     });
     let slices = pin!(futures::future::join_all(slices));
-    let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
+    let beat = pin!(heartbeat(client.clone(), recovered, &reporter, &wake));
     tokio::join!(services, slices, beat);
 }
 
@@ -309,11 +325,19 @@ impl<T: StoredObject + Indexed + Send + Sync> EventHandler<T> for Watching<T> {
 }
 
 /// Requests the API server's version periodically, the cheapest request. Increments `recovered` when a request succeeds
-/// after a failure, which ends the pauses of watches.
-async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Reporter) {
+/// after a failure, which ends the pauses of watches. `wake` ends its own pauses, and a request that has no answer yet.
+async fn heartbeat(
+    client: Client,
+    recovered: latest::Sender<u64>,
+    reporter: &Reporter,
+    wake: &Notify,
+) {
     let mut was_well = true;
     loop {
-        let answer = within(HEARTBEAT_LIMIT, client.apiserver_version()).await;
+        let answer = tokio::select! {
+            answer = within(HEARTBEAT_LIMIT, client.apiserver_version()) => answer,
+            () = wake.notified() => continue,
+        };
         let is_well = answer.is_ok();
         let (connection, pause) = match answer {
             Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
@@ -334,7 +358,10 @@ async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Re
         {
             return;
         }
-        sleep(pause + jitter(pause / 10)).await;
+        tokio::select! {
+            () = sleep(pause + jitter(pause / 10)) => {}
+            () = wake.notified() => {}
+        }
     }
 }
 
@@ -369,4 +396,46 @@ pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
 pub(in crate::controller) fn service_of(slice: &EndpointSlice) -> (String, String) {
     let service = slice.group().unwrap_or_default();
     (slice.metadata.namespace().to_owned(), service.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeat_that_is_woken_asks_at_once_although_the_last_request_has_no_answer() {
+        let asked = Arc::<AtomicUsize>::default();
+        let count = asked.clone();
+        let never = tower::service_fn(move |_: http::Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<http::Response<Body>, Infallible>>()
+        });
+        let (recovered, _) = latest::channel(0);
+        let (outbox, mut events) = mpsc::channel(1);
+        let reporter = Reporter {
+            link: "east".to_owned(),
+            id: 1,
+            outbox,
+        };
+        let wake = Notify::new();
+        let woken = async {
+            for expected in 1..5 {
+                sleep(Duration::from_millis(1)).await;
+                assert_eq!(asked.load(Ordering::Relaxed), expected);
+                wake.notify_one();
+            }
+        };
+        tokio::select! {
+            () = heartbeat(Client::new(never, "default"), recovered, &reporter, &wake) => {}
+            () = woken => {}
+        }
+        assert!(events.try_recv().is_err(), "no answer, and no failure yet");
+    }
 }

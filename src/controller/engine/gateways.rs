@@ -8,7 +8,7 @@ use super::{gateway_tasks::GatewayEvent, link_state::record, state::Engine, stat
 use crate::{
     api::{conditions, link::Link},
     controller::{gateway, probe},
-    mirror::{GatewayService, GatewayState, Key, Liveness, Probe, State},
+    mirror::{ApiServerThrough, GatewayService, GatewayState, Key, Liveness, Probe, State},
 };
 
 impl Engine {
@@ -162,6 +162,12 @@ impl Engine {
             GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
                 if liveness == Liveness::Alive {
                     watched.failure = None;
+                    let target = entry.target.as_ref();
+                    let through = target
+                        .is_ok_and(|target| target.api_server_through == ApiServerThrough::Gateway);
+                    if through {
+                        state.wake_sessions();
+                    }
                 }
                 self.metrics
                     .gateway_alive(&cluster, liveness == Liveness::Alive);

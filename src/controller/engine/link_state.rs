@@ -139,6 +139,12 @@ impl LinkState {
         sessions.find(|known| known.session.id == id)
     }
 
+    /// Lets all sessions ask the cluster now.
+    pub(super) fn wake_sessions(&self) {
+        let sessions = self.current.iter().chain(&self.next);
+        sessions.for_each(|known| known.session.wake());
+    }
+
     /// The credentials of the current session. Before the first one, those of the next.
     pub(super) fn credentials_in_use(&self) -> Option<&UsableCredentials> {
         let session = self.current.as_ref().or(self.next.as_ref());
