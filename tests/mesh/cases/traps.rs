@@ -146,13 +146,13 @@ async fn set_ports(rig: &Rig, ports: &[u16]) -> anyhow::Result<()> {
 pub(super) async fn service_deleted(rig: &mut Rig) -> anyhow::Result<Row> {
     const DOOMED: &str = "doomed";
     let east = rig.east.services(NAMESPACE);
+    let load = rig.load().await?;
     rig.federate_through(Form::Gateway).await?;
     rig.east
         .apply(&service(DOOMED, EXPORTED, "true").to_string())
         .await?;
     let mirror = format!("{DOOMED}-east");
     let doomed = rig.target(&mirror).await?;
-    let load = rig.load().await?;
     let through = &rig.expected_unlinked() | &rig.expected(GATED);
     let federated = format!("{NAMESPACE}/{FEDERATED}");
     rig.oracle.agrees(&federated, &through, FOLLOWS).await?;
