@@ -225,7 +225,7 @@ async fn link_says_when_its_token_has_expired_also_if_it_never_worked() {
     );
     // The condition was set before the token expired.
     assert!(told.last_transition_time.0 < end, "{told:?}");
-    condition_is(west, "ended", "Connected", "False", "Unreachable").await;
+    condition_is(west, "ended", "Connected", "False", "Unauthorized").await;
     unlink(west, "ended").await;
 }
 

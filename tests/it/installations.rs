@@ -131,6 +131,7 @@ async fn two_installations_that_want_the_same_names_do_not_overwrite_each_other(
     assert_eq!(identities(source, "same-shared").await, before);
     unlink(source, "first").await;
     gone(source, "same-shared", "web-first").await;
+    delete_link(source, "first", "same-mc").await;
 }
 
 /// Removes the annotation, as in versions that did not record the installation.
@@ -185,12 +186,13 @@ async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their
     unlink(source, "first").await;
     gone(source, "unnamed", "web-first").await;
     delete(source, "unnamed-theirs", "web-second").await;
-    // `check` in the next test would read it.
-    let links = Api::<Link>::namespaced(source.client(), "unnamed-mc");
-    links
-        .delete("second", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete_link(source, "second", "unnamed-mc").await;
+}
+
+/// Deletes a Link of another installation, which `check` in the next test would read.
+async fn delete_link(plane: &ControlPlane, name: &str, namespace: &str) {
+    let links = Api::<Link>::namespaced(plane.client(), namespace);
+    links.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
