@@ -168,10 +168,9 @@ fn is_special(address: IpAddr) -> bool {
         IpAddr::V6(v6) => {
             let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
             let meant = match v6.segments() {
-                [0x64, 0xff9b, 0 | 1, 0, 0, 0, high, low] | [0, 0, 0, 0, 0, 0, high, low] => {
-                    Some(v4(high, low))
-                }
-                [0x2002, high, low, ..] => Some(v4(high, low)),
+                [0x64, 0xff9b, 0 | 1, 0, 0, 0, high, low]
+                | [0, 0, 0, 0, 0 | 0xffff, 0, high, low]
+                | [0x2002, high, low, ..] => Some(v4(high, low)),
                 _ => None,
             };
             v6.is_loopback()
