@@ -17,7 +17,7 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use self::api_server::api_server;
+use self::api_server::Way;
 pub(super) use self::{
     existing::{Evidence, Existing, KubeconfigTarget, compare},
     flags::LinkArgs,
@@ -137,6 +137,7 @@ pub(crate) async fn generate(
     let context = entry(access)?;
     let args = &existing.over(args, given);
     args.agree_on_discovery()?;
+    let way = Way::of(cluster, &context, cluster_name, args).await?;
     // In sequence: they share a connection, and the first error is the one to report.
     let config = cluster.linkerd_config(linkerd_namespace).await?;
     let held = existing.credentials.and_then(|old| old.token.as_ref());
@@ -150,7 +151,9 @@ pub(crate) async fn generate(
         name: cluster_name.clone(),
         config,
         linkerd_namespace: linkerd_namespace.to_owned(),
-        api_server: api_server(cluster, &context, cluster_name, args, &token).await?,
+        api_server: way
+            .access(&context, &args.service_account_name, &token)
+            .await?,
         gateway,
     };
     if let Some(kept) = &args.api_server_address

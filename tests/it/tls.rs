@@ -92,6 +92,10 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
         run(&config, &[&own[..], flags].concat())
     };
     let plain = "--api-server-address=http://192.0.2.1:8080";
+    let account = ["serviceaccount", "unsafe", "--namespace", NAMESPACE];
+    east.kubectl(&[&["create"], &account[..]].concat())
+        .await
+        .unwrap();
     for (flags, what) in [
         (
             &[][..],
@@ -102,7 +106,13 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
             "requests to the target's API server are not encrypted",
         ),
     ] {
-        let refused = link_gen(flags);
+        let mark = east.audit_mark().unwrap();
+        let account = ["--service-account-name=unsafe", "--token-duration=1h"];
+        let refused = link_gen(&[flags, &account].concat());
+        let asked = east.audit_since(mark).unwrap();
+        let asked = asked.iter().filter(|event| event.name == "unsafe");
+        let tokens = asked.filter(|event| event.subresource == "token").count();
+        assert_eq!(tokens, 0, "a token was made for a link that is refused");
         assert_eq!(
             (refused.code, refused.stdout.as_str()),
             (1, ""),
@@ -128,6 +138,10 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
             printed.stderr
         );
     }
+
+    east.kubectl(&[&["delete"], &account[..]].concat())
+        .await
+        .unwrap();
 
     let printed = link_gen(&["--insecure-target-tls"]).stdout;
     west.apply(&printed).await.unwrap();

@@ -27,36 +27,84 @@ const ROOT_AUTHORITY: &str = "kube-root-ca.crt";
 /// Time for one request that tries the certificate.
 const TRY: Duration = Duration::from_secs(10);
 
-/// The kubeconfigs for a link to `name`, the cluster of `context` in the user's kubeconfig.
-pub(super) async fn api_server(
-    cluster: &Cluster,
-    context: &KubeconfigContext,
-    name: &ClusterName,
-    args: &LinkArgs,
-    token: &Secret,
-) -> anyhow::Result<ApiServerAccess> {
-    let user = &args.service_account_name;
-    if !args.api_server_through_gateway {
-        let direct = direct(context.clone(), args)?;
-        return Ok(ApiServerAccess::Direct(direct.kubeconfig(user, token)?));
-    }
-    let through = through_gateway(cluster, context, name, args).await?;
-    try_certificate(context, &through, user, token).await?;
-    output::note(
-        "the controller reaches the API server through the gateway, so its Pod must be meshed, and must not skip the outbound \
-         port 443",
-    );
-    let discovery = match &args.api_server_address {
-        Some(address) => {
-            let direct = direct(context.clone(), args)?;
-            Some((address.clone(), direct.kubeconfig(user, token)?))
+/// The target cluster as the source cluster reaches it.
+pub(super) enum Way {
+    /// At its address.
+    Direct(KubeconfigContext),
+    /// The controller through the gateway, and Linkerd's control plane at this address, if it has one.
+    ThroughGateway {
+        controller: KubeconfigContext,
+        discovery: Option<(String, KubeconfigContext)>,
+    },
+}
+
+impl Way {
+    /// The way of a link to `name`, the cluster of `context` in the user's kubeconfig. Fails if a connection would not be
+    /// secure, unless that is allowed.
+    pub(super) async fn of(
+        cluster: &Cluster,
+        context: &KubeconfigContext,
+        name: &ClusterName,
+        args: &LinkArgs,
+    ) -> anyhow::Result<Self> {
+        if !args.api_server_through_gateway {
+            return Ok(Self::Direct(direct(context.clone(), args)?));
         }
-        None => None,
-    };
-    Ok(ApiServerAccess::ThroughGateway {
-        controller: through.kubeconfig(user, token)?,
-        discovery,
-    })
+        let discovery = match &args.api_server_address {
+            Some(address) => Some((address.clone(), direct(context.clone(), args)?)),
+            None => None,
+        };
+        Ok(Self::ThroughGateway {
+            controller: through_gateway(cluster, context, name, args).await?,
+            discovery,
+        })
+    }
+
+    /// The kubeconfigs for it. `context` is the user's own way.
+    pub(super) async fn access(
+        &self,
+        context: &KubeconfigContext,
+        user: &str,
+        token: &Secret,
+    ) -> anyhow::Result<ApiServerAccess> {
+        match self {
+            Self::Direct(both) => {
+                warn_of_local(both);
+                Ok(ApiServerAccess::Direct(both.kubeconfig(user, token)?))
+            }
+            Self::ThroughGateway {
+                controller,
+                discovery,
+            } => {
+                try_certificate(context, controller, user, token).await?;
+                output::note(
+                    "the controller reaches the API server through the gateway, so its Pod must be meshed, and must not skip \
+                     the outbound port 443",
+                );
+                let discovery = match discovery {
+                    Some((address, own)) => {
+                        warn_of_local(own);
+                        Some((address.clone(), own.kubeconfig(user, token)?))
+                    }
+                    None => None,
+                };
+                Ok(ApiServerAccess::ThroughGateway {
+                    controller: controller.kubeconfig(user, token)?,
+                    discovery,
+                })
+            }
+        }
+    }
+}
+
+fn warn_of_local(context: &KubeconfigContext) {
+    let server = &context.cluster.server;
+    if is_local_address(server) {
+        output::warning(&format!(
+            "the link uses the API server address {server}, which other clusters cannot reach; \
+             pass an address that they can reach with --api-server-address",
+        ));
+    }
 }
 
 /// The target cluster at its address. Fails if the connection would not be secure, unless that is allowed.
@@ -66,13 +114,6 @@ fn direct(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<Kub
     }
     if let Some(proxy) = &args.proxy_url {
         context.cluster.proxy_url = proxy.url().map(str::to_owned);
-    }
-    let server = &context.cluster.server;
-    if is_local_address(server) {
-        output::warning(&format!(
-            "the link uses the API server address {server}, which other clusters cannot reach; \
-             pass an address that they can reach with --api-server-address",
-        ));
     }
     match context.cluster.insecure_tls() {
         Some(insecure) if !args.insecure_target_tls => Err(fail(
