@@ -1,29 +1,25 @@
 //! The URL of a proxy on the way to an API server, which may have a password.
 
-/// A proxy, or that there is none. No `Display`: the URL may have a password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct ProxyUrl(Option<String>);
+use crate::manifests::kubeconfig::Secret;
 
-impl std::fmt::Debug for ProxyUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ProxyUrl(…)")
-    }
-}
+/// A proxy, or that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProxyUrl(Option<Secret>);
 
 impl ProxyUrl {
     /// The proxy of a kubeconfig.
     pub(crate) fn of(url: Option<&str>) -> Self {
-        Self(url.map(str::to_owned))
+        Self(url.map(Secret::new))
     }
 
     /// Its URL, as a kubeconfig has it.
     pub(crate) fn url(&self) -> Option<&str> {
-        self.0.as_deref()
+        self.0.as_ref().map(Secret::expose)
     }
 
     /// The URL without user and password, or `none`.
     pub(crate) fn shown(&self) -> String {
-        let Some(url) = &self.0 else {
+        let Some(url) = self.url() else {
             return NO_PROXY.to_owned();
         };
         let Some((scheme, rest)) = url.split_once("://") else {
@@ -46,7 +42,7 @@ pub(crate) fn proxy_url(text: &str) -> Result<ProxyUrl, &'static str> {
     let has_host = uri.host().is_some_and(|host| !host.is_empty());
     let is_bare = ["", "/"].contains(&uri.path()) && uri.query().is_none() && !text.contains('#');
     if is_known && has_host && is_bare && uri.port().is_none_or(|port| port.as_u16() != 0) {
-        return Ok(ProxyUrl(Some(text.trim_end_matches('/').to_owned())));
+        return Ok(ProxyUrl(Some(Secret::new(text.trim_end_matches('/')))));
     }
     Err(
         "must be a URL such as http://proxy.example.com:3128 or socks5://proxy.example.com:1080, or none",
