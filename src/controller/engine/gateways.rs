@@ -8,7 +8,7 @@ use super::{gateway_tasks::GatewayEvent, link_state::record, state::Engine, stat
 use crate::{
     api::{conditions, link::Link},
     controller::{gateway, probe},
-    mirror::{ApiServerThrough, GatewayService, GatewayState, Key, Liveness, Probe, State},
+    mirror::{GatewayService, GatewayState, Key, Liveness, Probe, State, Target},
 };
 
 impl Engine {
@@ -163,8 +163,7 @@ impl Engine {
                 if liveness == Liveness::Alive {
                     watched.failure = None;
                     let target = entry.target.as_ref();
-                    let through = target
-                        .is_ok_and(|target| target.api_server_through == ApiServerThrough::Gateway);
+                    let through = target.is_ok_and(Target::is_through_gateway);
                     if through {
                         state.wake_sessions();
                     }

@@ -23,7 +23,7 @@ use crate::{
     },
     controller::metrics::{LinkCounts, Metrics, ResourceKind, Verb, WriteResult},
     mirror::{
-        ApiServerThrough,
+        Target,
         link_status::{Exceeded, Expiry, GatewayInputs, StatusInputs, status},
         target::drain::until,
     },
@@ -71,10 +71,7 @@ impl Engine {
             insecure: credentials.and_then(|credentials| credentials.insecure),
             listed: entry.listed.clone(),
             settled: state.is_synced(),
-            through_gateway: entry
-                .target
-                .as_ref()
-                .is_ok_and(|target| target.api_server_through == ApiServerThrough::Gateway),
+            through_gateway: entry.target.as_ref().is_ok_and(Target::is_through_gateway),
             exceeded: entry.remote.as_ref().and_then(exceeded),
             gateway: state.gateway.as_ref().map(|gateway| GatewayInputs {
                 state: entry.gateway.clone(),

@@ -258,11 +258,16 @@ impl Target {
         Some((gateway, probe))
     }
 
+    /// Whether the controller reaches the API server through the gateway.
+    pub fn is_through_gateway(&self) -> bool {
+        self.api_server_through == ApiServerThrough::Gateway
+    }
+
     /// Whether the Link has this Service.
     pub(crate) fn has(&self, service: GatewayService) -> bool {
         match service {
             GatewayService::Probe => self.probed().is_some(),
-            GatewayService::ApiServer => self.api_server_through == ApiServerThrough::Gateway,
+            GatewayService::ApiServer => self.is_through_gateway(),
         }
     }
 
