@@ -15,6 +15,11 @@ pub(crate) mod leader;
 pub(crate) mod link_summary;
 pub(crate) mod own_routes;
 pub(crate) mod preference_status;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the commands that read proxies follow")
+)]
+pub(crate) mod proxies;
 pub(crate) mod service_range;
 pub(crate) mod snapshot;
 mod target;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Name of the proxy's container.
-const PROXY: &str = "linkerd-proxy";
+pub(super) const PROXY: &str = "linkerd-proxy";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
 /// Tag of an image; `None` if it is pinned by digest, or has no tag.
