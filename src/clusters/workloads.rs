@@ -12,7 +12,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
 
-use super::snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label};
+use super::snapshot::{
+    LinkerdCredentials, MeshedPod, Proxy, SkippedPorts, Workload, annotation, label,
+};
 use crate::{
     api::{labels, metadata::ResourceId},
     client::{credentials_expiry, token_fingerprint},
@@ -20,6 +22,13 @@ use crate::{
 
 /// Name of the proxy's container.
 pub(super) const PROXY: &str = "linkerd-proxy";
+/// Name of the container that redirects the connections of a Pod to its proxy.
+const INIT: &str = "linkerd-init";
+/// Its flag for outbound ports that it does not redirect
+/// (<https://linkerd.io/docs/features/protocol-detection/#marking-ports-as-skip-ports>).
+const SKIP_FLAG: &str = "--outbound-ports-to-ignore";
+/// The annotation for the same. With Linkerd's CNI plugin there is no container.
+const SKIP: &str = "config.linkerd.io/skip-outbound-ports";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
 /// Tag of an image; `None` if it is pinned by digest, or has no tag.
@@ -106,12 +115,30 @@ pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
         id: ResourceId::of(pod),
         phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
         reason: status.and_then(|s| s.reason.clone()).unwrap_or_default(),
+        component: label(&pod.metadata, labels::COMPONENT).to_owned(),
+        skipped_ports: skipped_ports(pod),
         proxy: proxy.map(|container| Proxy {
             ready: ready.get(PROXY).copied().unwrap_or_default(),
             image: container.image.clone().unwrap_or_default(),
             trust_anchors: trust_anchors_of(container),
         }),
     }
+}
+
+/// The flag of the init container, which is what applies, and without such a container the annotation.
+fn skipped_ports(pod: &Pod) -> Option<SkippedPorts> {
+    let init = pod.spec.iter().flat_map(|spec| &spec.init_containers);
+    let init = init.flatten().find(|container| container.name == INIT);
+    let ports = match init {
+        Some(container) => {
+            let mut args = container.args.iter().flatten();
+            let flag = args.any(|argument| argument == SKIP_FLAG);
+            let ports = args.next().filter(|_| flag);
+            ports.cloned().unwrap_or_default()
+        }
+        None => pod.metadata.annotations.as_ref()?.get(SKIP)?.clone(),
+    };
+    Some(SkippedPorts(ports))
 }
 
 /// When a running Pod started: the start of its oldest container, because it is unknown which one reads credentials.
@@ -204,6 +231,48 @@ mod tests {
             let deployment = serde_json::from_value(deployment.unwrap()).unwrap();
             assert_eq!(workload(&deployment, |_| None).is_unconfined, !enabled);
         }
+    }
+
+    #[test]
+    fn ports_that_skip_the_proxy_are_those_of_the_init_container_or_of_the_annotation() {
+        let init = |args: &[&str]| json!({ "initContainers": [{ "name": INIT, "args": args }] });
+        let annotation = json!({ SKIP: "443" });
+        for (annotations, spec, expected) in [
+            (json!({}), json!({}), None),
+            (annotation.clone(), json!({}), Some("443")),
+            (annotation.clone(), init(&["--proxy-uid", "2102"]), Some("")),
+            (
+                json!({}),
+                init(&["--proxy-uid", "2102", SKIP_FLAG, "25,4567-4568"]),
+                Some("25,4567-4568"),
+            ),
+            (annotation, init(&[SKIP_FLAG]), Some("")),
+        ] {
+            let mut spec = spec;
+            spec["containers"] = json!([]);
+            let pod = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+            let found = meshed_pod(&serde_json::from_value(pod.clone()).unwrap()).skipped_ports;
+            assert_eq!(
+                found.as_ref().map(|ports| ports.0.as_str()),
+                expected,
+                "{pod}"
+            );
+        }
+    }
+
+    #[test]
+    fn skipped_ports_are_ports_and_ranges() {
+        let ports = SkippedPorts("25, 440-450,x,9-1,-,70000".to_owned());
+        for (port, expected) in [
+            (25, true),
+            (443, true),
+            (450, true),
+            (451, false),
+            (5, false),
+        ] {
+            assert_eq!(ports.contains(port), expected, "{port}");
+        }
+        assert!(!SkippedPorts(String::new()).contains(443));
     }
 
     #[test]

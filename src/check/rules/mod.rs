@@ -57,6 +57,7 @@ const RULES: &[Rule] = &[
     rule(Links, "Links are ready", "", Error, services::ready).retried().reported().fixed_by("linkerd-mc status --cluster-name {cluster}"),
     rule(Gateways, "gateway addresses are accepted", "", Error, services::gateway_addresses).reported().fixed_by("linkerd-mc gateways"),
     rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_by("@{cluster} kubectl get pods,services --all-namespaces --selector app=linkerd-gateway"),
+    rule(Proxies, "service mirror controller reaches gateways through its proxy", "", Error, proxies::way_to_gateways),
     rule(Installation, "Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule(Services, "all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints).fixed_by("linkerd-mc status --services"),
     rule(Services, "mirror services have no foreign endpoints", "", Error, services::foreign_endpoints).retried(),

@@ -5,16 +5,20 @@ use serde_json::Value;
 use super::rule::Verdict;
 use crate::{
     api::{
+        labels::COMPONENT_CONTROLLER,
         link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
         metadata::ResourceId,
     },
     clusters::{
-        snapshot::{FullSnapshot, MeshedPod},
+        snapshot::{FullSnapshot, MeshedPod, SkippedPorts},
         trust_anchors,
         workloads::tag,
     },
+    mirror::is_through_gateway,
 };
 
+/// The port of the Service through which the controller reaches an API server (mirror/reconcile/gateway.rs).
+const API_SERVER_PORT: u16 = 443;
 /// Reasons of pods that have ended.
 const GONE: [&str; 4] = ["Completed", "NodeShutdown", "Shutdown", "Terminated"];
 
@@ -87,6 +91,88 @@ pub(super) fn up_to_date(snapshot: &FullSnapshot) -> Verdict {
 /// Its Deployment creates another.
 fn restart(pod: &ResourceId) -> String {
     format!("kubectl -n {} delete pod {}", pod.namespace, pod.name)
+}
+
+/// Links whose API server the controller reaches through the gateway need a proxy that its connections pass.
+pub(super) fn way_to_gateways(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let links = snapshot.links().iter();
+    let through: Vec<_> = links
+        .filter(|link| is_through_gateway(&link.link))
+        .collect();
+    if through.is_empty() {
+        return Verdict::Pass;
+    }
+    let Ok(pods) = &snapshot.pods else {
+        return Verdict::Skip;
+    };
+    let clusters: Vec<_> = through.iter().map(|link| link.cluster()).collect();
+    let clusters = clusters.join(", ");
+    let so = format!("so the controller cannot reach API servers behind gateways ({clusters})");
+    let mut ours = pods.iter().filter(|pod| is_controller(pod)).peekable();
+    if ours.peek().is_none() {
+        // A Pod that Linkerd has not injected is not among the meshed ones. Another rule reports one that does not run.
+        let runs = snapshot.controller().is_some_and(|ours| ours.available > 0);
+        return if runs {
+            Verdict::fail(format!(
+                "no pod of the controller is meshed, {so}; {}",
+                inject(snapshot)
+            ))
+        } else {
+            Verdict::Pass
+        };
+    }
+    let problems = ours.filter_map(|pod| {
+        let id = &pod.id;
+        if pod.proxy.is_none() {
+            return Some(format!("pod {id} has no proxy, {so}; {}", inject(snapshot)));
+        }
+        let set = skip_of(pod, snapshot)?;
+        Some(format!(
+            "pod {id} skips its proxy on outbound port {API_SERVER_PORT}, {so}; remove this port from {set}, and \
+             restart the pod with `{}`",
+            restart(id)
+        ))
+    });
+    Verdict::of(problems.collect())
+}
+
+/// What gives the controller a proxy.
+fn inject(snapshot: &FullSnapshot) -> String {
+    let command = snapshot.controller().map(|controller| {
+        let ResourceId { namespace, name } = &controller.id;
+        format!(" with `kubectl -n {namespace} rollout restart deployment/{name}`")
+    });
+    let command = command.unwrap_or_default();
+    format!("annotate its Namespace with linkerd.io/inject=enabled, and restart it{command}")
+}
+
+/// Whether this is a running Pod of the controller.
+fn is_controller(pod: &MeshedPod) -> bool {
+    pod.component == COMPONENT_CONTROLLER && pod.phase == "Running" && !is_gone(pod)
+}
+
+/// What says that a Pod's connections to API servers skip its proxy, if they do.
+fn skip_of(pod: &MeshedPod, snapshot: &FullSnapshot) -> Option<&'static str> {
+    let config = snapshot.cluster.config.as_ref().ok();
+    let all = config.and_then(|config| config.rest.get("proxyInit"));
+    let all = all.and_then(|init| init.get("ignoreOutboundPorts"));
+    let all = all
+        .and_then(Value::as_str)
+        .map(|ports| SkippedPorts(ports.to_owned()));
+    let skips = |ports: &Option<SkippedPorts>| {
+        ports
+            .as_ref()
+            .is_some_and(|ports| ports.contains(API_SERVER_PORT))
+    };
+    let of_pod = pod.skipped_ports.clone().or_else(|| all.clone());
+    match (skips(&of_pod), skips(&all)) {
+        (false, _) => None,
+        (true, true) => Some("proxyInit.ignoreOutboundPorts of Linkerd"),
+        (true, false) => Some("the annotation config.linkerd.io/skip-outbound-ports"),
+    }
 }
 
 /// Version of the proxies that the control plane injects.

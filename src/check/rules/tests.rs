@@ -20,7 +20,7 @@ use crate::{
         snapshot::{
             AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
             LinkCredentials, LinkSnapshot, LinkerdCredentials, MeshedPod, Proxy, ServiceRange,
-            TargetSnapshot, Workload,
+            SkippedPorts, TargetSnapshot, Workload,
         },
         trust_anchors::tests::{A, B},
     },
@@ -225,12 +225,13 @@ fn well() -> FullSnapshot {
         pods: Ok(vec![MeshedPod {
             id: ResourceId::new("linkerd-multicluster", "controller-1"),
             phase: "Running".into(),
-            reason: String::new(),
+            component: labels::COMPONENT_CONTROLLER.into(),
             proxy: Some(Proxy {
                 ready: true,
                 image: "registry.example/proxy:edge-26.8.1".into(),
                 trust_anchors: Some(A.into()),
             }),
+            ..MeshedPod::default()
         }]),
         destination: Ok(Destination {
             namespace: "linkerd".into(),
@@ -271,6 +272,14 @@ fn ours(snapshot: &mut FullSnapshot) -> &mut Workload {
 
 fn pod(snapshot: &mut FullSnapshot) -> &mut MeshedPod {
     &mut snapshot.pods.as_mut().unwrap()[0]
+}
+
+/// The ports that the controller's Pod skips, and those of Linkerd's configuration.
+fn skip(snapshot: &mut FullSnapshot, of_pod: Option<&str>, of_linkerd: &str) {
+    pod(snapshot).skipped_ports = of_pod.map(|ports| SkippedPorts(ports.to_owned()));
+    let config = snapshot.cluster.config.as_mut().unwrap();
+    let init = json!({ "ignoreOutboundPorts": of_linkerd });
+    config.rest.insert("proxyInit".into(), init);
 }
 
 fn status(snapshot: &mut FullSnapshot, patch: &Value) {

@@ -60,7 +60,7 @@ impl Topic {
             Controller | Links => &[Part::Controller],
             Gateways | Services => &[Part::Controller, Part::Services],
             Credentials => &[Part::Credentials, Part::Services],
-            Proxies => &[Part::Proxies],
+            Proxies => &[Part::Proxies, Part::Controller],
             Targets => &[Part::Targets],
         }
     }
