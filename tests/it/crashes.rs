@@ -9,6 +9,7 @@
 mod history;
 mod mishaps;
 mod scenarios;
+mod stage;
 mod state;
 
 use std::{
@@ -27,7 +28,8 @@ use tokio::{sync::Notify, time::timeout};
 use self::{
     history::{Changes, Point},
     mishaps::{Mishap, Watched},
-    scenarios::{SCENARIOS, Scenario, Stage},
+    scenarios::{SCENARIOS, Scenario},
+    stage::Stage,
 };
 use crate::support::{
     SOON,
@@ -238,14 +240,21 @@ impl Sweep<'_> {
         let mut broken = changes.broken(scenario.keeps);
         broken.extend(history::forbidden_requests(&stage, &since).unwrap());
         assert!(broken.is_empty(), "{}: {broken:#?}", scenario.name);
-        all_in_step(&self.planes.source, &[MEMBERS]).await;
-        stage.clear().await;
+        self.leave(scenario, &stage).await;
         Calm {
             writes,
             events,
             end,
             changes,
         }
+    }
+
+    /// `plan` finds nothing to do either. Then the stage is cleared.
+    async fn leave(&self, scenario: &Scenario, stage: &Stage) {
+        if scenario.has_credentials() {
+            all_in_step(&self.planes.source, &[MEMBERS]).await;
+        }
+        stage.clear().await;
     }
 
     fn forward(&self) {
@@ -294,8 +303,7 @@ impl Sweep<'_> {
             controller,
         };
         self.judge(&run, || true).await;
-        all_in_step(&self.planes.source, &[MEMBERS]).await;
-        stage.clear().await;
+        self.leave(scenario, &stage).await;
     }
 
     /// Runs a scenario in which the event of this number, counted from 1, is disturbed.
@@ -317,8 +325,7 @@ impl Sweep<'_> {
         self.judge(&run, || watched.is_over()).await;
         self.mishaps.add(watched.happened());
         self.forward();
-        all_in_step(&self.planes.source, &[MEMBERS]).await;
-        stage.clear().await;
+        self.leave(scenario, &stage).await;
     }
 
     /// Waits for the end of a run, and compares it with the undisturbed run.

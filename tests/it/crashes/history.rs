@@ -14,7 +14,10 @@ use linkerd_mc::api::labels as l;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::scenarios::{BYSTANDER, Keeps, Stage};
+use super::{
+    scenarios::Keeps,
+    stage::{BYSTANDER, Stage},
+};
 use crate::support::installation::{CONTROLLER, NAMESPACE};
 
 /// Name of the slice that marks the end.
@@ -60,7 +63,9 @@ pub(super) fn forbidden_requests(stage: &Stage, since: &Point) -> anyhow::Result
     let is_ours = |event: &AuditEvent| match event.resource.as_str() {
         "events" | "leases" => true,
         "links" => event.subresource == "status",
-        _ if event.namespace == NAMESPACE => event.name.starts_with("probe-"),
+        _ if event.namespace == NAMESPACE => ["probe-", "api-"]
+            .iter()
+            .any(|begin| event.name.starts_with(begin)),
         // Names of slices of a federated Service begin with the name of the Service.
         _ => event.name.contains(&stage.cluster) || event.name.contains("-federated"),
     };

@@ -7,7 +7,7 @@ use std::{
 
 use control_plane::{Asked, Interceptor, Passing, Verdict};
 
-use super::scenarios::Stage;
+use super::stage::Stage;
 
 /// How long an event is delayed. In this time, the controller processes the events of its other watches.
 const LATE: Duration = Duration::from_secs(1);

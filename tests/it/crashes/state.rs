@@ -8,7 +8,7 @@ use kube::{Api, api::ListParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
-use super::scenarios::Stage;
+use super::stage::Stage;
 use crate::support::{gateway_api, installation::NAMESPACE};
 
 /// Metadata that the API server generates, and annotations that contain such values.
