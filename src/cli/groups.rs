@@ -8,7 +8,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Set up", &["install", "link", "link-gen", "allow"]),
     (
         "Every day",
-        &["status", "check", "gateways", "graph", "plan"],
+        &["status", "check", "gateways", "graph", "gather", "plan"],
     ),
     (
         "Maintenance",

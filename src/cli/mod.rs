@@ -8,6 +8,7 @@ mod completions;
 mod documents;
 mod drain;
 mod gateways;
+mod gather;
 mod graph;
 mod groups;
 mod hand_back;
@@ -69,6 +70,7 @@ enum Command {
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
     Graph(graph::Graph),
+    Gather(gather::GatherArgs),
     Version(version::VersionArgs),
 }
 
@@ -175,6 +177,9 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Check(args) => return block_on(check::run(&cli.global, args, settings_of)),
         Command::Gateways(args) => return block_on(gateways::run(&cli.global, args)),
         Command::Status(args) => return block_on(status::run(&cli.global, args)),
+        Command::Gather(args) => {
+            return block_on(gather::run(&cli.global, args, settings_of));
+        }
         Command::Graph(args) => return block_on(graph::run(&cli.global, args)),
         Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }

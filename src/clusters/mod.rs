@@ -4,6 +4,7 @@
 //! Only [`collect`], [`gather`] and the modules that they use have a client. They only read.
 
 mod access;
+pub(crate) mod bundle;
 pub(crate) mod cluster_client;
 pub(crate) mod collect;
 pub(crate) mod collect_full;

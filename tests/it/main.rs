@@ -117,6 +117,8 @@ mod check;
 mod chart;
 // Each example of each help text works.
 mod examples;
+// `gather`.
+mod gather;
 // `hand-back`.
 mod hand_back;
 // The container image runs alone.

@@ -1,0 +1,272 @@
+//! `gather`: writes what a colleague needs to look into a problem into one archive, without secrets.
+
+mod archive;
+mod index;
+
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Args;
+use futures::future::join_all;
+use jiff::Timestamp;
+
+use self::{
+    archive::Archive,
+    index::{IndexEntry, index},
+};
+use super::common::{
+    args::{Global, timeout},
+    contexts::Contexts,
+    output,
+    paste::same_cluster,
+    wait::spin,
+};
+use crate::{
+    check::{
+        report::{self, Category},
+        rules,
+    },
+    clusters::{
+        bundle::{self, BundleContent, BundleFile, redaction::scrubbed},
+        cluster_client::{ClusterClient, KubeContext},
+        gather::Gathering,
+        snapshot::{ClusterSnapshot, FullSnapshot, Known},
+        topology::Topology,
+        workloads::ParseArgs,
+    },
+    hint::fail,
+    timing,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Gather what is known of the current context's cluster
+  linkerd-mc gather
+
+  # Gather both sides of a link into a file of this name
+  linkerd-mc gather --context west,east -o incident.tar.gz";
+
+/// Write what is needed to look into a problem into one archive
+///
+/// The archive has Links, mirrors, Pods, Events, logs, metrics and the output of check, of each cluster. Its INDEX.md
+/// begins with the problems, and says what could not be read. It never has the content of a Secret.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct GatherArgs {
+    #[command(flatten)]
+    contexts: Contexts,
+    /// File to write, which must not exist [default: linkerd-mc-TIME.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Timeout of each request to a cluster
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
+    timeout: Duration,
+}
+
+/// What was gathered of a cluster.
+struct Gathered {
+    snapshot: ClusterSnapshot,
+    /// The results of `check`.
+    checks: Category,
+    files: Vec<BundleFile>,
+}
+
+/// Runs the command. Fails if no cluster answered.
+pub(crate) async fn run(
+    global: &Global,
+    args: &GatherArgs,
+    parse: ParseArgs,
+) -> anyhow::Result<ExitCode> {
+    let now = timing::now();
+    let name = format!("linkerd-mc-{}", now.strftime("%Y%m%d-%H%M%S"));
+    let path = args.output.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
+    let contexts = args.contexts.select(global, args.timeout).await?;
+    // Before anything is read: a file that cannot be written is known at once.
+    let mut archive = Archive::create(&path, &name)?;
+    let reading = contexts
+        .iter()
+        .map(|context| of_context(global, context, now, parse));
+    let clusters = spin("gathering", join_all(reading)).await;
+    let files = clusters.iter().flat_map(|cluster| &cluster.files);
+    let failed: Option<Vec<_>> = files.map(|file| file.content.as_ref().err()).collect();
+    if let Some([why, ..]) = failed.as_deref() {
+        return Err(fail(
+            format!("cannot read anything: {why}"),
+            "check that the cluster is up and that you may read it",
+        ));
+    }
+    let snapshots: Vec<_> = clusters
+        .iter()
+        .map(|cluster| cluster.snapshot.clone())
+        .collect();
+    let topology = output::json(&Topology::of(&snapshots))?;
+    let (mut entries, mut checks) = (Vec::new(), Vec::new());
+    entries.push(add(
+        &mut archive,
+        "graph.json",
+        "clusters and the Links between them",
+        &topology,
+    )?);
+    for (context, gathered) in contexts.iter().zip(clusters) {
+        let folder = folder_of(&context.name);
+        let categories = std::slice::from_ref(&gathered.checks);
+        let text = report::rows(&gathered.checks) + &report::problems(categories);
+        let path = |file: &str| format!("{folder}/{file}");
+        entries.push(add(
+            &mut archive,
+            &path("check.txt"),
+            "output of linkerd-mc check",
+            &text,
+        )?);
+        let document = output::json(&report::document(categories))?;
+        entries.push(add(
+            &mut archive,
+            &path("check.json"),
+            "the same as JSON",
+            &document,
+        )?);
+        for file in gathered.files {
+            entries.push(add_file(&mut archive, &folder, file)?);
+        }
+        checks.push(gathered.checks);
+    }
+    let missing = entries.iter().filter(|entry| entry.is_missing()).count();
+    let index = index(now, &checks, &entries);
+    archive.add("INDEX.md", index.as_bytes())?;
+    let size = archive.finish()?;
+    output::data(&format!("{}\n", path.display()))?;
+    let left = match missing {
+        0 => String::new(),
+        missing => format!("; {missing} things could not be read, see INDEX.md in it"),
+    };
+    output::note(&format!(
+        "{} files, {} kB{left}",
+        entries.len() - missing + 1,
+        size.div_ceil(1024)
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads all of one cluster.
+async fn of_context(
+    global: &Global,
+    context: &KubeContext,
+    now: Timestamp,
+    parse: ParseArgs,
+) -> Gathered {
+    let category = |results| Category {
+        name: context.name.clone(),
+        results,
+        cluster: Some(context.name.clone()),
+        flags: same_cluster(global, Some(&context.name)),
+    };
+    let cluster = match &context.client {
+        Ok(cluster) => cluster,
+        Err(why) => {
+            return Gathered {
+                snapshot: ClusterSnapshot::unreachable(&context.name, why),
+                checks: category(vec![rules::unreachable(why)]),
+                files: vec![BundleFile {
+                    path: "objects".to_owned(),
+                    what: "everything".to_owned(),
+                    content: Err(why.clone()),
+                }],
+            };
+        }
+    };
+    let snapshot = snapshot(cluster, now, parse).await;
+    let evaluated = rules::evaluate(&snapshot, |_| true);
+    let namespaces = namespaces(&snapshot);
+    Gathered {
+        files: bundle::files(cluster, &namespaces).await,
+        checks: category(evaluated.results),
+        snapshot: snapshot.cluster,
+    }
+}
+
+async fn snapshot(cluster: &ClusterClient, now: Timestamp, parse: ParseArgs) -> FullSnapshot {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut gathering = Gathering::start(cluster, now, version, parse);
+    while gathering.next().await.is_some() {}
+    gathering.snapshot().clone()
+}
+
+/// Namespaces of the extension and of the Links. Unknown if the former are, and there are no Links.
+fn namespaces(snapshot: &FullSnapshot) -> Known<BTreeSet<String>> {
+    let links = snapshot.links().iter();
+    let of_links: BTreeSet<_> = links.map(|link| link.namespace().to_owned()).collect();
+    match &snapshot.extension_namespaces {
+        Err(why) if of_links.is_empty() => Err(why.clone()),
+        known => Ok(known.iter().flatten().cloned().chain(of_links).collect()),
+    }
+}
+
+/// The name of a context as the name of a folder.
+fn folder_of(context: &str) -> String {
+    let plain = |c: char| {
+        if c.is_alphanumeric() || "-_.@".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = context.chars().map(plain).collect();
+    match name.trim_start_matches('.') {
+        "" => "cluster".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn add(archive: &mut Archive, path: &str, what: &str, text: &str) -> anyhow::Result<IndexEntry> {
+    let size = archive.add(path, scrubbed(text).as_bytes())?;
+    Ok(IndexEntry {
+        path: path.to_owned(),
+        what: what.to_owned(),
+        content: Ok(size),
+    })
+}
+
+fn add_file(archive: &mut Archive, folder: &str, file: BundleFile) -> anyhow::Result<IndexEntry> {
+    let path = format!("{folder}/{}", file.path);
+    let what = |more: &str| format!("{}{more}", file.what);
+    match file.content {
+        Err(why) => Ok(IndexEntry {
+            path,
+            what: file.what,
+            content: Err(why),
+        }),
+        Ok(BundleContent::Text(text)) => add(archive, &path, &what(""), &text),
+        Ok(BundleContent::Objects(objects, is_cut)) => {
+            let number = objects.len();
+            let more = if is_cut { "the first " } else { "" };
+            let text = objects.iter().map(|object| {
+                let yaml = output::yaml(object)?;
+                anyhow::Ok(format!("---\n{yaml}"))
+            });
+            let text: String = text.collect::<anyhow::Result<_>>()?;
+            add(archive, &path, &what(&format!(" ({more}{number})")), &text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_stay_in_the_archive() {
+        for (context, folder) in [
+            ("west", "west"),
+            (
+                "arn:aws:eks:eu-1:1:cluster/west",
+                "arn_aws_eks_eu-1_1_cluster_west",
+            ),
+            ("../../etc", "_.._etc"),
+            ("admin@west.example", "admin@west.example"),
+            ("..", "cluster"),
+            ("", "cluster"),
+        ] {
+            assert_eq!(folder_of(context), folder);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The first page of an archive: the problems, what is in it, and what is missing.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use crate::{
+    api::text::one_line,
+    check::report::{self, Category},
+};
+
+/// A file of the archive.
+#[derive(Debug)]
+pub(super) struct IndexEntry {
+    /// Its path in the archive.
+    pub(super) path: String,
+    /// What it holds.
+    pub(super) what: String,
+    /// Its size in bytes, or why it is missing.
+    pub(super) content: Result<usize, String>,
+}
+
+impl IndexEntry {
+    /// Whether it could not be read.
+    pub(super) fn is_missing(&self) -> bool {
+        self.content.is_err()
+    }
+}
+
+/// The page, in Markdown.
+pub(super) fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> String {
+    let mut text = format!(
+        "# Gathered by linkerd-mc {} at {}\n\n## Problems\n\n",
+        env!("LINKERD_MC_VERSION"),
+        now.strftime("%Y-%m-%d %H:%M:%S UTC")
+    );
+    let problems = report::problems(checks);
+    match problems.trim() {
+        "" => text.push_str("`linkerd-mc check` found none.\n"),
+        problems => {
+            let _ = writeln!(text, "```\n{problems}\n```");
+        }
+    }
+    text.push_str("\n## Files\n\n| File | What it holds | kB |\n| --- | --- | --- |\n");
+    for IndexEntry {
+        path,
+        what,
+        content,
+    } in entries
+    {
+        if let Ok(size) = content {
+            let _ = writeln!(text, "| {path} | {what} | {} |", size.div_ceil(1024));
+        }
+    }
+    let mut missing = entries.iter().filter(|entry| entry.is_missing()).peekable();
+    if missing.peek().is_some() {
+        text.push_str(
+            "\n## Could not be read\n\n| File | What it would hold | Why |\n| --- | --- | --- |\n",
+        );
+    }
+    for IndexEntry {
+        path,
+        what,
+        content,
+    } in missing
+    {
+        let why = content.as_ref().err().map_or("", String::as_str);
+        let why = one_line(why).replace('|', "\\|");
+        let _ = writeln!(text, "| {path} | {what} | {why} |");
+    }
+    text.push_str(
+        "\n## Left out\n\nThe content of Secrets is not read. The values of environment variables, what `kubectl apply` keeps \
+         in annotations, and tokens and private keys in texts are taken out. Names and addresses are in here: look at the \
+         files before you publish them.\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::rules::{CheckResult, Level};
+
+    #[test]
+    fn index_begins_with_the_problems() {
+        let result = CheckResult {
+            description: "Links are ready".into(),
+            error: "east: no answer".into(),
+            level: Level::Error,
+            ..CheckResult::default()
+        };
+        let checks = Category {
+            name: "west".into(),
+            results: vec![result],
+            ..Category::default()
+        };
+        let entry = |path: &str, content| IndexEntry {
+            path: path.into(),
+            what: "all Links".into(),
+            content,
+        };
+        let entries = [
+            entry("west/objects/links.yaml", Ok(2049)),
+            entry("west/objects/pods.yaml", Err("a|b\nc".into())),
+        ];
+        let text = index(Timestamp::UNIX_EPOCH, &[checks], &entries);
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("no {part:?} in\n{text}"))
+        };
+        assert!(at("east: no answer") < at("## Files"));
+        at("| west/objects/links.yaml | all Links | 3 |");
+        at("| west/objects/pods.yaml | all Links | a\\|b c |");
+        let well = index(Timestamp::UNIX_EPOCH, &[], &entries[..1]);
+        assert!(well.contains("found none"), "{well}");
+        assert!(!well.contains("Could not be read"), "{well}");
+    }
+}
