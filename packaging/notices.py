@@ -2,7 +2,7 @@
 """Prints the licences of all crates that the program is made of, as their authors ask of those who distribute it.
 
 Each text appears once, below the crates that have it. A crate without a text of its own gets the text of Apache-2.0 if
-that is one of its licences; otherwise this fails."""
+that is one of its licences, or that of a crate from the same repository; otherwise this fails."""
 
 import re
 
@@ -12,6 +12,8 @@ from crates import ROOT, Crate, crates
 LEGAL = re.compile(r"^(licen[sc]e|copying|copyright|notice|unlicense)([-_. ].*)?$", re.IGNORECASE)
 # Code is no licence, whatever it is called.
 CODE = {".rs", ".py", ".c", ".h", ".toml", ".json", ".go", ".sh"}
+# Crates without a text, each with one of the same repository that has it.
+SAME_AS = {"tonic-prost": "tonic"}
 RULE = "-" * 100
 
 
@@ -25,8 +27,9 @@ def main() -> None:
     own = (ROOT / "LICENSE").read_text().strip()
     # Of each text: how it is written first, and the crates that have it.
     by_text: dict[str, tuple[str, list[str]]] = {}
+    by_name = {crate.name: crate for crate in used}
     for crate in used:
-        found = texts(crate)
+        found = texts(crate) or texts(by_name[SAME_AS.get(crate.name, crate.name)])
         if not found and "Apache-2.0" in crate.license:
             found = [own]
         if not found:

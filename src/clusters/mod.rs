@@ -14,6 +14,11 @@ pub(crate) mod foreign_endpoints;
 pub(crate) mod gather;
 pub(crate) mod leader;
 pub(crate) mod link_summary;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the commands that ask Linkerd follow")
+)]
+pub(crate) mod linkerd_api;
 pub(crate) mod own_routes;
 pub(crate) mod preference_status;
 #[cfg_attr(

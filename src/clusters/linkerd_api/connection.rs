@@ -1,0 +1,162 @@
+//! Connections to Linkerd's controllers: by a port-forward, or to an address.
+
+use std::{io, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+
+use super::error::LinkerdApiError;
+use crate::{
+    api::text::in_brief,
+    client::requests::{self, RequestError, explain},
+};
+
+/// Port of the destination controller.
+pub(super) const DESTINATION: u16 = 8086;
+/// Port of the policy controller.
+pub(super) const POLICY: u16 = 8090;
+/// The label of the Pods that have the destination and the policy controller.
+const COMPONENT: &str = "linkerd.io/control-plane-component=destination";
+
+/// Where the controllers are.
+#[derive(Clone)]
+pub(super) enum Controllers {
+    /// In this Pod.
+    Pod { pods: Box<Api<Pod>>, name: String },
+    /// At these addresses.
+    At { destination: String, policy: String },
+}
+
+impl Controllers {
+    /// Finds a ready Pod of the controllers.
+    pub(super) async fn find(
+        client: &Client,
+        namespace: &str,
+        deadline: Duration,
+    ) -> Result<Self, LinkerdApiError> {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let of_component = ListParams::default().labels(COMPONENT);
+        let found = requests::within(deadline, pods.list(&of_component)).await;
+        let found = found.map_err(|error| match error {
+            RequestError::Status(status) if status.code == 403 => {
+                LinkerdApiError::Forbidden(status.message)
+            }
+            RequestError::Status(status) => no_connection(namespace, status.message),
+            RequestError::Unanswered(why) => no_connection(namespace, why),
+        })?;
+        let ready = found.into_iter().find(is_ready);
+        let ready = ready.ok_or_else(|| LinkerdApiError::NoController(namespace.to_owned()))?;
+        Ok(Self::Pod {
+            pods: Box::new(pods),
+            name: ready.name_any(),
+        })
+    }
+
+    /// Connects to the controller with this port.
+    pub(super) async fn connect(
+        &self,
+        port: u16,
+    ) -> Result<(Channel, Connection), LinkerdApiError> {
+        match self {
+            Self::Pod { pods, name } => forward(pods, name, port).await,
+            Self::At {
+                destination,
+                policy,
+            } => {
+                let address = if port == DESTINATION {
+                    destination
+                } else {
+                    policy
+                };
+                let stream = TcpStream::connect(address).await;
+                let stream = stream.map_err(|error| no_connection(address, error.to_string()))?;
+                let connection = Connection {
+                    place: address.clone(),
+                    refused: None,
+                };
+                Ok((channel(address, stream).await?, connection))
+            }
+        }
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let mut conditions = status.iter().flat_map(|s| s.conditions.iter().flatten());
+    let ends = pod.metadata.deletion_timestamp.is_some();
+    !ends && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// A connection that is in use.
+pub(super) struct Connection {
+    place: String,
+    /// Ends with the reason if the port-forward fails.
+    refused: Option<BoxFuture<'static, Option<String>>>,
+}
+
+impl Connection {
+    /// Waits for the end of a call, or of the connection.
+    pub(super) async fn during<T>(
+        self,
+        call: impl Future<Output = Result<T, LinkerdApiError>>,
+    ) -> Result<T, LinkerdApiError> {
+        let Some(refused) = self.refused else {
+            return call.await;
+        };
+        tokio::select! {
+            // First, because the call fails too then, without the reason.
+            biased;
+            Some(why) = refused => Err(no_connection(&self.place, why)),
+            answer = call => answer,
+        }
+    }
+}
+
+/// Forwards to a port of a Pod.
+async fn forward(
+    pods: &Api<Pod>,
+    name: &str,
+    port: u16,
+) -> Result<(Channel, Connection), LinkerdApiError> {
+    let place = format!("port {port} of Pod {name}");
+    let forwarder = pods.portforward(name, &[port]).await;
+    let mut forwarder = forwarder.map_err(|error| match &error {
+        kube::Error::Api(status) if status.code == 403 => {
+            LinkerdApiError::Forbidden(explain(&error))
+        }
+        error => no_connection(&place, explain(error)),
+    })?;
+    let refused = forwarder.take_error(port).map(FutureExt::boxed);
+    let stream = forwarder.take_stream(port);
+    let stream = stream.ok_or_else(|| no_connection(&place, "there is no stream"))?;
+    let channel = channel(&place, stream).await?;
+    Ok((channel, Connection { place, refused }))
+}
+
+/// A channel over this connection. When it ends, there is no other one.
+async fn channel(
+    place: &str,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<Channel, LinkerdApiError> {
+    let mut stream = Some(TokioIo::new(stream));
+    let connector = service_fn(move |_: Uri| {
+        let stream = stream.take();
+        async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
+    });
+    let endpoint = Endpoint::from_static("http://linkerd-destination");
+    let connected = endpoint.connect_with_connector(connector).await;
+    connected.map_err(|error| no_connection(place, error.to_string()))
+}
+
+fn no_connection(place: &str, why: impl AsRef<str>) -> LinkerdApiError {
+    let why = in_brief(why.as_ref());
+    LinkerdApiError::Unreachable(place.to_owned(), why)
+}
