@@ -43,6 +43,8 @@ pub(super) struct GatewayWatch {
     pub(super) gateway: Gateway,
     /// The current address of probes, `host:port`; `None` while the probe Service has no ClusterIP.
     pub(super) address: watch::Sender<Option<String>>,
+    /// Whether it seems to fail, so that its names are looked up at once.
+    failing: watch::Sender<bool>,
     /// Why no address is known.
     pub(super) unresolved: Option<String>,
     /// Why its last probe failed, or, of a dead gateway, the one that was reported.
@@ -87,6 +89,7 @@ impl GatewayTasks {
                 path: settings.path.clone(),
             };
             let (cluster, settings, stop) = (cluster.to_owned(), settings.clone(), stop.clone());
+            let failing = failing.clone();
             tokio::spawn(async move {
                 let sink = |probed| {
                     match &probed {
@@ -104,6 +107,7 @@ impl GatewayTasks {
             cluster: cluster.to_owned(),
             gateway: gateway.clone(),
             address,
+            failing,
             unresolved: None,
             failure: None,
             latency: None,
@@ -113,6 +117,11 @@ impl GatewayTasks {
 }
 
 impl GatewayWatch {
+    /// Something that passes the gateway was lost: it may have moved. The next successful probe refutes this.
+    pub(super) fn suspect(&self) {
+        self.failing.send_replace(true);
+    }
+
     /// What the status shows of the gateway, besides what the core knows.
     pub(super) fn inputs(&self, link: &str) -> GatewayInputs {
         let no_address = format!(

@@ -71,6 +71,12 @@ impl Engine {
         if session.connections.get(&source) == Some(&status) {
             return;
         }
+        if matches!(status, ConnectionStatus::Lost(_))
+            && session.session.spec.address.is_some()
+            && let Some(gateway) = &state.gateway
+        {
+            gateway.suspect();
+        }
         let is_back = state.change_sessions(|state| {
             if let Some(session) = state.session(id) {
                 session.connections.insert(source, status);

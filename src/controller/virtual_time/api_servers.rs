@@ -57,6 +57,37 @@ async fn controller_connects_to_the_service_that_it_has_created_and_follows_it()
     world.stop().await;
 }
 
+/// A gateway that moves takes the connection with it, before a probe fails.
+#[tokio::test(start_paused = true)]
+async fn lost_connection_through_a_gateway_looks_up_its_name_at_once() {
+    let (mut world, east) = through_gateway();
+    world.network.resolve("gateway.test", &["192.0.2.7"]);
+    let id = (LINKS.to_owned(), "east".to_owned());
+    let named = json!({ "spec": { "gatewayAddress": "gateway.test" } });
+    world
+        .source
+        .change(|objects| objects.patch("links", &id, &named, false));
+    world.start();
+    world.in_sync(&["east"], &["web-east"]).await;
+    sleep(seconds(40)).await;
+    let addresses = |world: &World| {
+        let slice = world.source.get("endpointslices", LINKS, "api-east-ipv4");
+        let endpoints = slice.and_then(|slice| slice["endpoints"].as_array().cloned());
+        let addresses = endpoints.into_iter().flatten();
+        let addresses = addresses.map(|endpoint| endpoint["addresses"][0].clone());
+        addresses.collect::<Vec<_>>()
+    };
+    assert_eq!(addresses(&world), ["192.0.2.7"]);
+    world.network.resolve("gateway.test", &["192.0.2.8"]);
+    east.judge(|_| Verdict::Unreachable);
+    east.cut();
+    within(seconds(3), "the new address", || {
+        addresses(&world).contains(&json!("192.0.2.8"))
+    })
+    .await;
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn service_stays_while_the_gateway_is_dead_and_goes_when_the_link_wants_it_no_more() {
     let (mut world, _) = through_gateway();
