@@ -2,6 +2,7 @@
 
 mod controller;
 mod definition;
+mod discovery;
 mod drain;
 mod export;
 mod form;
@@ -128,6 +129,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("only the gateway, rotated and restarted", |rig| {
         Box::pin(private::restarted(rig))
+    }),
+    ("only the gateway, for Linkerd too", |rig| {
+        Box::pin(discovery::through_gateway(rig))
     }),
     ("only the gateway, first sync", |rig| {
         Box::pin(private::compared(rig))

@@ -17,6 +17,7 @@
 )]
 
 mod cases;
+mod changes;
 mod helper;
 mod isolation;
 mod load;

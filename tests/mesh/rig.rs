@@ -3,11 +3,11 @@
 pub(crate) mod cluster;
 pub(crate) mod controller;
 pub(crate) mod deployments;
-mod destination;
+pub(crate) mod destination;
 mod dns;
 pub(crate) mod federation;
 mod identity;
-mod linkerd;
+pub(crate) mod linkerd;
 pub(crate) mod mirrors;
 pub(crate) mod network;
 pub(crate) mod pod;

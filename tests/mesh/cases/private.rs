@@ -15,6 +15,7 @@ use super::{
     without_failures,
 };
 use crate::{
+    changes::Changes,
     load::{Load, Target},
     rig::{
         NAMESPACE, Rig,
@@ -32,6 +33,8 @@ use crate::{
 
 /// The Service through which the controller reaches the API server of `east`.
 const API: &str = "api-east";
+/// How long requests must not fail between two deaths of the gateway.
+const STEADY: Duration = Duration::from_secs(3);
 /// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(10);
 /// How long after a disturbance everything may take to be right.
@@ -42,7 +45,7 @@ const SLOWER: Duration = Duration::from_millis(20);
 const KILLS: usize = 5;
 
 /// From now on, nothing of `east` can be reached from `west` but its gateway. The Link says so.
-async fn begin(rig: &Rig) -> anyhow::Result<Walls> {
+pub(super) async fn begin(rig: &Rig) -> anyhow::Result<Walls> {
     rig.east_api.set(Fault::Refuse);
     let walls = Walls::around(&[rig.gateway.address])?;
     rig.link_through_gateway().await?;
@@ -54,7 +57,7 @@ async fn begin(rig: &Rig) -> anyhow::Result<Walls> {
 }
 
 /// The rig is as before.
-async fn end(rig: &mut Rig, walls: Walls) -> anyhow::Result<()> {
+pub(super) async fn end(rig: &mut Rig, walls: Walls) -> anyhow::Result<()> {
     drop(walls);
     rig.east_api.set(Fault::None);
     rig.link().await?;
@@ -164,10 +167,14 @@ fn reason_of(link: &serde_json::Value, name: &str) -> Option<String> {
     found["conditions"][0]["reason"].as_str().map(str::to_owned)
 }
 
-/// The gateway's proxy is killed and comes back, while exports change. The controller catches up, and then rests.
+/// The gateway's proxy is killed and comes back under load, while exports change. The controller catches up without a
+/// write that changes nothing, and then rests.
 pub(super) async fn gateway_killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let walls = begin(rig).await?;
-    let mut caught_up = Vec::new();
+    let load = load(rig).await?;
+    let changes = Changes::watch(&rig.west.plane.client()).await?;
+    let mark = rig.west.plane.audit_mark()?;
+    let (mut caught_up, mut failed) = (Vec::new(), 0);
     for round in 0..KILLS {
         rig.gateway.proxy.kill();
         is_dead(rig, SOON).await?;
@@ -180,7 +187,16 @@ pub(super) async fn gateway_killed(rig: &mut Rig) -> anyhow::Result<Row> {
         let back = Instant::now();
         rig.target(&format!("{name}-east")).await?;
         rig.link_is_ready().await?;
+        is_right(rig).await?;
         caught_up.push(back.elapsed());
+        failed += load
+            .so_far()
+            .values()
+            .map(|tally| tally.failed)
+            .sum::<u64>();
+        load.count_anew();
+        sleep(STEADY).await;
+        without_failures(&load.so_far()).with_context(|| format!("after return {round}"))?;
         unexport(rig, &name).await?;
     }
     let most = caught_up.iter().max().copied().unwrap_or_default();
@@ -188,18 +204,22 @@ pub(super) async fn gateway_killed(rig: &mut Rig) -> anyhow::Result<Row> {
         most < RIGHT,
         "right {most:?} after the gateway's return (limit {RIGHT:?})"
     );
+    let meanwhile = writes(rig, mark)?;
+    changes.include(&meanwhile).await?;
     // The status may still follow.
     sleep(HOLD).await;
     let mark = rig.west.plane.audit_mark()?;
-    let load = load(rig).await?;
+    load.count_anew();
     sleep(HOLD).await;
     let row = without_failures(&load.finish().await?)?;
     let more = writes(rig, mark)?;
     ensure!(more.is_empty(), "writes at rest: {more:?}");
     end(rig, walls).await?;
     Ok(row.with(format!(
-        "{KILLS} times; right up to {} after its return; 0 writes at rest afterwards",
-        seconds(most)
+        "{KILLS} times; right up to {} after its return; {failed} requests failed until then, 0 afterwards; {} writes \
+         meanwhile, each with a change, and 0 at rest",
+        seconds(most),
+        meanwhile.len(),
     )))
 }
 

@@ -114,6 +114,7 @@ impl Cluster {
             namespace: EXTENSION.to_owned(),
             name: format!("{deployment}-{replica}"),
             template: found["spec"]["template"].clone(),
+            own: &[],
         };
         Pod::start(self, template, ways).await
     }

@@ -132,7 +132,7 @@ impl Destination {
 }
 
 /// Whether the metrics count Pods of this cluster.
-fn has_listed(metrics: &str, cluster: &str) -> bool {
+pub(crate) fn has_listed(metrics: &str, cluster: &str) -> bool {
     let label = format!("cluster=\"{cluster}\"");
     metrics
         .lines()

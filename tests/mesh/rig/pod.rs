@@ -31,6 +31,8 @@ pub(crate) struct PodTemplate {
     pub(crate) name: String,
     /// `metadata` and `spec`, as in a Deployment.
     pub(crate) template: Value,
+    /// Ports of Linkerd's controllers that run in the Pod itself. The others are reached on loopback too.
+    pub(crate) own: &'static [u16],
 }
 
 impl PodTemplate {
@@ -50,6 +52,7 @@ impl PodTemplate {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             template,
+            own: &[],
         }
     }
 
@@ -137,8 +140,10 @@ impl Pod {
         cluster.network.connect(app.pid(), address)?;
 
         let gateway = cluster.network.gateway();
-        let ways: Vec<String> = [DESTINATION, IDENTITY, POLICY]
+        let controllers = [DESTINATION, IDENTITY, POLICY];
+        let ways: Vec<String> = controllers
             .iter()
+            .filter(|port| !template.own.contains(port))
             .chain(ways)
             .map(|port| format!("127.0.0.1:{port}={gateway}:{port}"))
             .collect();
@@ -238,6 +243,7 @@ fn inject(cluster: &Cluster, template: &PodTemplate) -> anyhow::Result<Value> {
         namespace,
         name,
         template,
+        ..
     } = template;
     let mut pod = template.clone();
     pod["apiVersion"] = json!("v1");
