@@ -5,8 +5,8 @@
 //! | Module | Responsibility |
 //! | --- | --- |
 //! | [`cli`] | one file for each command; arguments and output |
-//! | [`controller`], [`check`] | the controller (`run-controller`); the rules of `check` |
-//! | [`clusters`] | what `status`, `graph` and `check` find out about clusters and their Links |
+//! | [`controller`], [`check`], [`diagnose`] | the controller (`run-controller`); the rules of `check`; the layers of `diagnose` |
+//! | [`clusters`] | what `status`, `graph`, `check` and `diagnose` find out about clusters and their Links |
 //! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
 //! | [`mirror`] | the core: computes what has to be written |
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
@@ -28,6 +28,7 @@ pub mod cli;
 pub mod client;
 mod clusters;
 pub mod controller;
+mod diagnose;
 mod hint;
 pub mod manifests;
 mod suggest;

@@ -8,7 +8,9 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Set up", &["install", "link", "link-gen", "allow"]),
     (
         "Every day",
-        &["status", "check", "gateways", "graph", "gather", "plan"],
+        &[
+            "status", "check", "diagnose", "gateways", "graph", "gather", "plan",
+        ],
     ),
     (
         "Maintenance",

@@ -4,6 +4,7 @@ mod allow;
 mod check;
 mod common;
 mod completions;
+mod diagnose;
 #[cfg(test)]
 mod documents;
 mod drain;
@@ -67,6 +68,7 @@ enum Command {
     Completions(completions::Completions),
     Man(completions::Man),
     Check(check::Check),
+    Diagnose(diagnose::Diagnose),
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
     Graph(graph::Graph),
@@ -175,6 +177,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => completions::completions(&command(), args)?,
         Command::Man(args) => completions::man(command(), args)?,
         Command::Check(args) => return block_on(check::run(&cli.global, args, settings_of)),
+        Command::Diagnose(args) => return block_on(diagnose::run(&cli.global, args)),
         Command::Gateways(args) => return block_on(gateways::run(&cli.global, args)),
         Command::Status(args) => return block_on(status::run(&cli.global, args)),
         Command::Gather(args) => {

@@ -129,31 +129,39 @@ fn words(command: &str) -> Vec<Vec<String>> {
 }
 
 /// What kubectl is asked to do: verbs with their flags. Flags that name the cluster are known for all.
-const KUBECTL: [(&str, &[&str]); 9] = [
+const KUBECTL: [(&str, &[&str]); 12] = [
     ("annotate", &["--overwrite"]),
     ("apply", &["-f"]),
     ("config", &[]),
+    ("create", &[]),
     ("delete", &["-l", "-f", "--ignore-not-found"]),
     ("edit", &[]),
     ("get", &["-l", "-o"]),
     ("label", &["--overwrite"]),
+    ("logs", &["-c", "--tail"]),
+    ("patch", &["--type", "-p"]),
     ("rollout", &[]),
     ("scale", &["--replicas"]),
 ];
 /// What it is done to.
-const RESOURCES: [&str; 15] = [
+const RESOURCES: [&str; 20] = [
     "deployment",
     "endpoints",
     "endpointslice",
+    "endpointslices",
     "httproute",
     "grpcroute",
+    "lease",
     "link",
     "links.multicluster.linkerd.io",
     "namespace",
     "pods",
+    "pods,services",
     "restart",
     "secret",
     "service",
+    "servicecidrs",
+    "services",
     "status",
     "tcproute",
     "get-contexts",

@@ -36,7 +36,7 @@ pub(crate) enum EndpointsSource {
 
 /// Finds slices with endpoints of these mirrors that are foreign: created neither by our controller, nor by Kubernetes
 /// for the Endpoints of Linkerd's service mirror. Mirrors without our annotations are Linkerd's and have Endpoints.
-pub(super) fn find<'a>(
+pub(crate) fn find<'a>(
     mirrors: impl Iterator<Item = &'a Service>,
     slices: &[EndpointSlice],
 ) -> Vec<ForeignEndpoints> {

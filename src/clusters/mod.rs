@@ -1,5 +1,6 @@
 //! What is known about linked clusters: a snapshot of each ([`snapshot`]), the topology of several ([`topology`]), and
-//! the state of their Links ([`link_summary`]). `status`, `graph` and `check` use this module.
+//! the state of their Links ([`link_summary`]). `status`, `graph`, `check` and `diagnose` use this module.
+//! [`request_path`] is what is known about one Service, and the way to it.
 //!
 //! Only [`collect`], [`gather`] and the modules that they use have a client. They only read.
 
@@ -26,6 +27,7 @@ pub(crate) mod preference_status;
     expect(dead_code, reason = "the commands that read proxies follow")
 )]
 pub(crate) mod proxies;
+pub(crate) mod request_path;
 pub(crate) mod service_range;
 pub(crate) mod snapshot;
 mod target;

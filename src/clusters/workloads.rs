@@ -28,7 +28,7 @@ const INIT: &str = "linkerd-init";
 /// (<https://linkerd.io/docs/features/protocol-detection/#marking-ports-as-skip-ports>).
 const SKIP_FLAG: &str = "--outbound-ports-to-ignore";
 /// The annotation for the same. With Linkerd's CNI plugin there is no container.
-const SKIP: &str = "config.linkerd.io/skip-outbound-ports";
+pub(super) const SKIP: &str = "config.linkerd.io/skip-outbound-ports";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
 /// Tag of an image; `None` if it is pinned by digest, or has no tag.

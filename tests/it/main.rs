@@ -115,6 +115,8 @@ mod allow;
 mod check;
 // A release of the Helm chart.
 mod chart;
+// `diagnose`: causes that need no proxies.
+mod diagnose;
 // Each example of each help text works.
 mod examples;
 // `gather`.

@@ -84,6 +84,13 @@ fn look(kubeconfig: &Path) -> Value {
             outcome.stdout
         );
     }
+    let called = format!("{NS}/web-{NS}");
+    let diagnosis = run(kubeconfig, &["diagnose", &called, "--from", "nobody"]);
+    assert!(
+        diagnosis.stderr.contains("does not exist"),
+        "{}",
+        diagnosis.stderr
+    );
     let outcome = run(kubeconfig, &["check", "--wait=0s", "-o", "json"]);
     serde_json::from_str(&outcome.stdout).unwrap()
 }

@@ -11,7 +11,7 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("main", &["cli"]),
     ("lib", &["mirror", "api", "budget"]),
     (
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         &[
             "controller",
             "check",
+            "diagnose",
             "clusters",
             "client",
             "manifests",
@@ -34,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         &["client", "mirror", "api", "budget", "timing", "hint"],
     ),
     ("check", &["clusters", "mirror", "api"]),
+    ("diagnose", &["clusters", "mirror", "api", "suggest"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
     (
         "client",

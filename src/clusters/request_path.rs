@@ -1,0 +1,15 @@
+//! Facts about the way of a request: from a Pod of the source cluster to a Service of a target cluster.
+//!
+//! Plain values ([`facts`]), so that `diagnose` judges them without a client. What could not be read is an error with its
+//! reason.
+
+pub(crate) mod facts;
+mod pod;
+mod source;
+mod target;
+
+pub(crate) use self::{
+    facts::{ClientPod, DESTINATION, GatewayFacts, PodState, RequestPath, TargetFacts},
+    source::{client_pod, source_facts},
+    target::target_facts,
+};

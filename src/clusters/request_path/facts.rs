@@ -1,0 +1,154 @@
+//! The facts.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+
+use crate::clusters::{
+    leader::Leaders,
+    snapshot::{Destination, Known, LinkSnapshot, Proxy, SkippedPorts, Workload},
+};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        link::LinkerdConfig,
+        metadata::ResourceId,
+        route::Route,
+    },
+    client::Identity,
+};
+
+/// The Deployment of Linkerd's destination controller.
+pub(crate) const DESTINATION: &str = "linkerd-destination";
+
+/// All that is known about the way of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestPath {
+    /// The current time.
+    pub now: Timestamp,
+    /// The Service that is called.
+    pub service: ResourceId,
+    /// The port that is called, if it was named.
+    pub port: Option<u16>,
+    /// The source cluster.
+    pub source: SourceFacts,
+    /// The Pod that calls; `None` if none was named.
+    pub client: Option<Known<ClientPod>>,
+    /// The target cluster; `None` if no context was named.
+    pub target: Option<TargetFacts>,
+}
+
+/// Facts of the source cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceFacts {
+    /// Whether the namespace of the Service exists.
+    pub namespace_exists: Known<bool>,
+    /// The Service; `None` if it does not exist.
+    pub service: Known<Option<Service>>,
+    /// The other Services of its namespace, and whether each is a mirror or a federated Service.
+    pub neighbours: Known<BTreeMap<String, bool>>,
+    /// The slices of the Service.
+    pub slices: Known<Vec<EndpointSlice>>,
+    /// Routes of all kinds in the namespace that apply to the Service.
+    pub routes: Known<Vec<Route>>,
+    /// The Links, with their credentials.
+    pub links: Known<Vec<LinkSnapshot>>,
+    /// The Leases of the controllers.
+    pub leaders: Leaders,
+    /// The Deployments of our controllers, in all namespaces.
+    pub controllers: Known<Vec<Workload>>,
+    /// The Pods of our controllers, by namespace of the Links.
+    pub controller_pods: Known<BTreeMap<String, Vec<PodState>>>,
+    /// Linkerd's configuration.
+    pub config: Known<LinkerdConfig>,
+    /// Linkerd's credentials for target clusters.
+    pub destination: Known<Destination>,
+    /// How many Pods Linkerd's destination controller should have; `None` if its Deployment does not exist.
+    pub destination_replicas: Known<Option<i32>>,
+    /// The Pods of Linkerd's destination controller.
+    pub destination_pods: Known<Vec<PodState>>,
+    /// The networks of Pods, by node.
+    pub pod_networks: Known<Vec<IpNet>>,
+}
+
+/// Whether a Pod is ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodState {
+    /// Namespace and name.
+    pub id: ResourceId,
+    /// Phase: `Running`, `Pending`, …
+    pub phase: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Its address.
+    pub address: Option<IpAddr>,
+}
+
+/// The Pod that calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientPod {
+    /// Its state.
+    pub state: PodState,
+    /// The workload whose template it has, as kubectl names it: `deployment/web`. `None` for a Pod of its own.
+    pub workload: Option<String>,
+    /// Its proxy; `None` if it has none.
+    pub proxy: Option<Proxy>,
+    /// Ports of connections that bypass its proxy.
+    pub skipped: Option<SkippedPorts>,
+    /// The same, as its annotation says; the namespace or the installation of Linkerd may say so too.
+    pub annotated: Option<SkippedPorts>,
+}
+
+/// Facts of a target cluster, as a person sees them in a context of the kubeconfig.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetFacts {
+    /// The context.
+    pub context: String,
+    /// Where its API server is.
+    pub identity: Identity,
+    /// Name of the target cluster that the context is for, by the Links.
+    pub cluster: String,
+    /// The Service that is mirrored, or is a member; `None` if it does not exist. Its name is in [`Self::remote`].
+    pub service: Known<Option<Service>>,
+    /// Namespace and name of that Service.
+    pub remote: ResourceId,
+    /// Its slices.
+    pub slices: Known<Vec<EndpointSlice>>,
+    /// The gateways.
+    pub gateways: Known<Vec<GatewayFacts>>,
+    /// Linkerd's configuration.
+    pub config: Known<LinkerdConfig>,
+}
+
+/// The gateway of a target cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GatewayFacts {
+    /// Namespace and name of its Service.
+    pub id: ResourceId,
+    /// Addresses and host names of its load balancer, and external addresses.
+    pub addresses: Vec<String>,
+    /// Its TLS identity, from its annotation.
+    pub identity: String,
+    /// The port for traffic.
+    pub port: Option<u16>,
+    /// The port for probes.
+    pub probe_port: Option<u16>,
+    /// Its Pods.
+    pub pods: Known<Vec<PodState>>,
+}
+
+impl RequestPath {
+    /// The Link to a target cluster; `None` if there is none, or Links are unknown.
+    pub(crate) fn link_to(&self, cluster: &str) -> Option<&LinkSnapshot> {
+        let mut links = self.source.links.iter().flatten();
+        links.find(|link| link.cluster() == cluster)
+    }
+
+    /// The facts of this target cluster, if they were read.
+    pub(crate) fn target_of(&self, cluster: &str) -> Option<&TargetFacts> {
+        self.target
+            .as_ref()
+            .filter(|target| target.cluster == cluster)
+    }
+}

@@ -1,0 +1,219 @@
+//! Reads the facts of the source cluster. Reads only, side by side, each within the deadline of the client.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::future::join_all;
+use ipnet::IpNet;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Node, Pod},
+};
+use kube::{Api, Client};
+use tokio::time::timeout;
+
+use super::{
+    facts::{ClientPod, DESTINATION, PodState, SourceFacts},
+    pod,
+};
+use crate::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        metadata::ResourceId,
+        route::{Route, RouteKind},
+        wire::Wire,
+    },
+    client::requests::{explain, list_all},
+    clusters::{
+        cluster_client::ClusterClient,
+        collect::{Depth, snapshot_of},
+        collect_full,
+        snapshot::{ClusterSnapshot, Known},
+    },
+    mirror::slices_of,
+};
+
+/// Selects the Pods of Linkerd's destination controller.
+const DESTINATION_PODS: &str = "linkerd.io/control-plane-component=destination";
+
+/// Reads what concerns a Service of the source cluster.
+pub(crate) async fn source_facts(cluster: &ClusterClient, service: &ResourceId) -> SourceFacts {
+    let (client, deadline) = (&cluster.client, cluster.deadline);
+    let namespace = &service.namespace;
+    let linkerd = &cluster.linkerd_namespace;
+    let of_service = futures::future::join5(
+        within(deadline, namespace_exists(client, namespace)),
+        within(deadline, get_service(client, service)),
+        within(deadline, neighbours(client, service)),
+        within(deadline, slices(client, service)),
+        within(deadline, routes(client, service)),
+    );
+    let of_controllers = async {
+        let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Credentials)).await;
+        links.unwrap_or_else(|_| ClusterSnapshot::unreachable(&cluster.name, &late(deadline)))
+    };
+    let replicas = within(deadline, destination_replicas(client, linkerd));
+    let of_linkerd = futures::future::join5(
+        within(deadline, collect_full::controllers(client)),
+        within(deadline, controller_pods(client)),
+        within(deadline, collect_full::destination(cluster)),
+        within(deadline, pods(client, Some(linkerd), DESTINATION_PODS)),
+        within(deadline, pod_networks(client)),
+    );
+    let (of_service, links, of_linkerd, destination_replicas) =
+        futures::join!(of_service, of_controllers, of_linkerd, replicas);
+    let (namespace_exists, service, neighbours, slices, routes) = of_service;
+    let (controllers, controller_pods, destination, destination_pods, pod_networks) = of_linkerd;
+    SourceFacts {
+        namespace_exists,
+        service,
+        neighbours,
+        slices,
+        routes,
+        leaders: links.leaders,
+        links: links.links,
+        config: links.config,
+        controllers,
+        controller_pods,
+        destination,
+        destination_replicas,
+        destination_pods,
+        pod_networks,
+    }
+}
+
+/// Reads the Pod that calls. If there is none of this name, the error of the `Result` inside has the names of the
+/// namespace's Pods.
+pub(crate) async fn client_pod(
+    cluster: &ClusterClient,
+    id: &ResourceId,
+) -> Known<Result<ClientPod, Vec<String>>> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &id.namespace);
+    let read = async {
+        match api.get_opt(&id.name).await {
+            Err(error) => Err(explain(&error)),
+            Ok(Some(found)) => Ok(Ok(pod::client(&found))),
+            Ok(None) => {
+                let others = list_all(&api, "").await.map_err(|error| explain(&error))?;
+                let names = others.into_iter().filter_map(|pod| pod.metadata.name);
+                Ok(Err(names.collect()))
+            }
+        }
+    };
+    within(cluster.deadline, read).await
+}
+
+/// The answer, or an error after the deadline.
+pub(super) async fn within<T>(
+    deadline: Duration,
+    read: impl Future<Output = Known<T>>,
+) -> Known<T> {
+    match timeout(deadline, Box::pin(read)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(late(deadline)),
+    }
+}
+
+fn late(deadline: Duration) -> String {
+    format!("timed out after {} s", deadline.as_secs_f32())
+}
+
+async fn namespace_exists(client: &Client, name: &str) -> Known<bool> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let found = api.get_opt(name).await.map_err(|error| explain(&error))?;
+    Ok(found.is_some())
+}
+
+pub(super) async fn get_service(client: &Client, id: &ResourceId) -> Known<Option<Service>> {
+    let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &id.namespace);
+    let found = api.get_opt(&id.name).await;
+    let found = found.map_err(|error| explain(&error))?;
+    Ok(found.map(Service::from))
+}
+
+async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<String, bool>> {
+    let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &service.namespace);
+    let found = list_all(&api, "").await.map_err(|error| explain(&error))?;
+    let found = found.into_iter().map(Service::from).map(|service| {
+        let is_mirror = !service.metadata.label(l::MIRRORED_SERVICE).is_empty();
+        (service.metadata.name().to_owned(), is_mirror)
+    });
+    Ok(found.filter(|(name, _)| *name != service.name).collect())
+}
+
+/// The slices of a Service.
+pub(super) async fn slices(client: &Client, service: &ResourceId) -> Known<Vec<EndpointSlice>> {
+    let api: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), &service.namespace);
+    let names = [(service.namespace.clone(), service.name.clone())].into();
+    let query = slices_of(&names).concat();
+    let found = list_all(&api, &query)
+        .await
+        .map_err(|error| explain(&error))?;
+    Ok(found.into_iter().map(EndpointSlice::from).collect())
+}
+
+/// The routes that apply to a Service, of all kinds that the API server has.
+async fn routes(client: &Client, service: &ResourceId) -> Known<Vec<Route>> {
+    let lists = RouteKind::ALL.map(async |kind| {
+        let resource = kind.resource();
+        let api: Api<Wire<Route>> =
+            Api::namespaced_with(client.clone(), &service.namespace, &resource);
+        match list_all(&api, "").await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(format!("{}: {}", kind.kind(), explain(&error))),
+            Ok(found) => Ok(found.into_iter().map(Route::from).collect()),
+        }
+    });
+    let lists: Known<Vec<Vec<Route>>> = join_all(lists).await.into_iter().collect();
+    let mut routes = lists?.concat();
+    routes.retain(|route| route.services().any(|(name, _)| name == service.name));
+    Ok(routes)
+}
+
+/// How many Pods the destination controller should have.
+async fn destination_replicas(client: &Client, namespace: &str) -> Known<Option<i32>> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let found = api.get_opt(DESTINATION).await;
+    let found = found.map_err(|error| explain(&error))?;
+    Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
+}
+
+/// The Pods of our controllers, by namespace.
+async fn controller_pods(client: &Client) -> Known<BTreeMap<String, Vec<PodState>>> {
+    let selector = format!("{}={}", l::COMPONENT, l::COMPONENT_CONTROLLER);
+    let mut by_namespace = BTreeMap::<_, Vec<_>>::new();
+    for pod in pods(client, None, &selector).await? {
+        let of = by_namespace.entry(pod.id.namespace.clone()).or_default();
+        of.push(pod);
+    }
+    Ok(by_namespace)
+}
+
+/// Pods, of one namespace or of all.
+pub(super) async fn pods(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Known<Vec<PodState>> {
+    let api: Api<Pod> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let found = list_all(&api, selector).await;
+    let found = found.map_err(|error| explain(&error))?;
+    Ok(found.iter().map(pod::state).collect())
+}
+
+/// The networks of Pods that the nodes have.
+async fn pod_networks(client: &Client) -> Known<Vec<IpNet>> {
+    let nodes: Vec<Node> = list_all(&Api::all(client.clone()), "")
+        .await
+        .map_err(|error| explain(&error))?;
+    let networks = nodes.into_iter().filter_map(|node| node.spec);
+    let networks =
+        networks.filter_map(|spec| spec.pod_cidrs.or_else(|| Some(vec![spec.pod_cidr?])));
+    Ok(networks
+        .flatten()
+        .filter_map(|net| net.parse().ok())
+        .collect())
+}

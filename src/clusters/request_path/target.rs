@@ -1,0 +1,127 @@
+//! Reads the facts of a target cluster, in the context that a person names. Reads only.
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Service as WholeService;
+use kube::{Api, Client};
+
+use super::{
+    facts::{GatewayFacts, TargetFacts},
+    source::{get_service, pods, slices, within},
+};
+use crate::{
+    api::{labels as l, metadata::ResourceId},
+    client::requests::{explain, list_all},
+    clusters::{
+        cluster_client::ClusterClient,
+        snapshot::{Known, annotation},
+        target::linkerd_config,
+    },
+};
+
+/// Selects the Services of gateways, as the extension labels them.
+const GATEWAYS: &str = "linkerd.io/extension=multicluster";
+
+/// Reads what concerns one Service of the target cluster of this name.
+pub(crate) async fn target_facts(
+    cluster: &ClusterClient,
+    name: &str,
+    remote: &ResourceId,
+) -> TargetFacts {
+    let (client, deadline) = (&cluster.client, cluster.deadline);
+    let (service, slices, gateways, config) = futures::join!(
+        within(deadline, get_service(client, remote)),
+        within(deadline, slices(client, remote)),
+        within(deadline, gateways(client)),
+        within(deadline, linkerd_config(client, &cluster.linkerd_namespace)),
+    );
+    TargetFacts {
+        context: cluster.name.clone(),
+        identity: cluster.identity.clone(),
+        cluster: name.to_owned(),
+        service,
+        remote: remote.clone(),
+        slices,
+        gateways,
+        config,
+    }
+}
+
+async fn gateways(client: &Client) -> Known<Vec<GatewayFacts>> {
+    let api: Api<WholeService> = Api::all(client.clone());
+    let found = list_all(&api, GATEWAYS).await;
+    let found = found.map_err(|error| explain(&error))?;
+    let with_identity = found
+        .iter()
+        .filter(|service| !annotation(&service.metadata, l::GATEWAY_IDENTITY).is_empty());
+    let all = with_identity.map(async |service| {
+        let mut gateway = gateway(service);
+        gateway.pods = match selector(service) {
+            Some(selector) => pods(client, Some(&gateway.id.namespace), &selector).await,
+            None => Err("its Service selects no Pods".to_owned()),
+        };
+        gateway
+    });
+    Ok(join_all(all).await)
+}
+
+/// What the Service of a gateway says.
+fn gateway(service: &WholeService) -> GatewayFacts {
+    let spec = service.spec.clone().unwrap_or_default();
+    let status = service.status.clone().unwrap_or_default();
+    let ingress = status.load_balancer.and_then(|balancer| balancer.ingress);
+    let ingress = ingress.into_iter().flatten();
+    let ingress = ingress.flat_map(|one| one.ip.into_iter().chain(one.hostname));
+    let port = |name: &str| {
+        let mut ports = spec.ports.iter().flatten();
+        let port = ports.find(|port| port.name.as_deref() == Some(name))?;
+        u16::try_from(port.port).ok()
+    };
+    GatewayFacts {
+        id: ResourceId::of(service),
+        addresses: ingress
+            .chain(spec.external_ips.clone().into_iter().flatten())
+            .collect(),
+        identity: annotation(&service.metadata, l::GATEWAY_IDENTITY).to_owned(),
+        port: port(l::GATEWAY_PORT_NAME),
+        probe_port: port(l::PROBE_PORT_NAME),
+        pods: Ok(Vec::new()),
+    }
+}
+
+/// Selects the Pods of a Service; `None` if it selects none.
+fn selector(service: &WholeService) -> Option<String> {
+    let selector = service.spec.as_ref()?.selector.as_ref()?;
+    let pairs = selector.iter().map(|(key, value)| format!("{key}={value}"));
+    let text = pairs.collect::<Vec<_>>().join(",");
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn gateway_is_read_from_its_service() {
+        let service = json!({
+            "metadata": {
+                "namespace": "mc", "name": "linkerd-gateway",
+                "annotations": { l::GATEWAY_IDENTITY: "gateway.mc" },
+            },
+            "spec": {
+                "selector": { "app": "gateway", "b": "c" },
+                "ports": [{ "name": l::GATEWAY_PORT_NAME, "port": 4143 }, { "name": l::PROBE_PORT_NAME, "port": 4191 }],
+                "externalIPs": ["192.0.2.9"],
+            },
+            "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }, { "hostname": "gw.example" }] } },
+        });
+        let service = serde_json::from_value(service).unwrap();
+        let found = gateway(&service);
+        assert_eq!(found.addresses, ["192.0.2.1", "gw.example", "192.0.2.9"]);
+        assert_eq!((found.port, found.probe_port), (Some(4143), Some(4191)));
+        assert_eq!(found.identity, "gateway.mc");
+        assert_eq!(selector(&service).as_deref(), Some("app=gateway,b=c"));
+        assert_eq!(selector(&WholeService::default()), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! The Pod that calls, and its proxy.
+
+use super::{
+    causes::{Cause, Layer},
+    context::PathContext,
+    layer::{Finding, LayerReport},
+};
+use crate::{
+    clusters::{request_path::ClientPod, snapshot::SkippedPorts, trust_anchors},
+    suggest::Suggested,
+};
+
+/// The annotation that lets ports bypass the proxy.
+const SKIP_OUTBOUND: &str = "config.linkerd.io/skip-outbound-ports";
+
+pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
+    let mut report = LayerReport::new(Layer::Client);
+    let pod = match &way.facts.client {
+        None => {
+            report.cannot_see("the calling Pod", "none was named; pass --from POD");
+            return report;
+        }
+        Some(Err(why)) => {
+            report.cannot_see("the calling Pod", why);
+            return report;
+        }
+        Some(Ok(pod)) => pod,
+    };
+    let id = &pod.state.id;
+    if ["Succeeded", "Failed", "Pending"].contains(&pod.state.phase.as_str()) {
+        let evidence = format!("Pod {id} is {}", pod.state.phase);
+        let pods = way
+            .commands
+            .source
+            .kubectl("-n {} get pods", &[&id.namespace]);
+        report.find(Some(
+            Finding::broken(Cause::ClientNotRunning, evidence).fixed_by(&pods),
+        ));
+        return report;
+    }
+    let Some(proxy) = &pod.proxy else {
+        report.find(Some(not_injected(way, pod)));
+        return report;
+    };
+    if !proxy.ready && !pod.state.ready {
+        let evidence = format!("container linkerd-proxy of Pod {id} is not ready");
+        let logs = way.commands.source.kubectl(
+            "-n {} logs {} -c linkerd-proxy --tail=20",
+            &[&id.namespace, &id.name],
+        );
+        report.find(Some(
+            Finding::broken(Cause::ProxyNotReady, evidence).fixed_by(&logs),
+        ));
+        return report;
+    }
+    report.see(format!("Pod {id} has a proxy"));
+    report.find(skipped(way, pod));
+    trust_roots(way, pod, &mut report);
+    report
+}
+
+fn not_injected(way: &PathContext<'_>, pod: &ClientPod) -> Finding {
+    let id = &pod.state.id;
+    let source = &way.commands.source;
+    let evidence = format!("Pod {id} has no container linkerd-proxy");
+    let finding = Finding::broken(Cause::NotInjected, evidence);
+    let finding = finding.fixed_by(&source.kubectl(
+        "annotate namespace {} linkerd.io/inject=enabled --overwrite",
+        &[&id.namespace],
+    ));
+    finding.fixed_by(&restart(way, pod))
+}
+
+/// Starts the Pod anew.
+fn restart(way: &PathContext<'_>, pod: &ClientPod) -> Suggested {
+    let id = &pod.state.id;
+    let source = &way.commands.source;
+    match &pod.workload {
+        Some(workload) => source.kubectl("-n {} rollout restart {}", &[&id.namespace, workload]),
+        None => source.kubectl("-n {} get pods {}", &[&id.namespace, &id.name]),
+    }
+}
+
+/// The port bypasses the proxy.
+fn skipped(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
+    let port = way.facts.port?;
+    let skips = |ports: &Option<SkippedPorts>| ports.as_ref().is_some_and(|all| all.contains(port));
+    if !skips(&pod.skipped) {
+        return None;
+    }
+    let id = &pod.state.id;
+    let by_annotation = skips(&pod.annotated);
+    let by = if by_annotation {
+        format!("its annotation {SKIP_OUTBOUND}")
+    } else {
+        "the arguments of its container linkerd-init".to_owned()
+    };
+    let evidence = format!("Pod {id} sends connections to port {port} past its proxy: {by}");
+    let finding = Finding::broken(Cause::OutboundPortSkipped, evidence);
+    let source = &way.commands.source;
+    Some(match &pod.workload {
+        Some(workload) if by_annotation => finding.fixed_by(&source.kubectl(
+            "-n {} patch {} --type=json -p {}",
+            &[
+                &id.namespace,
+                workload,
+                r#"[{"op":"remove","path":"/spec/template/metadata/annotations/config.linkerd.io~1skip-outbound-ports"}]"#,
+            ],
+        )),
+        Some(workload) => finding.fixed_by(&source.kubectl("-n {} edit {}", &[&id.namespace, workload])),
+        None => finding.fixed_by(&source.kubectl("-n {} edit pods {}", &[&id.namespace, &id.name])),
+    })
+}
+
+/// The proxy has the trust anchors that its cluster has.
+fn trust_roots(way: &PathContext<'_>, pod: &ClientPod, report: &mut LayerReport) {
+    let own = pod
+        .proxy
+        .as_ref()
+        .and_then(|proxy| proxy.trust_anchors.as_deref());
+    let Some(Ok(own)) = own.map(trust_anchors::parse) else {
+        return; // They come from a ConfigMap, which is the cluster's.
+    };
+    let config = match &way.facts.source.config {
+        Ok(config) => config,
+        Err(why) => return report.cannot_see("Linkerd's trust anchors", why),
+    };
+    let Ok(of_cluster) = trust_anchors::parse(&config.identity_trust_anchors_pem) else {
+        return;
+    };
+    let missing: Vec<String> = of_cluster
+        .difference(&own)
+        .map(|der| trust_anchors::describe(der))
+        .collect();
+    if missing.is_empty() {
+        report.see("its proxy has the trust anchors of its cluster");
+        return;
+    }
+    let evidence = format!(
+        "the proxy of Pod {} does not trust {}, which its cluster does",
+        pod.state.id,
+        missing.join(", ")
+    );
+    let finding = if own.is_disjoint(&of_cluster) {
+        Finding::broken(Cause::ClientTrustRootsDiffer, evidence)
+    } else {
+        Finding::degraded(Cause::ClientTrustRootsDiffer, evidence)
+    };
+    report.find(Some(finding.fixed_by(&restart(way, pod))));
+}

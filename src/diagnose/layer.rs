@@ -1,0 +1,174 @@
+//! What a layer says: what was looked at, what could not be looked at, and what is wrong.
+
+use std::fmt;
+
+use super::causes::{Cause, Layer};
+use crate::suggest::{ClusterFlags, Suggested};
+
+/// The judgement on one layer.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerReport {
+    /// The layer.
+    pub(crate) layer: Layer,
+    /// What was looked at, and is as it should be; one line each.
+    pub(crate) seen: Vec<String>,
+    /// What could not be looked at, and why; one line each.
+    pub(crate) unseen: Vec<String>,
+    /// What is wrong; the first is the cause of the others.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// What is wrong in a layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    /// The cause.
+    pub(crate) cause: Cause,
+    /// How bad it is.
+    pub(crate) impact: Impact,
+    /// What shows it, in one line.
+    pub(crate) evidence: String,
+    /// The commands that fix it, in order.
+    pub(crate) fixes: Vec<FixCommand>,
+}
+
+/// A command that fixes a cause, or that has to be run to find out more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FixCommand {
+    /// The cluster to run it in, if the command does not name it.
+    pub(crate) cluster: Option<String>,
+    /// The command.
+    pub(crate) command: String,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Impact {
+    /// Requests are answered, but perhaps not by whom they should, or not for long.
+    Degraded,
+    /// Requests fail.
+    Broken,
+}
+
+/// How commands name the clusters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Commands {
+    /// The source cluster.
+    pub(crate) source: ClusterFlags,
+    /// Its context, if known.
+    pub(crate) source_context: Option<String>,
+    /// The target cluster, if its context was named.
+    pub(crate) target: Option<ClusterFlags>,
+    /// Its context.
+    pub(crate) target_context: Option<String>,
+    /// What is the same for both, for commands that name both.
+    pub(crate) both: ClusterFlags,
+}
+
+impl LayerReport {
+    pub(super) fn new(layer: Layer) -> Self {
+        Self {
+            layer,
+            seen: Vec::new(),
+            unseen: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    pub(super) fn see(&mut self, what: impl Into<String>) {
+        self.seen.push(what.into());
+    }
+
+    pub(super) fn cannot_see(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
+        self.unseen.push(format!("{what}: {why}"));
+    }
+
+    pub(super) fn find(&mut self, finding: Option<Finding>) {
+        self.findings.extend(finding);
+    }
+
+    /// Whether requests fail in this layer.
+    pub(crate) fn is_broken(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.impact == Impact::Broken)
+    }
+
+    /// One word for its state.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.findings.iter().map(|finding| finding.impact).max() {
+            Some(Impact::Broken) => "broken",
+            Some(Impact::Degraded) => "degraded",
+            None if self.seen.is_empty() => "unknown",
+            None => "ok",
+        }
+    }
+}
+
+impl Finding {
+    pub(super) fn new(cause: Cause, impact: Impact, evidence: impl Into<String>) -> Self {
+        Self {
+            cause,
+            impact,
+            evidence: evidence.into(),
+            fixes: Vec::new(),
+        }
+    }
+
+    pub(super) fn broken(cause: Cause, evidence: impl Into<String>) -> Self {
+        Self::new(cause, Impact::Broken, evidence)
+    }
+
+    pub(super) fn degraded(cause: Cause, evidence: impl Into<String>) -> Self {
+        Self::new(cause, Impact::Degraded, evidence)
+    }
+
+    /// The command that fixes it, which names its cluster.
+    pub(super) fn fixed_by(mut self, command: &Suggested) -> Self {
+        self.fixes.push(FixCommand {
+            cluster: None,
+            command: command.line().to_owned(),
+        });
+        self
+    }
+
+    /// The command that fixes it in a target cluster.
+    pub(super) fn fixed_in(
+        mut self,
+        commands: &Commands,
+        cluster: &str,
+        command: impl FnOnce(&ClusterFlags) -> Suggested,
+    ) -> Self {
+        let unnamed = ClusterFlags::default();
+        let flags = commands.target.as_ref().unwrap_or(&unnamed);
+        self.fixes.push(FixCommand {
+            cluster: commands.target.is_none().then(|| cluster.to_owned()),
+            command: command(flags).line().to_owned(),
+        });
+        self
+    }
+}
+
+impl Commands {
+    /// Replaces the credentials of a Link.
+    pub(super) fn rotate(&self, cluster: &str, namespace: &str) -> Suggested {
+        match &self.target_context {
+            Some(context) => self.source.mc(
+                "rotate --cluster-name {} --target {} --namespace {}",
+                &[cluster, context, namespace],
+            ),
+            None => self.source.mc(
+                "rotate --cluster-name {} --namespace {}",
+                &[cluster, namespace],
+            ),
+        }
+    }
+
+    /// Links a cluster again. A context that is not known is written as the name of its cluster.
+    pub(super) fn link(&self, cluster: &str, namespace: &str) -> Suggested {
+        let target = self.target_context.as_deref().unwrap_or(cluster);
+        let source = self.source_context.as_deref().unwrap_or("SOURCE");
+        self.both.mc(
+            "link --target {} --source {} --cluster-name {} --namespace {}",
+            &[target, source, cluster, namespace],
+        )
+    }
+}

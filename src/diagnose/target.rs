@@ -1,0 +1,184 @@
+//! The Service in the target cluster, its Pods, and the trust anchors of both clusters.
+
+use super::{
+    causes::{Cause, Layer},
+    context::PathContext,
+    existing, exported,
+    layer::{Finding, Impact, LayerReport},
+    subject::{Mode, Subject},
+};
+use crate::clusters::{
+    request_path::TargetFacts,
+    snapshot::{Count, Endpoints},
+    trust_anchors,
+};
+
+pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
+    let mut report = LayerReport::new(Layer::Target);
+    let (mode, is_federated, alone) = match &way.subject {
+        Subject::Mirror(mirror) => (mirror.mode, false, true),
+        Subject::Federated(federated) => (
+            federated.mode,
+            true,
+            federated.local.is_none() && federated.members.len() == 1,
+        ),
+        Subject::Absent(_) | Subject::AbsentFederated(_) => return report,
+    };
+    let impact = if alone {
+        Impact::Broken
+    } else {
+        Impact::Degraded
+    };
+    let Some(target) = &way.facts.target else {
+        unseen(way, mode, is_federated, &mut report);
+        return report;
+    };
+    let cluster = target.cluster.as_str();
+    let others = way.subject.remotes().into_iter();
+    for (other, _) in others.filter(|(other, _)| *other != cluster) {
+        report.cannot_see(
+            format!("the Service in {other}"),
+            format!("--target {} is {cluster}", target.context),
+        );
+    }
+    if !is_same(way, target) {
+        report.cannot_see(
+            format!("whether context {} is the cluster of Link {cluster}", target.context),
+            "its API server has another address and another certificate authority than the Link's credentials",
+        );
+    }
+    match &target.service {
+        Err(why) => report.cannot_see(format!("Service {} in {cluster}", target.remote), why),
+        Ok(None) => {
+            let found = exported::missing(way, cluster, &target.remote.name);
+            report.find(Some(Finding { impact, ..found }));
+            return report;
+        }
+        Ok(Some(_)) => {
+            if let Some(link) = way.facts.link_to(cluster)
+                && let Some(found) =
+                    exported::not_exported(way, link, &target.remote.name, is_federated)
+            {
+                report.find(Some(Finding { impact, ..found }));
+                return report;
+            }
+            report.see(format!(
+                "Service {} is exported by {cluster}",
+                target.remote
+            ));
+        }
+    }
+    endpoints(way, target, impact, &mut report);
+    trust_roots(way, target, impact, &mut report);
+    report
+}
+
+/// Without a context, the mirror's endpoints say whether the Service has ready Pods.
+fn unseen(way: &PathContext<'_>, mode: Mode, is_federated: bool, report: &mut LayerReport) {
+    report.cannot_see(
+        "the target cluster",
+        "no context was named; pass --target CONTEXT",
+    );
+    let is_empty = existing::endpoints(way).is_ok_and(|count| count.total == 0);
+    if mode == Mode::Discovery || is_federated || !is_empty {
+        return;
+    }
+    if let [(cluster, remote)] = way.subject.remotes().as_slice() {
+        let evidence = format!(
+            "the mirror has no endpoint, which the controller leaves out if {remote} in {cluster} has no ready Pod"
+        );
+        let found = no_pods(way, cluster, remote, Impact::Broken, evidence);
+        report.find(Some(found));
+    }
+}
+
+/// Whether a context may be that of the Link. A public authority, or a proxy before the API server, proves nothing.
+fn is_same(way: &PathContext<'_>, target: &TargetFacts) -> bool {
+    let link = way.facts.link_to(&target.cluster);
+    let own = link.and_then(|link| link.credentials.as_ref()?.as_ref().ok());
+    own.is_none_or(|own| {
+        let theirs = &own.identity;
+        theirs.server == target.identity.server
+            || theirs.authorities.is_empty()
+            || target.identity.authorities.is_empty()
+            || !theirs.authorities.is_disjoint(&target.identity.authorities)
+    })
+}
+
+fn endpoints(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    impact: Impact,
+    report: &mut LayerReport,
+) {
+    let slices = match &target.slices {
+        Ok(slices) => slices,
+        Err(why) => return report.cannot_see(format!("EndpointSlices of {}", target.remote), why),
+    };
+    let Count { ready, total } = Endpoints::count(slices).of(&target.remote);
+    let state = format!(
+        "{ready} of {total} endpoints of {} in {} are ready",
+        target.remote, target.cluster
+    );
+    if ready > 0 {
+        return report.see(state);
+    }
+    let found = no_pods(way, &target.cluster, &target.remote.name, impact, state);
+    report.find(Some(found));
+}
+
+fn no_pods(
+    way: &PathContext<'_>,
+    cluster: &str,
+    remote: &str,
+    impact: Impact,
+    evidence: String,
+) -> Finding {
+    let namespace = &way.facts.service.namespace;
+    let found = Finding::new(Cause::NoReadyPods, impact, evidence);
+    found.fixed_in(way.commands, cluster, |flags| {
+        flags.kubectl(
+            "-n {} get endpointslices -l kubernetes.io/service-name={}",
+            &[namespace, remote],
+        )
+    })
+}
+
+fn trust_roots(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    impact: Impact,
+    report: &mut LayerReport,
+) {
+    let (own, theirs) = match (&way.facts.source.config, &target.config) {
+        (Err(why), _) => return report.cannot_see("the trust anchors of this cluster", why),
+        (_, Err(why)) => {
+            return report.cannot_see(format!("the trust anchors of {}", target.cluster), why);
+        }
+        (Ok(own), Ok(theirs)) => (
+            trust_anchors::parse(&own.identity_trust_anchors_pem),
+            trust_anchors::parse(&theirs.identity_trust_anchors_pem),
+        ),
+    };
+    let (own, theirs) = match (own, theirs) {
+        (Ok(own), Ok(theirs)) => (own, theirs),
+        (Err(why), _) | (_, Err(why)) => return report.cannot_see("trust anchors", why),
+    };
+    let list = |all: &trust_anchors::Anchors| {
+        let all = all.iter().map(|der| trust_anchors::describe(der));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    if !own.is_disjoint(&theirs) {
+        return report.see("the clusters share a trust anchor");
+    }
+    let evidence = format!(
+        "this cluster trusts {}, and {} trusts {}",
+        list(&own),
+        target.cluster,
+        list(&theirs)
+    );
+    let command = way.commands.source.mc("check", &[]);
+    report.find(Some(
+        Finding::new(Cause::TrustRootsDiffer, impact, evidence).fixed_by(&command),
+    ));
+}

@@ -1,0 +1,8 @@
+//! Tables of facts, and what is found in them.
+
+mod cases;
+mod clients;
+mod existing;
+mod federated;
+mod missing;
+mod scene;

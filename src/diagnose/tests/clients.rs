@@ -1,0 +1,181 @@
+//! What is wrong with the Pod that calls, and with what Linkerd knows.
+
+use serde_json::json;
+
+use super::{
+    cases::{LINK, RESTART, ROTATE, broken, changed, degraded, hold},
+    scene::{
+        federated, flat_mirror, found, gateway_mirror, now, ready_pod, service_status, slice,
+        with_client, with_target,
+    },
+};
+use crate::clusters::{
+    request_path::{ClientPod, RequestPath},
+    snapshot::{Destination, SkippedPorts},
+    trust_anchors::tests::B,
+};
+
+#[test]
+fn what_is_wrong_with_the_client_is_found() {
+    let client = |change: fn(&mut ClientPod)| {
+        changed(with_client(gateway_mirror()), |facts| {
+            change(facts.client.as_mut().unwrap().as_mut().unwrap());
+        })
+    };
+    let restart = "kubectl --context west -n shop rollout restart deployment/client";
+    hold(vec![
+        (
+            "not injected",
+            client(|pod| pod.proxy = None),
+            broken(
+                "client",
+                "NotInjected",
+                "kubectl --context west annotate namespace shop linkerd.io/inject=enabled --overwrite",
+            ),
+        ),
+        (
+            "port is skipped",
+            client(|pod| {
+                pod.skipped = Some(SkippedPorts("79-81".to_owned()));
+                pod.annotated = pod.skipped.clone();
+            }),
+            broken(
+                "client",
+                "OutboundPortSkipped",
+                "kubectl --context west -n shop patch deployment/client --type=json -p '[{\"op\":\"remove\",\"path\":\
+                 \"/spec/template/metadata/annotations/config.linkerd.io~1skip-outbound-ports\"}]'",
+            ),
+        ),
+        (
+            "proxy is not ready",
+            client(|pod| {
+                pod.state.ready = false;
+                pod.proxy.as_mut().unwrap().ready = false;
+            }),
+            broken(
+                "client",
+                "ProxyNotReady",
+                "kubectl --context west -n shop logs client-0 -c linkerd-proxy --tail=20",
+            ),
+        ),
+        (
+            "old trust anchors",
+            client(|pod| pod.proxy.as_mut().unwrap().trust_anchors = Some(B.to_owned())),
+            broken("client", "ClientTrustRootsDiffer", restart),
+        ),
+        (
+            "has ended",
+            client(|pod| pod.state.phase = "Failed".to_owned()),
+            broken(
+                "client",
+                "ClientNotRunning",
+                "kubectl --context west -n shop get pods",
+            ),
+        ),
+    ]);
+    let other_port = client(|pod| {
+        pod.skipped = Some(SkippedPorts("81-90".to_owned()));
+        pod.annotated = pod.skipped.clone();
+    });
+    assert_eq!(found(&other_port), None);
+}
+
+#[test]
+fn what_linkerd_lacks_is_found_where_it_discovers_pods() {
+    let destination = |facts: RequestPath, change: fn(&mut Destination)| {
+        changed(facts, |facts| {
+            change(facts.source.destination.as_mut().unwrap());
+        })
+    };
+    let member = service_status("web", "True", "Mirrored");
+    let stale = |known: &mut Destination| {
+        known.credentials.get_mut("east").unwrap().changed =
+            Some("2026-11-26T04:00:00Z".parse().unwrap());
+    };
+    hold(vec![
+        (
+            "no Secret",
+            destination(flat_mirror(), |known| known.credentials.clear()),
+            broken("discovery", "LinkerdSecretMissing", LINK),
+        ),
+        (
+            "no Secret, and another member",
+            destination(federated("", &member), |known| known.credentials.clear()),
+            degraded("discovery", "LinkerdSecretMissing", LINK),
+        ),
+        (
+            "incomplete",
+            destination(flat_mirror(), |known| {
+                known.credentials.get_mut("east").unwrap().lacks =
+                    vec!["the key kubeconfig".to_owned()];
+            }),
+            broken(
+                "discovery",
+                "LinkerdSecretIgnored",
+                "kubectl --context west -n linkerd delete secret cluster-credentials-east",
+            ),
+        ),
+        (
+            "stale",
+            destination(flat_mirror(), stale),
+            degraded("discovery", "LinkerdSecretStale", RESTART),
+        ),
+        (
+            "expired",
+            destination(flat_mirror(), |known| {
+                known.credentials.get_mut("east").unwrap().expiry = Some(now());
+            }),
+            broken("discovery", "LinkerdCredentialsExpired", ROTATE),
+        ),
+        (
+            "other token",
+            destination(flat_mirror(), |known| {
+                known.credentials.get_mut("east").unwrap().token = Some("u".to_owned());
+            }),
+            degraded("discovery", "LinkerdCredentialsDiffer", ROTATE),
+        ),
+        (
+            "networks overlap",
+            changed(with_target(flat_mirror()), |facts| {
+                facts.target.as_mut().unwrap().slices =
+                    Ok(vec![slice("web", &json!({}), &[("10.1.0.77", true)])]);
+            }),
+            broken(
+                "network",
+                "NetworksOverlap",
+                "kubectl --context east-admin -n shop label service web mirror.linkerd.io/exported=true --overwrite",
+            ),
+        ),
+    ]);
+    let gated = destination(gateway_mirror(), |known| known.credentials.clear());
+    assert_eq!(found(&gated), None, "the gateway needs no credentials");
+    let elsewhere = changed(with_target(flat_mirror()), |facts| {
+        facts.target.as_mut().unwrap().slices =
+            Ok(vec![slice("web", &json!({}), &[("10.1.0.77", true)])]);
+        // Pods have addresses of other networks than those that the Nodes name.
+        facts.source.destination_pods = Ok(vec![ready_pod(
+            "linkerd",
+            "linkerd-destination-0",
+            "10.9.0.2",
+        )]);
+    });
+    assert_eq!(found(&elsewhere), None);
+}
+
+#[test]
+fn destination_controller_that_is_scaled_to_nothing_is_started() {
+    let scaled = |replicas| {
+        changed(gateway_mirror(), |facts| {
+            facts.source.destination_replicas = Ok(replicas);
+            facts.source.destination_pods = Ok(vec![]);
+        })
+    };
+    let scale =
+        "kubectl --context west -n linkerd scale deployment/linkerd-destination --replicas=1";
+    hold(vec![(
+        "scaled to nothing",
+        scaled(Some(0)),
+        broken("discovery", "DestinationDown", scale),
+    )]);
+    assert_eq!(found(&scaled(None)), None, "it is installed in another way");
+}

@@ -1,0 +1,323 @@
+//! What is wrong with a mirror that exists.
+
+use serde_json::{Value, json};
+
+use super::{
+    cases::{LINK, RELINK, RESTART, broken, changed, degraded, hold, route},
+    scene::{
+        MC, condition, config, diagnosed, federated, flat_mirror, found, gateway_mirror, link,
+        ours, service, service_status, slice, with_client, with_target,
+    },
+};
+use crate::{
+    api::labels as l,
+    clusters::{
+        request_path::{GatewayFacts, RequestPath},
+        trust_anchors::tests::B,
+    },
+    diagnose::causes::Layer,
+};
+
+#[test]
+fn nothing_is_found_where_all_is_well() {
+    let member = service_status("web", "True", "Mirrored");
+    for facts in [
+        gateway_mirror(),
+        flat_mirror(),
+        federated("", &member),
+        federated("local,east", &member),
+    ] {
+        assert_eq!(found(&facts), None, "{:#?}", diagnosed(&facts));
+        let whole = with_client(with_target(facts));
+        let diagnosis = diagnosed(&whole);
+        assert_eq!(found(&whole), None, "{diagnosis:#?}");
+        assert_eq!(diagnosis.layers.len(), Layer::ALL.len());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_mirror_is_found() {
+    let with = |conditions: &[Value]| {
+        changed(gateway_mirror(), |facts| {
+            facts.source.links = Ok(vec![link(
+                conditions,
+                &[service_status("web", "True", "Mirrored")],
+                &[],
+            )]);
+        })
+    };
+    let dead = || {
+        with(&[condition(
+            "GatewayAlive",
+            "False",
+            "ProbeFailed",
+            "timed out",
+        )])
+    };
+    let gateway = |facts: RequestPath, change: fn(&mut GatewayFacts)| {
+        changed(facts, |facts| {
+            change(&mut facts.target.as_mut().unwrap().gateways.as_mut().unwrap()[0]);
+        })
+    };
+    let port = |facts: RequestPath| changed(facts, |facts| facts.port = Some(81));
+    let pods = "kubectl --context east-admin -n linkerd-multicluster get pods,services";
+    hold(vec![
+        (
+            "no Link",
+            changed(gateway_mirror(), |facts| facts.source.links = Ok(vec![])),
+            broken("objects", "LinkMissing", LINK),
+        ),
+        (
+            "the controller is down, and all is there",
+            changed(gateway_mirror(), |facts| {
+                let leader = facts.source.leaders.get_mut(MC).unwrap();
+                leader.as_mut().unwrap().as_mut().unwrap().active = false;
+            }),
+            degraded(
+                "objects",
+                "ControllerDown",
+                "kubectl --context west -n linkerd-multicluster rollout restart deployment/linkerd-multicluster-controller",
+            ),
+        ),
+        (
+            "the target is away, and all is there",
+            with(&[condition("Connected", "False", "Unreachable", "no")]),
+            degraded(
+                "objects",
+                "TargetApiUnreachable",
+                "linkerd-mc --context west status --cluster-name east",
+            ),
+        ),
+        (
+            "port",
+            port(gateway_mirror()),
+            broken(
+                "objects",
+                "PortNotDeclared",
+                "in east: kubectl -n shop edit service web",
+            ),
+        ),
+        (
+            "port, with a look into the target",
+            port(with_target(gateway_mirror())),
+            broken(
+                "objects",
+                "PortNotDeclared",
+                "kubectl --context east-admin -n shop edit service web",
+            ),
+        ),
+        (
+            "port that only the target has",
+            changed(port(with_target(gateway_mirror())), |facts| {
+                let labels = json!({ l::EXPORTED: "true" });
+                facts.target.as_mut().unwrap().service =
+                    Ok(Some(service("web", &labels, &json!({}), &[80, 81])));
+            }),
+            broken(
+                "objects",
+                "NotMirroredYet",
+                "linkerd-mc --context west plan --link east",
+            ),
+        ),
+        (
+            "port that only the target has, while the controller is down",
+            changed(port(with_target(gateway_mirror())), |facts| {
+                let labels = json!({ l::EXPORTED: "true" });
+                facts.target.as_mut().unwrap().service =
+                    Ok(Some(service("web", &labels, &json!({}), &[80, 81])));
+                let leader = facts.source.leaders.get_mut(MC).unwrap();
+                leader.as_mut().unwrap().as_mut().unwrap().active = false;
+            }),
+            broken(
+                "objects",
+                "ControllerDown",
+                "kubectl --context west -n linkerd-multicluster rollout restart deployment/linkerd-multicluster-controller",
+            ),
+        ),
+        (
+            "slices of a stranger",
+            changed(gateway_mirror(), |facts| {
+                let strange = slice("web-east", &json!({}), &[("192.0.2.66", true)]);
+                facts.source.slices.as_mut().unwrap().push(strange);
+            }),
+            broken(
+                "objects",
+                "ForeignEndpoints",
+                "kubectl --context west -n shop delete endpointslice web-east-ipv4",
+            ),
+        ),
+        (
+            "route to nowhere",
+            changed(gateway_mirror(), |facts| {
+                facts.source.routes = Ok(vec![route(
+                    "gateway.networking.k8s.io/v1",
+                    "HTTPRoute",
+                    "theirs",
+                    "web-east",
+                    "gone",
+                )]);
+            }),
+            broken(
+                "objects",
+                "RouteBackendMissing",
+                "kubectl --context west -n shop delete httproutes.gateway.networking.k8s.io theirs",
+            ),
+        ),
+        (
+            "route elsewhere",
+            changed(gateway_mirror(), |facts| {
+                facts.source.routes = Ok(vec![route(
+                    "gateway.networking.k8s.io/v1",
+                    "HTTPRoute",
+                    "theirs",
+                    "web-east",
+                    "web",
+                )]);
+            }),
+            degraded(
+                "objects",
+                "ForeignRoute",
+                "kubectl --context west -n shop delete httproutes.gateway.networking.k8s.io theirs",
+            ),
+        ),
+        (
+            "destination controller",
+            changed(gateway_mirror(), |facts| {
+                facts.source.destination_pods.as_mut().unwrap()[0].ready = false;
+            }),
+            broken("discovery", "DestinationDown", RESTART),
+        ),
+        (
+            "gateway does not answer",
+            dead(),
+            broken(
+                "network",
+                "GatewayUnreachable",
+                "in east: kubectl -n linkerd-multicluster get pods,services",
+            ),
+        ),
+        (
+            "gateway is down",
+            gateway(with_target(dead()), |gateway| {
+                gateway.pods.as_mut().unwrap()[0].ready = false;
+            }),
+            broken("network", "GatewayDown", pods),
+        ),
+        (
+            "probes do not arrive",
+            with_target(dead()),
+            broken("network", "ProbePortClosed", pods),
+        ),
+        (
+            "gateway has moved",
+            gateway(with_target(dead()), |gateway| {
+                gateway.addresses = vec!["192.0.2.2".to_owned()];
+            }),
+            broken("network", "GatewayAddressWrong", RELINK),
+        ),
+        (
+            "identity",
+            gateway(with_target(gateway_mirror()), |gateway| {
+                gateway.identity = "other".to_owned();
+            }),
+            broken("network", "GatewayIdentityWrong", RELINK),
+        ),
+        (
+            "gateway's port",
+            gateway(with_target(gateway_mirror()), |gateway| {
+                gateway.port = Some(4444);
+            }),
+            broken("network", "GatewayPortWrong", RELINK),
+        ),
+        (
+            "addresses refused",
+            with(&[condition(
+                "GatewayAddressRefused",
+                "True",
+                "AllRefused",
+                "loopback",
+            )]),
+            broken(
+                "network",
+                "GatewayAddressRefused",
+                "kubectl --context west -n linkerd-multicluster edit links.multicluster.linkerd.io east",
+            ),
+        ),
+        (
+            "no Pods, with a look into the target",
+            changed(with_target(gateway_mirror()), |facts| {
+                facts.target.as_mut().unwrap().slices =
+                    Ok(vec![slice("web", &json!({}), &[("10.2.0.7", false)])]);
+            }),
+            broken(
+                "target",
+                "NoReadyPods",
+                "kubectl --context east-admin -n shop get endpointslices -l kubernetes.io/service-name=web",
+            ),
+        ),
+        (
+            "no Pods, by the mirror's endpoints",
+            changed(gateway_mirror(), |facts| {
+                facts.source.slices = Ok(vec![slice("web-east", &ours(), &[])]);
+            }),
+            broken(
+                "target",
+                "NoReadyPods",
+                "in east: kubectl -n shop get endpointslices -l kubernetes.io/service-name=web",
+            ),
+        ),
+        (
+            "deleted in the target",
+            changed(with_target(gateway_mirror()), |facts| {
+                facts.target.as_mut().unwrap().service = Ok(None);
+            }),
+            broken(
+                "target",
+                "MissingInTarget",
+                "kubectl --context east-admin -n shop get services",
+            ),
+        ),
+        (
+            "other trust anchors",
+            changed(with_target(gateway_mirror()), |facts| {
+                facts.target.as_mut().unwrap().config = Ok(config(B));
+            }),
+            broken(
+                "target",
+                "TrustRootsDiffer",
+                "linkerd-mc --context west check",
+            ),
+        ),
+    ]);
+}
+
+#[test]
+fn what_may_not_be_read_is_said_and_nothing_is_concluded_from_it() {
+    let no = || "forbidden".to_owned();
+    let facts = changed(with_client(with_target(flat_mirror())), |facts| {
+        let source = &mut facts.source;
+        source.slices = Err(no());
+        source.routes = Err(no());
+        source.neighbours = Err(no());
+        source.links = Err(no());
+        source.leaders = [(MC.to_owned(), Err(no()))].into();
+        source.controllers = Err(no());
+        source.controller_pods = Err(no());
+        source.config = Err(no());
+        source.destination = Err(no());
+        source.destination_pods = Err(no());
+        source.pod_networks = Err(no());
+        facts.client = Some(Err(no()));
+        let target = facts.target.as_mut().unwrap();
+        target.service = Err(no());
+        target.slices = Err(no());
+        target.gateways = Err(no());
+        target.config = Err(no());
+    });
+    let diagnosis = diagnosed(&facts);
+    assert_eq!(found(&facts), None, "{diagnosis:#?}");
+    for report in &diagnosis.layers {
+        let told = report.unseen.iter().any(|line| line.contains("forbidden"));
+        assert!(told, "{report:#?}");
+    }
+}

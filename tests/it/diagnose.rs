@@ -1,0 +1,399 @@
+//! `diagnose`: causes that need no proxies, against real control planes.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use control_plane::{AuditEvent, ControlPlane, eventually};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::support::{
+    SOON,
+    audit::{mark, requests},
+    controller::Controller,
+    links::{mirror_is, own_link, unlink},
+    objects::{delete, export, namespace, relabel, service, web},
+    planes::{Alone, alone},
+    program::{Outcome, run},
+};
+
+/// The kubeconfig with both contexts.
+fn both(west: &ControlPlane, east: &ControlPlane, name: &str) -> PathBuf {
+    let path = west.folder().join(format!("{name}.kubeconfig"));
+    ControlPlane::merged_kubeconfig(&[west, east], &path).unwrap();
+    path
+}
+
+/// The control planes of a test of this file. They take turns, so that they need only one pair.
+async fn turn() -> (MutexGuard<'static, ()>, Alone) {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    (TURN.lock().await, alone().await)
+}
+
+/// Starts a controller that leads, and so has a Lease.
+fn leader(plane: &ControlPlane) -> Controller {
+    let kubeconfig = plane
+        .user_kubeconfig("leader", &["system:masters"])
+        .unwrap();
+    Controller::start_as(&kubeconfig, &["--identity", "leader"])
+}
+
+/// The document of a diagnosis, and its exit code.
+fn diagnosed(kubeconfig: &Path, args: &[&str]) -> (Value, i32) {
+    let all = [&["diagnose", "-o", "json", "--request-timeout=30s"], args].concat();
+    let Outcome {
+        code,
+        stdout,
+        stderr,
+    } = run(kubeconfig, &all);
+    let document = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{args:?}: {stderr}"));
+    (document, code)
+}
+
+/// The cause that is named, and its layer; nothing if all is well.
+fn cause(kubeconfig: &Path, args: &[&str]) -> String {
+    let (document, code) = diagnosed(kubeconfig, args);
+    let cause = &document["cause"];
+    if cause.is_null() {
+        assert_eq!(
+            (code, &document["success"]),
+            (0, &json!(true)),
+            "{document:#}"
+        );
+        return "none".to_owned();
+    }
+    let is_broken = cause["impact"] == "broken";
+    assert_eq!(code, i32::from(is_broken), "{document:#}");
+    let text = |field: &str| cause[field].as_str().unwrap().to_owned();
+    format!("{} {}", text("layer"), text("name"))
+}
+
+/// Runs the commands that a diagnosis prints, as a person pastes them.
+fn run_fix(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) {
+    let (document, _) = diagnosed(kubeconfig, args);
+    let commands = document["cause"]["commands"].as_array().unwrap();
+    assert!(!commands.is_empty(), "{document:#}");
+    for command in commands {
+        let command = command["command"].as_str().unwrap();
+        let rest = command
+            .strip_prefix("kubectl ")
+            .unwrap_or_else(|| panic!("{command}"));
+        let script = format!("exec {} {rest}", plane.kubectl_program().display());
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .env("KUBECONFIG", kubeconfig)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{command}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn causes_are_found_and_what_is_printed_fixes_them() {
+    const NS: &str = "diagnosed";
+    let (_turn, alone) = turn().await;
+    let (east, west) = (&*alone.far, &*alone.source);
+    let kubeconfig = both(west, east, NS);
+    namespace(NS, &[east, west]).await;
+    export(east, NS, &web("web", NS)).await;
+    own_link(west, east, NS, &[]).await;
+    let _controller = leader(west);
+    service(west, NS, "web-diagnosed", |_| true).await;
+    let well = async |what: &str, args: &[&str]| {
+        eventually(what, SOON, async || {
+            Ok((cause(&kubeconfig, args) == "none").then_some(()))
+        })
+        .await
+        .unwrap();
+    };
+    let called = "diagnosed/web-diagnosed";
+    let target = ["--target", east.name(), "--cluster-name", NS];
+    let looked = |service: &'static str| [&[service][..], &target[..]].concat();
+    well("nothing to be found", &looked(called)).await;
+
+    // A port that is not declared. The text has the cause and a command, too.
+    let wrong_port = "diagnosed/web-diagnosed:81";
+    assert_eq!(cause(&kubeconfig, &[wrong_port]), "objects PortNotDeclared");
+    let text = run(
+        &kubeconfig,
+        &[
+            "diagnose",
+            wrong_port,
+            "--target",
+            east.name(),
+            "--cluster-name",
+            NS,
+        ],
+    );
+    assert_eq!(text.code, 1, "{}", text.stderr);
+    let edit = format!(
+        "  kubectl --context {} -n diagnosed edit service web",
+        east.name()
+    );
+    for line in [
+        "Cause: PortNotDeclared (objects)",
+        &edit,
+        "not judged, because a layer before it is broken",
+    ] {
+        assert!(text.stdout.contains(line), "{line}: {}", text.stdout);
+    }
+
+    // Slices of somebody else.
+    let stranger = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "namespace": NS, "name": "stranger", "labels": { "kubernetes.io/service-name": "web-diagnosed" } },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["192.0.2.66"] }],
+        "ports": [{ "name": "http", "port": 80 }],
+    });
+    west.apply(&stranger.to_string()).await.unwrap();
+    assert_eq!(cause(&kubeconfig, &[called]), "objects ForeignEndpoints");
+    run_fix(west, &kubeconfig, &[called]);
+    well("the stranger's slice to be gone", &[called]).await;
+
+    // A Service that lost its label, and then all.
+    relabel(east, NS, "web", None).await;
+    eventually("the mirror to go", SOON, async || {
+        let found = cause(&kubeconfig, &[called]);
+        Ok((found == "objects NotExported").then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(cause(&kubeconfig, &looked(called)), "objects NotExported");
+    run_fix(east, &kubeconfig, &looked(called));
+    well("the mirror to be back", &looked(called)).await;
+    delete(east, NS, "web").await;
+    eventually("the mirror to go", SOON, async || {
+        let found = cause(&kubeconfig, &looked(called));
+        Ok((found == "objects MissingInTarget").then_some(()))
+    })
+    .await
+    .unwrap();
+    unlink(west, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn obstacles_in_this_cluster_are_found() {
+    const NS: &str = "obstacles";
+    const ELSEWHERE: &str = "obstacles-elsewhere";
+    let (_turn, alone) = turn().await;
+    let (east, west) = (&*alone.far, &*alone.source);
+    let kubeconfig = both(west, east, NS);
+    namespace(NS, &[east, west]).await;
+    namespace(ELSEWHERE, &[east]).await;
+    west.kubectl(&[
+        "create",
+        "service",
+        "clusterip",
+        "taken-obstacles",
+        "--tcp=80",
+        "-n",
+        NS,
+    ])
+    .await
+    .unwrap();
+    export(east, NS, &web("taken", NS)).await;
+    export(east, ELSEWHERE, &web("web", NS)).await;
+    own_link(west, east, NS, &[]).await;
+    let _controller = leader(west);
+    mirror_is(west, NS, NS, "taken", "NameConflict").await;
+    mirror_is(west, NS, ELSEWHERE, "web", "MissingNamespace").await;
+
+    assert_eq!(
+        cause(&kubeconfig, &["obstacles/taken-obstacles"]),
+        "objects NameConflict"
+    );
+    let called = "obstacles-elsewhere/web-obstacles";
+    assert_eq!(cause(&kubeconfig, &[called]), "objects NamespaceMissing");
+    run_fix(west, &kubeconfig, &[called]);
+    service(west, ELSEWHERE, "web-obstacles", |_| true).await;
+    unlink(west, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn misspelt_names_get_a_suggestion() {
+    const NS: &str = "misspelt";
+    let (_turn, alone) = turn().await;
+    let (east, west) = (&*alone.far, &*alone.source);
+    let kubeconfig = both(west, east, NS);
+    namespace(NS, &[east, west]).await;
+    export(east, NS, &web("web", NS)).await;
+    own_link(west, east, NS, &[]).await;
+    let _controller = leader(west);
+    service(west, NS, "web-misspelt", |_| true).await;
+    west.kubectl(&[
+        "create",
+        "service",
+        "clusterip",
+        "web",
+        "--tcp=80",
+        "-n",
+        NS,
+    ])
+    .await
+    .unwrap();
+    west.kubectl(&["run", "client-0", "--image=client", "-n", NS])
+        .await
+        .unwrap();
+    for (args, said) in [
+        (
+            &["misspelt/web-misspetl"][..],
+            "did you mean misspelt/web-misspelt?",
+        ),
+        (&["misspelt/web"], "name one of misspelt/web-misspelt"),
+        (
+            &["misspelt/web-misspelt", "--from", "cleint-0"],
+            "did you mean misspelt/client-0?",
+        ),
+        (&["mispelt/other"], "there is no namespace mispelt"),
+        (
+            &["misspelt/web-misspelt", "--target", "esat"],
+            "context \"esat\" is not in the kubeconfig",
+        ),
+    ] {
+        let said_now = run(&kubeconfig, &[&["diagnose"], args].concat()).failure();
+        assert!(said_now.contains(said), "{args:?}: {said_now}");
+    }
+    let unclear = [
+        "diagnose",
+        "misspelt/web-misspelt",
+        "--target",
+        east.name(),
+        "--cluster-name",
+        "esat",
+    ];
+    let said = run(&kubeconfig, &unclear).misuse();
+    assert!(
+        said.contains("pass --cluster-name with one of misspelt"),
+        "{said}"
+    );
+    // The Pod has no proxy, which is the cause.
+    let found = cause(
+        &kubeconfig,
+        &["misspelt/web-misspelt", "--from", "client-0"],
+    );
+    assert!(found.starts_with("client "), "{found}");
+    unlink(west, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reader_of_one_namespace_is_told_what_is_missing_and_nothing_is_written() {
+    const NS: &str = "half-blind";
+    const USER: &str = "half-blind-reader";
+    let (_turn, alone) = turn().await;
+    let (east, west) = (&*alone.far, &*alone.source);
+    namespace(NS, &[east, west]).await;
+    export(east, NS, &web("web", NS)).await;
+    own_link(west, east, NS, &[]).await;
+    let _controller = leader(west);
+    service(west, NS, "web-half-blind", |_| true).await;
+    let role = [
+        "create",
+        "role",
+        "reader",
+        "--verb=get,list",
+        "--resource=services",
+        "-n",
+        NS,
+    ];
+    west.kubectl(&role).await.unwrap();
+    let user = format!("--user={USER}");
+    let bind = [
+        "create",
+        "rolebinding",
+        "reader",
+        "--role=reader",
+        &user,
+        "-n",
+        NS,
+    ];
+    west.kubectl(&bind).await.unwrap();
+    let kubeconfig = west.user_kubeconfig(USER, &[]).unwrap();
+    let question = ["auth", "can-i", "get", "services", "--as", USER, "-n", NS];
+    eventually("the role to be in force", SOON, async || {
+        Ok(west.kubectl(&question).await.ok())
+    })
+    .await
+    .unwrap();
+
+    let since = mark(west);
+    let (document, code) = diagnosed(
+        &kubeconfig,
+        &["half-blind/web-half-blind", "--from", "client-0"],
+    );
+    assert_eq!(
+        (code, &document["cause"]),
+        (0, &Value::Null),
+        "{document:#}"
+    );
+    let unseen = document["layers"].as_array().unwrap().iter();
+    let unseen = unseen.flat_map(|layer| layer["unseen"].as_array().unwrap());
+    let told: Vec<&str> = unseen.filter_map(Value::as_str).collect();
+    for what in [
+        "the Links: ",
+        "EndpointSlices: ",
+        "routes: ",
+        "the calling Pod: ",
+        "the Pods of linkerd-destination: ",
+    ] {
+        let line = told.iter().find(|line| line.starts_with(what));
+        assert!(
+            line.is_some_and(|line| line.contains("forbidden")),
+            "{what}: {told:#?}"
+        );
+    }
+    let own = |event: &AuditEvent| event.user == USER;
+    let verbs = requests(west, since)
+        .into_iter()
+        .filter(own)
+        .map(|event| event.verb);
+    let verbs: BTreeSet<String> = verbs.collect();
+    assert_eq!(
+        verbs,
+        ["get", "list"].map(str::to_owned).into(),
+        "it only reads"
+    );
+    unlink(west, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_controller_is_the_cause_of_what_it_would_have_written() {
+    const NS: &str = "unattended";
+    let (_turn, alone) = turn().await;
+    let (east, west) = (&*alone.far, &*alone.source);
+    namespace(NS, &[east, west]).await;
+    export(east, NS, &web("web", NS)).await;
+    own_link(west, east, NS, &[]).await;
+    let mut controller = leader(west);
+    service(west, NS, "web-unattended", |_| true).await;
+    let (_, took) = controller.terminate();
+    export(east, NS, &web("late", NS)).await;
+    let kubeconfig = both(west, east, NS);
+    let found = |called: &str| cause(&kubeconfig, &[called]);
+    assert_eq!(
+        found("unattended/late-unattended"),
+        "objects ControllerDown",
+        "{took:?}"
+    );
+    // What is there goes on to work.
+    let (document, code) = diagnosed(&kubeconfig, &["unattended/web-unattended"]);
+    assert_eq!(
+        (code, &document["success"]),
+        (0, &json!(true)),
+        "{document:#}"
+    );
+    assert_eq!(document["cause"]["impact"], "degraded", "{document:#}");
+    let _controller = leader(west);
+    service(west, NS, "late-unattended", |_| true).await;
+    eventually("nothing to be found", SOON, async || {
+        Ok((found("unattended/late-unattended") == "none").then_some(()))
+    })
+    .await
+    .unwrap();
+    unlink(west, NS).await;
+}
