@@ -1,16 +1,19 @@
 //! `gather`: writes what a colleague needs to look into a problem into one archive, without secrets.
 
 mod archive;
+mod diagnoses;
 mod index;
 
 use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
 
+use anstream::adapter::strip_str;
 use clap::Args;
 use futures::future::join_all;
 use jiff::Timestamp;
 
 use self::{
     archive::Archive,
+    diagnoses::diagnoses,
     index::{IndexEntry, index},
 };
 use super::common::{
@@ -33,6 +36,7 @@ use crate::{
         topology::Topology,
         workloads::ParseArgs,
     },
+    diagnose::layer::Commands,
     hint::fail,
     timing,
 };
@@ -47,7 +51,7 @@ Examples:
 
 /// Write what is needed to look into a problem into one archive
 ///
-/// The archive has Links, mirrors, Pods, Events, logs, metrics and the output of check, of each cluster. Its INDEX.md
+/// The archive has Links, mirrors, Pods, Events, logs, metrics and the output of check and diagnose, of each cluster. Its INDEX.md
 /// begins with the problems, and says what could not be read. It never has the content of a Secret.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -83,9 +87,10 @@ pub(crate) async fn run(
     let contexts = args.contexts.select(global, args.timeout).await?;
     // Before anything is read: a file that cannot be written is known at once.
     let mut archive = Archive::create(&path, &name)?;
+    let is_one = contexts.len() == 1;
     let reading = contexts
         .iter()
-        .map(|context| of_context(global, context, now, parse));
+        .map(|context| of_context(global, context, is_one, now, parse));
     let clusters = spin("gathering", join_all(reading)).await;
     let files = clusters.iter().flat_map(|cluster| &cluster.files);
     let failed: Option<Vec<_>> = files.map(|file| file.content.as_ref().err()).collect();
@@ -147,18 +152,21 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads all of one cluster.
+/// Reads all of one cluster. If it is the only one, commands name it as this one was named.
 async fn of_context(
     global: &Global,
     context: &KubeContext,
+    is_one: bool,
     now: Timestamp,
     parse: ParseArgs,
 ) -> Gathered {
+    // In a Pod, the cluster has no context.
+    let named = (!is_one).then_some(context.name.as_str());
     let category = |results| Category {
         name: context.name.clone(),
         results,
         cluster: Some(context.name.clone()),
-        flags: same_cluster(global, Some(&context.name)),
+        flags: same_cluster(global, named),
     };
     let cluster = match &context.client {
         Ok(cluster) => cluster,
@@ -177,8 +185,20 @@ async fn of_context(
     let snapshot = snapshot(cluster, now, parse).await;
     let evaluated = rules::evaluate(&snapshot, |_| true);
     let namespaces = namespaces(&snapshot);
+    let commands = Commands {
+        source: named
+            .map_or_else(
+                || global.access(),
+                |name| global.access().with_context(name),
+            )
+            .flags(),
+        source_context: Some(context.name.clone()),
+        ..Commands::default()
+    };
+    let mut files = diagnoses(cluster, &snapshot, &commands).await;
+    files.extend(bundle::files(cluster, &namespaces).await);
     Gathered {
-        files: bundle::files(cluster, &namespaces).await,
+        files,
         checks: category(evaluated.results),
         snapshot: snapshot.cluster,
     }
@@ -218,7 +238,8 @@ fn folder_of(context: &str) -> String {
 }
 
 fn add(archive: &mut Archive, path: &str, what: &str, text: &str) -> anyhow::Result<IndexEntry> {
-    let size = archive.add(path, scrubbed(text).as_bytes())?;
+    let plain = strip_str(text).to_string();
+    let size = archive.add(path, scrubbed(&plain).as_bytes())?;
     Ok(IndexEntry {
         path: path.to_owned(),
         what: what.to_owned(),

@@ -123,6 +123,9 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     let exported = format!("{}/objects/exported.yaml", far.name());
     assert!(found[&exported].contains("name: web"));
     assert!(found["graph.json"].contains(NAME));
+    assert!(file("diagnose/gathered-web-gathered.txt").contains("gathered/web-gathered"));
+    let colored = found.iter().find(|(_, content)| content.contains('\x1b'));
+    assert_eq!(colored, None);
     let index = &found["INDEX.md"];
     let unread = format!("{here}/logs/{NAMESPACE}-{NAME}-app.log");
     assert!(index.contains(&unread), "{index}");

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use anstream::adapter::strip_str;
 use jiff::Timestamp;
 
 use crate::{
@@ -34,7 +35,7 @@ pub(super) fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry])
         env!("LINKERD_MC_VERSION"),
         now.strftime("%Y-%m-%d %H:%M:%S UTC")
     );
-    let problems = report::problems(checks);
+    let problems = strip_str(&report::problems(checks)).to_string();
     match problems.trim() {
         "" => text.push_str("`linkerd-mc check` found none.\n"),
         problems => {
