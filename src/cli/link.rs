@@ -11,11 +11,7 @@ mod taken;
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::ArgMatches;
-use k8s_openapi::api::core::v1::Service;
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, PartialObjectMeta},
-};
+use kube::{Api, ResourceExt, api::ListParams};
 
 pub(crate) use self::args::Link;
 use self::{apply::Prepared, contexts::Direction, source::kubeconfig};
@@ -29,9 +25,12 @@ use super::common::{
     wait::{POLL_INTERVAL, Progress, poll},
 };
 use crate::{
-    api::{labels, link},
+    api::link,
     client::fingerprint,
-    clusters::topology,
+    clusters::{
+        misspelled::{misspelled, unusual},
+        topology,
+    },
     hint::{fail, misuse},
     manifests::link::ClusterName,
 };
@@ -235,27 +234,13 @@ async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
     let links = cluster.api::<link::Link>(&namespace);
     let live = cluster.request("read the Link", links.get(&link)).await?;
     output::data(&format!("{}\n", summary::summary(&link, context, &live)))?;
-    let services = target.all::<PartialObjectMeta<Service>>();
-    let mut warnings = Vec::new();
-    for label in [labels::EXPORTED, labels::FEDERATED] {
-        let params = ListParams::default().labels(label);
-        let listed = services.list_metadata(&params);
-        // Users who may link need not be able to list all Services.
-        let Ok(found) = target.request("list Services", listed).await else {
-            continue;
-        };
-        for service in found {
-            let name = format!(
-                "{}/{}",
-                service.namespace().unwrap_or_default(),
-                service.name_any()
-            );
-            let of = |key: &str| service.labels().get(key).cloned();
-            warnings.extend(summary::misspelled(&live, &name, of));
-        }
-    }
-    warnings.dedup();
-    Ok(warnings)
+    // Users who may link need not be able to list all Services.
+    let Ok(found) = unusual(&target.client).await else {
+        return Ok(Vec::new());
+    };
+    let warnings = found.iter();
+    let warnings = warnings.filter_map(|(service, labels)| misspelled(&live, service, labels));
+    Ok(warnings.collect())
 }
 
 /// Fails if the Link is not ready within this time.

@@ -20,6 +20,7 @@ pub(crate) mod link_summary;
     expect(dead_code, reason = "the commands that ask Linkerd follow")
 )]
 pub(crate) mod linkerd_api;
+pub(crate) mod misspelled;
 pub(crate) mod own_routes;
 pub(crate) mod preference_status;
 #[cfg_attr(

@@ -11,6 +11,7 @@ use kube::core::ObjectMeta;
 use super::{
     foreign_endpoints::ForeignEndpoints,
     leader::{Leader, Leaders},
+    misspelled::ExportLabels,
     own_routes::OwnRoute,
 };
 use crate::{
@@ -186,6 +187,8 @@ pub(crate) struct TargetSnapshot {
     pub rules: Known<Vec<AccessRule>>,
     /// Linkerd's configuration there.
     pub config: Known<LinkerdConfig>,
+    /// Services with unusual values of the labels that export them.
+    pub unusual: Known<BTreeMap<ResourceId, ExportLabels>>,
 }
 
 /// One rule of permissions.

@@ -11,6 +11,7 @@ use kube::{Api, Client};
 
 use super::{
     access::{is_permitted, reviewed},
+    misspelled::unusual,
     snapshot::{AccessRule, Known, TargetSnapshot},
 };
 use crate::{
@@ -41,15 +42,17 @@ pub(super) async fn target_snapshot(
             .apiserver_version()
             .await
             .map_err(|error| format!("cannot reach the cluster: {}", explain(&error)))?;
-        let (denied, rules, config) = futures::join!(
+        let (denied, rules, config, unusual) = futures::join!(
             denied(&client),
             rules(&client, linkerd_namespace),
-            linkerd_config(&client, linkerd_namespace)
+            linkerd_config(&client, linkerd_namespace),
+            unusual(&client)
         );
         Ok(TargetSnapshot {
             denied,
             rules,
             config,
+            unusual,
         })
     };
     match tokio::time::timeout(deadline, requests).await {

@@ -47,6 +47,7 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     let since = mark(&planes.west);
     found::mirrors_without_endpoints_are_found(&planes);
     found::few_requests_were_made(&planes, since);
+    found::labels_that_select_nothing_are_reported(&planes).await;
     found::services_that_do_not_fit_the_service_range_are_reported(&planes).await;
     found::excess_permissions_are_found(&planes).await;
     found::linkerd_without_slices_is_found(&planes).await;

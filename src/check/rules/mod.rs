@@ -64,6 +64,7 @@ const RULES: &[Rule] = &[
     rule(Services, "all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
     rule(Services, "mirror service names do not conflict", "", Warning, services::name_conflicts).reported().fixed_by(LIST),
     rule(Services, "all exported services are mirrored", "", Error, services::unhealthy).reported().fixed_by(LIST),
+    rule(Targets, "labels for export select something", "", Warning, targets::export_labels),
     rule(Services, "Service range has room for exported services", "", Warning, services::service_range).fixed_by("kubectl get servicecidrs"),
     rule(Links, "drained clusters have left federated services", "", Warning, services::drains).retried().reported(),
     rule(Services, "members of federated services have equal ports", "", Warning, services::federated_ports).reported().fixed_by(LIST),

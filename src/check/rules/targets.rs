@@ -7,6 +7,7 @@ use crate::{
     api::{labels, members::remote_members, metadata::ResourceId},
     clusters::{
         credentials,
+        misspelled::misspelled,
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot},
         trust_anchors,
     },
@@ -240,6 +241,18 @@ pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
 
 /// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
 /// reason as an error.
+/// Labels that look as if they should export a Service, and do not.
+pub(super) fn export_labels(snapshot: &FullSnapshot) -> Verdict {
+    per_direct_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let unusual = target.unusual.as_ref().ok()?;
+        let problems = unusual.iter();
+        let problems =
+            problems.filter_map(|(service, labels)| misspelled(&link.link, service, labels));
+        Some(problems.collect())
+    })
+}
+
 fn per_link(
     snapshot: &FullSnapshot,
     judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,

@@ -16,6 +16,7 @@ use crate::{
     clusters::{
         foreign_endpoints::{EndpointsSource, ForeignEndpoints},
         leader::{Leader, Leaders},
+        misspelled::tests::labelled,
         own_routes::tests::route,
         snapshot::{
             AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
@@ -101,6 +102,7 @@ fn link(cluster: &str) -> LinkSnapshot {
                 rule("", "configmaps", &["linkerd-config"], &["get"]),
             ]),
             config: Ok(config(A)),
+            unusual: Ok(BTreeMap::new()),
         })),
     }
 }
@@ -272,6 +274,12 @@ fn ours(snapshot: &mut FullSnapshot) -> &mut Workload {
 
 fn pod(snapshot: &mut FullSnapshot) -> &mut MeshedPod {
     &mut snapshot.pods.as_mut().unwrap()[0]
+}
+
+/// A Service of the target cluster has this label.
+fn unusual(snapshot: &mut FullSnapshot, key: &'static str, value: &str) {
+    let web = ResourceId::new("shop", "web");
+    target(snapshot).unusual = Ok(BTreeMap::from([(web, labelled(key, value))]));
 }
 
 /// The ports that the controller's Pod skips, and those of Linkerd's configuration.

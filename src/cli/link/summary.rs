@@ -1,7 +1,6 @@
 //! What `link` says at the end: how many Services are mirrored, and which are not. Pure.
 
 use crate::api::{
-    labels,
     link::{Link, ServiceStatus},
     selector::Selector,
 };
@@ -73,56 +72,6 @@ fn how(link: &Link) -> String {
     }
 }
 
-/// A warning if a label looks as if it should export a Service, and does not: `exported=True` selects nothing.
-pub(super) fn misspelled(
-    link: &Link,
-    service: &str,
-    of: impl Fn(&str) -> Option<String>,
-) -> Option<String> {
-    let spec = &link.spec;
-    let selectors = [
-        &spec.selector,
-        &spec.remote_discovery_selector,
-        &spec.federated_service_selector,
-    ];
-    let selectors = selectors
-        .into_iter()
-        .filter_map(|s| Selector::parse(s.as_ref()).ok()?);
-    if selectors.into_iter().any(|selector| {
-        let known: Vec<(&str, String)> = [labels::EXPORTED, labels::FEDERATED]
-            .into_iter()
-            .filter_map(|key| Some((key, of(key)?)))
-            .collect();
-        selector.selects(|key| {
-            known
-                .iter()
-                .find(|(k, _)| *k == key)
-                .map(|(_, v)| v.as_str())
-        })
-    }) {
-        return None;
-    }
-    let meant = |key: &str, value: &str| {
-        let lower = value.to_ascii_lowercase().replace('_', "-");
-        let yes = ["true", "yes", "y", "on", "1", "enabled"].contains(&lower.as_str());
-        match key {
-            labels::EXPORTED if yes => Some("true"),
-            labels::EXPORTED if lower == "remote-discovery" => Some("remote-discovery"),
-            labels::FEDERATED if yes || lower == "member" => Some("member"),
-            _ => None,
-        }
-    };
-    let mut keys = [labels::EXPORTED, labels::FEDERATED].into_iter();
-    keys.find_map(|key| {
-        let value = of(key)?;
-        let meant = meant(key, &value).filter(|meant| *meant != value)?;
-        Some(format!(
-            "the Service {service} is not exported: no selector of the Link matches its label {key}={value}; did you mean \
-             {key}={meant}?"
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -184,40 +133,6 @@ mod tests {
             ),
         ] {
             assert_eq!(summary("east", "west", &link(&status)), expected);
-        }
-    }
-
-    #[test]
-    fn labels_that_select_nothing_are_reported_if_they_look_like_a_mistake() {
-        let link = link(&json!({}));
-        let said = |key: &'static str, value: &'static str| {
-            misspelled(&link, "shop/web", |asked| {
-                (asked == key).then(|| value.to_owned())
-            })
-        };
-        for (key, value, meant) in [
-            (labels::EXPORTED, "True", Some("exported=true?")),
-            (labels::EXPORTED, "yes", Some("exported=true?")),
-            (
-                labels::EXPORTED,
-                "Remote_Discovery",
-                Some("exported=remote-discovery?"),
-            ),
-            (labels::FEDERATED, "true", Some("federated=member?")),
-            (labels::FEDERATED, "Member", Some("federated=member?")),
-            (labels::EXPORTED, "true", None),
-            (labels::EXPORTED, "remote-discovery", None),
-            (labels::FEDERATED, "member", None),
-            // For other Links, or off.
-            (labels::EXPORTED, "team-b", None),
-            (labels::EXPORTED, "false", None),
-        ] {
-            let said = said(key, value);
-            assert_eq!(said.is_some(), meant.is_some(), "{key}={value}: {said:?}");
-            if let (Some(said), Some(meant)) = (said, meant) {
-                assert!(said.ends_with(meant), "{said}");
-                assert!(said.contains(&format!("{key}={value}")), "{said}");
-            }
         }
     }
 }

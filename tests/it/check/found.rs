@@ -16,6 +16,7 @@ use super::{
 use crate::support::{
     audit::requests,
     installation::{ACCOUNT, NAMESPACE},
+    objects::{create, delete, web},
     versions::{SERVICE_RANGES, has_version},
 };
 
@@ -70,6 +71,22 @@ pub(super) fn few_requests_were_made(planes: &Planes, since: u64) {
     // and the federated Service.
     let by_name = (MIRRORS + 2).div_ceil(50);
     assert_eq!(of("list", "endpointslices"), 2 + by_name);
+}
+
+/// The controller does not see such a Service, because no selector selects it.
+pub(super) async fn labels_that_select_nothing_are_reported(planes: &Planes) {
+    let row = "labels for export select something";
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results[row]["result"], "success");
+    create(&planes.east, "default", &web("oops", "True")).await;
+    let (results, _) = planes.check(&[]);
+    assert_eq!(results[row]["result"], "warning");
+    assert_eq!(
+        results[row]["error"],
+        "east: the Service default/oops is not exported: no selector of the Link matches its label \
+         mirror.linkerd.io/exported=True; did you mean mirror.linkerd.io/exported=true?"
+    );
+    delete(&planes.east, "default", "oops").await;
 }
 
 /// The check compares with the control plane's range, which is smaller than the count in the Link's status.
