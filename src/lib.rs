@@ -5,8 +5,9 @@
 //! | Module | Responsibility |
 //! | --- | --- |
 //! | [`cli`] | one file for each command; arguments and output |
-//! | [`controller`], [`check`], [`diagnose`] | the controller (`run-controller`); the rules of `check`; the layers of `diagnose` |
-//! | [`clusters`] | what `status`, `graph`, `check` and `diagnose` find out about clusters and their Links |
+//! | [`controller`], [`check`] | the controller (`run-controller`); the rules of `check` |
+//! | [`diagnose`], [`traffic`] | the layers of `diagnose`; the sums of `traffic` |
+//! | [`clusters`] | what `status`, `traffic`, `graph`, `check` and `diagnose` find out about clusters and their Links |
 //! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
 //! | [`mirror`] | the core: computes what has to be written |
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
@@ -33,5 +34,6 @@ mod hint;
 pub mod manifests;
 mod suggest;
 pub mod timing;
+mod traffic;
 
 pub use mirror_core::{api, budget, mirror};

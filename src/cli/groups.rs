@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Every day",
         &[
-            "status", "check", "diagnose", "gateways", "graph", "gather", "plan",
+            "status", "traffic", "check", "diagnose", "gateways", "graph", "gather", "plan",
         ],
     ),
     (

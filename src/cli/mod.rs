@@ -24,6 +24,7 @@ mod run_controller;
 mod status;
 #[cfg(test)]
 mod suggestions;
+mod traffic;
 mod uninstall;
 mod unlink;
 mod version;
@@ -71,6 +72,7 @@ enum Command {
     Diagnose(diagnose::Diagnose),
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
+    Traffic(traffic::TrafficArgs),
     Graph(graph::Graph),
     Gather(gather::GatherArgs),
     Version(version::VersionArgs),
@@ -183,6 +185,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Gather(args) => {
             return block_on(gather::run(&cli.global, args, settings_of));
         }
+        Command::Traffic(args) => return block_on(traffic::run(&cli.global, args)),
         Command::Graph(args) => return block_on(graph::run(&cli.global, args)),
         Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }
@@ -258,6 +261,10 @@ mod tests {
             "status shop/web/x",
             "status -A -n shop",
             "plan --link x --diff -o json",
+            "traffic shop/web/x",
+            "traffic -A -n shop",
+            "traffic --interval 0s",
+            "traffic --max-clients 0",
             "version --request-timeout 0s",
             "status --for GatewayAlive",
             "status --timeout 1m",
@@ -311,6 +318,8 @@ mod tests {
             "status --api-addr 127.0.0.1:6443 --cluster-name east",
             "check --wait 0s",
             "status shop/web",
+            "traffic shop/web --watch --cluster-name local",
+            "traffic -n shop --interval 1s -o yaml",
             "status -n shop --color never --quiet",
             "plan --link x --diff",
             "version --client",

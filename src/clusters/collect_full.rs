@@ -134,7 +134,8 @@ async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
     list_slices(client, labels::CLUSTER_NAME).await
 }
 
-async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
+/// The EndpointSlices that a selector matches, of all namespaces.
+pub(super) async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
     let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
     let slices = list(&api, selector).await?.into_iter();
     Ok(slices.map(EndpointSlice::from).collect())

@@ -23,15 +23,13 @@ pub(crate) mod linkerd_api;
 pub(crate) mod misspelled;
 pub(crate) mod own_routes;
 pub(crate) mod preference_status;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the commands that read proxies follow")
-)]
 pub(crate) mod proxies;
 pub(crate) mod request_path;
 pub(crate) mod service_range;
+pub(crate) mod shown_mode;
 pub(crate) mod snapshot;
 mod target;
 pub(crate) mod topology;
+pub(crate) mod traffic;
 pub(crate) mod trust_anchors;
 pub(crate) mod workloads;

@@ -27,9 +27,13 @@
 //!
 //! | Endpoint | Labels |
 //! | --- | --- |
-//! | of a slice with `mirror.linkerd.io/cluster-name`: gateway mode, and federated through a gateway | `dst_namespace`, `dst_service` (in this cluster), `dst_target_cluster`, `dst_target_service`, `dst_target_service_namespace` |
+//! | of a slice with `mirror.linkerd.io/cluster-name`: gateway mode | `dst_namespace`, `dst_service` (in this cluster), `dst_target_cluster`, `dst_target_service`, `dst_target_service_namespace` |
 //! | of a target cluster by remote discovery, federated or not | `dst_namespace`, `dst_service` (in the *target* cluster), `dst_pod`, `dst_serviceaccount` and the workload. Nothing names the cluster |
 //! | of this cluster | the same as the line above, for this cluster |
+//!
+//! Labels of the Service belong to all endpoints of an update of Linkerd's controller, and are those of one of its slices. A
+//! federated Service that is made of slices has slices of several clusters, so there `dst_target_cluster` may be missing,
+//! or be that of another endpoint. `target_ip` is always right.
 
 mod exposition;
 
@@ -51,6 +55,8 @@ use crate::{
     client::requests::{self, RequestError, explain},
 };
 
+/// Label of meshed Pods; its value is the namespace of Linkerd's control plane.
+pub(crate) const MESHED: &str = "linkerd.io/control-plane-ns";
 /// Name of the admin server's port.
 const ADMIN_PORT_NAME: &str = "linkerd-admin";
 /// Its number, unless the Pod names another one.
@@ -139,6 +145,10 @@ impl PodProxy {
     }
 
     /// Reads a Pod, and finds its proxy.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the commands that use it follow")
+    )]
     pub(crate) async fn find(
         client: &Client,
         pod: &ResourceId,
@@ -153,6 +163,10 @@ impl PodProxy {
     }
 
     /// Whether the proxy is ready: it has its identity, and has heard from Linkerd's control plane.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the commands that use it follow")
+    )]
     pub(crate) async fn ready(
         &self,
         client: &Client,
@@ -166,6 +180,10 @@ impl PodProxy {
     }
 
     /// The proxy's environment.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the commands that use it follow")
+    )]
     pub(crate) async fn environment(
         &self,
         client: &Client,

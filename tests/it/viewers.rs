@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use control_plane::{AuditEvent, ControlPlane, eventually};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
@@ -58,8 +58,9 @@ fn granted(block: &str) -> BTreeSet<Use> {
 /// What the viewer asked for, and whether the API server permitted it.
 fn asked(events: &[AuditEvent]) -> (BTreeSet<Use>, BTreeSet<Use>) {
     let of = |event: &AuditEvent| {
-        let (group, resource) = (event.group.clone(), event.resource.clone());
-        (group, resource, event.verb.clone())
+        let resource = [event.resource.as_str(), &event.subresource].join("/");
+        let resource = resource.trim_end_matches('/').to_owned();
+        (event.group.clone(), resource, event.verb.clone())
     };
     let own = || events.iter().filter(|event| event.user == USER);
     let refused = |event: &&AuditEvent| matches!(event.code, 401 | 403);
@@ -67,6 +68,18 @@ fn asked(events: &[AuditEvent]) -> (BTreeSet<Use>, BTreeSet<Use>) {
         own().filter(|event| !refused(event)).map(of).collect(),
         own().filter(refused).map(of).collect(),
     )
+}
+
+/// A Pod in the mesh.
+fn client_pod() -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "client", "namespace": NS, "labels": { "linkerd.io/control-plane-ns": "linkerd" },
+        },
+        "spec": { "containers": [{ "name": "linkerd-proxy", "image": "none" }] },
+    })
+    .to_string()
 }
 
 /// Runs the commands that look. Returns what `check` says.
@@ -180,7 +193,45 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
         .collect();
     assert!(changes.is_empty(), "{changes:?}");
 
-    for block in [view, credentials] {
+    // Traffic is in the proxies of clients. This one has no address, so nothing is connected to.
+    eventually("a Pod in the mesh", SOON, async || {
+        // Its ServiceAccount may not be there yet.
+        Ok(source.apply(&client_pod()).await.ok())
+    })
+    .await
+    .unwrap();
+    let running = [
+        "patch",
+        "pod",
+        "client",
+        "-n",
+        NS,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"phase":"Running"}}"#,
+    ];
+    source.kubectl(&running).await.unwrap();
+    let traffic = block(2);
+    let ask = ["traffic", "--interval=1s", "--request-timeout=5s"];
+    let outcome = run(&kubeconfig, &ask);
+    assert_eq!(outcome.code, 1, "{}", outcome.stdout);
+    assert!(outcome.stderr.contains("pods/proxy"), "{}", outcome.stderr);
+    apply(source, traffic, "get", "pods/proxy", NS).await;
+    let since = mark(source);
+    let outcome = run(&kubeconfig, &ask);
+    assert_eq!(outcome.code, 1, "{}", outcome.stdout);
+    assert!(
+        outcome.stderr.contains("no proxy could be read"),
+        "{}",
+        outcome.stderr
+    );
+    let (permitted, refused) = asked(&requests(source, since));
+    assert_eq!(refused, BTreeSet::new());
+    let idle: Vec<Use> = granted(traffic).difference(&permitted).cloned().collect();
+    assert_eq!(idle, [], "granted, and not used");
+
+    for block in [view, credentials, traffic] {
         let file = source.folder().join("viewers.yaml");
         std::fs::write(&file, block).unwrap();
         let file = file.display().to_string();

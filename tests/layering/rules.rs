@@ -11,7 +11,7 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("main", &["cli"]),
     ("lib", &["mirror", "api", "budget"]),
     (
@@ -20,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "controller",
             "check",
             "diagnose",
+            "traffic",
             "clusters",
             "client",
             "manifests",
@@ -36,6 +37,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ),
     ("check", &["clusters", "mirror", "api"]),
     ("diagnose", &["clusters", "mirror", "api", "suggest"]),
+    ("traffic", &["clusters", "api"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
     (
         "client",

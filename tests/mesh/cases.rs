@@ -18,6 +18,7 @@ mod private;
 mod reach;
 mod rotate;
 mod soak;
+mod traffic;
 mod traps;
 mod unlink;
 mod walls;
@@ -46,6 +47,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("a StatefulSet's host by its mirror", |rig| {
         Box::pin(reach::host(rig))
+    }),
+    ("traffic beside the load's own count", |rig| {
+        Box::pin(traffic::counted(rig))
     }),
     ("export label to first answer", |rig| {
         Box::pin(export::to_first_answer(rig))

@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -73,11 +74,22 @@ impl Client {
 
     /// Sends a request on its own connection.
     pub(crate) async fn get(&self, address: SocketAddr, host: &str) -> anyhow::Result<Answer> {
+        self.get_after(address, host, Duration::ZERO).await
+    }
+
+    /// The same. The application waits with its answer.
+    pub(crate) async fn get_after(
+        &self,
+        address: SocketAddr,
+        host: &str,
+        delay: Duration,
+    ) -> anyhow::Result<Answer> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let ask = Ask {
             id,
             address,
             host: host.to_owned(),
+            delay,
         };
         let (sender, answer) = oneshot::channel();
         lock(&self.waiting).insert(id, sender);

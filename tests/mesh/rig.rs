@@ -57,7 +57,7 @@ pub(crate) struct Rig {
     pub(crate) client: Client,
     /// The endpoints that the client's proxy has for a Service.
     pub(crate) oracle: Oracle,
-    client_pod: Pod,
+    pub(crate) client_pod: Pod,
     pub(crate) controller: Controller,
     /// Number of the next Pod of a controller. Names are never used twice.
     next_replica: u8,

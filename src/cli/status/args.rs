@@ -7,9 +7,10 @@ use clap_complete::ArgValueCompleter;
 
 use crate::{
     cli::common::{
-        args::{cluster_name, duration, namespace, object_name, timeout},
+        args::{cluster_name, duration, namespace, timeout},
         complete,
         contexts::Contexts,
+        service_name::{ServiceName, service_name},
     },
     clusters::link_summary::{LinkCondition, LinkSummary},
 };
@@ -105,23 +106,6 @@ impl StatusArgs {
     pub(super) fn is_table(&self) -> bool {
         matches!(self.output, StatusFormat::Table | StatusFormat::Wide)
     }
-}
-
-/// A Service, as people name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceName {
-    namespace: Option<String>,
-    name: String,
-}
-
-/// Parses `[NAMESPACE/]SERVICE`.
-fn service_name(text: &str) -> Result<ServiceName, String> {
-    let (namespace, name) = match text.split_once('/') {
-        Some((of, name)) => (Some(namespace(of)?), name),
-        None => (None, text),
-    };
-    let name = object_name(name)?;
-    Ok(ServiceName { namespace, name })
 }
 
 /// Which Services are shown; `None` is all.

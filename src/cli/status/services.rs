@@ -15,6 +15,7 @@ use crate::{
     },
     clusters::{
         preference_status::PreferenceStatus,
+        shown_mode::ShownMode,
         snapshot::{Count, Endpoints, LinkSnapshot},
     },
     mirror,
@@ -59,49 +60,6 @@ pub(super) struct CountOutput {
 impl From<Count> for CountOutput {
     fn from(Count { ready, total }: Count) -> Self {
         Self { ready, total }
-    }
-}
-
-/// How a mirror gets to its endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum ShownMode {
-    /// Through the target cluster's gateway.
-    Gateway,
-    /// As `Gateway`, with a Service for each pod.
-    Headless,
-    /// The Service of one pod of a `Headless` one.
-    HeadlessPod,
-    /// From pod to pod.
-    RemoteDiscovery,
-    /// From pod to pod, in several clusters.
-    Federated,
-}
-
-impl ShownMode {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Gateway => "gateway",
-            Self::Headless => "headless",
-            Self::HeadlessPod => "headless-pod",
-            Self::RemoteDiscovery => "remote-discovery",
-            Self::Federated => "federated",
-        }
-    }
-
-    fn of(mirror: &Service) -> Self {
-        let has = |key| !mirror.metadata.label(key).is_empty();
-        if !members(mirror).is_empty() {
-            Self::Federated
-        } else if has(labels::REMOTE_DISCOVERY) {
-            Self::RemoteDiscovery
-        } else if has(labels::HEADLESS_MIRROR) {
-            Self::HeadlessPod
-        } else if mirror.is_headless() {
-            Self::Headless
-        } else {
-            Self::Gateway
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use kube::{
 use super::{
     args::{StatusArgs, StatusFormat},
     ask::ask,
-    view::{self, StatusFrame, TableShape, absent, render},
+    view::{self, TableShape, absent, render},
 };
 use crate::{
     api::{link::LinkObject, text::one_line},
@@ -88,7 +88,7 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
 fn frame(args: &StatusArgs, contexts: &[KubeContext], status: &view::StatusView) -> String {
     let (height, width) = terminal_size().unwrap_or((usize::MAX, usize::MAX));
     let shape = TableShape::of(args, contexts);
-    let mut frame = StatusFrame::of(status, shape, timing::now(), Some(width));
+    let mut frame = view::frame(status, shape, timing::now(), Some(width));
     if frame.tables.is_empty() {
         frame.notes.extend(absent(args, status).map(str::to_owned));
     }

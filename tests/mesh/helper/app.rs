@@ -1,7 +1,7 @@
 //! The application of a Pod: a server that answers with the name of the Pod and the identity of the client. Its process
 //! also keeps the Pod's namespaces open.
 
-use std::{convert::Infallible, net::Ipv4Addr, process::Command};
+use std::{convert::Infallible, net::Ipv4Addr, process::Command, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use http_body_util::Full;
@@ -13,7 +13,9 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::sleep};
+
+use super::client::DELAY;
 
 /// The port on which it listens.
 pub(crate) const PORT: u16 = 8080;
@@ -33,14 +35,24 @@ pub(super) async fn run(pod: &str, resolver: &str) -> anyhow::Result<()> {
         let pod = pod.to_owned();
         tokio::spawn(async move {
             let answer = service_fn(|request| {
-                let answer = answer(&pod, &request);
-                async { Ok::<_, Infallible>(answer) }
+                let (answer, delay) = (answer(&pod, &request), delay(&request));
+                async move {
+                    sleep(delay).await;
+                    Ok::<_, Infallible>(answer)
+                }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
             // A client may close the connection early.
             let _ = connection.await;
         });
     }
+}
+
+/// How long the client wants to wait.
+fn delay(request: &Request<Incoming>) -> Duration {
+    let delay = request.headers().get(DELAY);
+    let delay = delay.and_then(|delay| delay.to_str().ok()?.parse().ok());
+    Duration::from_millis(delay.unwrap_or_default())
 }
 
 fn answer(pod: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
@@ -15,6 +15,8 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
+/// The header of a request with the milliseconds that the application waits with its answer.
+pub(super) const DELAY: &str = "mesh-delay-ms";
 /// Longer than a proxy waits with a request before it fails.
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -27,6 +29,8 @@ pub(crate) struct Ask {
     pub(crate) address: SocketAddr,
     /// The header `Host`.
     pub(crate) host: String,
+    /// How long the application waits with its answer.
+    pub(crate) delay: Duration,
 }
 
 /// The result of a request.
@@ -42,6 +46,8 @@ pub(crate) struct Answer {
     pub(crate) client: Option<String>,
     /// The header `l5d-proxy-error`, or what went wrong here.
     pub(crate) error: Option<String>,
+    /// Time from the request to the end of the answer.
+    pub(crate) took: Duration,
 }
 
 /// The answer of the application.
@@ -79,12 +85,14 @@ pub(super) async fn run() -> anyhow::Result<()> {
                 error: Some(error),
                 ..Answer::default()
             };
+            let sent = Instant::now();
             let answer = match timeout(LIMIT, request(ask)).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(error)) => failed(format!("{error:#}")),
                 Err(_) => failed(format!("no answer within {LIMIT:?}")),
             };
-            let _ = answers.send(Answer { id, ..answer });
+            let took = sent.elapsed();
+            let _ = answers.send(Answer { id, took, ..answer });
         });
     }
     Ok(())
@@ -98,6 +106,7 @@ async fn request(ask: Ask) -> anyhow::Result<Answer> {
     let connection = tokio::spawn(connection);
     let request = Request::get("/")
         .header(HOST, ask.host)
+        .header(DELAY, ask.delay.as_millis().to_string())
         .body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await?;
     let status = answer.status().as_u16();

@@ -6,9 +6,9 @@ use super::shape::TableShape;
 use crate::{
     cli::{
         common::table::{Cell, Column, Table, Tone, age},
-        status::services::{ServiceRow, ShownMode},
+        status::services::ServiceRow,
     },
-    clusters::preference_status::PreferenceStatus,
+    clusters::{preference_status::PreferenceStatus, shown_mode::ShownMode},
 };
 
 /// One row per Service.
