@@ -10,6 +10,18 @@ use crate::manifests::yaml::from_yaml;
 
 const DASHBOARD: &str = include_str!("../../../dashboards/grafana.json");
 const ALERTS: &str = include_str!("../../../dashboards/alerts.yaml");
+const TRAFFIC: &str = include_str!("../../../dashboards/traffic.yaml");
+/// What our queries read of the proxies of clients. The mesh suite compares it with a real one.
+const OF_PROXIES: [&str; 2] = ["response_total", "response_latency_ms_bucket"];
+/// Their labels.
+const LABELS_OF_PROXIES: [&str; 6] = [
+    "authority",
+    "classification",
+    "direction",
+    "dst_target_cluster",
+    "dst_target_service",
+    "dst_target_service_namespace",
+];
 
 /// Operators of the query language in our queries, which look like names of metrics.
 const OPERATORS: [&str; 2] = ["and", "or"];
@@ -28,9 +40,15 @@ struct AlertGroup {
 
 #[derive(Deserialize)]
 struct AlertRule {
+    #[serde(default)]
     alert: String,
+    /// The name of the series that a recording rule makes.
+    #[serde(default)]
+    record: String,
     expr: String,
+    #[serde(default)]
     labels: BTreeMap<String, String>,
+    #[serde(default)]
     annotations: BTreeMap<String, String>,
 }
 
@@ -61,6 +79,8 @@ fn known() -> Names {
         }
     }
     known.labels.insert("instance".to_owned());
+    known.metrics.extend(OF_PROXIES.map(str::to_owned));
+    known.labels.extend(LABELS_OF_PROXIES.map(str::to_owned));
     known
 }
 
@@ -72,7 +92,8 @@ fn names(expression: &str) -> Names {
     let mut labels_end = None;
     let mut grouping = false;
     while let Some(c) = rest.chars().next() {
-        let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        // Names of recorded series have colons.
+        let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
         let word = &rest[..word.unwrap_or(rest.len())];
         let after = rest[word.len()..].trim_start();
         if !word.is_empty() {
@@ -150,14 +171,25 @@ fn names_are_found_in_queries() {
     }
 }
 
+/// The rules of a file.
+fn rules(text: &str) -> Vec<AlertRule> {
+    let file: AlertFile = from_yaml(text).unwrap();
+    file.groups.into_iter().flat_map(|g| g.rules).collect()
+}
+
 #[test]
-fn alerts_use_only_metrics_and_labels_that_exist() {
-    let known = known();
-    let file: AlertFile = from_yaml(ALERTS).unwrap();
-    let rules: Vec<_> = file.groups.into_iter().flat_map(|g| g.rules).collect();
-    assert!(rules.len() >= 7);
+fn alerts_and_recorded_series_use_only_metrics_and_labels_that_exist() {
+    let mut known = known();
+    let (alerts, traffic) = (rules(ALERTS), rules(TRAFFIC));
+    assert!(alerts.len() >= 7 && traffic.len() >= 4);
     let mut seen = BTreeSet::new();
-    for rule in rules {
+    for rule in alerts.into_iter().chain(traffic) {
+        if rule.alert.is_empty() {
+            check(&rule.record, &rule.expr, &known);
+            let is_new = known.metrics.insert(rule.record.clone());
+            assert!(is_new && rule.record.contains(':'), "{}", rule.record);
+            continue;
+        }
         assert!(seen.insert(rule.alert.clone()), "{} twice", rule.alert);
         check(&rule.alert, &rule.expr, &known);
         let severity = rule.labels["severity"].as_str();

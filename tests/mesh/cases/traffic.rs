@@ -1,7 +1,7 @@
 //! `traffic` beside the load's own count, for all modes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader, Read as _},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -18,7 +18,7 @@ use tokio::{
 use super::form::is_flat_again;
 use crate::{
     load::{Load, Target},
-    requests::Client,
+    requests::{Client, get},
     rig::{
         NAMESPACE, Rig,
         federation::Form,
@@ -43,12 +43,20 @@ const BOUNDS: [f64; 17] = [
     1000.0, 2000.0,
 ];
 
+/// What reads the metrics of proxies.
+const QUERIES: [&str; 2] = [
+    include_str!("../../../dashboards/traffic.yaml"),
+    include_str!("../../../dashboards/grafana.json"),
+];
+
 /// What the load has counted: latencies, by mirror and serving cluster.
 type Counted = BTreeMap<(String, String), Vec<Duration>>;
 
 /// The command counts what the load counts, in each mode and for each cluster that serves.
 pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
     let flat = compared(rig, &MODES).await?;
+    let admin = format!("{}:4191", rig.client_pod.address);
+    queries_name_what_is_there(&get(&admin, "/metrics").await?.1)?;
     rig.federate_through(Form::Gateway).await?;
     let through_gateway = match federated_through_gateway(rig).await {
         Ok(()) => compared(rig, &[FEDERATED]).await,
@@ -62,6 +70,39 @@ pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
         flat.measured, through_gateway.measured
     );
     Ok(flat.and(&through_gateway).with(measured))
+}
+
+/// Checks that the series and labels of proxies that our queries name are in the metrics of a real one.
+fn queries_name_what_is_there(metrics: &str) -> anyhow::Result<()> {
+    let words = QUERIES
+        .iter()
+        .flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c)));
+    let words: BTreeSet<&str> = words.collect();
+    let of_gateway = |name: &str| {
+        let mut lines = metrics.lines();
+        let begin = format!("{name}{{direction=\"outbound\"");
+        lines.find(|line| line.starts_with(&begin) && line.contains("dst_target_cluster=\"east\""))
+    };
+    let series: Vec<&str> = words
+        .iter()
+        .copied()
+        .filter(|w| w.starts_with("response_"))
+        .collect();
+    ensure!(series.len() == 2, "the queries read {series:?}");
+    for name in series {
+        of_gateway(name).with_context(|| format!("the proxy has no {name} of the gateway"))?;
+    }
+    let labels = words
+        .iter()
+        .filter(|word| word.starts_with("dst_") || ["authority", "classification"].contains(*word));
+    let line = of_gateway("response_total").unwrap_or_default();
+    for label in labels {
+        ensure!(
+            line.contains(&format!(",{label}=\"")),
+            "no {label} in {line}"
+        );
+    }
+    Ok(())
 }
 
 /// Waits until the client's proxy knows the gateway as an endpoint of the federated Service.
