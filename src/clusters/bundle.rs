@@ -20,7 +20,11 @@ use self::{
     kinds::{BundledKind, KINDS, ListedIn},
     redaction::without_secrets,
 };
-use super::{cluster_client::ClusterClient, snapshot::Known};
+use super::{
+    cluster_client::ClusterClient,
+    snapshot::Known,
+    workloads::{container_statuses, containers},
+};
 use crate::{
     api::labels,
     client::requests::{PAGE, explain, next_page},
@@ -202,12 +206,7 @@ struct ContainerLog {
 
 /// The logs of all containers that have run, and those before their last restart.
 fn logs_of(pod: &Pod) -> Vec<ContainerLog> {
-    let status = pod.status.iter();
-    let statuses = status.flat_map(|status| {
-        let init = status.init_container_statuses.iter().flatten();
-        status.container_statuses.iter().flatten().chain(init)
-    });
-    let logs = statuses.flat_map(|status| {
+    let logs = container_statuses(pod).flat_map(|status| {
         let log = |is_previous| ContainerLog {
             container: status.name.clone(),
             is_previous,
@@ -224,12 +223,7 @@ fn metrics_of(pod: &Pod) -> Vec<&'static str> {
     if status.and_then(|status| status.phase.as_deref()) != Some("Running") {
         return Vec::new();
     }
-    let spec = pod.spec.iter();
-    let containers = spec.flat_map(|spec| {
-        let init = spec.init_containers.iter().flatten();
-        spec.containers.iter().chain(init)
-    });
-    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let ports = containers(pod).flat_map(|container| container.ports.iter().flatten());
     let names: BTreeSet<&str> = ports.filter_map(|port| port.name.as_deref()).collect();
     let known = METRICS_PORTS.into_iter();
     known.filter(|port| names.contains(port)).collect()

@@ -49,7 +49,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::exposition::Sample;
 use self::exposition::{MalformedLine, SampleReader};
-use super::workloads::PROXY;
+use super::workloads::{PROXY, containers};
 use crate::{
     api::{metadata::ResourceId, text::in_brief},
     client::requests::{self, RequestError, explain},
@@ -116,16 +116,7 @@ impl PodProxy {
     /// The proxy of a running Pod.
     pub(crate) fn of(pod: &Pod) -> Result<Self, ProxyError> {
         let id = ResourceId::of(pod);
-        let spec = pod.spec.as_ref();
-        // A native sidecar is an init container.
-        let containers = spec.into_iter().flat_map(|spec| {
-            let init = spec.init_containers.iter().flatten();
-            spec.containers.iter().chain(init)
-        });
-        let Some(proxy) = containers
-            .into_iter()
-            .find(|container| container.name == PROXY)
-        else {
+        let Some(proxy) = containers(pod).find(|container| container.name == PROXY) else {
             return Err(ProxyError::NoProxy(id));
         };
         let status = pod.status.as_ref();

@@ -1,13 +1,11 @@
 //! Deployments and pods → the input of the rules. Pure.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{Container, Pod, Secret},
+        core::v1::{Container, ContainerStatus, Pod, Secret},
     },
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
@@ -93,24 +91,27 @@ pub(super) fn workload(deployment: &Deployment, parse: ParseArgs) -> Workload {
     }
 }
 
-pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
-    let status = pod.status.as_ref();
-    // A native sidecar is an init container.
-    let containers = pod.spec.iter().flat_map(|spec| {
+/// The containers of a Pod. A native sidecar is an init container.
+pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec.iter().flat_map(|spec| {
         let init = spec.init_containers.iter().flatten();
         spec.containers.iter().chain(init)
-    });
-    let ready: BTreeMap<_, _> = status
-        .into_iter()
-        .flat_map(|status| {
-            let init = status.init_container_statuses.iter().flatten();
-            status.container_statuses.iter().flatten().chain(init)
-        })
-        .map(|status| (status.name.as_str(), status.ready))
-        .collect();
-    let proxy = containers
-        .into_iter()
-        .find(|container| container.name == PROXY);
+    })
+}
+
+/// Their statuses.
+pub(super) fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    pod.status.iter().flat_map(|status| {
+        let init = status.init_container_statuses.iter().flatten();
+        status.container_statuses.iter().flatten().chain(init)
+    })
+}
+
+pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
+    let status = pod.status.as_ref();
+    let mut ready = container_statuses(pod).filter(|status| status.name == PROXY);
+    let ready = ready.next().is_some_and(|status| status.ready);
+    let proxy = containers(pod).find(|container| container.name == PROXY);
     MeshedPod {
         id: ResourceId::of(pod),
         phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
@@ -118,7 +119,7 @@ pub(super) fn meshed_pod(pod: &Pod) -> MeshedPod {
         component: label(&pod.metadata, labels::COMPONENT).to_owned(),
         skipped_ports: skipped_ports(pod),
         proxy: proxy.map(|container| Proxy {
-            ready: ready.get(PROXY).copied().unwrap_or_default(),
+            ready,
             image: container.image.clone().unwrap_or_default(),
             trust_anchors: trust_anchors_of(container),
         }),
@@ -213,6 +214,8 @@ fn trust_anchors_of(container: &Container) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
