@@ -17,6 +17,7 @@ use tokio::{
 
 use super::form::is_flat_again;
 use crate::{
+    helper::Answer,
     load::{Load, Target},
     requests::{Client, get},
     rig::{
@@ -57,6 +58,7 @@ pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
     let flat = compared(rig, &MODES).await?;
     let admin = format!("{}:4191", rig.client_pod.address);
     queries_name_what_is_there(&get(&admin, "/metrics").await?.1)?;
+    let lost = without_gateway(rig).await?;
     rig.federate_through(Form::Gateway).await?;
     let through_gateway = match federated_through_gateway(rig).await {
         Ok(()) => compared(rig, &[FEDERATED]).await,
@@ -66,10 +68,52 @@ pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
     let through_gateway = through_gateway?;
     is_flat_again(rig).await?;
     let measured = format!(
-        "{}; through the gateway {}",
+        "{}; through the gateway {}; without it {lost}",
         flat.measured, through_gateway.measured
     );
     Ok(flat.and(&through_gateway).with(measured))
+}
+
+/// Requests to a mirror whose gateway is dead are counted too, once each.
+async fn without_gateway(rig: &mut Rig) -> anyhow::Result<String> {
+    const LOST: usize = 100;
+    let target = rig.target(GATED).await?;
+    let mut command = Traffic::start(rig)?;
+    command.first_sample().await?;
+    rig.gateway.proxy.kill();
+    let answers = load(&rig.client, std::slice::from_ref(&target), LOST).await;
+    rig.gateway.proxy.restart()?;
+    rig.gateway.proxy_ready().await?;
+    rig.link_is_ready().await?;
+    let failed = answers?
+        .iter()
+        .filter(|(_, answer)| answer.status != 200)
+        .count();
+    let rows = command.rows().await?;
+    let of = |row: &&Value| row["service"] == GATED;
+    let all = rows
+        .iter()
+        .filter(of)
+        .filter_map(|row| row["requests"].as_f64());
+    let all: f64 = all.sum();
+    let sent = f64::from(u32::try_from(LOST)?);
+    ensure!(
+        (all - sent).abs() <= sent * DIFFERENCE,
+        "{sent} requests were sent without a gateway, {failed} failed, and {all} are counted: {rows:?}"
+    );
+    let lost = rows
+        .iter()
+        .filter(of)
+        .find(|row| row["withoutEndpoint"] == true);
+    let lost = lost.with_context(|| format!("no request without an endpoint: {rows:?}"))?;
+    ensure!(
+        lost["successRate"] == 0.0 && lost["cluster"].is_null(),
+        "{lost}"
+    );
+    Ok(format!(
+        "{all} of {sent}, {} without an endpoint",
+        lost["requests"]
+    ))
 }
 
 /// Checks that the series and labels of proxies that our queries name are in the metrics of a real one.
@@ -132,7 +176,7 @@ async fn compared(rig: &Rig, mirrors: &[&str]) -> anyhow::Result<Row> {
     before.finish().await?;
     let mut command = Traffic::start(rig)?;
     command.first_sample().await?;
-    let counted = load(&rig.client, &targets).await?;
+    let counted = count(load(&rig.client, &targets, REQUESTS).await?)?;
     let rows = command.rows().await?;
     let mut told = Vec::new();
     for ((mirror, cluster), mut times) in counted.clone() {
@@ -187,12 +231,16 @@ fn bucket(latency: f64) -> anyhow::Result<(f64, f64)> {
     Ok((start, BOUNDS[ends]))
 }
 
-/// Sends the requests. Each is answered when this returns.
-async fn load(client: &Client, targets: &[Target]) -> anyhow::Result<Counted> {
+/// Sends requests. Each is answered when this returns.
+async fn load(
+    client: &Client,
+    targets: &[Target],
+    requests: usize,
+) -> anyhow::Result<Vec<(String, Answer)>> {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked = JoinSet::new();
-    for number in 0..REQUESTS {
+    for number in 0..requests {
         ticks.tick().await;
         for target in targets {
             let (client, target) = (client.clone(), target.clone());
@@ -207,10 +255,18 @@ async fn load(client: &Client, targets: &[Target]) -> anyhow::Result<Counted> {
             });
         }
     }
-    let mut counted = Counted::new();
+    let mut answers = Vec::new();
     while let Some(answered) = asked.join_next().await {
         let (mirror, answer) = answered?;
-        let answer = answer?;
+        answers.push((mirror, answer?));
+    }
+    Ok(answers)
+}
+
+/// Counts answers, all of which succeeded.
+fn count(answers: Vec<(String, Answer)>) -> anyhow::Result<Counted> {
+    let mut counted = Counted::new();
+    for (mirror, answer) in answers {
         ensure!(answer.status == 200, "{mirror}: {answer:?}");
         let pod = answer.pod.unwrap_or_default();
         let cluster = if pod.starts_with("web-west") {
