@@ -16,7 +16,9 @@ use crate::{
     client::Access,
     clusters::{
         cluster_client::ClusterClient,
-        request_path::{RequestPath, TargetFacts, client_pod, source_facts, target_facts},
+        request_path::{
+            RequestPath, TargetFacts, client_pod, client_proxy, source_facts, target_facts,
+        },
         snapshot::LinkSnapshot,
     },
     diagnose::{
@@ -26,9 +28,13 @@ use crate::{
         subject::{Subject, closest},
     },
     hint::{fail, misuse},
+    mirror::FEDERATED_SUFFIX,
     suggest::ClusterFlags,
     timing,
 };
+
+/// Between two looks at what the proxy of the calling Pod counts.
+const PAUSE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -193,14 +199,19 @@ async fn gather(global: &Global, args: &Diagnose) -> anyhow::Result<RequestPath>
         let from = args.from.as_ref()?;
         let namespace = from.namespace.as_ref().unwrap_or(&service.namespace);
         let id = ResourceId::new(namespace, &from.name);
-        Some((client_pod(&source, &id).await, id))
+        let pause = (deadline, PAUSE.min(deadline));
+        let (pod, proxy) = futures::join!(
+            client_pod(&source, &id),
+            client_proxy(&source.client, &id, service, *port, pause)
+        );
+        Some((pod, proxy, id))
     };
     let (facts, client) = futures::join!(source_facts(&source, service), client);
-    let client = match client {
-        None => None,
-        Some((Err(why), _)) => Some(Err(why)),
-        Some((Ok(Ok(pod)), _)) => Some(Ok(pod)),
-        Some((Ok(Err(names)), id)) => return Err(no_pod(&id, &names)),
+    let (client, proxy) = match client {
+        None => (None, None),
+        Some((Err(why), proxy, _)) => (Some(Err(why)), Some(proxy)),
+        Some((Ok(Ok(pod)), proxy, _)) => (Some(Ok(pod)), Some(proxy)),
+        Some((Ok(Err(names)), _, id)) => return Err(no_pod(&id, &names)),
     };
     let mut path = RequestPath {
         now: timing::now(),
@@ -208,6 +219,7 @@ async fn gather(global: &Global, args: &Diagnose) -> anyhow::Result<RequestPath>
         port: *port,
         source: facts,
         client,
+        proxy,
         target: None,
     };
     if let Some(target) = &target {
@@ -234,7 +246,9 @@ async fn of_context(
     let subject = subject.map_err(|none| fail(none.what, none.hint))?;
     let member = match &subject {
         Subject::AbsentFederated(member) => Some(*member),
-        _ => None,
+        // A cluster that is drained, or has no member yet, is none of its clusters.
+        Subject::Federated(_) => path.service.name.strip_suffix(FEDERATED_SUFFIX),
+        Subject::Mirror(_) | Subject::Absent(_) => None,
     };
     let links = path
         .source

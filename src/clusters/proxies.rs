@@ -136,10 +136,6 @@ impl PodProxy {
     }
 
     /// Reads a Pod, and finds its proxy.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the commands that use it follow")
-    )]
     pub(crate) async fn find(
         client: &Client,
         pod: &ResourceId,
@@ -154,10 +150,6 @@ impl PodProxy {
     }
 
     /// Whether the proxy is ready: it has its identity, and has heard from Linkerd's control plane.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the commands that use it follow")
-    )]
     pub(crate) async fn ready(
         &self,
         client: &Client,

@@ -5,11 +5,15 @@
 
 pub(crate) mod facts;
 mod pod;
+mod proxy;
 mod source;
 mod target;
 
 pub(crate) use self::{
-    facts::{ClientPod, DESTINATION, GatewayFacts, PodState, RequestPath, TargetFacts},
+    facts::{
+        ClientPod, ClientProxy, DESTINATION, GatewayFacts, PodState, RequestPath, TargetFacts,
+    },
+    proxy::client_proxy,
     source::{client_pod, source_facts},
     target::target_facts,
 };

@@ -239,7 +239,7 @@ causes! {
         "Link the cluster again, which reads the identity of its gateway.";
     GatewayPortWrong in Network:
         "The Link names another port than the gateway of the target cluster has.",
-        "Link the cluster again, which reads the port of its gateway.";
+        "Link the cluster again with `--gateway-port 0`, which reads the port of its gateway.";
     GatewayAddressUnknown in Network:
         "The Link names no address of the gateway that can be used: it is empty, or its host name cannot be resolved.",
         "Correct the address, or the name server.";
@@ -248,7 +248,7 @@ causes! {
         "Correct the addresses of the gateway, or the networks of the Link.";
     GatewayAddressWrong in Network:
         "The gateway does not answer, and the Link has none of the addresses that its load balancer has now.",
-        "Link the cluster again, which reads the addresses of its gateway.";
+        "Link the cluster again with `--gateway-addresses`.";
     GatewayDown in Network:
         "The gateway does not answer, and none of its Pods is ready.",
         "Repair the gateway's Pods.";
@@ -270,4 +270,13 @@ causes! {
     TrustRootsDiffer in Target:
         "The clusters have no trust anchor in common, so no proxy accepts a certificate of the other cluster.",
         "Give both clusters one bundle with both trust anchors.";
+    PortRefusalKept in Answers:
+        "The Service declares the port now, and did not when the client began to ask. Linkerd since edge-26.7.1 does not revise its refusal while a client goes on to ask.",
+        "Restart the client, or let it pause for 10 s.";
+    GatewayPortClosed in Answers:
+        "The gateway answers probes, and the proxy of the Pod that calls cannot connect to its port for requests.",
+        "Open this port for the source cluster in the firewall and the load balancer.";
+    ConnectionFailed in Answers:
+        "The proxy of the Pod that calls cannot connect to any endpoint of the Service. A firewall drops its packets, or its certificate is refused; with `--target`, `diagnose` tells more.",
+        "Look at the log of the proxy, which names the endpoint and the error.";
 }

@@ -42,7 +42,12 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
         report.find(Some(not_injected(way, pod)));
         return report;
     };
-    if !proxy.ready && !pod.state.ready {
+    // What the proxy says itself counts more: a Pod that terminates is not ready, and its proxy may be.
+    let is_ready = match &way.facts.proxy {
+        Some(Ok(said)) => said.ready,
+        Some(Err(_)) | None => proxy.ready || pod.state.ready,
+    };
+    if !is_ready {
         let evidence = format!("container linkerd-proxy of Pod {id} is not ready");
         let logs = way.commands.source.kubectl(
             "-n {} logs {} -c linkerd-proxy --tail=20",

@@ -162,10 +162,38 @@ impl Commands {
         }
     }
 
-    /// Links a cluster again. A context that is not known is written as the name of its cluster.
-    pub(super) fn link(&self, cluster: &str, namespace: &str) -> Suggested {
+    /// Links a cluster again with the port that its gateway has. `link` would keep the one of the Link.
+    pub(super) fn link_with_port(&self, cluster: &str, namespace: &str) -> Suggested {
+        let (target, source) = self.contexts(cluster);
+        self.both.mc(
+            "link --target {} --source {} --cluster-name {} --namespace {} --gateway-port 0",
+            &[target, source, cluster, namespace],
+        )
+    }
+
+    /// Links a cluster again with these addresses of its gateway. `link` would keep those of the Link.
+    pub(super) fn link_with_addresses(
+        &self,
+        cluster: &str,
+        namespace: &str,
+        addresses: &[String],
+    ) -> Suggested {
+        let (target, source) = self.contexts(cluster);
+        self.both.mc(
+            "link --target {} --source {} --cluster-name {} --namespace {} --gateway-addresses {}",
+            &[target, source, cluster, namespace, &addresses.join(",")],
+        )
+    }
+
+    fn contexts<'a>(&'a self, cluster: &'a str) -> (&'a str, &'a str) {
         let target = self.target_context.as_deref().unwrap_or(cluster);
         let source = self.source_context.as_deref().unwrap_or("SOURCE");
+        (target, source)
+    }
+
+    /// Links a cluster again. A context that is not known is written as the name of its cluster.
+    pub(super) fn link(&self, cluster: &str, namespace: &str) -> Suggested {
+        let (target, source) = self.contexts(cluster);
         self.both.mc(
             "link --target {} --source {} --cluster-name {} --namespace {}",
             &[target, source, cluster, namespace],

@@ -72,7 +72,13 @@ fn why(
         .and_then(|said| of_reason(way, link, said));
     local
         .or_else(|| connection::broken(way, link, broken, report))
-        .or_else(|| exported::not_exported(way, link, remote, federated).filter(|_| said.is_none()))
+        .or_else(|| {
+            // The status of the Link is some seconds behind what is seen in the target cluster.
+            let target = way.facts.target_of(link.cluster());
+            let is_seen = target.is_some_and(|target| target.service.is_ok());
+            let found = exported::not_exported(way, link, remote, federated);
+            found.filter(|_| is_seen || said.is_none())
+        })
         .or_else(|| Some(not_yet(way, link, remote, said)))
 }
 

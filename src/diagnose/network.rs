@@ -180,7 +180,12 @@ fn differs(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayFacts) -
     } else {
         return None;
     };
-    let relink = way.commands.link(link.cluster(), link.namespace());
+    let relink = match cause {
+        Cause::GatewayPortWrong => way
+            .commands
+            .link_with_port(link.cluster(), link.namespace()),
+        _ => way.commands.link(link.cluster(), link.namespace()),
+    };
     Some(Finding::broken(cause, evidence).fixed_by(&relink))
 }
 
@@ -232,7 +237,9 @@ fn dead(
             gateway.id,
             gateway.addresses.join(", ")
         );
-        let relink = way.commands.link(cluster, link.namespace());
+        let relink =
+            way.commands
+                .link_with_addresses(cluster, link.namespace(), &gateway.addresses);
         return Finding::new(Cause::GatewayAddressWrong, impact, evidence).fixed_by(&relink);
     }
     match ready {

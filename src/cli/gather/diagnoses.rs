@@ -36,6 +36,7 @@ pub(super) async fn diagnoses(
             port: None,
             source: Box::pin(source_facts(cluster, &service)).await,
             client: None,
+            proxy: None,
             target: None,
         };
         let text = match diagnose(&path, commands) {

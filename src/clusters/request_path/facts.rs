@@ -35,6 +35,8 @@ pub(crate) struct RequestPath {
     pub source: SourceFacts,
     /// The Pod that calls; `None` if none was named.
     pub client: Option<Known<ClientPod>>,
+    /// Its proxy; `None` if no Pod was named.
+    pub proxy: Option<Known<ClientProxy>>,
     /// The target cluster; `None` if no context was named.
     pub target: Option<TargetFacts>,
 }
@@ -98,6 +100,46 @@ pub(crate) struct ClientPod {
     pub skipped: Option<SkippedPorts>,
     /// The same, as its annotation says; the namespace or the installation of Linkerd may say so too.
     pub annotated: Option<SkippedPorts>,
+}
+
+/// What the proxy of the calling Pod says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClientProxy {
+    /// Whether it has its identity, and has heard from Linkerd's control plane.
+    pub ready: bool,
+    /// What it has counted for the Service at first.
+    pub before: ProxyCounts,
+    /// The same a moment later.
+    pub after: ProxyCounts,
+}
+
+/// What a proxy counts for a Service and port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ProxyCounts {
+    /// Endpoints to which it is connected.
+    pub ready: f64,
+    /// Endpoints to which it is not connected.
+    pub pending: f64,
+    /// Requests that it has refused because the Service does not declare the port.
+    pub undefined: f64,
+    /// Answers to other requests, by HTTP status and error.
+    pub answers: BTreeMap<(String, String), f64>,
+}
+
+impl ClientProxy {
+    /// Requests that it has refused between the two readings, because the Service does not declare the port.
+    pub(crate) fn refused_now(&self) -> f64 {
+        self.after.undefined - self.before.undefined
+    }
+
+    /// The answers between the two readings, by HTTP status and error.
+    pub(crate) fn answers_now(&self) -> BTreeMap<(String, String), f64> {
+        let counted = self.after.answers.iter().map(|(key, count)| {
+            let earlier = self.before.answers.get(key).copied().unwrap_or_default();
+            (key.clone(), count - earlier)
+        });
+        counted.filter(|(_, count)| *count > 0.0).collect()
+    }
 }
 
 /// Facts of a target cluster, as a person sees them in a context of the kubeconfig.

@@ -10,7 +10,7 @@ use super::{
     },
 };
 use crate::clusters::{
-    request_path::{ClientPod, RequestPath},
+    request_path::{ClientPod, ClientProxy, RequestPath, facts::ProxyCounts},
     snapshot::{Destination, SkippedPorts},
     trust_anchors::tests::B,
 };
@@ -19,6 +19,7 @@ use crate::clusters::{
 fn what_is_wrong_with_the_client_is_found() {
     let client = |change: fn(&mut ClientPod)| {
         changed(with_client(gateway_mirror()), |facts| {
+            facts.proxy = Some(Err("forbidden".to_owned()));
             change(facts.client.as_mut().unwrap().as_mut().unwrap());
         })
     };
@@ -178,4 +179,81 @@ fn destination_controller_that_is_scaled_to_nothing_is_started() {
         broken("discovery", "DestinationDown", scale),
     )]);
     assert_eq!(found(&scaled(None)), None, "it is installed in another way");
+}
+
+#[test]
+fn what_the_proxy_counts_is_judged_at_last() {
+    let counting = |facts: RequestPath, before: ProxyCounts, after: ProxyCounts| {
+        changed(with_client(facts), |facts| {
+            facts.proxy = Some(Ok(ClientProxy {
+                ready: true,
+                before,
+                after,
+            }));
+        })
+    };
+    let refused = |count: f64| ProxyCounts {
+        undefined: count,
+        ..ProxyCounts::default()
+    };
+    let pending = || ProxyCounts {
+        pending: 1.0,
+        ..ProxyCounts::default()
+    };
+    let connected = ProxyCounts {
+        pending: 1.0,
+        ready: 1.0,
+        ..ProxyCounts::default()
+    };
+    hold(vec![
+        (
+            "the refusal of a port is kept",
+            counting(gateway_mirror(), refused(2.0), refused(5.0)),
+            broken(
+                "answers",
+                "PortRefusalKept",
+                "kubectl --context west -n shop rollout restart deployment/client",
+            ),
+        ),
+        (
+            "the gateway's port is closed",
+            counting(with_target(gateway_mirror()), pending(), pending()),
+            broken(
+                "answers",
+                "GatewayPortClosed",
+                "kubectl --context east-admin -n linkerd-multicluster get pods,services",
+            ),
+        ),
+        (
+            "no connection, without a look into the target",
+            counting(gateway_mirror(), pending(), pending()),
+            broken(
+                "answers",
+                "ConnectionFailed",
+                "kubectl --context west -n shop logs client-0 -c linkerd-proxy --tail=20",
+            ),
+        ),
+        (
+            "no connection from Pod to Pod",
+            counting(with_target(flat_mirror()), pending(), pending()),
+            broken(
+                "answers",
+                "ConnectionFailed",
+                "kubectl --context west -n shop logs client-0 -c linkerd-proxy --tail=20",
+            ),
+        ),
+    ]);
+    for (before, after) in [(refused(5.0), refused(5.0)), (pending(), connected)] {
+        assert_eq!(found(&counting(gateway_mirror(), before, after)), None);
+    }
+    let terminating = changed(with_client(gateway_mirror()), |facts| {
+        let pod = facts.client.as_mut().unwrap().as_mut().unwrap();
+        pod.state.ready = false;
+        pod.proxy.as_mut().unwrap().ready = false;
+    });
+    assert_eq!(found(&terminating), None, "its proxy says that it is ready");
+    let unready = changed(with_client(gateway_mirror()), |facts| {
+        facts.proxy = Some(Ok(ClientProxy::default()));
+    });
+    assert_eq!(found(&unready).unwrap().1, "ProxyNotReady");
 }

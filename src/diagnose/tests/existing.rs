@@ -213,7 +213,11 @@ fn what_is_wrong_with_a_mirror_is_found() {
             gateway(with_target(dead()), |gateway| {
                 gateway.addresses = vec!["192.0.2.2".to_owned()];
             }),
-            broken("network", "GatewayAddressWrong", RELINK),
+            broken(
+                "network",
+                "GatewayAddressWrong",
+                &format!("{RELINK} --gateway-addresses 192.0.2.2"),
+            ),
         ),
         (
             "identity",
@@ -227,7 +231,11 @@ fn what_is_wrong_with_a_mirror_is_found() {
             gateway(with_target(gateway_mirror()), |gateway| {
                 gateway.port = Some(4444);
             }),
-            broken("network", "GatewayPortWrong", RELINK),
+            broken(
+                "network",
+                "GatewayPortWrong",
+                &format!("{RELINK} --gateway-port 0"),
+            ),
         ),
         (
             "addresses refused",
@@ -308,6 +316,7 @@ fn what_may_not_be_read_is_said_and_nothing_is_concluded_from_it() {
         source.destination_pods = Err(no());
         source.pod_networks = Err(no());
         facts.client = Some(Err(no()));
+        facts.proxy = Some(Err(no()));
         let target = facts.target.as_mut().unwrap();
         target.service = Err(no());
         target.slices = Err(no());

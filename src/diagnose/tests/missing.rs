@@ -172,6 +172,18 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             ),
         ),
         (
+            "gone in the target, and the Link's status is behind",
+            changed(
+                with_target(missing(&[], &[service_status("web", "True", "Mirrored")])),
+                |facts| facts.target.as_mut().unwrap().service = Ok(None),
+            ),
+            broken(
+                "objects",
+                "MissingInTarget",
+                "kubectl --context east-admin -n shop get services",
+            ),
+        ),
+        (
             "exported, and not mirrored yet",
             with_target(missing(&[], &[])),
             broken(

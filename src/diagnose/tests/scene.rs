@@ -11,7 +11,7 @@ use crate::{
     clusters::{
         leader::Leader,
         request_path::facts::SourceFacts,
-        request_path::{ClientPod, GatewayFacts, PodState, RequestPath, TargetFacts},
+        request_path::{ClientPod, ClientProxy, GatewayFacts, PodState, RequestPath, TargetFacts},
         snapshot::{
             Destination, LinkCredentials, LinkSnapshot, LinkerdCredentials, Proxy, Workload,
         },
@@ -249,6 +249,7 @@ pub(super) fn gateway_mirror() -> RequestPath {
         port: Some(80),
         source,
         client: None,
+        proxy: None,
         target: None,
     }
 }
@@ -325,6 +326,10 @@ pub(super) fn with_client(mut facts: RequestPath) -> RequestPath {
         }),
         skipped: None,
         annotated: None,
+    }));
+    facts.proxy = Some(Ok(ClientProxy {
+        ready: true,
+        ..ClientProxy::default()
     }));
     facts
 }
