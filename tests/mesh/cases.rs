@@ -5,6 +5,7 @@ mod definition;
 mod discovery;
 mod drain;
 mod export;
+mod faults;
 mod form;
 mod gateway;
 mod many;
@@ -109,6 +110,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("Linkerd starts while the target is away", |rig| {
         Box::pin(traps::started_in_an_outage(rig))
+    }),
+    ("diagnose names the causes of faults", |rig| {
+        Box::pin(faults::are_named(rig))
     }),
     ("credentials rotated", |rig| {
         Box::pin(rotate::under_load(rig))

@@ -31,7 +31,6 @@ use self::{
     controller::Controller,
     dns::Dns,
     federation::Form,
-    identity::Root,
     pod::{Pod, PodTemplate},
     wait::SOON,
 };
@@ -49,7 +48,7 @@ pub(crate) const FORGOTTEN: Duration = Duration::from_secs(10);
 /// The lease of our controllers.
 const LEASE: &str = "service-mirror-write";
 
-pub(crate) use identity::name as identity_of;
+pub(crate) use identity::{Root, name as identity_of};
 
 /// Two linked clusters, and a client.
 pub(crate) struct Rig {

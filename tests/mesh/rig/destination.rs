@@ -68,6 +68,11 @@ impl Destination {
         Ok(())
     }
 
+    /// Kills it.
+    pub(super) fn stop(&mut self) {
+        self.process.kill();
+    }
+
     /// The same while target clusters cannot be reached: waits only until it is ready.
     pub(super) async fn replace_alone(&mut self) -> anyhow::Result<()> {
         let (old, port) = self.start_next()?;

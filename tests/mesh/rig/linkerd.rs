@@ -48,6 +48,11 @@ impl Linkerd {
         self.destination.replace().await
     }
 
+    /// Kills the destination controller, as if its Deployment was scaled to nothing.
+    pub(crate) fn stop_destination(&mut self) {
+        self.destination.stop();
+    }
+
     /// The same while target clusters cannot be reached.
     pub(crate) async fn restart_destination_alone(&mut self) -> anyhow::Result<()> {
         self.destination.replace_alone().await

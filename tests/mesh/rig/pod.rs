@@ -121,22 +121,8 @@ impl Pod {
         )?;
         let programs = cluster.place.programs.clone();
         let helper = programs.join(helper::NAME);
-        let log = |part: &str| {
-            let file = format!("{}-{name}-{part}.log", cluster.name());
-            cluster.place.logs.join(file)
-        };
-
-        let arguments = [helper::NAME, "app", name, &path("resolv.conf")];
-        let new = ["unshare", "--net", "--mount", "--"].map(str::to_owned);
-        let app = Program::new(&helper, &arguments, log("app")).through(&new);
-        let mut app = app.start()?;
-        eventually("its application", SOON, async || {
-            Ok(fs::read_to_string(app.log())?
-                .contains("ready")
-                .then_some(()))
-        })
-        .await?;
-        app.require_running()?;
+        let log = |part: &str| log_of(cluster, name, part);
+        let app = start_app(cluster, name, &path("resolv.conf")).await?;
         cluster.network.connect(app.pid(), address)?;
 
         let gateway = cluster.network.gateway();
@@ -174,6 +160,64 @@ impl Pod {
         pod.proxy_ready().await?;
         pod.set_ready(true).await?;
         Ok(pod)
+    }
+
+    /// Starts a Pod without a proxy: nobody redirects its connections.
+    pub(crate) async fn start_plain(
+        cluster: &mut Cluster,
+        template: PodTemplate,
+    ) -> anyhow::Result<Self> {
+        let PodTemplate {
+            namespace, name, ..
+        } = &template;
+        let objects: Api<PodObject> = Api::namespaced(cluster.plane.client(), namespace);
+        let plain = serde_json::from_value(whole(&template))?;
+        objects.create(&PostParams::default(), &plain).await?;
+        let address = cluster.network.next_address();
+        let resolv = cluster.place.home.join(format!("{name}.resolv.conf"));
+        let nameserver = format!("nameserver {}\n", cluster.network.gateway());
+        fs::write(&resolv, nameserver)?;
+        let app = start_app(cluster, name, &resolv.display().to_string()).await?;
+        cluster.network.connect(app.pid(), address)?;
+        let idle = |part: &str| {
+            let sleep = std::path::Path::new("sleep");
+            Program::new(sleep, &["infinity"], log_of(cluster, name, part)).start()
+        };
+        let pod = Self {
+            objects,
+            name: name.clone(),
+            address,
+            programs: cluster.place.programs.clone(),
+            proxy: idle("no-proxy")?,
+            _forwards: idle("no-forwards")?,
+            app,
+        };
+        pod.nft(&["delete", "table", "ip", "linkerd"])?;
+        pod.set_ready(true).await?;
+        Ok(pod)
+    }
+
+    /// Drops packets to a port, as a firewall does.
+    pub(crate) fn close(&self, port: u16) -> anyhow::Result<()> {
+        let port = port.to_string();
+        self.nft(&["add", "table", "ip", "closed"])?;
+        let hook = "{ type filter hook prerouting priority -200; }";
+        self.nft(&["add", "chain", "ip", "closed", "input", hook])?;
+        let rule = ["tcp", "dport", &port, "drop"];
+        self.nft(&[&["add", "rule", "ip", "closed", "input"], &rule[..]].concat())
+    }
+
+    /// Drops no packets any more.
+    pub(crate) fn open(&self) -> anyhow::Result<()> {
+        self.nft(&["delete", "table", "ip", "closed"])
+    }
+
+    /// Changes the packet filter of the Pod.
+    fn nft(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        let mut prefix = inside(self.app.pid(), false);
+        prefix.push("nft".to_owned());
+        let mut command = Command::new(&prefix[0]);
+        pipe(command.args(&prefix[1..]).args(arguments), "").map(|_| ())
     }
 
     /// Waits until the proxy says that it is ready.
@@ -220,6 +264,28 @@ impl Pod {
     }
 }
 
+/// Starts the application of a Pod, in namespaces of its own.
+async fn start_app(cluster: &Cluster, name: &str, resolv: &str) -> anyhow::Result<Process> {
+    let helper = cluster.place.programs.join(helper::NAME);
+    let arguments = [helper::NAME, "app", name, resolv];
+    let new = ["unshare", "--net", "--mount", "--"].map(str::to_owned);
+    let app = Program::new(&helper, &arguments, log_of(cluster, name, "app")).through(&new);
+    let mut app = app.start()?;
+    eventually("its application", SOON, async || {
+        Ok(fs::read_to_string(app.log())?
+            .contains("ready")
+            .then_some(()))
+    })
+    .await?;
+    app.require_running()?;
+    Ok(app)
+}
+
+fn log_of(cluster: &Cluster, name: &str, part: &str) -> PathBuf {
+    let file = format!("{}-{name}-{part}.log", cluster.name());
+    cluster.place.logs.join(file)
+}
+
 /// The command that enters the namespaces of a Pod, as the proxy's user or as root.
 fn inside(pid: u32, as_proxy: bool) -> Vec<String> {
     let mut prefix = vec![
@@ -239,6 +305,17 @@ fn inside(pid: u32, as_proxy: bool) -> Vec<String> {
 
 /// The Pod with Linkerd's proxy, as `linkerd inject` prints it.
 fn inject(cluster: &Cluster, template: &PodTemplate) -> anyhow::Result<Value> {
+    let pod = whole(template);
+    let mut command = Command::new(cluster.place.programs.join("linkerd"));
+    command
+        .args(["inject", "--manual", "--output", "json", "-"])
+        .env("KUBECONFIG", cluster.plane.kubeconfig());
+    let printed = pipe(&mut command, &pod.to_string())?;
+    serde_json::from_str(&printed).context("failed to read the injected Pod")
+}
+
+/// The Pod of a template, as its controller creates it.
+fn whole(template: &PodTemplate) -> Value {
     let PodTemplate {
         namespace,
         name,
@@ -252,12 +329,7 @@ fn inject(cluster: &Cluster, template: &PodTemplate) -> anyhow::Result<Value> {
     pod["metadata"]["namespace"] = json!(namespace);
     // Kubernetes leaves Pods without a node out of endpoints.
     pod["spec"]["nodeName"] = json!(NODE);
-    let mut command = Command::new(cluster.place.programs.join("linkerd"));
-    command
-        .args(["inject", "--manual", "--output", "json", "-"])
-        .env("KUBECONFIG", cluster.plane.kubeconfig());
-    let printed = pipe(&mut command, &pod.to_string())?;
-    serde_json::from_str(&printed).context("failed to read the injected Pod")
+    pod
 }
 
 /// Does what Linkerd's init container does: writes a key, a signing request, and the token of the ServiceAccount.

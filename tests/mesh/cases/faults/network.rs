@@ -1,0 +1,104 @@
+//! Faults of the way between the clusters.
+
+use serde_json::json;
+
+use super::{Fault, broken, scene::Scene};
+use crate::{load::Load, rig::mirrors::GATED};
+
+const LINK: &str = "links.multicluster.linkerd.io";
+
+pub(super) fn faults() -> Vec<Fault> {
+    let gated = (GATED, 80);
+    vec![
+        broken("gateway down", gated, ("network", "GatewayDown"), |s| {
+            Box::pin(gateway_down(s))
+        })
+        .mended_by(|s| Box::pin(gateway_up(s))),
+        broken(
+            "gateway's probe port closed",
+            gated,
+            ("network", "ProbePortClosed"),
+            |s| Box::pin(probe_port_closed(s)),
+        )
+        .mended_by(|s| Box::pin(ports_open(s))),
+        broken(
+            "gateway's port closed, and its probe's open",
+            gated,
+            ("answers", "GatewayPortClosed"),
+            |s| Box::pin(port_closed(s)),
+        )
+        .mended_by(|s| Box::pin(ports_open(s))),
+        broken(
+            "gateway's identity wrong",
+            gated,
+            ("network", "GatewayIdentityWrong"),
+            |s| Box::pin(identity_wrong(s)),
+        )
+        .mended_by(|s| Box::pin(alive(s))),
+        broken(
+            "gateway's port wrong",
+            gated,
+            ("network", "GatewayPortWrong"),
+            |s| Box::pin(port_wrong(s)),
+        )
+        .mended_by(|s| Box::pin(alive(s))),
+    ]
+}
+
+async fn gateway_down(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.gateway.proxy.kill();
+    scene.rig.gateway.set_ready(false).await?;
+    scene.link_is("GatewayAlive", "False").await
+}
+
+async fn gateway_up(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.gateway.proxy.restart()?;
+    scene.rig.gateway.proxy_ready().await?;
+    scene.rig.gateway.set_ready(true).await?;
+    alive(scene).await
+}
+
+async fn alive(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.link_is("GatewayAlive", "True").await
+}
+
+async fn probe_port_closed(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.gateway.close(4191)?;
+    scene.link_is("GatewayAlive", "False").await
+}
+
+/// A new client, whose proxy has no connection to the gateway yet.
+async fn port_closed(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.gateway.close(4143)?;
+    let pod = scene.rig.start_client_pod().await?;
+    scene.call_from(&pod)?;
+    scene.pods.push(pod);
+    let target = scene.target(GATED, 80).await?;
+    scene.load = Some(Load::start(&scene.client(), &[target]));
+    Ok(())
+}
+
+async fn ports_open(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.load = None;
+    scene.rig.gateway.open()?;
+    alive(scene).await
+}
+
+async fn edit_link(scene: &Scene<'_>, field: &str, value: &str) -> anyhow::Result<()> {
+    scene
+        .patch_west(LINK, "east", &json!({ "spec": { field: value } }))
+        .await
+}
+
+async fn identity_wrong(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    edit_link(
+        scene,
+        "gatewayIdentity",
+        "other.app.serviceaccount.identity.linkerd.cluster.local",
+    )
+    .await
+}
+
+async fn port_wrong(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    edit_link(scene, "gatewayPort", "4144").await
+}

@@ -1,0 +1,417 @@
+//! Faults of objects in the source cluster: mirrors, Links, their controller, and what others put over them.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
+use control_plane::{Fault as NetworkFault, eventually};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    Fault, broken, degraded,
+    scene::{LATE, LATE_EAST, Scene},
+};
+use crate::rig::{
+    FORGOTTEN, NAMESPACE, Root,
+    cluster::EXTENSION,
+    mirrors::{FEDERATED, GATED},
+    pod::{Pod, PodTemplate},
+    wait::SOON,
+    workloads::service,
+};
+
+const CONTROLLER: &str = "linkerd-multicluster-controller";
+const SECRET: &str = "cluster-credentials-east";
+const LEASE: &str = "service-mirror-write";
+/// A namespace that only `east` has.
+const ELSEWHERE: &str = "elsewhere";
+
+pub(super) fn faults() -> Vec<Fault> {
+    let late = (LATE_EAST, 80);
+    let federated = (FEDERATED, 80);
+    vec![
+        broken(
+            "controller down",
+            late,
+            ("objects", "ControllerDown"),
+            |s| Box::pin(controller_down(s)),
+        ),
+        broken(
+            "nobody leads",
+            late,
+            ("objects", "LeaseHeldByNobody"),
+            |s| Box::pin(nobody_leads(s)),
+        ),
+        broken(
+            "target's API server away",
+            late,
+            ("objects", "TargetApiUnreachable"),
+            |s| Box::pin(api_away(s)),
+        )
+        .mended_by(|s| Box::pin(api_back(s))),
+        broken(
+            "wrong certificate authority",
+            late,
+            ("objects", "CertificateInvalid"),
+            |s| Box::pin(wrong_authority(s)),
+        )
+        .mended_by(|s| Box::pin(link_is_connected(s))),
+        broken(
+            "namespace missing",
+            ("web-east", 80),
+            ("objects", "NamespaceMissing"),
+            |s| Box::pin(namespace_missing(s)),
+        )
+        .ended_by(|s| Box::pin(elsewhere_is_empty(s))),
+        broken("name taken", late, ("objects", "NameConflict"), |s| {
+            Box::pin(name_taken(s))
+        })
+        .mended_by(|s| Box::pin(looked_up(s))),
+        broken(
+            "Service un-exported",
+            late,
+            ("objects", "NotExported"),
+            |s| Box::pin(unexported(s)),
+        ),
+        broken(
+            "port not declared",
+            (LATE_EAST, 81),
+            ("objects", "PortNotDeclared"),
+            |s| Box::pin(port_missing(s)),
+        )
+        .mended_by(|s| Box::pin(forgotten(s))),
+        broken(
+            "slices of a stranger",
+            late,
+            ("objects", "ForeignEndpoints"),
+            |s| Box::pin(stranger(s)),
+        ),
+        broken(
+            "HTTPRoute to nowhere",
+            late,
+            ("objects", "RouteBackendMissing"),
+            |s| Box::pin(route_to_nowhere(s)),
+        ),
+        degraded(
+            "HTTPRoute over a preference",
+            federated,
+            ("objects", "RouteConflict"),
+            |s| Box::pin(route_over(s)),
+        )
+        .ended_by(|s| Box::pin(no_preference(s))),
+        degraded(
+            "ServiceProfile over a preference",
+            federated,
+            ("objects", "ServiceProfileConflict"),
+            |s| Box::pin(profile_over(s)),
+        )
+        .ended_by(|s| Box::pin(no_preference(s))),
+        degraded("failed over", federated, ("objects", "FailedOver"), |s| {
+            Box::pin(failed_over(s))
+        })
+        .mended_by(|s| Box::pin(local_pods_are_back(s)))
+        .ended_by(|s| Box::pin(no_preference(s))),
+        degraded(
+            "controller down, and all is there",
+            (GATED, 80),
+            ("objects", "ControllerDown"),
+            |s| Box::pin(scaled_down(s)),
+        ),
+    ]
+}
+
+/// A namespace of `east` with a Service and a Pod.
+async fn namespace_missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let own = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": ELSEWHERE } });
+    scene.rig.east.apply(&own.to_string()).await?;
+    let mut exported = service("web", "mirror.linkerd.io/exported", "true");
+    exported["metadata"]["namespace"] = json!(ELSEWHERE);
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "web", "namespace": ELSEWHERE },
+    });
+    scene
+        .rig
+        .east
+        .apply(&format!("{account}\n---\n{exported}"))
+        .await?;
+    let template = PodTemplate::app(ELSEWHERE, "web-elsewhere", "web");
+    let pod = Pod::start(&mut scene.rig.east, template, &[]).await?;
+    scene.pods.push(pod);
+    scene.namespace = ELSEWHERE;
+    scene.reports("web", "MissingNamespace").await
+}
+
+async fn elsewhere_is_empty(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene
+        .east(&["-n", ELSEWHERE, "delete", "service", "web"])
+        .await
+        .map(|_| ())
+}
+
+async fn scaled_down(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let scale =
+        format!("kubectl --context west -n {EXTENSION} scale deployment/{CONTROLLER} --replicas=0");
+    scene.paste(&scale).await?;
+    // The script may end before the Deployment was followed.
+    scene.paste("true").await?;
+    eventually("the Lease to be released", SOON, async || {
+        let lease = scene
+            .west(&[
+                "-n",
+                EXTENSION,
+                "get",
+                "lease",
+                LEASE,
+                "-o",
+                "jsonpath={.spec.holderIdentity}",
+            ])
+            .await?;
+        Ok(lease.is_empty().then_some(()))
+    })
+    .await
+}
+
+async fn controller_down(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scaled_down(scene).await?;
+    scene.export_late().await
+}
+
+/// The Lease is held by a name that no Pod has, for an hour.
+async fn nobody_leads(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.controller.terminate()?;
+    let before = jiff::SignedDuration::from_secs(30);
+    let renewed = super::scene::now() - before;
+    let spec = json!({ "spec": {
+        "holderIdentity": "somebody-else", "leaseDurationSeconds": 3600,
+        "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string(),
+    } });
+    scene.patch_west("lease", LEASE, &spec).await?;
+    scene.rig.controller.restart().await?;
+    scene.export_late().await
+}
+
+async fn api_away(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.east_api.set(NetworkFault::Refuse);
+    scene.export_late().await?;
+    scene.link_is("Connected", "False").await
+}
+
+async fn api_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.east_api.set(NetworkFault::None);
+    scene.link_is("Connected", "True").await
+}
+
+async fn link_is_connected(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.link_is("Connected", "True").await?;
+    scene.destination_is_ready(true).await
+}
+
+/// Changes the kubeconfig of the Link, and starts the controller anew: one that runs would go on with the former one.
+async fn edit_credentials(
+    scene: &mut Scene<'_>,
+    edit: impl FnOnce(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(scene.rig.west.plane.client(), EXTENSION);
+    let data = secrets.get(SECRET).await?.data.unwrap_or_default();
+    let kubeconfig = data.get("kubeconfig").context("no kubeconfig")?;
+    let kubeconfig = edit(std::str::from_utf8(&kubeconfig.0)?)?;
+    let change = Patch::Merge(json!({ "stringData": { "kubeconfig": kubeconfig } }));
+    secrets
+        .patch(SECRET, &PatchParams::default(), &change)
+        .await?;
+    scene.rig.controller.restart().await?;
+    scene.export_late().await?;
+    scene.link_is("Connected", "False").await
+}
+
+/// The value of a field of a kubeconfig.
+fn value<'t>(kubeconfig: &'t str, field: &str) -> anyhow::Result<&'t str> {
+    let line = kubeconfig
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(field));
+    let value = line.with_context(|| format!("the kubeconfig has no {field}"))?;
+    Ok(value.trim_start_matches(':').trim().trim_matches('"'))
+}
+
+async fn wrong_authority(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let other = STANDARD.encode(Root::new()?.certificate());
+    edit_credentials(scene, |kubeconfig| {
+        let authority = value(kubeconfig, "certificate-authority-data")?;
+        Ok(kubeconfig.replace(authority, &other))
+    })
+    .await
+}
+
+async fn name_taken(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let create = [
+        "-n",
+        NAMESPACE,
+        "create",
+        "service",
+        "clusterip",
+        LATE_EAST,
+        "--tcp=80",
+    ];
+    scene.west(&create).await?;
+    scene.export_late().await?;
+    scene.reports(LATE, "NameConflict").await
+}
+
+/// The controller looks a name up again within a minute.
+async fn looked_up(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the mirror", SOON * 2, async || {
+        Ok(services.get_opt(LATE_EAST).await?.map(|_| ()))
+    })
+    .await
+}
+
+async fn unexported(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await?;
+    scene
+        .east(&[
+            "-n",
+            NAMESPACE,
+            "label",
+            "service",
+            LATE,
+            "mirror.linkerd.io/exported-",
+        ])
+        .await?;
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the mirror to go", SOON, async || {
+        Ok(services.get_opt(LATE_EAST).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+async fn port_missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    // What `kubectl edit` opens adds the port.
+    let editor = scene.rig.west.place.home.join("editor");
+    std::fs::write(
+        &editor,
+        "#!/bin/sh\nsed -i 's/^  ports:/  ports:\\n  - name: more\\n    port: 81\\n    targetPort: 8080/' \"$1\"\n",
+    )?;
+    scene.paste("chmod +x editor").await?;
+    scene.mirror_late().await
+}
+
+async fn has_both_ports(scene: &Scene<'_>) -> anyhow::Result<()> {
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the mirror to have the port", SOON, async || {
+        let ports = services
+            .get(LATE_EAST)
+            .await?
+            .spec
+            .and_then(|spec| spec.ports);
+        Ok(ports.is_some_and(|ports| ports.len() == 2).then_some(()))
+    })
+    .await
+}
+
+/// A client that was refused has to pause.
+async fn forgotten(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    has_both_ports(scene).await?;
+    sleep(FORGOTTEN).await;
+    Ok(())
+}
+
+async fn stranger(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await?;
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "namespace": NAMESPACE, "name": "stranger", "labels": { "kubernetes.io/service-name": LATE_EAST } },
+        "addressType": "IPv4", "endpoints": [{ "addresses": ["10.241.1.250"] }],
+        "ports": [{ "name": "http", "port": 80 }],
+    });
+    scene.rig.west.apply(&slice.to_string()).await
+}
+
+fn route(parent: &str, backend: &str) -> String {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "namespace": NAMESPACE, "name": "of-somebody-else" },
+        "spec": {
+            "parentRefs": [{ "group": "", "kind": "Service", "name": parent, "port": 80 }],
+            "rules": [{ "backendRefs": [{ "group": "", "kind": "Service", "name": backend, "port": 80 }] }],
+        },
+    })
+    .to_string()
+}
+
+async fn route_to_nowhere(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await?;
+    scene.rig.west.apply(&route(LATE_EAST, "gone")).await
+}
+
+async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {
+    scene.rig.prefer(Some(preference)).await?;
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the preference to be in force", SOON, async || {
+        let found = services
+            .get(FEDERATED)
+            .await?
+            .metadata
+            .annotations
+            .unwrap_or_default();
+        Ok(found
+            .contains_key("multicluster.linkerd.io/prefer")
+            .then_some(()))
+    })
+    .await
+}
+
+async fn route_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    prefers(scene, "east").await?;
+    scene.rig.west.apply(&route(FEDERATED, "web")).await
+}
+
+async fn profile_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    prefers(scene, "east").await?;
+    let profile = json!({
+        "apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile",
+        "metadata": { "namespace": NAMESPACE, "name": format!("{FEDERATED}.{NAMESPACE}.svc.cluster.local") },
+        "spec": { "routes": [{ "name": "all", "condition": { "pathRegex": ".*" } }] },
+    });
+    scene.rig.west.apply(&profile.to_string()).await
+}
+
+async fn no_preference(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.prefer(None).await
+}
+
+/// The preferred Pods of this cluster become unready.
+async fn failed_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    prefers(scene, "local").await?;
+    for pod in &scene.rig.west_pods {
+        pod.set_ready(false).await?;
+    }
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("others to take over", SOON, async || {
+        let found = services
+            .get(FEDERATED)
+            .await?
+            .metadata
+            .annotations
+            .unwrap_or_default();
+        Ok(found
+            .contains_key("multicluster.linkerd.io/failed-over")
+            .then_some(()))
+    })
+    .await
+}
+
+async fn local_pods_are_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    for pod in &scene.rig.west_pods {
+        pod.set_ready(true).await?;
+    }
+    // The hold-down.
+    sleep(Duration::from_secs(30)).await;
+    Ok(())
+}

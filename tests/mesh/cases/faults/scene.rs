@@ -1,0 +1,292 @@
+//! What faults need of the rig, and what is started for them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use control_plane::eventually;
+use k8s_openapi::api::core::v1::Pod as PodObject;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::text;
+use crate::{
+    load::{Load, Target},
+    requests::Client,
+    rig::{
+        NAMESPACE, Rig, cluster::EXTENSION, condition_of, deployments::Deployments,
+        mirrors::address_of, pod::Pod, wait::SOON, workloads::service,
+    },
+};
+
+/// A Service that exists only while a fault needs it.
+pub(super) const LATE: &str = "late";
+/// Its mirror.
+pub(super) const LATE_EAST: &str = "late-east";
+/// The Pod in place of Linkerd's destination controller.
+const DESTINATION: &str = "linkerd-destination-0-0";
+/// How long a request that fails may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The rig while there is a fault.
+pub(super) struct Scene<'r> {
+    pub(super) rig: &'r mut Rig,
+    deployments: Deployments,
+    /// The namespace of the Service that is called.
+    pub(super) namespace: &'static str,
+    /// The Pod that calls, in the namespace of the applications.
+    pub(super) caller: String,
+    client: Client,
+    /// Pods that were started for it.
+    pub(super) pods: Vec<Pod>,
+    /// Requests that go on meanwhile.
+    pub(super) load: Option<Load>,
+}
+
+impl<'r> Scene<'r> {
+    pub(super) async fn begin(rig: &'r mut Rig) -> anyhow::Result<Self> {
+        let deployments = Deployments::new(rig).await?;
+        let client = rig.client.clone();
+        let mut scene = Self {
+            rig,
+            deployments,
+            namespace: NAMESPACE,
+            caller: "client".to_owned(),
+            client,
+            pods: Vec::new(),
+            load: None,
+        };
+        scene.destination_is_ready(true).await?;
+        Ok(scene)
+    }
+
+    /// Removes what was made for a fault.
+    pub(super) async fn clean(mut self) -> anyhow::Result<()> {
+        self.load = None;
+        let up = "kubectl --context west -n linkerd scale deployment/linkerd-destination --replicas=1\n\
+                  kubectl --context west -n linkerd-multicluster scale deployment/linkerd-multicluster-controller --replicas=1";
+        self.paste(up).await?;
+        self.paste("true").await?;
+        let taken = [
+            "-n",
+            NAMESPACE,
+            "delete",
+            "service",
+            LATE_EAST,
+            "--ignore-not-found",
+        ];
+        self.west(&taken).await?;
+        let east = self.rig.east.services(NAMESPACE);
+        let _ = east.delete(LATE, &DeleteParams::default()).await;
+        let west = self.rig.west.services(NAMESPACE);
+        eventually("what was made for it to go", SOON, async || {
+            Ok(west.get_opt(LATE_EAST).await?.is_none().then_some(()))
+        })
+        .await?;
+        for pod in std::mem::take(&mut self.pods) {
+            let _ = pod.delete().await;
+        }
+        Ok(())
+    }
+
+    /// Runs a command of a person, with both contexts; Deployments are followed meanwhile.
+    pub(super) async fn paste(&mut self, command: &str) -> anyhow::Result<String> {
+        // `link` asks before it changes settings, and `edit` opens an editor.
+        let command = match command.strip_prefix("linkerd-mc link ") {
+            Some(rest) => format!("linkerd-mc link --yes {rest}"),
+            None if command.contains(" edit ") => format!("KUBE_EDITOR='sh ./editor' {command}"),
+            None => command.to_owned(),
+        };
+        self.deployments.shell(self.rig, &command).await
+    }
+
+    /// A diagnosis as a document, and how long it took.
+    pub(super) async fn diagnose(
+        &mut self,
+        service: &str,
+        port: u16,
+    ) -> anyhow::Result<(Value, Duration)> {
+        let (namespace, caller) = (self.namespace, &self.caller);
+        let script = format!(
+            "linkerd-mc --quiet --context west diagnose {namespace}/{service}:{port} --from {NAMESPACE}/{caller} --target east --cluster-name east -o json 2>&1 || [ $? -eq 1 ]"
+        );
+        let began = Instant::now();
+        let printed = self.deployments.shell(self.rig, &script).await?;
+        let took = began.elapsed();
+        let found = serde_json::from_str(&printed).with_context(|| printed.clone())?;
+        Ok((found, took))
+    }
+
+    /// Waits until a diagnosis no longer names this cause.
+    pub(super) async fn is_well(
+        &mut self,
+        service: &str,
+        port: u16,
+        cause: &str,
+    ) -> anyhow::Result<()> {
+        let end = Instant::now() + SOON;
+        loop {
+            let (found, _) = self.diagnose(service, port).await?;
+            if found["cause"].is_null() {
+                return Ok(());
+            }
+            let still = text(&found["cause"], "name");
+            ensure!(
+                Instant::now() < end,
+                "{cause} was fixed, and {still} is found: {found:#}"
+            );
+        }
+    }
+
+    /// The address of a Service once it exists.
+    pub(super) async fn target(&self, service: &str, port: u16) -> anyhow::Result<Target> {
+        let services = self.rig.west.services(self.namespace);
+        let address = eventually(&format!("mirror {service}"), SOON, async || {
+            Ok(address_of(&services.get(service).await?))
+        })
+        .await?;
+        Ok(Target {
+            name: service.to_owned(),
+            address: (address, port).into(),
+            host: format!("{service}.{}.svc.cluster.local", self.namespace),
+        })
+    }
+
+    /// The client of the Pod that calls.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Waits until requests to a Service fail, or it does not exist.
+    pub(super) async fn is_not_answered(&self, service: &str, port: u16) -> anyhow::Result<()> {
+        let services = self.rig.west.services(self.namespace);
+        eventually("requests to fail", SOON, async || {
+            let Some(found) = services.get_opt(service).await? else {
+                return Ok(Some(()));
+            };
+            if address_of(&found).is_none() {
+                return Ok(Some(()));
+            }
+            let target = self.target(service, port).await?;
+            let answer = timeout(PATIENCE, self.client.get(target.address, &target.host)).await;
+            let failed = match answer {
+                Err(_) => true,
+                Ok(answer) => answer?.status != 200,
+            };
+            Ok(failed.then_some(()))
+        })
+        .await
+    }
+
+    /// Exports a Service of `east` that was not there before.
+    pub(super) async fn export_late(&self) -> anyhow::Result<()> {
+        let late = service(LATE, "mirror.linkerd.io/exported", "true");
+        self.rig.east.apply(&late.to_string()).await
+    }
+
+    /// The same, and waits for its mirror.
+    pub(super) async fn mirror_late(&self) -> anyhow::Result<()> {
+        self.export_late().await?;
+        self.rig.target(LATE_EAST).await.map(|_| ())
+    }
+
+    /// Waits until a condition of the Link has this status and reason.
+    pub(super) async fn link_is(&self, condition: &str, status: &str) -> anyhow::Result<()> {
+        eventually(&format!("{condition} to be {status}"), SOON, async || {
+            let link = self.rig.link_object().await?;
+            Ok((condition_of(&link, condition) == Some(status)).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits until the Link reports this reason for a Service.
+    pub(super) async fn reports(&self, service: &str, reason: &str) -> anyhow::Result<()> {
+        eventually(&format!("the Link to report {reason}"), SOON, async || {
+            let link = self.rig.link_object().await?;
+            let lists = ["mirrorServices", "federatedServices"];
+            let all = lists
+                .iter()
+                .filter_map(|list| link["status"][list].as_array())
+                .flatten();
+            let mut all = all.filter(|one| one["remoteRef"]["name"] == service);
+            Ok(all
+                .any(|one| one["conditions"][0]["reason"] == reason)
+                .then_some(()))
+        })
+        .await
+    }
+
+    /// `kubectl` in `west`.
+    pub(super) async fn west(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.rig.west.plane.kubectl(arguments).await
+    }
+
+    /// `kubectl` in `east`.
+    pub(super) async fn east(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.rig.east.plane.kubectl(arguments).await
+    }
+
+    /// A merge patch of an object in the namespace of the extension in `west`.
+    pub(super) async fn patch_west(
+        &self,
+        kind: &str,
+        name: &str,
+        patch: &Value,
+    ) -> anyhow::Result<()> {
+        let patch = patch.to_string();
+        let arguments = [
+            "-n",
+            EXTENSION,
+            "patch",
+            kind,
+            name,
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        self.west(&arguments).await.map(|_| ())
+    }
+
+    /// Writes the status of the Pod that stands in place of Linkerd's destination controller, as its kubelet would.
+    pub(super) async fn destination_is_ready(&mut self, ready: bool) -> anyhow::Result<()> {
+        let pods: Api<PodObject> = Api::namespaced(self.rig.west.plane.client(), "linkerd");
+        let now = now();
+        let word = if ready { "True" } else { "False" };
+        let gateway = self.rig.west.network.gateway();
+        let status = json!({ "status": {
+            "phase": "Running",
+            "startTime": now,
+            "podIP": gateway,
+            "podIPs": [{ "ip": gateway }],
+            "conditions": [{ "type": "Ready", "status": word }],
+        } });
+        pods.patch_status(DESTINATION, &PatchParams::default(), &Patch::Merge(status))
+            .await?;
+        Ok(())
+    }
+
+    /// Calls from this Pod from now on.
+    pub(super) fn call_from(&mut self, pod: &Pod) -> anyhow::Result<()> {
+        self.client = Client::start(pod, &self.rig.west.place)?;
+        self.caller.clone_from(&pod.name);
+        Ok(())
+    }
+}
+
+/// Nothing is known of the Pod in place of Linkerd's destination controller, as at first.
+pub(super) async fn forget_destination(rig: &Rig) -> anyhow::Result<()> {
+    let pods: Api<PodObject> = Api::namespaced(rig.west.plane.client(), "linkerd");
+    let nothing = json!({ "status": { "startTime": null, "conditions": null } });
+    pods.patch_status(DESTINATION, &PatchParams::default(), &Patch::Merge(nothing))
+        .await?;
+    Ok(())
+}
+
+/// The current time.
+#[expect(clippy::disallowed_methods, reason = "objects have times")]
+pub(super) fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
