@@ -47,7 +47,7 @@ Examples:
   # The name of the cause, for a script
   linkerd-mc diagnose default/web-east -o json | jq -r .cause.name
 
-Exit codes: 0 no broken layer was found, 1 one was found or nothing could be read, 2 wrong usage.";
+Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 
 /// Find out why requests to a Service of another cluster fail
 ///
