@@ -247,10 +247,10 @@ async fn misspelt_names_get_a_suggestion() {
         ),
         (&["misspelt/web"], "name one of misspelt/web-misspelt"),
         (
-            &["misspelt/web-misspelt", "--from", "cleint-0"],
+            &["misspelt/web-misspelt", "--from", "client-00"],
             "did you mean misspelt/client-0?",
         ),
-        (&["mispelt/other"], "there is no namespace mispelt"),
+        (&["misspeltt/other"], "there is no namespace misspeltt"),
         (
             &["misspelt/web-misspelt", "--target", "esat"],
             "context \"esat\" is not in the kubeconfig",
