@@ -85,8 +85,7 @@ pub(crate) async fn run(
     let path = args.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
     let contexts = args.contexts.select(global, args.timeout).await?;
-    // Before anything is read: a file that cannot be written is known at once.
-    let mut archive = Archive::create(&path, &name)?;
+    let mut archive = Archive::new(&path, &name)?;
     let is_one = contexts.len() == 1;
     let reading = contexts
         .iter()

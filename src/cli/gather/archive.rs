@@ -1,8 +1,8 @@
-//! A gzip-compressed tar archive that is bounded in size, and complete or not there.
+//! A gzip-compressed tar archive that is bounded in size, and written whole or not at all.
 
 use std::{
     fs::{File, OpenOptions, remove_file, rename},
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -19,40 +19,38 @@ const MOST: usize = 256 << 20;
 /// The last line of a file that is too long.
 const CUT: &[u8] = b"\n[the rest was left out]\n";
 
-/// An archive that is being written, beside its final path. Dropping it removes what was written.
+/// An archive, in memory until it is finished: a few MiB of text that compresses well.
 pub(super) struct Archive {
-    /// `None` when it is finished.
-    builder: Option<Builder<GzEncoder<File>>>,
+    builder: Builder<GzEncoder<Vec<u8>>>,
     path: PathBuf,
-    partial: PathBuf,
     /// The folder of all files.
     folder: String,
     size: usize,
 }
 
 impl Archive {
-    /// Begins an archive with one folder. Fails if the file exists, or cannot be written.
-    pub(super) fn create(path: &Path, folder: &str) -> anyhow::Result<Self> {
-        let what = || format!("cannot write {}", path.display());
+    /// Begins an archive with one folder. Fails if its file exists, or its directory does not.
+    pub(super) fn new(path: &Path, folder: &str) -> anyhow::Result<Self> {
         if path.exists() {
             return Err(fail(
                 format!("{} exists already", path.display()),
                 "pass another name to --output",
             ));
         }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        // Others must not read it while nobody has looked at it.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&partial).with_context(what)?;
+        let directory = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(directory) = directory
+            && !directory.is_dir()
+        {
+            return Err(fail(
+                format!("{} is not a directory", directory.display()),
+                "create it, or pass another name to --output",
+            ));
+        }
         Ok(Self {
-            builder: Some(Builder::new(GzEncoder::new(file, Compression::default()))),
+            builder: Builder::new(GzEncoder::new(Vec::new(), Compression::default())),
             path: path.to_owned(),
-            partial,
             folder: folder.to_owned(),
             size: 0,
         })
@@ -72,32 +70,36 @@ impl Archive {
         header.set_mtime(u64::try_from(timing::now().as_second()).unwrap_or_default());
         header.set_size(size as u64);
         let path = format!("{}/{path}", self.folder);
-        let what = || format!("cannot write {}", self.partial.display());
-        let builder = self.builder.as_mut().with_context(what)?;
-        builder
+        self.builder
             .append_data(&mut header, path, parts.concat().as_slice())
-            .with_context(what)?;
+            .context("cannot add to the archive")?;
         Ok(size)
     }
 
-    /// Puts the archive in place. Returns its size in bytes.
-    pub(super) fn finish(mut self) -> anyhow::Result<u64> {
-        let what = || format!("cannot write {}", self.path.display());
-        let builder = self.builder.take().with_context(what)?;
-        let finished = builder.into_inner().and_then(GzEncoder::finish);
-        let mut file = finished.with_context(what)?;
-        file.flush().with_context(what)?;
-        let size = file.metadata().with_context(what)?.len();
-        rename(&self.partial, &self.path).with_context(what)?;
-        Ok(size)
+    /// Writes the file, whole or not at all. Returns its size in bytes.
+    pub(super) fn finish(self) -> anyhow::Result<usize> {
+        let mut partial = self.path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let finished = self.builder.into_inner().and_then(GzEncoder::finish);
+        let written = finished.and_then(|content| {
+            private_file(&partial)?.write_all(&content)?;
+            rename(&partial, &self.path)?;
+            Ok(content.len())
+        });
+        written
+            .inspect_err(|_| drop(remove_file(&partial)))
+            .with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
-impl Drop for Archive {
-    fn drop(&mut self) {
-        // It is not there after it was put in place.
-        let _ = remove_file(&self.partial);
-    }
+/// A new file that others must not read while nobody has looked at it.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 #[cfg(test)]
@@ -124,7 +126,7 @@ mod tests {
     fn archive_is_bounded_and_there_when_it_is_finished() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tar.gz");
-        let mut archive = Archive::create(&path, "top").unwrap();
+        let mut archive = Archive::new(&path, "top").unwrap();
         archive.add("west/a.txt", b"abc").unwrap();
         let long = vec![b'x'; MOST_OF_A_FILE + 1];
         archive.add("long", &long).unwrap();
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(read(&path), expected);
         assert_eq!(folder.path().read_dir().unwrap().count(), 1);
 
-        let error = Archive::create(&path, "top").err().unwrap();
+        let error = Archive::new(&path, "top").err().unwrap();
         assert!(
             error.to_string().ends_with("a.tar.gz exists already"),
             "{error}"
@@ -148,7 +150,7 @@ mod tests {
     fn nothing_is_left_of_an_archive_that_is_not_finished() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tar.gz");
-        let mut archive = Archive::create(&path, "top").unwrap();
+        let mut archive = Archive::new(&path, "top").unwrap();
         archive.add("a", b"abc").unwrap();
         drop(archive);
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);

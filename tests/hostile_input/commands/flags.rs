@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 28] = [
+const FREE: [&str; 29] = [
     "as_groups",
     "as_user",
     "context",
@@ -50,6 +50,7 @@ const FREE: [&str; 28] = [
     "target",
     "values",
     "check namespace",
+    "gather output",
     "gateways output",
     "plan excluded_annotations",
     "plan excluded_labels",
