@@ -7,6 +7,7 @@ mod client;
 mod linkerd;
 mod network;
 mod objects;
+mod routes;
 mod scene;
 mod target;
 
@@ -94,6 +95,7 @@ fn nothing<'a>(_: &'a mut Scene<'_>) -> Pin<Box<dyn Future<Output = anyhow::Resu
 fn faults() -> Vec<Fault> {
     [
         objects::faults(),
+        routes::faults(),
         client::faults(),
         linkerd::faults(),
         network::faults(),

@@ -16,7 +16,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -209,20 +209,30 @@ fn is_established(definition: CustomResourceDefinition) -> bool {
 
 /// Creates Pods in place of the controllers, because `linkerd inject` checks that they run.
 async fn stand_in(plane: &ControlPlane) -> anyhow::Result<()> {
-    let pods: Api<Pod> = Api::namespaced(plane.client(), "linkerd");
     for controller in ["destination", "identity", "proxy-injector"] {
-        let name = format!("linkerd-{controller}-0-0");
-        let pod = serde_json::from_value(json!({
-            "metadata": { "name": name, "labels": {
-                "linkerd.io/control-plane-component": controller,
-                "linkerd.io/control-plane-ns": "linkerd",
-            } },
-            "spec": { "containers": [{ "name": controller, "image": "controller" }] },
-        }))?;
-        pods.create(&PostParams::default(), &pod).await?;
-        let running = Patch::Merge(json!({ "status": { "phase": "Running" } }));
-        pods.patch_status(&name, &PatchParams::default(), &running)
-            .await?;
+        stand_in_for(plane, controller).await?;
     }
+    Ok(())
+}
+
+/// Creates the Pod in place of a controller anew, about which nothing is known but that it runs.
+pub(crate) async fn stand_in_for(plane: &ControlPlane, controller: &str) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "linkerd");
+    let name = format!("linkerd-{controller}-0-0");
+    if pods.get_opt(&name).await?.is_some() {
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(&name, &now).await?;
+    }
+    let pod = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": {
+            "linkerd.io/control-plane-component": controller,
+            "linkerd.io/control-plane-ns": "linkerd",
+        } },
+        "spec": { "containers": [{ "name": controller, "image": "controller" }] },
+    }))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    let running = Patch::Merge(json!({ "status": { "phase": "Running" } }));
+    pods.patch_status(&name, &PatchParams::default(), &running)
+        .await?;
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! Faults of objects in the source cluster: mirrors, Links, their controller, and what others put over them.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use control_plane::{Fault as NetworkFault, eventually};
@@ -17,13 +15,16 @@ use super::{
     Fault, broken, degraded,
     scene::{LATE, LATE_EAST, Scene},
 };
-use crate::rig::{
-    FORGOTTEN, NAMESPACE, Root,
-    cluster::EXTENSION,
-    mirrors::{FEDERATED, GATED},
-    pod::{Pod, PodTemplate},
-    wait::SOON,
-    workloads::service,
+use crate::{
+    load::Load,
+    rig::{
+        FORGOTTEN, NAMESPACE, Root,
+        cluster::EXTENSION,
+        mirrors::{FEDERATED, GATED},
+        pod::{Pod, PodTemplate},
+        wait::SOON,
+        workloads::service,
+    },
 };
 
 const CONTROLLER: &str = "linkerd-multicluster-controller";
@@ -34,7 +35,6 @@ const ELSEWHERE: &str = "elsewhere";
 
 pub(super) fn faults() -> Vec<Fault> {
     let late = (LATE_EAST, 80);
-    let federated = (FEDERATED, 80);
     vec![
         broken(
             "controller down",
@@ -80,6 +80,16 @@ pub(super) fn faults() -> Vec<Fault> {
             |s| Box::pin(unexported(s)),
         ),
         broken(
+            "Service missing in the target",
+            late,
+            ("objects", "MissingInTarget"),
+            |s| Box::pin(missing(s)),
+        )
+        .mended_by(|s| Box::pin(exported_again(s))),
+        degraded("drained", (FEDERATED, 80), ("objects", "Drained"), |s| {
+            Box::pin(drained(s))
+        }),
+        broken(
             "port not declared",
             (LATE_EAST, 81),
             ("objects", "PortNotDeclared"),
@@ -87,36 +97,18 @@ pub(super) fn faults() -> Vec<Fault> {
         )
         .mended_by(|s| Box::pin(forgotten(s))),
         broken(
+            "port declared while it is asked for",
+            (LATE_EAST, 81),
+            ("answers", "PortRefusalKept"),
+            |s| Box::pin(port_late(s)),
+        )
+        .mended_by(|s| Box::pin(paused(s))),
+        broken(
             "slices of a stranger",
             late,
             ("objects", "ForeignEndpoints"),
             |s| Box::pin(stranger(s)),
         ),
-        broken(
-            "HTTPRoute to nowhere",
-            late,
-            ("objects", "RouteBackendMissing"),
-            |s| Box::pin(route_to_nowhere(s)),
-        ),
-        degraded(
-            "HTTPRoute over a preference",
-            federated,
-            ("objects", "RouteConflict"),
-            |s| Box::pin(route_over(s)),
-        )
-        .ended_by(|s| Box::pin(no_preference(s))),
-        degraded(
-            "ServiceProfile over a preference",
-            federated,
-            ("objects", "ServiceProfileConflict"),
-            |s| Box::pin(profile_over(s)),
-        )
-        .ended_by(|s| Box::pin(no_preference(s))),
-        degraded("failed over", federated, ("objects", "FailedOver"), |s| {
-            Box::pin(failed_over(s))
-        })
-        .mended_by(|s| Box::pin(local_pods_are_back(s)))
-        .ended_by(|s| Box::pin(no_preference(s))),
         degraded(
             "controller down, and all is there",
             (GATED, 80),
@@ -291,6 +283,51 @@ async fn unexported(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     .await
 }
 
+async fn missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await?;
+    scene
+        .east(&["-n", NAMESPACE, "delete", "service", LATE])
+        .await?;
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the mirror to go", SOON, async || {
+        Ok(services.get_opt(LATE_EAST).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+/// What is printed lists the Services; people create the one that is missing.
+async fn exported_again(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await
+}
+
+async fn drained(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let drain = "linkerd-mc --context west drain --cluster-name east --duration 10m";
+    scene.paste(drain).await.map(|_| ())
+}
+
+/// The mirror gets a port that a client asks for already, and goes on to ask for.
+async fn port_late(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await?;
+    let target = scene.target(LATE_EAST, 81).await?;
+    scene.load = Some(Load::start(&scene.client(), &[target]));
+    scene.is_not_answered(LATE_EAST, 81).await?;
+    let ports = json!({ "spec": { "ports": [
+        { "name": "http", "port": 80, "targetPort": 8080 },
+        { "name": "more", "port": 81, "targetPort": 8080 },
+    ] } });
+    let ports = ports.to_string();
+    let patch = ["-n", NAMESPACE, "patch", "service", LATE, "-p", &ports];
+    scene.east(&patch).await?;
+    has_both_ports(scene).await
+}
+
+/// The client pauses for as long as its proxy remembers.
+async fn paused(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.load = None;
+    sleep(FORGOTTEN).await;
+    Ok(())
+}
+
 async fn port_missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     // What `kubectl edit` opens adds the port.
     let editor = scene.rig.west.place.home.join("editor");
@@ -331,87 +368,4 @@ async fn stranger(scene: &mut Scene<'_>) -> anyhow::Result<()> {
         "ports": [{ "name": "http", "port": 80 }],
     });
     scene.rig.west.apply(&slice.to_string()).await
-}
-
-fn route(parent: &str, backend: &str) -> String {
-    json!({
-        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-        "metadata": { "namespace": NAMESPACE, "name": "of-somebody-else" },
-        "spec": {
-            "parentRefs": [{ "group": "", "kind": "Service", "name": parent, "port": 80 }],
-            "rules": [{ "backendRefs": [{ "group": "", "kind": "Service", "name": backend, "port": 80 }] }],
-        },
-    })
-    .to_string()
-}
-
-async fn route_to_nowhere(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.mirror_late().await?;
-    scene.rig.west.apply(&route(LATE_EAST, "gone")).await
-}
-
-async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {
-    scene.rig.prefer(Some(preference)).await?;
-    let services = scene.rig.west.services(NAMESPACE);
-    eventually("the preference to be in force", SOON, async || {
-        let found = services
-            .get(FEDERATED)
-            .await?
-            .metadata
-            .annotations
-            .unwrap_or_default();
-        Ok(found
-            .contains_key("multicluster.linkerd.io/prefer")
-            .then_some(()))
-    })
-    .await
-}
-
-async fn route_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    prefers(scene, "east").await?;
-    scene.rig.west.apply(&route(FEDERATED, "web")).await
-}
-
-async fn profile_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    prefers(scene, "east").await?;
-    let profile = json!({
-        "apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile",
-        "metadata": { "namespace": NAMESPACE, "name": format!("{FEDERATED}.{NAMESPACE}.svc.cluster.local") },
-        "spec": { "routes": [{ "name": "all", "condition": { "pathRegex": ".*" } }] },
-    });
-    scene.rig.west.apply(&profile.to_string()).await
-}
-
-async fn no_preference(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.rig.prefer(None).await
-}
-
-/// The preferred Pods of this cluster become unready.
-async fn failed_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    prefers(scene, "local").await?;
-    for pod in &scene.rig.west_pods {
-        pod.set_ready(false).await?;
-    }
-    let services = scene.rig.west.services(NAMESPACE);
-    eventually("others to take over", SOON, async || {
-        let found = services
-            .get(FEDERATED)
-            .await?
-            .metadata
-            .annotations
-            .unwrap_or_default();
-        Ok(found
-            .contains_key("multicluster.linkerd.io/failed-over")
-            .then_some(()))
-    })
-    .await
-}
-
-async fn local_pods_are_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    for pod in &scene.rig.west_pods {
-        pod.set_ready(true).await?;
-    }
-    // The hold-down.
-    sleep(Duration::from_secs(30)).await;
-    Ok(())
 }

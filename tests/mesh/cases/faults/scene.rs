@@ -18,7 +18,7 @@ use crate::{
     requests::Client,
     rig::{
         NAMESPACE, Rig, cluster::EXTENSION, condition_of, deployments::Deployments,
-        mirrors::address_of, pod::Pod, wait::SOON, workloads::service,
+        linkerd::stand_in_for, mirrors::address_of, pod::Pod, wait::SOON, workloads::service,
     },
 };
 
@@ -278,11 +278,7 @@ impl<'r> Scene<'r> {
 
 /// Nothing is known of the Pod in place of Linkerd's destination controller, as at first.
 pub(super) async fn forget_destination(rig: &Rig) -> anyhow::Result<()> {
-    let pods: Api<PodObject> = Api::namespaced(rig.west.plane.client(), "linkerd");
-    let nothing = json!({ "status": { "startTime": null, "conditions": null } });
-    pods.patch_status(DESTINATION, &PatchParams::default(), &Patch::Merge(nothing))
-        .await?;
-    Ok(())
+    stand_in_for(&rig.west.plane, "destination").await
 }
 
 /// The current time.

@@ -1,0 +1,128 @@
+//! Faults of routes: those of others over a mirror or a preference, and preferences that fail over.
+
+use std::time::Duration;
+
+use control_plane::eventually;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    Fault, broken, degraded,
+    scene::{LATE_EAST, Scene},
+};
+use crate::rig::{NAMESPACE, mirrors::FEDERATED, wait::SOON};
+
+pub(super) fn faults() -> Vec<Fault> {
+    let late = (LATE_EAST, 80);
+    let federated = (FEDERATED, 80);
+    vec![
+        broken(
+            "HTTPRoute to nowhere",
+            late,
+            ("objects", "RouteBackendMissing"),
+            |s| Box::pin(route_to_nowhere(s)),
+        ),
+        degraded(
+            "HTTPRoute over a preference",
+            federated,
+            ("objects", "RouteConflict"),
+            |s| Box::pin(route_over(s)),
+        )
+        .ended_by(|s| Box::pin(no_preference(s))),
+        degraded(
+            "ServiceProfile over a preference",
+            federated,
+            ("objects", "ServiceProfileConflict"),
+            |s| Box::pin(profile_over(s)),
+        )
+        .ended_by(|s| Box::pin(no_preference(s))),
+        degraded("failed over", federated, ("objects", "FailedOver"), |s| {
+            Box::pin(failed_over(s))
+        })
+        .mended_by(|s| Box::pin(local_pods_are_back(s)))
+        .ended_by(|s| Box::pin(no_preference(s))),
+    ]
+}
+
+fn route(parent: &str, backend: &str) -> String {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "namespace": NAMESPACE, "name": "of-somebody-else" },
+        "spec": {
+            "parentRefs": [{ "group": "", "kind": "Service", "name": parent, "port": 80 }],
+            "rules": [{ "backendRefs": [{ "group": "", "kind": "Service", "name": backend, "port": 80 }] }],
+        },
+    })
+    .to_string()
+}
+
+async fn route_to_nowhere(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.mirror_late().await?;
+    scene.rig.west.apply(&route(LATE_EAST, "gone")).await
+}
+
+async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {
+    scene.rig.prefer(Some(preference)).await?;
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the preference to be in force", SOON, async || {
+        let found = services
+            .get(FEDERATED)
+            .await?
+            .metadata
+            .annotations
+            .unwrap_or_default();
+        Ok(found
+            .contains_key("multicluster.linkerd.io/prefer")
+            .then_some(()))
+    })
+    .await
+}
+
+async fn route_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    prefers(scene, "east").await?;
+    scene.rig.west.apply(&route(FEDERATED, "web")).await
+}
+
+async fn profile_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    prefers(scene, "east").await?;
+    let profile = json!({
+        "apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile",
+        "metadata": { "namespace": NAMESPACE, "name": format!("{FEDERATED}.{NAMESPACE}.svc.cluster.local") },
+        "spec": { "routes": [{ "name": "all", "condition": { "pathRegex": ".*" } }] },
+    });
+    scene.rig.west.apply(&profile.to_string()).await
+}
+
+async fn no_preference(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.prefer(None).await
+}
+
+/// The preferred Pods of this cluster become unready.
+async fn failed_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    prefers(scene, "local").await?;
+    for pod in &scene.rig.west_pods {
+        pod.set_ready(false).await?;
+    }
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("others to take over", SOON, async || {
+        let found = services
+            .get(FEDERATED)
+            .await?
+            .metadata
+            .annotations
+            .unwrap_or_default();
+        Ok(found
+            .contains_key("multicluster.linkerd.io/failed-over")
+            .then_some(()))
+    })
+    .await
+}
+
+async fn local_pods_are_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    for pod in &scene.rig.west_pods {
+        pod.set_ready(true).await?;
+    }
+    // The hold-down.
+    sleep(Duration::from_secs(30)).await;
+    Ok(())
+}
