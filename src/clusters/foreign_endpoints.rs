@@ -20,6 +20,16 @@ pub(crate) struct ForeignEndpoints {
     pub by: EndpointsSource,
 }
 
+impl ForeignEndpoints {
+    /// Kind, as kubectl takes it, and name of the object with the endpoints. It is in the mirror's namespace.
+    pub(crate) fn object(&self) -> (&'static str, &str) {
+        match &self.by {
+            EndpointsSource::Endpoints => ("endpoints", &self.mirror.name),
+            EndpointsSource::Slice { name, .. } => ("endpointslice", name),
+        }
+    }
+}
+
 /// An object with endpoints of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EndpointsSource {

@@ -4,7 +4,7 @@ use super::{
     causes::{Cause, Layer},
     context::PathContext,
     layer::{Finding, LayerReport},
-    subject::{Mode, Subject},
+    subject::Mode,
 };
 use crate::clusters::request_path::ClientProxy;
 
@@ -62,10 +62,8 @@ fn endpoints(way: &PathContext<'_>, proxy: &ClientProxy, report: &mut LayerRepor
     }
     let evidence =
         format!("its proxy knows {pending} endpoints of the Service, and cannot connect to any");
-    let mode = match &way.subject {
-        Subject::Mirror(mirror) => mirror.mode,
-        Subject::Federated(federated) => federated.mode,
-        Subject::Absent(_) | Subject::AbsentFederated(_) => return,
+    let Some(mode) = way.subject.mode() else {
+        return;
     };
     let clusters = way.subject.remotes();
     let found = match (mode, clusters.as_slice()) {

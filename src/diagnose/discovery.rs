@@ -4,7 +4,7 @@ use super::{
     causes::{Cause, Layer},
     context::PathContext,
     layer::{Finding, Impact, LayerReport},
-    subject::{Mode, Subject},
+    subject::Mode,
 };
 use crate::clusters::{
     credentials,
@@ -15,13 +15,8 @@ use crate::clusters::{
 pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Discovery);
     pods(way, &mut report);
-    let (mode, alone) = match &way.subject {
-        Subject::Mirror(mirror) => (mirror.mode, true),
-        Subject::Federated(federated) => (
-            federated.mode,
-            federated.local.is_none() && federated.members.len() == 1,
-        ),
-        Subject::Absent(_) | Subject::AbsentFederated(_) => return report,
+    let Some(mode) = way.subject.mode() else {
+        return report;
     };
     if mode == Mode::Gateway {
         report.see(
@@ -36,11 +31,7 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
             return report;
         }
     };
-    let impact = if alone {
-        Impact::Broken
-    } else {
-        Impact::Degraded
-    };
+    let impact = way.subject.impact();
     for (cluster, _) in way.subject.remotes() {
         if let Some(link) = way.facts.link_to(cluster) {
             let found = of_link(way, link, destination, impact);

@@ -158,22 +158,15 @@ fn common(way: &PathContext<'_>, service: &Service, report: &mut LayerReport) {
 
 fn foreign(way: &PathContext<'_>, found: &ForeignEndpoints) -> Finding {
     let ForeignEndpoints { mirror, by } = found;
-    let (what, kind, name) = match by {
-        EndpointsSource::Endpoints => (
-            "Endpoints of the same name".to_owned(),
-            "endpoints",
-            &mirror.name,
-        ),
-        EndpointsSource::Slice { name, manager } => {
+    let (kind, name) = found.object();
+    let what = match by {
+        EndpointsSource::Endpoints => "Endpoints of the same name".to_owned(),
+        EndpointsSource::Slice { manager, .. } => {
             let by = match manager.as_str() {
-                "" => "nobody".to_owned(),
-                manager => manager.to_owned(),
+                "" => "nobody",
+                manager => manager,
             };
-            (
-                format!("EndpointSlice {name}, managed by {by},"),
-                "endpointslice",
-                name,
-            )
+            format!("EndpointSlice {name}, managed by {by},")
         }
     };
     let evidence = format!("{what} adds endpoints to Service {mirror}");

@@ -6,7 +6,7 @@ use super::{
     causes::{Cause, Layer},
     context::PathContext,
     layer::{Finding, Impact, LayerReport},
-    subject::{Mode, Subject},
+    subject::Mode,
 };
 use crate::{
     api::{conditions as c, link::LinkSpec},
@@ -18,19 +18,10 @@ use crate::{
 
 pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Network);
-    let (mode, alone) = match &way.subject {
-        Subject::Mirror(mirror) => (mirror.mode, true),
-        Subject::Federated(federated) => (
-            federated.mode,
-            federated.local.is_none() && federated.members.len() == 1,
-        ),
-        Subject::Absent(_) | Subject::AbsentFederated(_) => return report,
+    let Some(mode) = way.subject.mode() else {
+        return report;
     };
-    let impact = if alone {
-        Impact::Broken
-    } else {
-        Impact::Degraded
-    };
+    let impact = way.subject.impact();
     let clusters: BTreeSet<&str> = way
         .subject
         .remotes()

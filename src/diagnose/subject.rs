@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::layer::Impact;
 use crate::{
     api::{
         k8s::Service,
@@ -144,6 +145,27 @@ impl<'a> Subject<'a> {
                 .map(|wanted| (wanted.link.cluster(), wanted.remote))
                 .collect(),
             Self::AbsentFederated(_) => Vec::new(),
+        }
+    }
+
+    /// How its endpoints in target clusters are reached; `None` if it does not exist.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        match self {
+            Self::Mirror(mirror) => Some(mirror.mode),
+            Self::Federated(federated) => Some(federated.mode),
+            Self::Absent(_) | Self::AbsentFederated(_) => None,
+        }
+    }
+
+    /// How bad it is if a target cluster cannot be reached: a federated Service may have other members.
+    pub(super) fn impact(&self) -> Impact {
+        match self {
+            Self::Federated(Federated { local, members, .. })
+                if local.is_some() || members.len() != 1 =>
+            {
+                Impact::Degraded
+            }
+            _ => Impact::Broken,
         }
     }
 

@@ -15,20 +15,11 @@ use crate::clusters::{
 
 pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Target);
-    let (mode, is_federated, alone) = match &way.subject {
-        Subject::Mirror(mirror) => (mirror.mode, false, true),
-        Subject::Federated(federated) => (
-            federated.mode,
-            true,
-            federated.local.is_none() && federated.members.len() == 1,
-        ),
-        Subject::Absent(_) | Subject::AbsentFederated(_) => return report,
+    let Some(mode) = way.subject.mode() else {
+        return report;
     };
-    let impact = if alone {
-        Impact::Broken
-    } else {
-        Impact::Degraded
-    };
+    let is_federated = matches!(way.subject, Subject::Federated(_));
+    let impact = way.subject.impact();
     let Some(target) = &way.facts.target else {
         unseen(way, mode, is_federated, &mut report);
         return report;

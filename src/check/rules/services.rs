@@ -198,18 +198,15 @@ pub(super) fn foreign_endpoints(snapshot: &FullSnapshot) -> Verdict {
 /// What is wrong with endpoints that no service mirror created, and a remedy.
 fn foreign_problem(found: &ForeignEndpoints) -> String {
     let ForeignEndpoints { mirror, by } = found;
-    let (what, kind, name) = match by {
-        EndpointsSource::Endpoints => (
-            "Endpoints of the same name".to_owned(),
-            "endpoints",
-            &mirror.name,
-        ),
-        EndpointsSource::Slice { name, manager } => {
+    let (kind, name) = found.object();
+    let what = match by {
+        EndpointsSource::Endpoints => "Endpoints of the same name".to_owned(),
+        EndpointsSource::Slice { manager, .. } => {
             let by = match manager.as_str() {
                 "" => String::new(),
                 manager => format!(" (managed by {manager})"),
             };
-            (format!("EndpointSlice {name}{by}"), "endpointslice", name)
+            format!("EndpointSlice {name}{by}")
         }
     };
     format!(
