@@ -4,7 +4,7 @@ mod archive;
 mod diagnoses;
 mod index;
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
@@ -31,8 +31,8 @@ use crate::{
     clusters::{
         bundle::{self, BundleContent, BundleFile, redaction::scrubbed},
         cluster_client::{ClusterClient, KubeContext},
-        gather::Gathering,
-        snapshot::{ClusterSnapshot, FullSnapshot, Known},
+        gather::{self, Gathering},
+        snapshot::{ClusterSnapshot, FullSnapshot},
         topology::Topology,
         workloads::ParseArgs,
     },
@@ -183,7 +183,13 @@ async fn of_context(
     };
     let snapshot = snapshot(cluster, now, parse).await;
     let evaluated = rules::evaluate(&snapshot, |_| true);
-    let namespaces = namespaces(&snapshot);
+    let namespaces = match (
+        &snapshot.extension_namespaces,
+        gather::namespaces(&snapshot),
+    ) {
+        (Err(why), none) if none.is_empty() => Err(why.clone()),
+        (_, known) => Ok(known),
+    };
     let commands = Commands {
         source: named
             .map_or_else(
@@ -208,16 +214,6 @@ async fn snapshot(cluster: &ClusterClient, now: Timestamp, parse: ParseArgs) -> 
     let mut gathering = Gathering::start(cluster, now, version, parse);
     while gathering.next().await.is_some() {}
     gathering.snapshot().clone()
-}
-
-/// Namespaces of the extension and of the Links. Unknown if the former are, and there are no Links.
-fn namespaces(snapshot: &FullSnapshot) -> Known<BTreeSet<String>> {
-    let links = snapshot.links().iter();
-    let of_links: BTreeSet<_> = links.map(|link| link.namespace().to_owned()).collect();
-    match &snapshot.extension_namespaces {
-        Err(why) if of_links.is_empty() => Err(why.clone()),
-        known => Ok(known.iter().flatten().cloned().chain(of_links).collect()),
-    }
 }
 
 /// The name of a context as the name of a folder.

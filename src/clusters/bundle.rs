@@ -4,9 +4,9 @@
 mod kinds;
 pub(crate) mod redaction;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryFutureExt as _, stream};
 use http::Request;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{
@@ -14,7 +14,6 @@ use kube::{
     api::{DynamicObject, ListParams, LogParams},
 };
 use serde_json::Value;
-use tokio::time::timeout;
 
 use self::{
     kinds::{BundledKind, KINDS, ListedIn},
@@ -22,6 +21,7 @@ use self::{
 };
 use super::{
     cluster_client::ClusterClient,
+    deadline::within,
     snapshot::Known,
     workloads::{container_statuses, containers},
 };
@@ -95,7 +95,7 @@ async fn lists(
             (_, namespaces) => {
                 let namespaces = namespaces.iter().flatten().map(String::as_str);
                 let list = list(cluster, kind, namespaces.collect());
-                within(cluster.deadline, list).await
+                asked(cluster, list).await
             }
         };
         let file = BundleFile {
@@ -161,7 +161,7 @@ async fn secrets(cluster: &ClusterClient, mut namespaces: BTreeSet<String>) -> B
         }
         Ok(found)
     };
-    let content = within(cluster.deadline, list).await.map(|found| {
+    let content = asked(cluster, list).await.map(|found| {
         let found = found.iter().filter_map(|secret| {
             let metadata = serde_json::to_value(&secret.metadata).ok()?;
             let mut shown = serde_json::json!({ "kind": "Secret", "metadata": metadata });
@@ -245,7 +245,7 @@ async fn read_log(cluster: &ClusterClient, pod: &Pod, log: ContainerLog) -> Bund
         ..LogParams::default()
     };
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
-    let text = within(cluster.deadline, pods.logs(name, &parameters)).await;
+    let text = asked(cluster, pods.logs(name, &parameters)).await;
     let before = if is_previous { "-before-restart" } else { "" };
     BundleFile {
         path: format!("logs/{namespace}-{name}-{container}{before}.log"),
@@ -261,9 +261,7 @@ async fn read_metrics(cluster: &ClusterClient, pod: &Pod, port: &str) -> BundleF
     BundleFile {
         path: format!("metrics/{namespace}-{name}-{port}.txt"),
         what: format!("metrics at the port {port}"),
-        content: within(cluster.deadline, read)
-            .await
-            .map(BundleContent::Text),
+        content: asked(cluster, read).await.map(BundleContent::Text),
     }
 }
 
@@ -281,9 +279,10 @@ fn id(pod: &Pod) -> (&str, &str) {
     )
 }
 
-async fn within<T>(deadline: Duration, read: impl Future<Output = kube::Result<T>>) -> Known<T> {
-    match timeout(deadline, Box::pin(read)).await {
-        Ok(answer) => answer.map_err(|error| explain(&error)),
-        Err(_) => Err(format!("timed out after {} s", deadline.as_secs_f32())),
-    }
+/// The answer, or why there is none.
+async fn asked<T>(
+    cluster: &ClusterClient,
+    read: impl Future<Output = kube::Result<T>>,
+) -> Known<T> {
+    within(cluster.deadline, read.map_err(|error| explain(&error))).await
 }

@@ -21,7 +21,10 @@ use super::{
     foreign_endpoints::{self, ForeignEndpoints},
     own_routes::OwnRoute,
     snapshot::{Crd, Destination, Endpoints, Known, MeshedPod, ServiceRange, Workload},
-    workloads::{ParseArgs, is_service_mirror, linkerd_credentials, meshed_pod, started, workload},
+    workloads::{
+        DESTINATION_PODS, ParseArgs, is_service_mirror, linkerd_credentials, meshed_pod, started,
+        workload,
+    },
 };
 use crate::{
     api::{
@@ -40,8 +43,6 @@ use crate::{
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
 const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
-/// Selects the Pods of Linkerd's destination controller.
-const DESTINATION: &str = "linkerd.io/control-plane-component=destination";
 /// ConfigMap with the trust anchors for proxies.
 const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
 /// Lists of slices that are requested concurrently.
@@ -57,7 +58,7 @@ pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let (secrets, pods) = futures::try_join!(
         list(&secrets, labels::CREDENTIALS_CLUSTER),
-        list(&pods, DESTINATION)
+        list(&pods, DESTINATION_PODS)
     )?;
     let mut credentials: Vec<_> = secrets.iter().filter_map(linkerd_credentials).collect();
     // The last one of a cluster is kept: one that Linkerd uses, if there is one.
@@ -69,14 +70,19 @@ pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
     })
 }
 
-/// Namespaces of the extension, by the label that Linkerd's own commands use.
-pub(crate) async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
-    let selector = format!(
+/// Selects objects of the extension, ours and Linkerd's.
+pub(super) fn of_extension() -> String {
+    format!(
         "{} in ({},{})",
         labels::EXTENSION,
         labels::EXTENSION_NAME,
         labels::EXTENSION_NAME_LEGACY
-    );
+    )
+}
+
+/// Namespaces of the extension, by the label that Linkerd's own commands use.
+pub(crate) async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
+    let selector = of_extension();
     let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
     Ok(list(&api, &selector)
         .await?

@@ -287,7 +287,7 @@ impl<'a> Gathering<'a> {
 }
 
 /// The namespaces of the extension and of the Links.
-fn namespaces(snapshot: &FullSnapshot) -> BTreeSet<String> {
+pub(crate) fn namespaces(snapshot: &FullSnapshot) -> BTreeSet<String> {
     let of_extension = snapshot.extension_namespaces.iter().flatten().cloned();
     let links = snapshot.links().iter();
     of_extension

@@ -14,6 +14,6 @@ pub(crate) use self::{
         ClientPod, ClientProxy, DESTINATION, GatewayFacts, PodState, RequestPath, TargetFacts,
     },
     proxy::client_proxy,
-    source::{client_pod, source_facts},
+    source::{client_pod, facts_of_another, source_facts},
     target::target_facts,
 };

@@ -18,6 +18,8 @@ use crate::{
     client::{credentials_expiry, token_fingerprint},
 };
 
+/// Selects the Pods of Linkerd's destination controller, which have its policy controller too.
+pub(super) const DESTINATION_PODS: &str = "linkerd.io/control-plane-component=destination";
 /// Name of the proxy's container.
 pub(super) const PROXY: &str = "linkerd-proxy";
 /// Name of the container that redirects the connections of a Pod to its proxy.

@@ -4,7 +4,11 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 
 use super::redaction::without_secrets;
-use crate::{api::labels, mirror::local_queries};
+use crate::{
+    api::labels,
+    clusters::{collect_full::of_extension, workloads::DESTINATION_PODS},
+    mirror::local_queries,
+};
 
 /// Where objects are listed.
 pub(super) enum ListedIn {
@@ -47,7 +51,7 @@ pub(super) const KINDS: &[BundledKind] = &[
     BundledKind { file: "namespaces", group: "", version: "v1", name: "Namespace", plural: "namespaces", scope: ListedIn::All, which: ListedObjects::Extension, what: "namespaces of the extension" },
     BundledKind { file: "deployments", group: "apps", version: "v1", name: "Deployment", plural: "deployments", scope: ListedIn::Installation, which: ListedObjects::All, what: "Deployments of the extension" },
     BundledKind { file: "pods", group: "", version: "v1", name: "Pod", plural: "pods", scope: ListedIn::Installation, which: ListedObjects::Extension, what: "Pods of the extension" },
-    BundledKind { file: "linkerd-pods", group: "", version: "v1", name: "Pod", plural: "pods", scope: ListedIn::Linkerd, which: ListedObjects::With("linkerd.io/control-plane-component=destination"), what: "Pods of Linkerd's destination controller" },
+    BundledKind { file: "linkerd-pods", group: "", version: "v1", name: "Pod", plural: "pods", scope: ListedIn::Linkerd, which: ListedObjects::With(DESTINATION_PODS), what: "Pods of Linkerd's destination controller" },
     BundledKind { file: "leases", group: "coordination.k8s.io", version: "v1", name: "Lease", plural: "leases", scope: ListedIn::Installation, which: ListedObjects::All, what: "which replica leads" },
     BundledKind { file: "events", group: "", version: "v1", name: "Event", plural: "events", scope: ListedIn::Installation, which: ListedObjects::All, what: "Events of the last hour" },
     BundledKind { file: "mirrors", group: "", version: "v1", name: "Service", plural: "services", scope: ListedIn::All, which: ListedObjects::Mirrors, what: "mirrors and federated Services" },
@@ -71,12 +75,7 @@ impl BundledKind {
             ListedObjects::All => None,
             ListedObjects::Mirrors => local_queries().mirrors.labels,
             ListedObjects::With(label) => Some(label.to_owned()),
-            ListedObjects::Extension => Some(format!(
-                "{} in ({},{})",
-                labels::EXTENSION,
-                labels::EXTENSION_NAME,
-                labels::EXTENSION_NAME_LEGACY
-            )),
+            ListedObjects::Extension => Some(of_extension()),
         }
     }
 

@@ -17,14 +17,13 @@ use super::error::LinkerdApiError;
 use crate::{
     api::text::in_brief,
     client::requests::{self, RequestError, explain},
+    clusters::workloads::DESTINATION_PODS,
 };
 
 /// Port of the destination controller.
 pub(super) const DESTINATION: u16 = 8086;
 /// Port of the policy controller.
 pub(super) const POLICY: u16 = 8090;
-/// The label of the Pods that have the destination and the policy controller.
-const COMPONENT: &str = "linkerd.io/control-plane-component=destination";
 
 /// Where the controllers are.
 #[derive(Clone)]
@@ -43,7 +42,7 @@ impl Controllers {
         deadline: Duration,
     ) -> Result<Self, LinkerdApiError> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let of_component = ListParams::default().labels(COMPONENT);
+        let of_component = ListParams::default().labels(DESTINATION_PODS);
         let found = requests::within(deadline, pods.list(&of_component)).await;
         let found = found.map_err(|error| match error {
             RequestError::Status(status) if status.code == 403 => {

@@ -1,6 +1,6 @@
 //! Reads the facts of the source cluster. Reads only, side by side, each within the deadline of the client.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use ipnet::IpNet;
@@ -28,26 +28,17 @@ use crate::{
         cluster_client::ClusterClient,
         collect::{Depth, snapshot_of},
         collect_full,
+        deadline::{late, within},
         snapshot::{ClusterSnapshot, Known},
+        workloads::DESTINATION_PODS,
     },
     mirror::slices_of,
 };
 
-/// Selects the Pods of Linkerd's destination controller.
-const DESTINATION_PODS: &str = "linkerd.io/control-plane-component=destination";
-
 /// Reads what concerns a Service of the source cluster.
 pub(crate) async fn source_facts(cluster: &ClusterClient, service: &ResourceId) -> SourceFacts {
     let (client, deadline) = (&cluster.client, cluster.deadline);
-    let namespace = &service.namespace;
     let linkerd = &cluster.linkerd_namespace;
-    let of_service = futures::future::join5(
-        within(deadline, namespace_exists(client, namespace)),
-        within(deadline, get_service(client, service)),
-        within(deadline, neighbours(client, service)),
-        within(deadline, slices(client, service)),
-        within(deadline, routes(client, service)),
-    );
     let of_controllers = async {
         let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Credentials)).await;
         links.unwrap_or_else(|_| ClusterSnapshot::unreachable(&cluster.name, &late(deadline)))
@@ -60,8 +51,12 @@ pub(crate) async fn source_facts(cluster: &ClusterClient, service: &ResourceId) 
         within(deadline, pods(client, Some(linkerd), DESTINATION_PODS)),
         within(deadline, pod_networks(client)),
     );
-    let (of_service, links, of_linkerd, destination_replicas) =
-        futures::join!(of_service, of_controllers, of_linkerd, replicas);
+    let (of_service, links, of_linkerd, destination_replicas) = futures::join!(
+        of_service(cluster, service),
+        of_controllers,
+        of_linkerd,
+        replicas
+    );
     let (namespace_exists, service, neighbours, slices, routes) = of_service;
     let (controllers, controller_pods, destination, destination_pods, pod_networks) = of_linkerd;
     SourceFacts {
@@ -80,6 +75,45 @@ pub(crate) async fn source_facts(cluster: &ClusterClient, service: &ResourceId) 
         destination_pods,
         pod_networks,
     }
+}
+
+/// The same for another Service of the cluster. Reads only what concerns that one.
+pub(crate) async fn facts_of_another(
+    facts: &SourceFacts,
+    cluster: &ClusterClient,
+    service: &ResourceId,
+) -> SourceFacts {
+    let (namespace_exists, service, neighbours, slices, routes) =
+        of_service(cluster, service).await;
+    SourceFacts {
+        namespace_exists,
+        service,
+        neighbours,
+        slices,
+        routes,
+        ..facts.clone()
+    }
+}
+
+/// What concerns a Service: whether its namespace exists, itself, its neighbours, its slices, and routes.
+type OfService = (
+    Known<bool>,
+    Known<Option<Service>>,
+    Known<BTreeMap<String, bool>>,
+    Known<Vec<EndpointSlice>>,
+    Known<Vec<Route>>,
+);
+
+async fn of_service(cluster: &ClusterClient, service: &ResourceId) -> OfService {
+    let (client, deadline) = (&cluster.client, cluster.deadline);
+    futures::future::join5(
+        within(deadline, namespace_exists(client, &service.namespace)),
+        within(deadline, get_service(client, service)),
+        within(deadline, neighbours(client, service)),
+        within(deadline, slices(client, service)),
+        within(deadline, routes(client, service)),
+    )
+    .await
 }
 
 /// Reads the Pod that calls. If there is none of this name, the error of the `Result` inside has the names of the
@@ -101,21 +135,6 @@ pub(crate) async fn client_pod(
         }
     };
     within(cluster.deadline, read).await
-}
-
-/// The answer, or an error after the deadline.
-pub(super) async fn within<T>(
-    deadline: Duration,
-    read: impl Future<Output = Known<T>>,
-) -> Known<T> {
-    match timeout(deadline, Box::pin(read)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(late(deadline)),
-    }
-}
-
-fn late(deadline: Duration) -> String {
-    format!("timed out after {} s", deadline.as_secs_f32())
 }
 
 async fn namespace_exists(client: &Client, name: &str) -> Known<bool> {

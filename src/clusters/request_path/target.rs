@@ -6,13 +6,14 @@ use kube::{Api, Client};
 
 use super::{
     facts::{GatewayFacts, TargetFacts},
-    source::{get_service, pods, slices, within},
+    source::{get_service, pods, slices},
 };
 use crate::{
     api::{labels as l, metadata::ResourceId},
     client::requests::{explain, list_all},
     clusters::{
         cluster_client::ClusterClient,
+        deadline::within,
         snapshot::{Known, annotation},
         target::linkerd_config,
     },

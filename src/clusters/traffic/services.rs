@@ -7,7 +7,6 @@ use std::{
 
 use futures::future::join_all;
 use kube::Client;
-use tokio::time::timeout;
 
 use crate::{
     api::{
@@ -21,6 +20,7 @@ use crate::{
         cluster_client::ClusterClient,
         collect::{kubeconfigs, links},
         collect_full::{list_slices, mirrors},
+        deadline::within,
         shown_mode::ShownMode,
         snapshot::{Known, LinkSnapshot},
     },
@@ -99,15 +99,7 @@ pub(crate) async fn traffic_services(
     let reads = by_cluster.iter().map(async |(name, members)| {
         let read = addresses(cluster, &links, name, members);
         // Of a target cluster, all requests together.
-        let late = |_| {
-            Err(format!(
-                "timed out after {} s",
-                cluster.deadline.as_secs_f32()
-            ))
-        };
-        timeout(cluster.deadline, Box::pin(read))
-            .await
-            .unwrap_or_else(late)
+        within(cluster.deadline, read).await
     });
     let reads = join_all(reads).await;
     for ((name, members), found) in by_cluster.into_iter().zip(reads) {
