@@ -36,10 +36,11 @@ const KINDS: [ApiKind; 10] = [
 ];
 
 /// Kinds of installed objects that are deleted with their Namespace, and by name if it stays.
-const IN_NAMESPACE: [ApiKind; 10] = [
+const IN_NAMESPACE: [ApiKind; 11] = [
     objects::DEPLOYMENT,
     objects::DISRUPTION_BUDGET,
     objects::SERVICE,
+    objects::ENDPOINT_SLICE,
     objects::SERVER,
     objects::AUTHORIZATION_POLICY,
     objects::MESH_TLS_AUTHENTICATION,

@@ -30,6 +30,7 @@ const LINK_CRD: Template = template!("link-crd.yaml");
 const GATEWAY: Template = template!("gateway.yaml");
 const GATEWAY_SERVICE: Template = template!("gateway-service.yaml");
 const GATEWAY_POLICY: Template = template!("gateway-policy.yaml");
+const GATEWAY_API_SERVER: Template = template!("gateway-api-server.yaml");
 const REMOTE_ACCESS: Template = template!("remote-access.yaml");
 const ADMIN_POLICY: Template = template!("admin-policy.yaml");
 const ADMISSION_POLICY: Template = template!("admission-policy.yaml");
@@ -39,11 +40,12 @@ const CONTROLLER: Template = template!("controller.yaml");
 /// Templates of the Helm chart, with the path in the context without which a template renders nothing. Without the
 /// Namespace: Helm needs it before it installs the chart.
 #[cfg(test)]
-pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 10] = [
+pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 11] = [
     (LINK_CRD, None),
     (GATEWAY, Some("values.gateway.enabled")),
     (GATEWAY_SERVICE, Some("values.gateway.enabled")),
     (GATEWAY_POLICY, Some("values.gateway.enabled")),
+    (GATEWAY_API_SERVER, Some("hasApiServer")),
     (REMOTE_ACCESS, Some("values.remoteMirrorServiceAccount")),
     (ADMIN_POLICY, None),
     (ADMISSION_POLICY, Some("hasAdmissionPolicy")),
@@ -92,6 +94,7 @@ struct TemplateContext<'a> {
     accounts_have_own_namespace: bool,
     full_access: bool,
     gateway_identity: String,
+    api_server_address_type: &'static str,
     node_ports: NodePorts,
     gateway_affinity: Value,
     controller_affinity: Value,
@@ -124,6 +127,9 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
     let mut templates = vec![NAMESPACE, LINK_CRD];
     if values.gateway.enabled {
         templates.extend([GATEWAY, GATEWAY_SERVICE, GATEWAY_POLICY]);
+        if !values.gateway.api_server_address.is_empty() {
+            templates.push(GATEWAY_API_SERVER);
+        }
     }
     if values.remote_mirror_service_account {
         templates.push(REMOTE_ACCESS);
@@ -207,6 +213,11 @@ fn context<'a>(
             "{}.{namespace}.serviceaccount.identity.{}.{}",
             gateway.name, values.linkerd_namespace, values.identity_trust_domain
         ),
+        api_server_address_type: if gateway.api_server_address.contains(':') {
+            "IPv6"
+        } else {
+            "IPv4"
+        },
         node_ports: NodePorts {
             gateway: node_port(gateway.node_port),
             probe: node_port(gateway.probe.node_port),

@@ -18,6 +18,7 @@ use crate::{
     api::{
         labels,
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
+        metadata::ResourceId,
         names::is_dns_label,
     },
     mirror::{ApiServerThrough, Copied, FederatedThrough, Federation},
@@ -83,9 +84,18 @@ pub enum ApiServerAccess {
     ThroughGateway {
         /// The controller's.
         controller: Secret,
-        /// The address that Linkerd's control plane connects to, which cannot use the gateway, and its kubeconfig.
-        discovery: Option<(String, Secret)>,
+        /// How Linkerd's control plane connects, which cannot use the controller's way, and its kubeconfig.
+        discovery: Option<(DiscoveryWay, Secret)>,
     },
+}
+
+/// How Linkerd's control plane reaches the API server of a target cluster whose gateway the controller goes through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiscoveryWay {
+    /// At this address.
+    Address(String),
+    /// Through the gateway, which forwards to this Service of the target cluster.
+    Service(ResourceId),
 }
 
 impl ApiServerAccess {
@@ -237,8 +247,11 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
     if let ApiServerAccess::ThroughGateway { discovery, .. } = &target.api_server {
         let through = ApiServerThrough::Gateway.as_str().to_owned();
         annotations.insert(labels::API_SERVER_THROUGH.to_owned(), through);
-        let address = discovery.as_ref().map(|(address, _)| address.clone());
-        annotations.extend(address.map(|at| (labels::DISCOVERY_API_SERVER.to_owned(), at)));
+        let way = discovery.as_ref().map(|(way, _)| match way {
+            DiscoveryWay::Address(at) => (labels::DISCOVERY_API_SERVER, at.clone()),
+            DiscoveryWay::Service(id) => (labels::DISCOVERY_SERVICE, id.to_string()),
+        });
+        annotations.extend(way.map(|(key, value)| (key.to_owned(), value)));
     }
     link.metadata.annotations = Some(annotations);
     link
@@ -379,22 +392,32 @@ mod tests {
         };
         let annotations = |objects: &LinkObjects| {
             let set = objects.link.metadata.annotations.clone().unwrap();
-            [labels::API_SERVER_THROUGH, labels::DISCOVERY_API_SERVER]
-                .map(|key| set.get(key).cloned().unwrap_or_default())
+            [
+                labels::API_SERVER_THROUGH,
+                labels::DISCOVERY_API_SERVER,
+                labels::DISCOVERY_SERVICE,
+            ]
+            .map(|key| set.get(key).cloned().unwrap_or_default())
         };
         let alone = through(None);
         assert_eq!(kubeconfig(&alone.credentials), "through: the gateway\n");
         assert!(alone.control_plane_credentials.is_none());
         assert_eq!(alone.manifest().unwrap().objects().len(), 2);
-        assert_eq!(annotations(&alone), ["gateway", ""]);
+        assert_eq!(annotations(&alone), ["gateway", "", ""]);
 
         let direct = Secret::new("at: an address\n");
-        let both = through(Some(("https://east.example".to_owned(), direct)));
+        let at = "https://east.example".to_owned();
+        let both = through(Some((DiscoveryWay::Address(at), direct.clone())));
         assert_eq!(kubeconfig(&both.credentials), "through: the gateway\n");
         let linkerds = both.control_plane_credentials.as_ref().unwrap();
         assert_eq!(kubeconfig(linkerds), "at: an address\n");
         assert_eq!(both.manifest().unwrap().objects().len(), 3);
-        assert_eq!(annotations(&both), ["gateway", "https://east.example"]);
+        assert_eq!(annotations(&both), ["gateway", "https://east.example", ""]);
+
+        let service = DiscoveryWay::Service(ResourceId::new("mc", "kubernetes-api"));
+        let both = through(Some((service, direct)));
+        assert!(both.control_plane_credentials.is_some());
+        assert_eq!(annotations(&both), ["gateway", "", "mc/kubernetes-api"]);
     }
 
     #[test]

@@ -6,16 +6,21 @@ use std::{
     path::PathBuf,
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use control_plane::{ControlPlane, Fault, FaultProxy};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, ResourceExt as _};
-use linkerd_mc::api::{labels as l, link::Link};
+use linkerd_mc::{
+    api::{labels as l, link::Link},
+    mirror::API_SERVER_SERVICE,
+};
 use requirements::missing;
+use serde_json::Value;
 
 use crate::support::{
     controller::Controller,
     gateways::Gateways,
-    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install},
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install, parsed},
     links::{checked, condition_is, objects, unlink},
     objects::{
         addresses, apply, cluster_ip, delete, export, gone, namespace, ports, service, slices_that,
@@ -28,6 +33,7 @@ use crate::support::{
 /// Namespace, Link and cluster of this test.
 const NAME: &str = "private";
 const SERVICE: &str = "api-private";
+const DISCOVERY: &str = "discovery-private";
 
 /// The address of a Service for an API server.
 fn address(service: &Service) -> SocketAddr {
@@ -107,8 +113,78 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
     export(far, NAME, &web("later", NAME)).await;
     service(&source, NAME, "later-private", |_| true).await;
     commands_do_not_need_the_gateway(far, &source).await;
+    linkerd_goes_through_the_gateway_too(far, &source).await;
     unlink(&source, NAME).await;
     gone(&source, NAMESPACE, SERVICE).await;
+    gone(&source, NAMESPACE, DISCOVERY).await;
+}
+
+/// The target has a Service for it, which `install` prints, and the controller of the source creates another one.
+async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &ControlPlane) {
+    let flags = [
+        "--api-server-through-gateway",
+        "--discovery-through-gateway",
+    ];
+    let link_gen = [&["link-gen", "--cluster-name", NAME][..], &flags].concat();
+    let refused = run(far.kubeconfig(), &link_gen);
+    assert_eq!(refused.code, 1, "{}", refused.stdout);
+    let kubernetes = Api::<Service>::namespaced(far.client(), "default");
+    let kubernetes = kubernetes.get("kubernetes").await.unwrap();
+    let address = cluster_ip(&kubernetes);
+    let hint = format!("set gateway.apiServerAddress={address}");
+    assert!(refused.stderr.contains(&hint), "{}", refused.stderr);
+
+    let set = format!("gateway.apiServerAddress={address}");
+    let install = [
+        "install",
+        "--ignore-cluster",
+        "--output=json",
+        "--set",
+        &set,
+    ];
+    let installed = run(far.kubeconfig(), &install);
+    let mut own = parsed(&installed.stdout);
+    own.retain(|object| object["metadata"]["name"] == API_SERVER_SERVICE);
+    assert_eq!(
+        own.len(),
+        2,
+        "a Service and its slice: {}",
+        installed.stderr
+    );
+    apply(far, &own).await;
+
+    let printed = objects(far, NAME, &flags);
+    let [own_secret, linkerds, link] = printed.as_slice() else {
+        panic!("{printed:?}");
+    };
+    let server = |secret: &Value| {
+        let kubeconfig = BASE64_STANDARD.decode(secret["data"]["kubeconfig"].as_str().unwrap());
+        let text = String::from_utf8(kubeconfig.unwrap()).unwrap();
+        let line = text.lines().find(|line| line.contains("server:"));
+        line.unwrap().trim().to_owned()
+    };
+    let of = |service: &str| format!("server: https://{service}.{NAMESPACE}.svc");
+    assert_eq!(server(own_secret), of(SERVICE));
+    assert_eq!(server(linkerds), of(DISCOVERY) + ":8443");
+    let set = &link["metadata"]["annotations"];
+    let named = format!("{NAMESPACE}/{API_SERVER_SERVICE}");
+    assert_eq!(set[l::DISCOVERY_SERVICE], named);
+    assert_eq!(set[l::FEDERATED_THROUGH], Value::Null);
+    apply(source, &printed).await;
+    let made = service(source, NAMESPACE, DISCOVERY, |_| true).await;
+    assert_eq!(ports(&made), [("https", 8443)]);
+    let slices = slices_that(source, NAMESPACE, DISCOVERY, |slices| {
+        addresses(slices) == ["192.0.2.10"]
+    })
+    .await;
+    let annotations = slices[0].metadata.annotations.as_ref().unwrap();
+    let there = format!("{API_SERVER_SERVICE}.{NAMESPACE}.svc.cluster.local");
+    assert_eq!(annotations[l::REMOTE_FQ_NAME], there);
+    for object in own {
+        let kind = object["kind"].as_str().unwrap().to_lowercase();
+        let delete = ["delete", &kind, API_SERVER_SERVICE, "-n", NAMESPACE];
+        far.kubectl(&delete).await.unwrap();
+    }
 }
 
 /// People use their own contexts: only the controller's address leads through the gateway.

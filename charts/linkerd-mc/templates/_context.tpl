@@ -108,6 +108,8 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
   "fullAccess" true
   "gatewayIdentity" (printf "%s.%s.serviceaccount.identity.%s.%s"
     $gateway.name $namespace $values.linkerdNamespace $values.identityTrustDomain)
+  "hasApiServer" (and $gateway.enabled (ne $gateway.apiServerAddress ""))
+  "apiServerAddressType" (contains ":" $gateway.apiServerAddress | ternary "IPv6" "IPv4")
   "gatewayAffinity" (include "linkerd-mc.affinity" (list $values $gateway.name) | fromJson)
   "controllerAffinity" (include "linkerd-mc.affinity" (list $values $name) | fromJson)
   "pullPolicy" ($controller.image.pullPolicy | default $values.imagePullPolicy)

@@ -131,8 +131,11 @@ fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<Strin
     let mut probes = probes
         .iter()
         .filter(|probe| probe.metadata.label(labels::CLUSTER_NAME) == link.cluster())
-        // The Service for the API server has the same labels.
-        .filter(|probe| probe.metadata.name() != GatewayService::ApiServer.name(link.name()));
+        // Those for the API server have the same labels.
+        .filter(|service| {
+            let mut others = [GatewayService::ApiServer, GatewayService::Discovery].into_iter();
+            !others.any(|other| service.metadata.name() == other.name(link.name()))
+        });
     let Some(probe) = probes.next() else {
         return Some("probe Service not found".to_owned());
     };

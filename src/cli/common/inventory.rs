@@ -10,6 +10,7 @@ use k8s_openapi::{
         apps::v1::{DaemonSet, Deployment, StatefulSet},
         coordination::v1::Lease,
         core::v1::{Namespace, PersistentVolumeClaim, Secret, Service, ServiceAccount},
+        discovery::v1::EndpointSlice,
         networking::v1::NetworkPolicy,
         policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
@@ -44,6 +45,7 @@ pub(crate) const CUSTOM_RESOURCE: ApiKind = of::<CustomResourceDefinition>();
 pub(crate) const DAEMON_SET: ApiKind = of::<DaemonSet>();
 pub(crate) const DEPLOYMENT: ApiKind = of::<Deployment>();
 pub(crate) const DISRUPTION_BUDGET: ApiKind = of::<PodDisruptionBudget>();
+pub(crate) const ENDPOINT_SLICE: ApiKind = of::<EndpointSlice>();
 pub(crate) const LEASE: ApiKind = of::<Lease>();
 pub(crate) const MUTATING_WEBHOOK: ApiKind = of::<MutatingWebhookConfiguration>();
 pub(crate) const NAMESPACE: ApiKind = of::<Namespace>();

@@ -44,13 +44,14 @@ const FIELDS: [&str; 12] = [
     "excludedLabels",
 ];
 /// Annotations that `link` writes, with the names that the list has for them.
-const ANNOTATIONS: [(&str, &str); 10] = [
+const ANNOTATIONS: [(&str, &str); 11] = [
     (labels::ALLOWED_NAMESPACES, "allowed-namespaces"),
     (labels::API_SERVER_THROUGH, "api-server-through"),
     (labels::COPIED_ANNOTATIONS, "copied-annotations"),
     (labels::COPIED_LABELS, "copied-labels"),
     (labels::COPY, "copy"),
     (labels::DISCOVERY_API_SERVER, "discovery-api-server"),
+    (labels::DISCOVERY_SERVICE, "discovery-service"),
     (labels::FEDERATED_THROUGH, "federated-through"),
     (labels::FEDERATION, "federation"),
     (labels::GATEWAY_NETWORKS, "gateway-networks"),

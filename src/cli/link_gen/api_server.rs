@@ -4,18 +4,23 @@
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::api::ListParams;
 
 use super::flags::LinkArgs;
 use crate::{
+    api::{labels, metadata::ResourceId},
     cli::common::{cluster::Cluster, output},
     client::{from_credentials, requests::explain},
     hint::{HintExt as _, fail},
     manifests::{
         kubeconfig::{ClusterEntry, KubeconfigContext, Secret, is_local_address},
-        link::{ApiServerAccess, ClusterName},
+        link::{ApiServerAccess, ClusterName, DiscoveryWay},
     },
-    mirror::GatewayService,
+    mirror::{API_SERVER_SERVICE, DISCOVERY_PORT, GatewayService},
 };
 
 /// A name in the certificates of API servers, and of the Service that leads to them in their own cluster. See
@@ -31,10 +36,10 @@ const TRY: Duration = Duration::from_secs(10);
 pub(super) enum Way {
     /// At its address.
     Direct(KubeconfigContext),
-    /// The controller through the gateway, and Linkerd's control plane at this address, if it has one.
+    /// The controller through the gateway, and Linkerd's control plane in its own way, if it has one.
     ThroughGateway {
         controller: KubeconfigContext,
-        discovery: Option<(String, KubeconfigContext)>,
+        discovery: Option<Box<(DiscoveryWay, KubeconfigContext)>>,
     },
 }
 
@@ -50,12 +55,24 @@ impl Way {
         if !args.api_server_through_gateway {
             return Ok(Self::Direct(direct(context.clone(), args)?));
         }
+        let controller = through_gateway(cluster, context, name, args).await?;
         let discovery = match &args.api_server_address {
-            Some(address) => Some((address.clone(), direct(context.clone(), args)?)),
+            Some(address) => {
+                let way = DiscoveryWay::Address(address.clone());
+                Some(Box::new((way, direct(context.clone(), args)?)))
+            }
+            None if args.discovery_through_gateway => {
+                let mut own = controller.clone();
+                let service = GatewayService::Discovery.name(&name.to_string());
+                let port = DISCOVERY_PORT;
+                own.cluster.server = format!("https://{service}.{}.svc:{port}", args.namespace);
+                let way = DiscoveryWay::Service(served(cluster, args).await?);
+                Some(Box::new((way, own)))
+            }
             None => None,
         };
         Ok(Self::ThroughGateway {
-            controller: through_gateway(cluster, context, name, args).await?,
+            controller,
             discovery,
         })
     }
@@ -81,10 +98,10 @@ impl Way {
                     "the controller reaches the API server through the gateway, so its Pod must be meshed, and must not skip \
                      the outbound port 443",
                 );
-                let discovery = match discovery {
-                    Some((address, own)) => {
+                let discovery = match discovery.as_deref() {
+                    Some((way, own)) => {
                         warn_of_local(own);
-                        Some((address.clone(), own.kubeconfig(user, token)?))
+                        Some((way.clone(), own.kubeconfig(user, token)?))
                     }
                     None => None,
                 };
@@ -162,6 +179,43 @@ async fn through_gateway(
         proxy_url: None,
     };
     Ok(through)
+}
+
+/// The Service of the target cluster to which its gateway forwards what Linkerd sends to the API server. Fails if it does
+/// not lead there.
+async fn served(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<ResourceId> {
+    let (namespace, name) = (&args.gateway_namespace, API_SERVER_SERVICE);
+    let services = cluster.api::<Service>("default");
+    let own = cluster
+        .request("read the Service kubernetes", services.get("kubernetes"))
+        .await?;
+    let own = own
+        .spec
+        .and_then(|spec| spec.cluster_ip)
+        .unwrap_or_default();
+    let slices = cluster.api::<EndpointSlice>(namespace);
+    let of_service = ListParams::default().labels(&format!("{}={name}", labels::SLICE_SERVICE));
+    let slices = cluster
+        .request(
+            "list the EndpointSlices of the gateway",
+            slices.list(&of_service),
+        )
+        .await?
+        .items;
+    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+    let mut addresses = endpoints.flat_map(|endpoint| &endpoint.addresses);
+    if addresses.any(|address| *address == own) {
+        return Ok(ResourceId::new(namespace, name));
+    }
+    Err(fail(
+        format!(
+            "the Service {namespace}/{name} of the target cluster does not lead to its API server at {own}"
+        ),
+        format!(
+            "set gateway.apiServerAddress={own} in the values of `install` there, and apply what it prints; or link without \
+             --discovery-through-gateway"
+        ),
+    ))
 }
 
 /// The certificates that Pods of the target cluster trust, in base64. The user's kubeconfig may have those of a load

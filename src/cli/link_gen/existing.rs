@@ -142,7 +142,13 @@ impl Existing<'_> {
         if was_through && through && !names_address {
             let set = self.link.map(kube::ResourceExt::annotations);
             let address = set.and_then(|set| set.get(labels::DISCOVERY_API_SERVER));
-            args.api_server_address = address.cloned();
+            if !given.has(&["discovery_through_gateway"]) {
+                args.discovery_through_gateway =
+                    set.is_some_and(|set| set.contains_key(labels::DISCOVERY_SERVICE));
+            }
+            if !args.discovery_through_gateway {
+                args.api_server_address = address.cloned();
+            }
         }
         if let Some(old) = self.credentials {
             if !was_through && !through {

@@ -19,6 +19,10 @@ use crate::{
 
 /// Flags of all commands that generate a link.
 #[derive(Clone, Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(crate) struct LinkArgs {
     /// Namespace of the Link in the source cluster, and of the ServiceAccount in the target cluster, unless
     /// --service-account-namespace names another one
@@ -28,10 +32,14 @@ pub(crate) struct LinkArgs {
     #[arg(long, alias = "target-api-server-address", value_name = "URL", value_parser = args::server_address)]
     pub(in crate::cli) api_server_address: Option<String>,
     /// Reach the target's API server through its gateway, so that nothing else has to be open. Linkerd's control plane
-    /// cannot use this way: remote discovery also needs --api-server-address, and the target cluster joins federated
-    /// Services through its gateway
+    /// cannot use this way alone: remote discovery also needs --discovery-through-gateway or --api-server-address, and
+    /// without them the target cluster joins federated Services through its gateway
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(in crate::cli) api_server_through_gateway: bool,
+    /// Let Linkerd's control plane reach the target's API server through the gateway too, for remote discovery. The
+    /// target cluster must have the Service for it: set gateway.apiServerAddress there
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) discovery_through_gateway: bool,
     /// Proxy on the way to the target's API server: http://, https:// or socks5://, or `none` [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = proxy_url)]
     pub(super) proxy_url: Option<ProxyUrl>,
@@ -85,7 +93,8 @@ impl LinkArgs {
     /// Fails, or warns, if a flag says something about the gateway that another one turns off. `is_link` is whether the
     /// command is `link`.
     pub(in crate::cli) fn agree(&self, is_link: bool) -> anyhow::Result<()> {
-        if self.is_without_discovery()
+        if self.api_server_through_gateway
+            && self.api_server_address.is_none()
             && self
                 .proxy_url
                 .as_ref()
@@ -108,13 +117,27 @@ impl LinkArgs {
         Ok(())
     }
 
-    /// Fails if federated Services were to be discovered, and Linkerd's control plane cannot reach the API server.
+    /// Fails if Linkerd's control plane would have two ways to the API server, or if federated Services were to be
+    /// discovered and it has none.
     pub(super) fn agree_on_discovery(&self) -> anyhow::Result<()> {
+        if self.discovery_through_gateway && !self.api_server_through_gateway {
+            return Err(misuse(
+                "--discovery-through-gateway needs --api-server-through-gateway",
+                "pass both, or neither",
+            ));
+        }
+        if self.discovery_through_gateway && self.api_server_address.is_some() {
+            return Err(misuse(
+                "--discovery-through-gateway cannot be used with --api-server-address",
+                "remove one of them",
+            ));
+        }
         let discovers = self.options.federated_through == FederatedThrough::Discovery;
         if discovers && self.is_without_discovery() {
             return Err(misuse(
                 "--federated-through=discovery cannot be used with --api-server-through-gateway alone",
-                "pass --api-server-address for Linkerd's control plane, or --federated-through=gateway",
+                "pass --discovery-through-gateway or --api-server-address for Linkerd's control plane, or \
+                 --federated-through=gateway",
             ));
         }
         Ok(())
@@ -122,7 +145,9 @@ impl LinkArgs {
 
     /// Whether Linkerd's control plane cannot reach the target's API server.
     pub(super) fn is_without_discovery(&self) -> bool {
-        self.api_server_through_gateway && self.api_server_address.is_none()
+        self.api_server_through_gateway
+            && self.api_server_address.is_none()
+            && !self.discovery_through_gateway
     }
 
     /// The flags that were given, and have no effect.
@@ -143,6 +168,11 @@ impl LinkArgs {
         let other_namespace = self.gateway_namespace != labels::MULTICLUSTER_NAMESPACE;
         let given = [
             (api_server, "--api-server-through-gateway", Refused),
+            (
+                self.discovery_through_gateway,
+                "--discovery-through-gateway",
+                Refused,
+            ),
             (through_gateway, "--federated-through=gateway", Refused),
             (networks, "--gateway-networks", Refused),
             (addresses, "--gateway-addresses", RefusedByLink),
@@ -198,6 +228,11 @@ mod tests {
             (
                 "--api-server-through-gateway",
                 "--api-server-through-gateway",
+                [true, true],
+            ),
+            (
+                "--discovery-through-gateway",
+                "--discovery-through-gateway",
                 [true, true],
             ),
             (

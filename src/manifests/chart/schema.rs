@@ -134,6 +134,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::OptionalPort => json!({ "anyOf": [number(0, u16::MAX.into()), { "type": "null" }] }),
         Kind::Text => json!({ "type": "string" }),
         Kind::Word => json!({ "type": "string", "minLength": 1 }),
+        Kind::OptionalAddress => json!({ "type": "string", "pattern": "^[0-9a-fA-F.:]*$" }),
         Kind::Name => text(NAME),
         Kind::OptionalName => text(&format!("({NAME})?")),
         Kind::UrlPath => json!({ "type": "string", "pattern": "^/" }),

@@ -1,5 +1,7 @@
 //! Types of values, and their validation.
 
+use std::net::IpAddr;
+
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -32,6 +34,8 @@ pub(crate) enum Kind {
     Text,
     /// Text that is not empty.
     Word,
+    /// An IP address, or nothing.
+    OptionalAddress,
     /// A DNS label.
     Name,
     /// A DNS label, or nothing.
@@ -73,6 +77,7 @@ impl Kind {
             Self::OptionalPort => "a port from 1 to 65535, or null".into(),
             Self::Text => "text".into(),
             Self::Word => "non-empty text".into(),
+            Self::OptionalAddress => "an IP address, or empty text".into(),
             Self::Name => {
                 "a DNS label: up to 63 lowercase letters, digits and '-', starting and ending with a letter or digit".into()
             }
@@ -122,6 +127,9 @@ impl Kind {
             Self::OptionalPort => good(number.is_some_and(|n| n <= u16::MAX.into())),
             Self::Text => good(text.is_some()),
             Self::Word => good(text.is_some_and(|text| !text.is_empty())),
+            Self::OptionalAddress => {
+                good(text.is_some_and(|text| text.is_empty() || text.parse::<IpAddr>().is_ok()))
+            }
             Self::Name => good(text.is_some_and(is_dns_label)),
             Self::OptionalName => {
                 good(text.is_some_and(|text| text.is_empty() || is_dns_label(text)))
@@ -283,6 +291,12 @@ mod tests {
                 json!([0]),
             ),
             ("gateway.probe.path", json!("/r"), json!("r")),
+            (
+                "gateway.apiServerAddress",
+                json!("fd00::1"),
+                json!("10.0.0"),
+            ),
+            ("gateway.apiServerAddress", json!(""), json!("kubernetes")),
             (
                 "gateway.serviceType",
                 json!("NodePort"),

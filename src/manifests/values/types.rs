@@ -109,6 +109,7 @@ group! {
         load_balancer_class "loadBalancerClass": String = String::new(), Value(Kind::Text), "loadBalancerClass of its Service";
         load_balancer_ip "loadBalancerIP": String = String::new(), Value(Kind::Text), "loadBalancerIP of its Service";
         load_balancer_source_ranges "loadBalancerSourceRanges": Vec<String> = Vec::new(), Value(Kind::List), "Client networks that the load balancer accepts";
+        api_server_address "apiServerAddress": String = String::new(), Value(Kind::OptionalAddress), "ClusterIP of the Service default/kubernetes. If set, Linkerd in other clusters can reach this API server through the gateway (link --discovery-through-gateway)";
         #[serde(deserialize_with = "number_or_empty")]
         termination_grace_period_seconds "terminationGracePeriodSeconds": Option<u32> = None, Value(Kind::OptionalNumber), "Grace period of its pods, in seconds";
         node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";

@@ -1,8 +1,9 @@
 //! Variants of `install`. Those of the Helm chart, in `tests/packaging`, must render the same.
 
 /// Variants of `install` whose objects must all be valid.
-pub(crate) const VARIANTS: [&[&str]; 8] = [
+pub(crate) const VARIANTS: [&[&str]; 9] = [
     &["-o", "json"],
+    &["--set", "gateway.apiServerAddress=10.96.0.1"],
     &["--gateway=false", "--service-mirror-credentials=false"],
     &[
         "--gateway-service-type=NodePort",

@@ -1,12 +1,11 @@
 //! Linkerd's destination controller in a Pod with a proxy of its own, whose only way to the target is the gateway. Its
 //! Pods skip the proxy on ports 443 and 6443, so it needs a Service of the target on another port.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, net::Ipv4Addr, time::Duration};
 
-use anyhow::Context as _;
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use anyhow::{Context as _, bail, ensure};
 use control_plane::eventually;
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::Service;
 use tokio::time::Instant;
 
 use super::private;
@@ -24,11 +23,8 @@ use crate::{
     table::{Row, seconds},
 };
 
-/// The Service of `east` for its API server, and the Service of `west` that leads there.
-const THERE: &str = "kubernetes-api";
-const HERE: &str = "linkerd-api-east";
-/// Their port.
-const PORT: u16 = 8443;
+/// The Service of `west` through which Linkerd reaches the API server of `east`.
+const HERE: &str = "discovery-east";
 /// How often it starts.
 const STARTS: u8 = 5;
 /// Where it serves its metrics.
@@ -88,10 +84,8 @@ impl Controller {
 
 /// The controller starts with its proxy ready, and then before its proxy.
 pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
-    let secret = ["secret", "cluster-credentials-east", "-n", "linkerd"];
-    let secret = rig.west.get(&secret).await?;
     let walls = private::begin(rig).await?;
-    serve(rig, secret).await?;
+    link(rig).await?;
     let mut times = Vec::new();
     for number in 0..STARTS {
         let mut controller = Controller::start(rig, number).await?;
@@ -117,11 +111,9 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     let known = late.knows(GIVEN_UP).await;
     late.pod.delete().await?;
 
-    for (cluster, name) in [(&rig.east, THERE), (&rig.west, HERE)] {
-        let service = [&format!("service/{name}"), &format!("endpointslice/{name}")];
-        let delete = ["delete", "-n", EXTENSION, service[0], service[1]];
-        cluster.plane.kubectl(&delete).await?;
-    }
+    let there = ["service/kubernetes-api", "endpointslice/kubernetes-api"];
+    let delete = ["delete", "-n", EXTENSION, there[0], there[1]];
+    rig.east.plane.kubectl(&delete).await?;
     // Linkerd follows new and deleted Secrets, and no changes of them.
     let secret = [
         "delete",
@@ -132,6 +124,8 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     ];
     rig.west.plane.kubectl(&secret).await?;
     private::end(rig, walls).await?;
+    let left = rig.west.services(EXTENSION).get_opt(HERE).await?;
+    ensure!(left.is_none(), "{HERE} has stayed");
     let late = known.map_or_else(|_| "never".to_owned(), seconds);
     Ok(Row::of(&BTreeMap::new()).with(format!(
         "{STARTS} starts: {} at most until Linkerd lists east; {late} if its proxy starts after Linkerd has tried",
@@ -139,66 +133,40 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// Creates the Services, and the credentials that lead to them.
-async fn serve(rig: &Rig, secret: Value) -> anyhow::Result<()> {
-    let port = port_of(rig.east.plane.url())?;
-    let there = rig.east.network.gateway().to_string();
-    rig.east
-        .apply(&objects(THERE, &there, port, &json!({})))
-        .await?;
-    let slices = ["endpointslice", "api-east-ipv4", "-n", EXTENSION];
-    let slice = rig.west.get(&slices).await?;
-    let identity = "mirror.linkerd.io/remote-gateway-identity";
-    let annotations = json!({
-        identity: slice["metadata"]["annotations"][identity],
-        "mirror.linkerd.io/remote-svc-fq-name": format!("{THERE}.{EXTENSION}.svc.cluster.local"),
-    });
-    let address = slice["endpoints"][0]["addresses"][0].as_str();
-    let address = address.context("api-east has no endpoint")?;
-    rig.west
-        .apply(&objects(HERE, address, 4143, &annotations))
-        .await?;
-    let service = rig.west.services(EXTENSION).get(HERE).await?;
-    let ip = service.spec.and_then(|spec| spec.cluster_ip);
-    let ip = ip.context("no ClusterIP")?;
+/// Links so that Linkerd's way leads through the gateway too, as the documents say.
+async fn link(rig: &Rig) -> anyhow::Result<()> {
+    let link = [
+        "link-gen",
+        "--cluster-name=east",
+        "--enable-headless-services",
+        "--api-server-through-gateway",
+        "--discovery-through-gateway",
+    ];
+    let kubernetes = rig.east.services("default").get("kubernetes").await?;
+    let own = cluster_ip(kubernetes)?;
+    let refused = match rig.east.linkerd_mc(&link) {
+        Ok(_) => bail!("linked although east has no Service for it"),
+        Err(error) => format!("{error:#}"),
+    };
+    let hint = format!("set gateway.apiServerAddress={own}");
+    ensure!(refused.contains(&hint), "{refused}");
 
-    let own = ["secret", "cluster-credentials-east", "-n", EXTENSION];
-    let own = rig.west.get(&own).await?;
-    let kubeconfig = own["data"]["kubeconfig"].as_str().unwrap_or_default();
-    let kubeconfig = String::from_utf8(BASE64_STANDARD.decode(kubeconfig)?)?;
-    let mut lines: Vec<_> = kubeconfig.lines().map(str::to_owned).collect();
-    let server = lines.iter_mut().find(|line| line.contains("server:"));
-    let server = server.context("no server in the kubeconfig")?;
-    let (before, _) = server.split_once("server:").unwrap_or_default();
-    *server = format!("{before}server: https://{ip}:{PORT}");
-    let metadata = &secret["metadata"];
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": secret["type"],
-        "metadata": {
-            "name": metadata["name"], "namespace": metadata["namespace"],
-            "labels": metadata["labels"], "annotations": metadata["annotations"],
-        },
-        "data": { "kubeconfig": BASE64_STANDARD.encode(lines.join("\n")) },
-    });
-    rig.west.apply(&secret.to_string()).await
+    let address = format!("--set=gateway.apiServerAddress={own}");
+    let install = ["install", "--set=federation.routes=true", &address];
+    rig.east.apply(&rig.east.linkerd_mc(&install)?).await?;
+    // As kube-proxy does on the node of the gateway.
+    let port = port_of(rig.east.plane.url())?;
+    let there = (rig.east.network.gateway(), port).into();
+    rig.gateway.translate((own, 443).into(), there)?;
+    rig.west.apply(&rig.east.linkerd_mc(&link)?).await?;
+    rig.link_is_ready().await?;
+    let here = rig.west.services(EXTENSION).get(HERE).await?;
+    rig.dns
+        .know(&format!("{HERE}.{EXTENSION}.svc"), cluster_ip(here)?);
+    Ok(())
 }
 
-/// A Service on [`PORT`] and its slice.
-fn objects(name: &str, address: &str, port: u16, annotations: &Value) -> String {
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": { "name": name, "namespace": EXTENSION },
-        "spec": { "ports": [{ "name": "https", "port": PORT }] },
-    });
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {
-            "name": name, "namespace": EXTENSION, "annotations": annotations,
-            "labels": { "kubernetes.io/service-name": name },
-        },
-        "addressType": "IPv4",
-        "ports": [{ "name": "https", "port": port, "protocol": "TCP" }],
-        "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
-    });
-    json!({ "apiVersion": "v1", "kind": "List", "items": [service, slice] }).to_string()
+fn cluster_ip(service: Service) -> anyhow::Result<Ipv4Addr> {
+    let ip = service.spec.and_then(|spec| spec.cluster_ip);
+    Ok(ip.context("no ClusterIP")?.parse()?)
 }

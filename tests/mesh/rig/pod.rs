@@ -1,6 +1,12 @@
 //! A Pod: an object, a network namespace, an application and a proxy.
 
-use std::{fs, net::Ipv4Addr, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::Command,
+};
 
 use anyhow::Context as _;
 use control_plane::eventually;
@@ -205,6 +211,18 @@ impl Pod {
         self.nft(&["add", "chain", "ip", "closed", "input", hook])?;
         let rule = ["tcp", "dport", &port, "drop"];
         self.nft(&[&["add", "rule", "ip", "closed", "input"], &rule[..]].concat())
+    }
+
+    /// Sends connections to a ClusterIP to this endpoint, as kube-proxy does on the Pod's node. Until the Pod ends.
+    pub(crate) fn translate(&self, from: SocketAddr, to: SocketAddr) -> anyhow::Result<()> {
+        let (ip, port) = (from.ip().to_string(), from.port().to_string());
+        self.nft(&["add", "table", "ip", "services"])?;
+        let hook = "{ type nat hook output priority -110; }";
+        self.nft(&["add", "chain", "ip", "services", "output", hook])?;
+        let matches = ["ip", "daddr", &ip, "tcp", "dport", &port];
+        let add = ["add", "rule", "ip", "services", "output"];
+        let leads = ["dnat", "to", &to.to_string()];
+        self.nft(&[&add[..], &matches, &leads].concat())
     }
 
     /// Drops no packets any more.

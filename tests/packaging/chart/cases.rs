@@ -1,9 +1,10 @@
 //! Values for the chart: valid ones, as flags of `install`, and invalid ones.
 
 /// Values besides the variants of `install`: those of its unit tests, and those that Helm could parse differently.
-pub(super) const VALUES: [&[&str]; 15] = [
+pub(super) const VALUES: [&[&str]; 16] = [
     &[],
     &["--ha"],
+    &["--set", "gateway.apiServerAddress=fd00:10:96::1"],
     &[
         "--set",
         "gateway.serviceType=ClusterIP,gateway.nodePort=30143,gateway.healthCheckNodePort=30000",

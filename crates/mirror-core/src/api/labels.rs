@@ -30,7 +30,8 @@ pub const FEDERATED_MEMBERS: &str = "mirror.linkerd.io/federated=member";
 pub const MIRRORED_SERVICE: &str = "mirror.linkerd.io/mirrored-service";
 /// Label that names the target cluster of a mirror. Federated Services have none.
 pub const CLUSTER_NAME: &str = "mirror.linkerd.io/cluster-name";
-/// Label of the Services that lead to a gateway itself: `probe-<link>`, and ours `api-<link>`. Value `true`.
+/// Label of the Services that lead to a gateway itself: `probe-<link>`, and ours `api-<link>` and `discovery-<link>`. Value
+/// `true`.
 pub const MIRRORED_GATEWAY: &str = "mirror.linkerd.io/mirrored-gateway";
 /// Label of an endpoint mirror: the name of the headless mirror it belongs to.
 pub const HEADLESS_MIRROR: &str = "mirror.linkerd.io/headless-mirror-svc-name";
@@ -83,6 +84,9 @@ pub const API_SERVER_THROUGH: &str = "multicluster.linkerd.io/api-server-through
 /// Annotation on a Link (ours) whose API server is reached through the gateway: where Linkerd's control plane reaches the
 /// API server, for remote discovery. Without it, Linkerd does not reach the target cluster.
 pub const DISCOVERY_API_SERVER: &str = "multicluster.linkerd.io/discovery-api-server";
+/// Annotation on a Link (ours): the Service of the target cluster, `<namespace>/<name>`, that leads to its API server on
+/// port 8443. Linkerd's control plane reaches it through the gateway, for remote discovery.
+pub const DISCOVERY_SERVICE: &str = "multicluster.linkerd.io/discovery-service";
 /// Annotation on a Link (ours): the time (RFC 3339) until which its cluster is drained. A drained cluster takes no part
 /// in federated Services that have another member.
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";

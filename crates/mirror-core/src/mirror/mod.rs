@@ -38,7 +38,8 @@ mod properties;
 pub use key::{Key, Names};
 pub use metadata::{Owner, is_managed, is_our_route, owner};
 pub use names::{
-    FEDERATED_SUFFIX, GatewayService, endpoint_mirror_name, federated_name, mirror_name,
+    API_SERVER_SERVICE, DISCOVERY_PORT, FEDERATED_SUFFIX, GatewayService, endpoint_mirror_name,
+    federated_name, mirror_name,
 };
 pub use outcome::{
     CLUSTER_IP_COST, Confirmed, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome,

@@ -271,6 +271,10 @@ impl LinkMade {
                 l::DISCOVERY_API_SERVER.to_owned(),
                 "https://east".to_owned(),
             );
+            if self.probe {
+                let there = "linkerd-multicluster/kubernetes-api".to_owned();
+                annotations.insert(l::DISCOVERY_SERVICE.to_owned(), there);
+            }
         }
         if self.prefers > 0 {
             annotations.insert(l::PREFER.to_owned(), PREFERENCES[self.prefers].to_owned());

@@ -1,8 +1,8 @@
-//! The Services that lead to the gateway of a Link itself: the controller sends its probes to one of them, and reaches the
-//! API server of the target cluster through the other, if the Link says so.
+//! The Services that lead to the gateway of a Link itself: the controller sends its probes to one of them. If the Link says
+//! so, it reaches the API server of the target cluster through another, and Linkerd's control plane through a third.
 //!
-//! Their slices have the gateway's identity, so that Linkerd's proxy uses mTLS to the gateway. The slice for the API
-//! server also names the Service to which the gateway forwards, as those of mirrors do.
+//! Their slices have the gateway's identity, so that Linkerd's proxy uses mTLS to the gateway. Those for the API server
+//! also name the Service to which the gateway forwards, as those of mirrors do.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -18,7 +18,7 @@ use crate::{
             service::{self, Desired},
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_managed},
-        names::{GatewayService, NameOwner, Purpose, fits},
+        names::{DISCOVERY_PORT, GatewayService, NameOwner, Purpose, fits},
         outcome::Plan,
         state::State,
         target::{Gateway, Target},
@@ -53,6 +53,11 @@ fn wanted<'a>(
 ) -> Option<DesiredGatewayService<'a>> {
     let (target, entry) = state.active_link(link)?;
     let gateway = target.gateway.as_ref()?;
+    let forwarded = |name: &str, namespace: &str, port| {
+        let there = fq_name(name, namespace, &target.domain);
+        let annotations = [(l::REMOTE_FQ_NAME, there.into())].into();
+        ((API_SERVER_PORT, port), gateway.port, annotations)
+    };
     let (port, endpoint_port, annotations) = match service {
         GatewayService::Probe => {
             let (_, probe) = target.probed()?;
@@ -61,9 +66,11 @@ fn wanted<'a>(
         }
         GatewayService::ApiServer => {
             let (name, namespace, port) = API_SERVER;
-            let name = fq_name(name, namespace, &target.domain);
-            let annotations = [(l::REMOTE_FQ_NAME, name.into())].into();
-            ((API_SERVER_PORT, port), gateway.port, annotations)
+            forwarded(name, namespace, port)
+        }
+        GatewayService::Discovery => {
+            let there = target.discovery_service.as_ref()?;
+            forwarded(&there.name, &there.namespace, DISCOVERY_PORT)
         }
     };
     target.has(service).then(|| DesiredGatewayService {

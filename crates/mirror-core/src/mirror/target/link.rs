@@ -13,12 +13,14 @@ use super::{
     networks::{NetworkError, networks},
     policy::{
         ApiServerThrough, Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces,
+        discovery_service,
     },
 };
 use crate::api::{
     duration::parse_go_duration,
     labels as l,
     link::{Link, LinkObject, ProbeSpec},
+    metadata::ResourceId,
     names::is_dns_label,
     selector::{Selector, SelectorError},
 };
@@ -60,6 +62,9 @@ pub struct Target {
     pub api_server_through: ApiServerThrough,
     /// Whether Linkerd's control plane reaches its API server too, for remote discovery.
     pub has_discovery: bool,
+    /// The Service of the target cluster to which the gateway forwards what Linkerd's control plane sends to the API
+    /// server; `None` if Linkerd does not go through the gateway.
+    pub discovery_service: Option<ResourceId>,
     /// What federated Services without a local member prefer if this is the oldest of their Links. It may be invalid.
     pub prefer: Option<String>,
     /// End of its drain, which may be in the past.
@@ -162,11 +167,8 @@ pub enum InvalidLink {
     #[error("invalid annotation {name}: {0}", name = l::DRAINED_UNTIL)]
     Drain(DrainError),
     /// The API server is to be reached through a gateway that the Link does not have.
-    #[error(
-        "invalid annotation {name}: the Link has no gateway (spec.gatewayAddress is empty)",
-        name = l::API_SERVER_THROUGH
-    )]
-    ApiServerWithoutGateway,
+    #[error("invalid annotation {0}: the Link has no gateway (spec.gatewayAddress is empty)")]
+    ApiServerWithoutGateway(&'static str),
     /// The networks of gateways are malformed.
     #[error("invalid annotation {name}: {0}", name = l::GATEWAY_NETWORKS)]
     Networks(NetworkError),
@@ -202,8 +204,18 @@ impl Target {
         let gateway = gateway(link)?;
         let api_server_through =
             policy(link, l::API_SERVER_THROUGH, ApiServerThrough::parse)?.unwrap_or_default();
-        if api_server_through == ApiServerThrough::Gateway && gateway.is_none() {
-            return Err(InvalidLink::ApiServerWithoutGateway);
+        let discovery_service = policy(link, l::DISCOVERY_SERVICE, discovery_service)?;
+        let through_gateway = [
+            (
+                api_server_through == ApiServerThrough::Gateway,
+                l::API_SERVER_THROUGH,
+            ),
+            (discovery_service.is_some(), l::DISCOVERY_SERVICE),
+        ];
+        for (needs_gateway, annotation) in through_gateway {
+            if needs_gateway && gateway.is_none() {
+                return Err(InvalidLink::ApiServerWithoutGateway(annotation));
+            }
         }
         Ok(Self {
             link: link.name_any(),
@@ -221,6 +233,7 @@ impl Target {
                 .unwrap_or_default(),
             api_server_through,
             has_discovery: has_discovery(link),
+            discovery_service,
             prefer: annotation(link, l::PREFER).map(str::to_owned),
             drained_until: annotation(link, l::DRAINED_UNTIL)
                 .map(drained_until)
@@ -244,7 +257,7 @@ impl Target {
         let message = || {
             format!(
                 "Linkerd cannot discover its endpoints: the API server of cluster {} is reached through the gateway \
-                 only; mirror it through the gateway, or link again with --api-server-address",
+                 only; mirror it through the gateway, or link again with --discovery-through-gateway or --api-server-address",
                 self.cluster
             )
         };
@@ -268,6 +281,7 @@ impl Target {
         match service {
             GatewayService::Probe => self.probed().is_some(),
             GatewayService::ApiServer => self.is_through_gateway(),
+            GatewayService::Discovery => self.discovery_service.is_some(),
         }
     }
 
@@ -321,9 +335,10 @@ pub fn is_through_gateway(link: &Link) -> bool {
 }
 
 /// Whether Linkerd's control plane reaches the API server of a Link's cluster, which it needs to discover endpoints. It
-/// cannot use the way through the gateway: its own outbound traffic to API servers skips the proxy.
+/// cannot use the controller's way through the gateway: its own outbound traffic to ports of API servers skips the proxy.
 pub fn has_discovery(link: &Link) -> bool {
-    !is_through_gateway(link) || annotation(link, l::DISCOVERY_API_SERVER).is_some()
+    let own = [l::DISCOVERY_API_SERVER, l::DISCOVERY_SERVICE];
+    !is_through_gateway(link) || own.iter().any(|key| annotation(link, key).is_some())
 }
 
 fn policy<T>(

@@ -7,6 +7,8 @@ use thiserror::Error;
 
 use crate::api::{
     labels as l,
+    metadata::ResourceId,
+    names::{is_dns_label, is_service_name},
     selector::{Selector, SelectorError},
     selector_text,
     text::short,
@@ -69,6 +71,9 @@ pub enum PolicyError {
     /// The value is none of these words.
     #[error("invalid value {0:?} (use {1})")]
     Value(String, String),
+    /// The value is not the name of a Service.
+    #[error("invalid value {0:?} (use NAMESPACE/NAME)")]
+    Service(String),
 }
 
 /// Gives the values of an enum their words in a Link's annotation.
@@ -113,6 +118,14 @@ impl FederatedThrough {
         let text = annotations.and_then(|annotations| annotations.get(l::FEDERATED_THROUGH));
         text.map_or_else(|| Ok(Self::default()), |text| Self::parse(text))
     }
+}
+
+/// Reads the Service of the target cluster through which Linkerd reaches its API server.
+pub(crate) fn discovery_service(text: &str) -> Result<ResourceId, PolicyError> {
+    let parts = text.trim().split_once('/');
+    let valid = parts.filter(|(namespace, name)| is_dns_label(namespace) && is_service_name(name));
+    let (namespace, name) = valid.ok_or_else(|| PolicyError::Service(short(text)))?;
+    Ok(ResourceId::new(namespace, name))
 }
 
 /// Reads a label selector of namespaces, as people type it.

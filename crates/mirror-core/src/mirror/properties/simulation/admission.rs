@@ -19,7 +19,7 @@ pub(crate) fn admit_service(before: Option<&Metadata>, after: &Service) {
     let name = metadata.name();
     let label = |key: &str| metadata.labels.get(key);
     let leads_to_gateway = label(l::MIRRORED_GATEWAY) == Some("true")
-        && ["probe-", "api-"]
+        && ["probe-", "api-", "discovery-"]
             .iter()
             .any(|prefix| name.starts_with(prefix));
     let mut members = MEMBERS.iter().flatten();

@@ -282,6 +282,76 @@ fn link_without_a_gateway_cannot_reach_the_api_server_through_it() {
     through_gateway(&mut made);
     made.spec.gateway_address.clear();
     let error = Target::parse(&made, false).unwrap_err();
-    assert_eq!(error, InvalidLink::ApiServerWithoutGateway);
+    let reason = InvalidLink::ApiServerWithoutGateway(l::API_SERVER_THROUGH);
+    assert_eq!(error, reason);
     assert!(error.to_string().contains(l::API_SERVER_THROUGH), "{error}");
+}
+
+fn discovers_through(link: &mut crate::api::link::Link, service: &str) {
+    let annotations = link.metadata.annotations.get_or_insert_default();
+    annotations.insert(l::DISCOVERY_SERVICE.to_owned(), service.to_owned());
+}
+
+fn discovers_through_gateway(link: &mut crate::api::link::Link) {
+    through_gateway(link);
+    discovers_through(link, "linkerd-multicluster/kubernetes-api");
+}
+
+#[test]
+fn linkerd_has_a_service_of_its_own_while_the_link_lets_it_discover_through_the_gateway() {
+    const SLICE: &str = "EndpointSlice mc/discovery-east-ipv4";
+    let reached = changed(stands(), through_gateway).worked_on(&key());
+    let asked = changed(reached, discovers_through_gateway);
+    let create = [
+        "create Service mc/discovery-east",
+        &format!("create {SLICE}"),
+    ];
+    assert_eq!(described(&plan(&asked, &key()).writes), create);
+
+    let stands = asked.worked_on(&key());
+    assert_eq!(described(&plan(&stands, &key()).writes), [""; 0]);
+    let service = stands.gateway_service("east", GatewayService::Discovery);
+    let port = &service.unwrap().spec.ports[0];
+    assert_eq!((port.name.as_deref(), port.port), (Some("https"), 8443));
+    let [slice] = stands.local_gateway_slices("east", GatewayService::Discovery) else {
+        panic!("one slice")
+    };
+    let name = "kubernetes-api.linkerd-multicluster.svc.cluster.local";
+    let annotations = &slice.metadata.annotations;
+    assert_eq!(annotations.get(l::REMOTE_FQ_NAME), Some(name));
+    assert_eq!(slice.ports[0].port, Some(4143));
+
+    let no_more = changed(stands, through_gateway);
+    let delete = [
+        "delete Service mc/discovery-east",
+        &format!("delete {SLICE}"),
+    ];
+    assert_eq!(described(&plan(&no_more, &key()).writes), delete);
+}
+
+#[test]
+fn service_for_discovery_needs_a_gateway_and_a_name() {
+    let mut made = link("east");
+    for text in [
+        "",
+        "kubernetes-api",
+        "/kubernetes-api",
+        "mc/",
+        "mc/a.b",
+        "Mc/api",
+        "mc/0",
+    ] {
+        discovers_through(&mut made, text);
+        let error = Target::parse(&made, false).unwrap_err();
+        assert!(
+            matches!(error, InvalidLink::Policy(l::DISCOVERY_SERVICE, _)),
+            "{text:?}: {error}"
+        );
+    }
+    let mut made = link("east");
+    discovers_through(&mut made, "mc/api");
+    made.spec.gateway_address.clear();
+    let error = Target::parse(&made, false).unwrap_err();
+    let reason = InvalidLink::ApiServerWithoutGateway(l::DISCOVERY_SERVICE);
+    assert_eq!(error, reason);
 }

@@ -28,7 +28,7 @@ const MIRRORED: &str = "web@east: web-east";
 const UNRESOLVED: &str =
     "web@east: Error: Failed to get gateway address: the addresses of the gateway are unknown";
 const NO_DISCOVERY: &str = "web@east: NoDiscovery: Linkerd cannot discover its endpoints: the API server of cluster east is \
-     reached through the gateway only; mirror it through the gateway, or link again with --api-server-address";
+     reached through the gateway only; mirror it through the gateway, or link again with --discovery-through-gateway or --api-server-address";
 const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
 
 /// A situation, its state, the expected writes, and the expected report.
