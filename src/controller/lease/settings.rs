@@ -46,7 +46,7 @@ impl LeaseSettings {
             || self.renew_deadline > usable(self.duration)
         {
             bail!(
-                "invalid lease settings: must be retry < renew deadline < 9/10 of the lease duration, got {:?}, {:?}, {:?}",
+                "invalid lease settings: must be retry < renew deadline <= 9/10 of the lease duration, got {:?}, {:?}, {:?}",
                 self.retry,
                 self.renew_deadline,
                 self.duration
