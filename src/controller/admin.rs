@@ -1,9 +1,9 @@
 //! The admin port: metrics, readiness, liveness. Plain HTTP, read-only, without own state.
 //!
 //! The port is open to the cluster, so the resources that a peer can use are limited: the number of connections, the
-//! time to send the head of a request, and the duration of a connection. Connections that ask for nothing must not keep
-//! the kubelet out, which would restart the Pod: a new one replaces the one that has been idle longest. The port must
-//! not depend on the API server or on leadership.
+//! time to send the head of a request, and the duration of a connection. When all connections are in use, a new one
+//! replaces the one that has been idle longest. Otherwise idle connections could keep the kubelet out, which would then
+//! restart the Pod. The port must not depend on the API server or on leadership.
 
 use std::{
     convert::Infallible,
@@ -111,7 +111,7 @@ struct LastUse {
 }
 
 impl Open {
-    /// Closes the connection that has been idle longest, if there are as many as there may be.
+    /// Closes the connection that has been idle longest, if the maximum number is open.
     fn make_room(&mut self) {
         self.connections.retain(|(_, task)| !task.is_finished());
         let idle = self.connections.iter().enumerate();

@@ -69,7 +69,7 @@ use crate::{budget::Budget, mirror::State, timing};
 const INBOX: usize = 1024;
 /// Maximum number of messages that are handled before the next look at the queue.
 const BATCH: usize = 256;
-/// Maximum number of events that wait to be written; more are dropped.
+/// Maximum number of Kubernetes Events that wait to be created; more are dropped.
 const EVENT_REQUESTS: usize = 256;
 /// Maximum time between two passes of the loop, which the liveness probe checks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -98,8 +98,9 @@ pub(super) struct Health {
 
 /// Runs the engine until `stop`. Each pass sets `ready` to whether all local stores are synced, and beats `alive`.
 ///
-/// `local` receives the changes of the local cluster. Fails if its sender is dropped or the lease is lost. When this
-/// returns, all tasks that it started have ended.
+/// `local` receives the changes of the local cluster. Fails if its sender or that of `elected` is dropped, if a task
+/// panics, or if the lease is lost. When this returns, its writes of objects and statuses have ended or are cancelled.
+/// Sessions and the tasks of gateways have only been told to stop.
 ///
 /// Until `elected` receives a fence, the engine is on standby: it watches the local cluster, and does nothing else.
 /// Until the local cluster has been listed, it plans nothing. Target clusters are listed meanwhile, once the mirrors of
@@ -145,7 +146,7 @@ pub(super) fn local_channel() -> (mpsc::Sender<LocalEvent>, LocalInbox) {
 }
 
 impl Engine {
-    /// An engine on standby that knows nothing yet, and the events of what it will start.
+    /// An engine on standby that knows nothing yet, and the receivers for the events of its sessions and gateways.
     fn new(
         settings: Settings,
         writer: Writer,

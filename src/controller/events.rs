@@ -189,7 +189,7 @@ fn reference(
 /// The fields of an Event other than its message.
 #[derive(Clone, Copy)]
 struct EventText<'a> {
-    /// Last part of the source's name: the target cluster, or the Link if it names none.
+    /// Last part of the source's name: the target cluster, or for an invalid Link the Link.
     source: &'a str,
     /// Kubernetes' type: `Normal` or `Warning`.
     type_: &'static str,

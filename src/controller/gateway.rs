@@ -22,7 +22,7 @@ use self::answers::ResolvedName;
 use super::transport;
 use crate::{mirror::Host, timing::jitter};
 
-/// Default time between two lookups. Linkerd's service mirror looks up once a minute.
+/// Time between two lookups. Linkerd's service mirror looks up once a minute.
 pub const PERIOD: Duration = Duration::from_secs(30);
 /// Time from the first lookup to the next one while the gateway fails. It doubles up to the usual time.
 const HURRY: Duration = Duration::from_millis(2_500);

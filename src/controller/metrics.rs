@@ -1,9 +1,10 @@
 //! All metrics of the controller. No other module registers metrics.
 //!
 //! `gateway_*`, `service_mirror_endpoint_repairs` and `*_cache_size` have exactly the names and labels of Linkerd's
-//! service mirror, so that its dashboards and `linkerd viz` work. Our own metrics begin with `linkerd_mc_`. Label
-//! values come from Links and from closed enums, never from remote objects, so a hostile cluster cannot create series.
-//! All series of a Link are removed with it (Linkerd's service mirror leaves some behind).
+//! service mirror, so that its dashboards and `linkerd viz` work. Our own metrics begin with `linkerd_mc_`, except
+//! `federated_active_cluster`. Label values come from Links and from closed enums, never from remote objects, so a
+//! hostile cluster cannot create series. All series of a Link are removed with it (Linkerd's service mirror leaves some
+//! behind).
 
 #[cfg(test)]
 mod dashboards;
@@ -94,7 +95,7 @@ impl Metrics {
         self.0.postponed.with_label_values(NO_LABELS).inc();
     }
 
-    /// Sets the number of keys in the queue.
+    /// Sets the number of keys that wait: in the queue, or for confirmations.
     pub(crate) fn queue_depth(&self, keys: usize) {
         set_only(&self.0.queue_depth, number(keys));
     }

@@ -18,8 +18,8 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Time until the next read after a failure. No gateway is used before the first success.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Sends the networks, and each change of them, until the receiver is dropped. `server` is the address that the client
-/// uses for the API server.
+/// Sends the networks whenever they have changed, and with each read how many `ClusterIP`s may be taken, until the
+/// receiver is dropped. `server` is the address that the client uses for the API server.
 pub(super) async fn run(client: Client, server: Option<IpAddr>, outbox: mpsc::Sender<LocalEvent>) {
     let mut sent: Option<ClusterNetworks> = None;
     let mut trouble = Trouble::new("read the networks of the local cluster");

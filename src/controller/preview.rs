@@ -79,9 +79,8 @@ pub(crate) async fn controller_args(
 
 /// The state for a preview of one Link: its target cluster is known, those of other Links are not.
 ///
-/// `there`: a client for the target cluster, in place of the Link's credentials. `deadline` is the timeout of each
-/// request to it, if it is reached with these. Fails if a cluster cannot be listed, or if the Link
-/// does not exist or is invalid.
+/// `there`: a client for the target cluster. Without it, the Link's credentials are used, and `deadline` is the timeout
+/// of each request with them. Fails if a cluster cannot be listed, or if the Link does not exist or is invalid.
 pub(crate) async fn state(
     client: &Client,
     settings: PreviewSettings,

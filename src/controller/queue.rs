@@ -2,9 +2,11 @@
 //!
 //! A key is in the queue at most once, and never processed twice concurrently: if it is enqueued while it is processed,
 //! it comes again afterwards. Each target cluster has a flow, and flows take turns, so that a cluster with many keys
-//! does not delay others. Every other turn of a flow is for the key that arrived last, so that a change does not wait for
-//! the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
-//! processed at the first turn in one of them. Failed keys are retried with exponential backoff.
+//! does not delay others. Every other turn of a flow is for the key that arrived last, so that a change does not wait
+//! for the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
+//! processed at the first turn in one of them. Failed keys are retried with exponential backoff. Keys whose write the
+//! API server does not allow, or that lack a `ClusterIP`, are not in the queue: `engine/blocked.rs` decides when these
+//! are tried again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,7 +32,7 @@ pub(super) type Flow = Arc<str>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConcurrencyLimit {
     most: usize,
-    /// While other flows wait.
+    /// How many, while other flows wait.
     beside_others: usize,
 }
 
@@ -201,7 +203,8 @@ impl Queue {
         self.turns.remove(next.or(later)?)
     }
 
-    /// Returns a key that was processed successfully.
+    /// Returns a key that the queue need not retry: it was processed successfully, or `engine/blocked.rs` decides when
+    /// it is tried again.
     pub(super) fn done(&mut self, key: &Key) {
         self.failures.remove(key);
         self.finish(key);
@@ -213,7 +216,8 @@ impl Queue {
         self.finish(key);
     }
 
-    /// Returns a key that failed. It is processed again after a delay of at least `wait`.
+    /// Returns a key that failed. It is processed again after a delay of at least `wait`, or at once if it was enqueued
+    /// meanwhile.
     pub(super) fn failed(&mut self, key: &Key, now: Instant, wait: Option<Duration>) {
         let flow = self.flow_of(key);
         let at = self.after_failure(key, now, wait);

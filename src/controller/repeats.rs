@@ -1,4 +1,5 @@
-//! Notices writes that do not last, because an admission webhook or another controller changes the object back. No I/O.
+//! Notices writes that are reverted, because an admission webhook or another controller changes the object back. No
+//! I/O.
 //!
 //! Such a key would be written twice a second for ever. After some equal writes in a row, the pauses between them
 //! double, and the key is reported.
@@ -53,13 +54,14 @@ impl Repeats {
         }
     }
 
-    /// Until when a write waits that equals the last ones, if it waits.
+    /// Until when this write waits, if it equals many that were reverted.
     pub(super) fn not_before(&self, key: &Key, content: u64) -> Option<Instant> {
         let last = self.written.get(key)?;
         (last.content == content && last.times >= TIMES).then_some(last.until)
     }
 
-    /// Records a successful write. Returns whether it equals so many before that it probably does not last either.
+    /// Records a successful write. Returns whether so many equal writes came before that it will probably be reverted
+    /// too.
     pub(super) fn wrote(&mut self, key: &Key, content: u64, now: Instant) -> bool {
         if now >= self.tidied + IN_A_ROW {
             self.tidied = now;
@@ -98,7 +100,7 @@ pub(super) fn content(plan: &Plan) -> u64 {
     hasher.finish()
 }
 
-/// What a report says about such a plan.
+/// The message for the report of a plan whose writes are reverted.
 pub(super) fn message(plan: &Plan) -> String {
     let written = plan.writes.first().map(|write| {
         let (_, kind, namespace, name) = write.describe();

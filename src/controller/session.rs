@@ -148,7 +148,7 @@ pub(super) struct Session {
     pub(super) spec: Spec,
     /// Bytes of the objects that it keeps.
     pub(super) bytes: Budget,
-    /// Tells it to ask the cluster now.
+    /// Wakes the heartbeat.
     wake: Arc<Notify>,
     stop: CancellationToken,
 }
@@ -203,7 +203,7 @@ impl Session {
         }
     }
 
-    /// The way to the cluster is open again: whatever it waits for, it asks the cluster now.
+    /// Sends a heartbeat now, because the cluster can probably be reached again.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
@@ -215,7 +215,7 @@ impl Drop for Session {
     }
 }
 
-/// The client for the credentials, after reporting it. `None` after reporting that they cannot be used.
+/// Makes the client for the credentials, and reports whether they are usable; `None` if they are not.
 async fn connect(spec: &Spec, shared: &Shared, reporter: &Reporter) -> Option<Client> {
     let pages = shared.pages.of_link();
     match shared
@@ -365,8 +365,8 @@ async fn heartbeat(
     }
 }
 
-/// Time until the next heartbeat after an error response: the time that the server asked for, or a short time if the
-/// server has a problem.
+/// Time until the next heartbeat after an error response. A server that is overloaded or has a problem is asked again
+/// soon, unless it asks for a longer pause.
 fn after_refusal(status: &Status) -> Duration {
     let wish = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
     let wish = Duration::from_secs(wish.into());
@@ -377,8 +377,8 @@ fn after_refusal(status: &Status) -> Duration {
     }
 }
 
-/// A slice without the fields that are not needed of slices in target clusters: annotations, and the locations of
-/// endpoints and their conditions except readiness.
+/// A slice without what is not needed of slices in target clusters: annotations, the Pods of endpoints with their nodes
+/// and zones, and conditions other than `ready`.
 pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
     slice.metadata.annotations = Map::default();
     for endpoint in &mut slice.endpoints {

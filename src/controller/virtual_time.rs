@@ -2,8 +2,8 @@
 //!
 //! The engine, its watches, sessions, probes and writes are the real ones. Only [`Transport`](super::transport) and the
 //! API servers are replaced, by servers that keep objects, versions and histories, and that tests can make fail. These
-//! tests show what only time shows: retries, silence, outages, rest. What HTTP, RBAC, admission and the lease do is
-//! shown by `tests/it` against real control planes.
+//! tests are about what takes long: retries, unresponsive servers, outages, and hours without a change. `tests/it` has
+//! those about HTTP, RBAC, admission and the lease, against real control planes.
 
 mod network;
 mod objects;

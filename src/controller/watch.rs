@@ -25,16 +25,16 @@ pub(super) use self::{
 };
 use crate::{client::requests::explain, mirror::Limit};
 
-/// Maximum duration of a watch request in seconds. Then the watch is resumed where it ended. Kubernetes' default.
+/// Maximum duration of a watch request in seconds. Then the watch is resumed where it ended. As by default in kube.
 const WATCH_SECONDS: u32 = 290;
-/// Minimum time between a list and the next one, if the only reason for it are objects that were omitted.
+/// Minimum time between two lists, if the only reason for the second one is that objects were omitted.
 const RELIST: Duration = Duration::from_secs(5);
 
 /// Watches until the handler stops listening. Objects are decoded as `K`, and reported and kept as `T`.
 ///
-/// After each failure, it lists again. Only a watch that ended after its time is resumed where it ended. An API server
-/// that was unreachable may have been restored to an older state. A watch from a newer version would then miss the
-/// differences, and all changes until that version is reached again.
+/// After each failure, it lists again. Only a watch that was open for a while, and then ended without an error, is
+/// resumed where it ended. An API server that was unreachable may have been restored to an older state. A watch from a
+/// newer version would then miss the differences, and all changes until that version is reached again.
 pub(super) async fn watch<K, T>(mut watched: Watched<K>, mut handler: impl EventHandler<T>)
 where
     T: From<K>,

@@ -17,8 +17,8 @@ use crate::{
 /// Why a plan was not executed completely.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum Failure {
-    /// The object is not the one that the plan was computed from: the key has to be planned again. Holds the existing
-    /// object, if it was read.
+    /// The object is not the one that the plan was computed from: the key has to be planned again. Holds what the API
+    /// server has now, if that is known: the object, or its deletion.
     Outdated(Option<Box<Written>>),
     /// The name belongs to an object that is not ours.
     Foreign {
@@ -33,7 +33,7 @@ pub(in crate::controller) enum Failure {
     NoNamespace,
     /// The API server has no `ClusterIP` left.
     NoClusterIp,
-    /// The lease is not held any more.
+    /// The lease is no longer held.
     Fenced,
     /// The API server returned another error, or did not respond.
     Refused {
@@ -41,13 +41,14 @@ pub(in crate::controller) enum Failure {
         message: String,
         /// How long the API server asks to wait, from `Retry-After`.
         wait: Option<Duration>,
-        /// Whether it does not allow just this object, for example because of a policy, a quota or the object's name.
+        /// Whether the API server refused this object, for example because of a policy, a quota or the object's name.
+        /// Other writes may succeed.
         denied: bool,
     },
 }
 
 impl Failure {
-    /// The failure of a plan after this error of a request to do `what`.
+    /// The failure of a plan whose request got this error. `what` completes "Failed to …".
     pub(super) fn of(error: RequestError, what: &str) -> Self {
         match error {
             RequestError::Status(status) if is_no_namespace(&status) => Self::NoNamespace,

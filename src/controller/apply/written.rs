@@ -18,7 +18,7 @@ pub(in crate::controller) enum Written {
     Service(Arc<Service>),
     /// An EndpointSlice, as the API server returned it.
     Slice(Arc<EndpointSlice>),
-    /// A namespace that was created, with its labels; without labels if somebody else created it.
+    /// A namespace that was created, with its labels; without labels if it existed already.
     Namespace(String, Map),
     /// A route, as the API server returned it.
     Route(Arc<Route>),

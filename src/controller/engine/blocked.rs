@@ -25,13 +25,14 @@ const MORE: usize = 2;
 /// When the keys of a group are tried.
 #[derive(Debug)]
 struct Retries {
-    /// Time until the first try. It doubles with each further one.
+    /// Time until the first try. It doubles with each further try.
     first: Duration,
-    /// Maximum time between two tries of each key.
+    /// Maximum time between two tries of each key. So if `n` keys wait, one of the group is tried at least every
+    /// `longest / n`.
     longest: Duration,
-    /// Maximum time between two tries, if that is longer than the share of one key in `longest`.
+    /// The maximum time between two tries of the group never becomes shorter than this, however many keys wait.
     shortest: Duration,
-    /// Whether each time is shortened at random.
+    /// Whether each time is shortened at random, by up to a quarter.
     jitter: bool,
 }
 
@@ -124,7 +125,8 @@ impl Blocked {
         Ok(())
     }
 
-    /// Records that this number of `ClusterIP`s is taken by what does not wait for room in the range.
+    /// Records that this number of `ClusterIP`s is taken by Services that do not wait for room in the range: those of
+    /// gateways.
     pub(super) fn takes(&mut self, number: usize) {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         self.free = self.free.map(|free| free.saturating_sub(number));
@@ -152,7 +154,7 @@ impl Blocked {
         next
     }
 
-    /// Sets how many `ClusterIP`s may be taken. Returns the key to try, if none could be before.
+    /// Sets how many `ClusterIP`s may be taken. If there were none before, returns the key to try now.
     pub(super) fn set_free(&mut self, free: Option<i64>) -> Option<Key> {
         let had_some = self.has_free();
         self.free = free;

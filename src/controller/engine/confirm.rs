@@ -66,7 +66,7 @@ struct Confirmation<P> {
 /// Where a request is.
 #[derive(Debug)]
 enum RequestState<P> {
-    /// It waits, because the cluster is being asked for many others.
+    /// It was not sent yet. Each cluster gets at most [`AT_ONCE`] requests at a time.
     Waiting,
     /// The cluster is being asked.
     Asked,
@@ -77,7 +77,7 @@ enum RequestState<P> {
 /// All confirmations that keys need: waiting, requested, or received. `P` is their precondition.
 #[derive(Debug)]
 pub(super) struct Confirmations<P = Precondition> {
-    /// By cluster, for each key.
+    /// For each key, by cluster.
     keys: BTreeMap<Key, BTreeMap<String, Confirmation<P>>>,
     /// Number of requests that run, by cluster.
     running: BTreeMap<String, usize>,
@@ -206,7 +206,8 @@ impl<P: PartialEq> Confirmations<P> {
     }
 }
 
-/// Asks a target cluster whether a Service is really not exported. `preferred`: its federated members are mirrored too.
+/// Asks a target cluster whether a Service is really not exported. `preferred`: a federated Service prefers the
+/// cluster, so a member of it is mirrored too.
 pub(super) async fn ask(
     client: Client,
     target: &Target,

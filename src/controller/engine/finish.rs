@@ -48,7 +48,8 @@ impl Engine {
                         if creates {
                             self.rate_limit.created(&key, now);
                         }
-                        // What does not last has been reported. Only a plan without writes says that it is good.
+                        // Writes that are reverted again and again have been reported as a problem. Only a plan without
+                        // writes ends it.
                         if !is_reverted {
                             self.record_outcomes(&report);
                         }
@@ -81,7 +82,8 @@ impl Engine {
         false
     }
 
-    /// Reports why a plan was not executed completely. `unwritten`: the cost of the writes that were not made.
+    /// Reports why a plan was not executed completely, and decides when its key is tried again. `unwritten`: the cost
+    /// of the writes that were not made.
     fn on_failure(
         &mut self,
         key: &Key,
@@ -116,7 +118,7 @@ impl Engine {
             Failure::NoClusterIp => {
                 self.report_failure(key, report, Reason::NoClusterIp, WAITS);
                 match key {
-                    // Room for mirrors is not what it waits for.
+                    // Its Services do not wait for the room that mirrors wait for.
                     Key::Gateway { .. } => Turn::Retry(None),
                     Key::Mirror { .. } | Key::Federated { .. } => Turn::LacksAddress,
                 }
@@ -128,7 +130,7 @@ impl Engine {
             } => {
                 self.report_failure(key, report, Reason::Error, &message);
                 if denied {
-                    // What was not written does not count.
+                    // Writes that were not made do not count towards the allowance.
                     let by = self.queue.flow_of(key);
                     self.rate_limit.refund(&by, unwritten, now);
                     return Turn::Denied(message);
@@ -162,7 +164,7 @@ impl Engine {
             self.processed_for(key, cluster);
         }
         if !matches!(answer, Answer::NotExported) {
-            // The time that a cluster does not confirm it is not the controller's.
+            // The propagation metric measures the controller. It leaves out changes that the cluster did not confirm.
             self.changed.remove(key);
             self.queue.delay(key, cluster, Instant::now());
         }

@@ -47,7 +47,7 @@ pub(super) struct GatewayWatch {
     failing: watch::Sender<bool>,
     /// Why no address is known.
     pub(super) unresolved: Option<String>,
-    /// Why its last probe failed, or, of a dead gateway, the one that was reported.
+    /// Why its last probe failed. While the gateway is dead: the reason that the status shows.
     pub(super) failure: Option<String>,
     /// The latency in the status, in milliseconds, and since when it is there.
     pub(super) latency: Option<(i64, Instant)>,
@@ -55,8 +55,8 @@ pub(super) struct GatewayWatch {
 }
 
 impl GatewayTasks {
-    /// Starts to resolve a gateway, if DNS has its addresses, and to probe it, if its Link says how. `host` returns the
-    /// host that requests name, if it is not the address that they are sent to.
+    /// Starts to resolve a gateway, if it has host names, and to probe it, if its Link says how. `host` returns the
+    /// header `Host` of probes; `None` for the address that they are sent to.
     pub(super) fn start(
         &mut self,
         link: &str,
@@ -117,7 +117,8 @@ impl GatewayTasks {
 }
 
 impl GatewayWatch {
-    /// Something that passes the gateway was lost: it may have moved. The next successful probe refutes this.
+    /// Looks the names up soon, because a connection through the gateway was lost: it may have moved. The next
+    /// successful probe ends this.
     pub(super) fn suspect(&self) {
         self.failing.send_replace(true);
     }
@@ -142,8 +143,8 @@ impl GatewayWatch {
         }
     }
 
-    /// Handles a measured latency. Returns whether the status shows it from now on: if it differs by more than half from
-    /// the one that is shown, and that has been shown for long.
+    /// Handles a measured latency. Returns whether the status shows it from now on: if it shows none yet, or if the
+    /// latency that it shows differs by more than half and is old enough.
     pub(super) fn on_latency(&mut self, latency: Duration) -> bool {
         let now = i64::try_from(latency.as_millis()).unwrap_or(i64::MAX);
         let is_shown = self.latency.is_none_or(|(shown, since)| {

@@ -1,4 +1,6 @@
-//! Gateways of Links: their addresses, and whether they are alive. Tasks report both, and the engine decides.
+//! Gateways of Links: their addresses, and whether they are alive. Tasks find out both: `gateway.rs` resolves the
+//! addresses, and `probe.rs` decides after how many failed probes a gateway is dead. The engine records what they
+//! report, and enqueues the keys of the cluster.
 
 use std::net::SocketAddr;
 
@@ -12,7 +14,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Initializes the state of a Link from its status, which another replica wrote while it was the leader.
+    /// Initializes the state of a Link from its status, which the last leader wrote.
     pub(super) fn take_over(&mut self, name: &str) {
         let gateway = self.remembered(name);
         let listed = self.links.get(name).and_then(|state| {
@@ -21,7 +23,7 @@ impl Engine {
         });
         let entry = self.state.links.get(name);
         let named = entry.and_then(|entry| entry.cluster.as_ref());
-        // The Link may have changed its cluster while this replica stood by, and the leader has followed.
+        // The last leader may have followed the Link to another cluster while this replica stood by.
         let is_of_cluster = listed.is_none() || named.is_none() || listed.as_ref() == named;
         self.state.links.take_over(name, listed, gateway);
         if let Some(state) = self.links.get_mut(name) {
@@ -95,7 +97,7 @@ impl Engine {
         if !matches!(wanted.probe, Ok(Some(_))) {
             entry.gateway.liveness = Liveness::Unknown; // not probed any more
         }
-        // After a start, the status is that of this gateway.
+        // Unless the Link has changed its cluster, its status is about this gateway.
         let remembered = state.link.status.as_ref().filter(|_| state.keeps_reports);
         let remembered = remembered.and_then(|status| status.gateway.as_ref()?.latency_ms);
         self.metrics
@@ -116,6 +118,7 @@ impl Engine {
         self.follow_probe(name);
     }
 
+    /// Tells the probe task the address to call, if it has changed.
     pub(super) fn follow_probe(&mut self, name: &str) {
         let Some(state) = self.links.get_mut(name) else {
             return;
@@ -175,7 +178,8 @@ impl Engine {
             }
             GatewayEvent::Probed(probe::ProbeReport::Failed(why)) => {
                 self.metrics.probe_failed(&cluster);
-                // Of a dead gateway, the failure that is reported stays: one in other words is no change.
+                // While the gateway is dead, the failure that was reported first stays. Otherwise the status would
+                // change whenever the message does.
                 let is_dead = before.liveness == Liveness::Dead;
                 let is_new = watched.failure.is_none() || !is_dead;
                 if is_new {
@@ -201,7 +205,7 @@ impl Engine {
     }
 }
 
-/// Why the gateway is dead, from the status of a Link that another replica wrote.
+/// Why the gateway is dead, from the status of a Link that the last leader wrote.
 fn recorded_failure(link: &Link) -> Option<String> {
     let recorded = link.status.as_ref()?.condition(conditions::GATEWAY_ALIVE)?;
     let is_dead = recorded.reason == conditions::gateway_alive::PROBE_FAILED;

@@ -25,7 +25,8 @@ use crate::{
 /// The state of a Link, except what is in the state of the core.
 pub(super) struct LinkState {
     pub(super) link: Arc<Link>,
-    /// The cluster that the Link names, or that it named last if it names none any more. Its metrics have series of it.
+    /// The cluster that the Link names, or if it names none now, the last one that it named. There may be metrics with
+    /// this name.
     pub(super) named: Option<String>,
     /// The older Link that has the target cluster, if there is one. Then this one does nothing.
     pub(super) duplicate_of: Option<String>,
@@ -162,8 +163,8 @@ impl LinkState {
         self.current.as_ref().or(self.next.as_ref())?.connected()
     }
 
-    /// What fails in the next session, beside a current one, and whether its credentials are others than those of the
-    /// current one. Then they may be the cause; otherwise it is what the Link selects now.
+    /// Why the next session fails while there is a current one, and whether their credentials differ. If they do, the
+    /// new credentials may be the cause. If not, it is a change of what the Link selects.
     fn next_failure(&self) -> Option<(bool, String)> {
         let (current, next) = (self.current.as_ref()?, self.next.as_ref()?);
         let is_changed = next.session.spec.kubeconfig != current.session.spec.kubeconfig;

@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Handles a change of Links. A Link that changed only in status or metadata restarts nothing.
+    /// Handles a change of Links. A change that leaves the parsed Link as it was, such as one of its status, restarts
+    /// nothing.
     pub(super) fn on_links_event(&mut self, change: Event<LinkObject>) {
         match change {
             Event::List { objects, .. } => {
@@ -54,13 +55,14 @@ impl Engine {
         self.links.keys().cloned().collect()
     }
 
-    /// Makes sure that of several Links with one target cluster, only the active one has a session.
+    /// Makes sure that each Link has a session, but of several Links with one target cluster only the active one.
     pub(super) fn check_links(&mut self, links: &[String]) {
         self.check_duplicates(links);
         self.check_sessions(links);
     }
 
-    /// Updates a Link. Returns whether more has changed than its status, metadata or credentials.
+    /// Updates a Link. Returns whether the parsed Link has changed. Its status and the name of its credentials Secret
+    /// are not part of that; annotations that are settings are.
     fn on_link(&mut self, object: &LinkObject) -> bool {
         let link = Arc::new(object.link.clone());
         let name = link.name_any();
@@ -157,7 +159,7 @@ impl Engine {
         self.forget_cluster(&cluster);
     }
 
-    /// The Link that has the target cluster of this one, if that is another, older one.
+    /// The older Link with the same target cluster, if there is one.
     fn older(&self, link: &str) -> Option<String> {
         let target = self.state.links.get(link)?.target.as_ref().ok()?;
         let holder = self.state.links.holder(&target.cluster);
@@ -231,7 +233,7 @@ impl Engine {
             };
             let address = match target.api_server_through {
                 ApiServerThrough::Direct => None,
-                // It is created first.
+                // Its Service does not exist yet. When it is created, `follow_gateway_services` calls this again.
                 ApiServerThrough::Gateway => match self.state.api_server_address(name) {
                     None => continue,
                     Some(address) => Some(address.into()),

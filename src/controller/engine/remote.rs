@@ -119,8 +119,8 @@ impl Engine {
         );
     }
 
-    /// Applies a change in one watch of a session. Enqueues the keys that it concerns if the session is the current one.
-    /// Then it returns the objects that have changed.
+    /// Applies a change in one watch of a session. If the session is the current one, enqueues the keys that this
+    /// concerns, and returns the objects that have changed.
     fn apply_remote<T: Indexed>(
         &mut self,
         (link, id, watch): (&str, u64, (ResourceKind, usize)),
@@ -193,8 +193,8 @@ impl Engine {
         self.measure_remote(link);
     }
 
-    /// Enqueues the keys of a target cluster, once it and the local cluster have been listed. When the keys of the first
-    /// time are processed, the Link is synced.
+    /// Enqueues the keys of a target cluster, once it and the local cluster have been listed. The Link is synced when
+    /// the keys of the first such call have been processed.
     pub(super) fn begin_sync(&mut self, link: &str, keys: Vec<Key>) {
         let cluster = self.cluster(link);
         if let Some(state) = self.links.get_mut(link)

@@ -144,8 +144,8 @@ impl Engine {
         }
     }
 
-    /// Requests an Event about a Link. They are rate-limited: if the channel is full, this one is dropped, and only the
-    /// status reports the problem.
+    /// Requests an Event about a Link. If too many are requested, this one is dropped, and only the status reports the
+    /// problem.
     pub(super) fn request_event(&self, link: &str, kind: EventKind) {
         let uid = self.links.get(link).and_then(|state| state.link.uid());
         let _ = self.event_requests.try_send(EventRequest {

@@ -156,7 +156,7 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-/// Keeps what the last status reports about Services: it stays until the cluster has been listed.
+/// Keeps what the last status reports about Services: it stays until the first sync is complete.
 fn keep_reports(last: &LinkStatus, sent: &mut LinkStatus) {
     sent.mirror_services.clone_from(&last.mirror_services);
     sent.federated_services.clone_from(&last.federated_services);

@@ -9,7 +9,7 @@ pub(super) struct Timers {
     pub(super) now: Instant,
     /// The latest time of the next pass.
     pub(super) latest: Instant,
-    /// Whether keys may be processed: this replica is the leader, holds its lease, and has listed its cluster.
+    /// Whether keys may be processed: this replica is the leader, and has listed its cluster.
     pub(super) works: bool,
     /// The API server asked for a pause until then.
     pub(super) throttled: Instant,
@@ -26,7 +26,8 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// When the loop has something to do. Never in the past, so that a loop that can do nothing sleeps.
+    /// When the loop wakes up if no message arrives: at the first timer for which it can do something, and at `latest`
+    /// at the latest. Without a free slot or during a pause, a due key must not make the loop spin.
     pub(super) fn next(&self) -> Instant {
         if !self.works {
             return self.latest;

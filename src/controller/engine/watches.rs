@@ -39,8 +39,8 @@ use crate::{
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
 const LOOK: Duration = Duration::from_secs(10);
-/// Maximum size of an object's annotations in bytes, if some are not read. Whoever may label a Service as a mirror could
-/// otherwise fill the memory.
+/// Maximum size of an object's annotations in bytes. If they are larger, those that nobody reads are dropped. Otherwise
+/// anybody who may label a Service as a mirror could fill the memory.
 const LARGEST_ANNOTATIONS: usize = 16 << 10;
 
 /// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
@@ -98,7 +98,7 @@ trait LocalKind: Sized + Send + Sync + 'static {
     type Requested: Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
     const KIND: ResourceKind;
 
-    /// The metadata of which annotations are dropped that are too large and that nobody reads.
+    /// The metadata, if annotations that nobody reads are dropped when they are too large.
     fn metadata(&mut self) -> Option<&mut Metadata> {
         None
     }

@@ -107,7 +107,7 @@ impl Engine {
                 return Some(Turn::InSync);
             }
         } else if let Some(until) = self.repeats.not_before(key, content) {
-            // The same writes did not last the last times.
+            // The same writes were reverted several times.
             self.report_failure(key, &plan.report, Reason::Error, &repeats::message(plan));
             if until > now {
                 return Some(Turn::Until(until));
@@ -192,7 +192,8 @@ impl Engine {
         self.enqueue(next);
     }
 
-    /// Reports a plan that could not be executed, and logs it unless the reason is no failure.
+    /// Reports a plan that could not be executed. Logs it only if the reason is an error, and not a shortage or a
+    /// missing namespace.
     pub(super) fn report_failure(
         &mut self,
         key: &Key,
@@ -250,7 +251,7 @@ impl Engine {
             let cluster = request.remote.cluster.as_str();
             let client = precondition(&self.state, &self.links, cluster);
             let Some((precondition, client)) = client.filter(|_| !self.is_away(cluster)) else {
-                // The key is planned again, with the successor of the session.
+                // The session has ended, or the cluster does not respond. The key is planned again later.
                 self.confirmations.answered(&request, None);
                 self.queue.delay(&request.key, cluster, Instant::now());
                 continue;

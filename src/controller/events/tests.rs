@@ -1,4 +1,4 @@
-//! Events: how many there are, and whom they wait for.
+//! Tests of how many Events are created, and that a silent cluster does not delay those about others.
 
 use std::{
     convert::Infallible,

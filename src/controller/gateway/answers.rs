@@ -7,9 +7,9 @@
 //!   answers. Then twice as many answers are considered for the name, up to a limit.
 //! - A failed lookup or an empty answer is ignored: the last good answers stay.
 //!
-//! The disadvantage: an address that was removed stays in use for two more lookups, a minute. That does little harm,
-//! because Linkerd's proxy sends no requests to an endpoint that it cannot connect to. Without this, each change of a
-//! rotating answer would cause a write for every mirror.
+//! The disadvantage: an address that was removed stays in use for two more lookups, a minute. For a name with a long
+//! rotation it is up to ten minutes. That does little harm, because Linkerd's proxy sends no requests to an endpoint
+//! that it cannot connect to. Without this, each change of a rotating answer would cause a write for every mirror.
 
 use std::{
     collections::{BTreeSet, VecDeque},

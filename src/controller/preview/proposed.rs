@@ -16,8 +16,8 @@ pub(crate) struct Proposed {
     pub credentials: BTreeMap<String, Vec<u8>>,
 }
 
-/// Adds a Link to the `known` ones, as if it were applied `now`: it replaces the one of its name, and what others have
-/// written of that stays. A new Link is the youngest.
+/// Adds a Link to the `known` ones, as if it were applied `now`. It replaces the Link of its name, and keeps that
+/// Link's creation time and status. A new Link is the youngest.
 pub(super) fn add(known: &mut Vec<LinkObject>, mut link: Link, now: Timestamp) {
     let name = link.name_any();
     let live = known.iter().position(|known| known.link.name_any() == name);

@@ -57,7 +57,7 @@ async fn controller_connects_to_the_service_that_it_has_created_and_follows_it()
     world.stop().await;
 }
 
-/// A gateway that moves takes the connection with it, before a probe fails.
+/// A gateway that moves is noticed by the loss of the connection through it, before a probe fails.
 #[tokio::test(start_paused = true)]
 async fn lost_connection_through_a_gateway_looks_up_its_name_at_once() {
     let (mut world, east) = through_gateway();

@@ -1,4 +1,4 @@
-//! A leader whose lease ends, while it has nothing to do and while it has.
+//! A leader whose lease ends, while it has work and while it has none.
 
 use serde_json::json;
 use tokio::time::{Instant, sleep};

@@ -71,8 +71,7 @@ impl Pages {
     }
 }
 
-/// Maximum number of pages in a row without an object. An API server goes on until a page has as many as it was asked
-/// for.
+/// Maximum number of pages in a row without an object. A real API server fills each page but the last.
 const EMPTY: usize = 8;
 
 /// Lists all pages. Also returns the version that a watch can start from.

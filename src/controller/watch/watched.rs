@@ -10,7 +10,8 @@ use tokio::{sync::watch as latest, time::sleep};
 
 use crate::{client::requests::within, mirror::Limit, timing::jitter};
 
-/// Time between two requests. A pause of a watch can grow longer than this only if the server fails for longer.
+/// Time between two requests for the version. An outage between two of them goes unnoticed, but then the pauses of
+/// watches are still short.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two requests while the server does not answer, or refuses. One that starts refuses for some seconds,
 /// because it does not know its roles yet.

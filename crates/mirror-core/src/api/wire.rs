@@ -22,8 +22,7 @@ pub trait Subset: StoredObject + From<Wire<Self>> {
     type Kind: Resource;
 }
 
-/// An object on its way to or from an API server, for `kube::Api` and `kube::runtime::watcher`. Stores keep only
-/// [`Self::object`].
+/// An object on its way to or from an API server, for `kube::Api`. Stores keep only [`Self::object`].
 #[derive(Clone, Debug)]
 pub struct Wire<T> {
     /// Metadata for kube: name, namespace, resource version.

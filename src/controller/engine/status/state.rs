@@ -1,6 +1,6 @@
-//! When the status of a Link is written: at most every two seconds, and later after a failure. While type, status and
-//! reason of all conditions stay the same, the pauses double. A status that somebody else changed is restored,
-//! at most once a minute. Fields that the CRD pruned are sent once each time that Links are listed.
+//! When the status of a Link is written: at most every two seconds, and later after a failure. While only messages and
+//! reports about Services change, the pauses double. A status that somebody else changed is restored, at most once a
+//! minute. Fields that the CRD pruned are sent once each time that Links are listed.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(2);
 /// Delay before a write, so that changes in quick succession are written together.
 const GATHER: Duration = Duration::from_millis(100);
-/// Maximum time between two writes while the conditions stay the same. There may be hundreds of Services. If only the
-/// text of messages changes, it is [`LONGEST`], because a target cluster's messages may differ each time.
+/// Maximum time between two writes while only the reports about Services change, of which there may be hundreds. If
+/// only the text of messages changes, it is [`LONGEST`], because a target cluster's messages may differ each time.
 const LONGEST_OF_SERVICES: Duration = Duration::from_secs(10);
 /// Maximum delay after a failure, and while only the text of messages changes.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ pub(in crate::controller::engine) struct StatusState {
     restored: Option<Instant>,
     /// When a status was last sent.
     written: Option<Instant>,
-    /// How often in a row it was sent while the conditions stayed the same.
+    /// How often in a row a status was sent in which only messages or Services differed.
     repeats: Backoff,
     /// Whether the Link's status has to be compared with the last one that was sent: after a list of Links or a failed
     /// write. Links are listed after a change of the CRD, which may have new fields.
@@ -85,8 +85,8 @@ impl StatusState {
         self.due = lasts.and_then(|lasts| Instant::now().checked_add(lasts));
     }
 
-    /// Whether the status must not be written yet. After a restart it is not written before the first sync is complete
-    /// or a problem is known, because counts would go down and up again.
+    /// Whether the status must not be written yet. After a restart, a Link that was ready stays so until the first sync
+    /// is complete or a problem is known. Otherwise `Ready` would become false and then true again.
     pub(super) fn holds_back(&self, inputs: &StatusInputs) -> bool {
         let is_well = inputs.invalid.is_none()
             && inputs.duplicate_of.is_none()
@@ -96,8 +96,8 @@ impl StatusState {
         is_well && !inputs.settled && last.any(|c| c.type_ == READY && c.status == "True")
     }
 
-    /// Whether this status is not sent yet, because type, status and reason of all conditions are the same as before.
-    /// While they stay so, the pauses between two writes double.
+    /// Whether this status is not sent yet, because it differs from the last one only in messages or in Services. While
+    /// that goes on, the pauses between two writes double.
     pub(super) fn waits(&mut self, sent: &LinkStatus, now: Instant) -> bool {
         let Some(longest) = longest_pause(&self.last, sent) else {
             self.repeats.reset();

@@ -52,7 +52,8 @@ const NAMES: usize = 50;
 pub struct Queries {
     /// Selectors of Services.
     pub services: Vec<String>,
-    /// Selectors of the EndpointSlices of Services behind the gateway; none if the Link has no gateway mode.
+    /// Selectors of the EndpointSlices of Services that are reached through the gateway: of mirrors in gateway mode,
+    /// and of members of federated Services that are made of slices.
     ///
     /// Kubernetes copies a Service's labels to the slices that it creates. Whoever creates slices for a Service without
     /// a selector has to label them, as Linkerd requires it of Endpoints.

@@ -327,7 +327,6 @@ fn annotation<'a>(link: &'a Link, key: &str) -> Option<&'a str> {
     link.annotations().get(key).map(String::as_str)
 }
 
-/// Parses an annotation that restricts the cluster; `None` if the Link does not have it.
 /// Whether the controller reaches the API server of a Link's cluster through the gateway.
 pub fn is_through_gateway(link: &Link) -> bool {
     let through = policy(link, l::API_SERVER_THROUGH, ApiServerThrough::parse);
@@ -341,6 +340,7 @@ pub fn has_discovery(link: &Link) -> bool {
     !is_through_gateway(link) || own.iter().any(|key| annotation(link, key).is_some())
 }
 
+/// Parses an annotation that restricts the cluster; `None` if the Link does not have it.
 fn policy<T>(
     link: &Link,
     key: &'static str,
