@@ -165,7 +165,8 @@ where
     }))
 }
 
-/// Whether the namespace has to be created. Fails if one of the ServiceAccounts exists, or somebody else has its name.
+/// Whether the namespace has to be created. Fails if one of the ServiceAccounts exists, or if a `ClusterRole` or its
+/// binding of somebody else has its name.
 async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result<bool> {
     let cluster = Cluster::connect(&global.access()).await?;
     refuse_others(&cluster, &accounts.service_account_name).await?;

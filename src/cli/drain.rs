@@ -313,8 +313,8 @@ fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
     Err(why)
 }
 
-/// Those of the Links that have the annotation of a drain. `None` if none has it, and none shows a drain either: after an
-/// `undrain` that did not end in time, the statuses still do.
+/// The Links that have the annotation of a drain. `None` if the cluster is not drained: no Link has the annotation, and
+/// no status shows a drain. Statuses still show one after an `undrain` that timed out; then the list may be empty.
 fn to_undrain(mut links: Vec<Link>) -> Option<Vec<Link>> {
     let is_over = is_back(&links).is_ok();
     links.retain(|link| link.annotations().contains_key(labels::DRAINED_UNTIL));

@@ -67,7 +67,7 @@ struct GatewayRow {
     number_of_services: usize,
     /// Milliseconds; 0 when unknown.
     latency: u64,
-    /// Its Link is in this cluster; only if there are several.
+    /// The context of the cluster with its Link; only if several are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
     #[serde(skip)]

@@ -151,7 +151,7 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads all of one cluster. If it is the only one, commands name it as this one was named.
+/// Reads all of one cluster. If it is the only one, suggested commands name it as the user did.
 async fn of_context(
     global: &Global,
     context: &KubeContext,

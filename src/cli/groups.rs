@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// All global flags.
+/// The global flags that are about clusters and requests to them.
 const ALL: &[&str] = &[
     "kubeconfig",
     "context",

@@ -109,7 +109,7 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>();
     spin("handing back mirrors", work).await?;
-    // One that started meanwhile takes them over again.
+    // A controller that has started meanwhile would take them over again.
     require_stopped(&cluster, &args.namespace).await?;
     output::note(&format!(
         "handed back {count}; you can now start Linkerd's service mirror"
@@ -278,8 +278,9 @@ impl Mirror {
         Ok(())
     }
 
-    /// Endpoints that have all addresses were written by Linkerd's service mirror, and stay as they are. Others are
-    /// replaced: Kubernetes leaves some behind if a mirror had a selector for a while.
+    /// Writes Endpoints with the addresses of our slices. If those that exist have all addresses, they stay as they
+    /// are: Linkerd's service mirror or an interrupted run wrote them. Others are replaced: Kubernetes leaves some
+    /// behind if a mirror had a selector for a while.
     async fn write_endpoints(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let ResourceId { namespace, name } = &self.service;
         let api = cluster.api::<Endpoints>(namespace);

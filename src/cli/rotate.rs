@@ -86,7 +86,7 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
     let written = written(args, due, &mut outcomes).await;
     let restarted = Box::pin(restarted(args, &source, &written)).await;
     let restarted = restarted.inspect_err(output::error);
-    // When all links have their new tokens.
+    // Read only now, when all links have their new tokens.
     let holders = if written.iter().any(Rotation::revokes) {
         gather::holders(&source).await
     } else {

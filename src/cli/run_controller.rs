@@ -175,7 +175,7 @@ fn settings(args: &RunController, sessions: Handle) -> anyhow::Result<Settings> 
 fn log(args: &RunController) {
     let level = args.log_level.to_possible_value();
     let level = level.as_ref().map_or("info", PossibleValue::get_name);
-    // Libraries log only errors, and the client not even these, because its callers do.
+    // Libraries log nothing, because their callers log the errors. Only errors of kube-runtime are logged.
     let filter = EnvFilter::new(format!("off,linkerd_mc={level},kube_runtime=error"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -113,7 +113,7 @@ fn show(args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a result of many: on a terminal in place of the last one.
+/// Prints one of many results: on a terminal in place of the last one.
 fn update(args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
     match args.output {
         TrafficFormat::Json => output::data(&(serde_json::to_string(view)? + "\n")),

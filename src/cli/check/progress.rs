@@ -32,7 +32,7 @@ pub(super) struct Checks<'a> {
     /// How long checks that may pass later are retried.
     pub(super) wait: Duration,
     pub(super) progress: &'a Progress,
-    /// What each cluster is waited for.
+    /// For each cluster, the check that is running; empty when all have ended.
     pub(super) running: RefCell<Vec<String>>,
 }
 
@@ -58,8 +58,8 @@ struct CheckedTopics {
 }
 
 impl Checks<'_> {
-    /// Checks a cluster, and repeats the checks that may still pass, as long as that decides the outcome. Returns what
-    /// is known of it.
+    /// Checks a cluster, and repeats the checks that may still pass, unless another error decides the outcome already.
+    /// Returns what is known of the cluster.
     pub(super) async fn run(
         &self,
         at: usize,
@@ -97,7 +97,7 @@ impl Checks<'_> {
         snapshot.unwrap_or_else(|| ClusterSnapshot::unreachable(&context.name, "not checked"))
     }
 
-    /// Sets what a cluster is waited for, and shows that of the first one.
+    /// Sets the check that is running for a cluster, and shows that of the first cluster that has one.
     fn says(&self, at: usize, what: String) {
         let mut running = self.running.borrow_mut();
         running[at] = what;
@@ -108,7 +108,8 @@ impl Checks<'_> {
 }
 
 impl OneCluster<'_> {
-    /// Runs the checks that were not reported. `Err`: the first error that may go away, and is worth a wait.
+    /// Runs all checks, and reports those that were not reported before. `Err`: the first error that may go away, if no
+    /// other error decides the outcome.
     async fn attempt(&self) -> Result<(), String> {
         let version = env!("CARGO_PKG_VERSION");
         let mut gathering =
@@ -177,7 +178,7 @@ impl OneCluster<'_> {
         }
     }
 
-    /// Shows the check that is waited for.
+    /// Shows the check that is running.
     fn shows<'a>(&self, judged: &BTreeSet<Topic>, unanswered: impl Iterator<Item = &'a str>) {
         let mut topics = Topic::ALL.into_iter();
         let Some(next) = topics.find(|topic| !judged.contains(topic)) else {

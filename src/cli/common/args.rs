@@ -73,7 +73,7 @@ impl Global {
         }
     }
 
-    /// Fails if a flag has the address of one cluster. For commands that use two.
+    /// Fails if `--api-addr` is given: it is the address of one cluster, and the command uses two.
     pub(crate) fn refuse_address(&self) -> anyhow::Result<()> {
         match self.api_addr {
             Some(_) => Err(misuse(

@@ -41,8 +41,8 @@ fn called(context: &str) -> &str {
     context
 }
 
-/// The context of a cluster: the one of this name, or the only one that a tool made for a cluster of this name. `Err` has
-/// all that it could be.
+/// The context of a cluster: the one of this name, or the only one that a tool made for a cluster of this name. `Err`
+/// has all candidates.
 pub(crate) fn context_of<'c>(
     cluster: &str,
     contexts: impl Iterator<Item = &'c str> + Clone,

@@ -20,7 +20,8 @@ impl ScreenFrame {
         parts.join("\n")
     }
 
-    /// As much of it as fits a terminal of this size: the header of each table, problems first, and how much is missing.
+    /// As much of it as fits a terminal of this size, and how many lines are missing. The header and the first row of
+    /// each table always stay. Of the rest, rows are left out before notes, because notes have the problems.
     pub(crate) fn fitted(&self, height: usize, width: usize) -> String {
         let is_too_high =
             |text: &str| text.lines().map(|line| rows_of(line, width)).sum::<usize>() >= height;

@@ -26,8 +26,8 @@ fn line(done: &str, then: &str) -> String {
     format!("interrupted: {done}; {then}")
 }
 
-/// A thread of its own, because a question to the user blocks that of the command. Without it, an interrupt ends the
-/// command, which then only says nothing.
+/// Listens in a thread of its own, because a question to the user blocks the thread of the command. If that fails, an
+/// interrupt still ends the command, but nothing is said.
 fn listen() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

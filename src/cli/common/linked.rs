@@ -126,7 +126,8 @@ impl LinkedObjects {
     }
 }
 
-/// Fails if a namespace that has no credentials is not Linkerd's, but another one is: Linkerd's Secret would stay.
+/// Fails if Linkerd is not in this namespace, unless no namespace has its credentials for the cluster. Otherwise
+/// Linkerd's Secret would stay.
 async fn check_linkerds(cluster: &Cluster, linkerd: &str, credentials: &str) -> anyhow::Result<()> {
     let what = "read Linkerd's configuration";
     let config = cluster.get::<ConfigMap>(what, linkerd, labels::LINKERD_CONFIG);

@@ -109,8 +109,8 @@ const MAX_NAMESPACES: u32 = 100;
 const HOLD_DOWN: Duration = Duration::from_secs(30);
 
 impl Mirroring {
-    /// Those of the running controller, with the flags that are `given` instead of its own. Prints a note and returns
-    /// `self`, which has only those, if they cannot be read. Fails if the API server does not respond.
+    /// The settings of the running controller, overridden by the flags that are `given`. If they cannot be read, prints
+    /// a note and returns `self`, which has only the given flags. Fails if the API server does not respond.
     pub(crate) async fn over_deployment(
         &self,
         given: &ArgMatches,

@@ -102,7 +102,7 @@ pub(crate) fn prompt(question: &str) {
     let _ = write!(stderr, "{} ", one_line(question)).and_then(|()| stderr.flush());
 }
 
-/// Replaces the contents of the terminal. Only if stdout is a terminal.
+/// Replaces the contents of the terminal. The caller has to check that stdout is one.
 pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout();
     // Strips colors if the user disabled them, but not cursor movements.
@@ -146,7 +146,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     }
 }
 
-/// An error and its causes, without those that an error names itself.
+/// An error and its causes, without a cause with which the message before it ends.
 fn steps(error: &anyhow::Error) -> Vec<String> {
     let mut steps = Vec::new();
     for step in error.chain() {

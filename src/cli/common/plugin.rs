@@ -50,7 +50,8 @@ fn examples(command: Command) -> Command {
     command.mut_subcommands(examples)
 }
 
-/// A text whose commands are those of the plugin: `linkerd-mc` where a shell or a quotation would begin a command.
+/// A text with `kubectl linkerd-mc` in place of `linkerd-mc`, wherever a command begins, such as at the start of a
+/// line, in backticks, or after a pipe.
 fn typed(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;

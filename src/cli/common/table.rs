@@ -227,7 +227,8 @@ impl Table {
         widths
     }
 
-    /// Cuts elastic columns, the widest first, those that tell rows apart only if `keys`. Whether the table fits then.
+    /// Cuts elastic columns, the widest first; those that tell rows apart only if `keys`. Returns whether the table
+    /// fits then.
     fn cut(&self, widths: &mut [usize], limit: usize, keys: bool) -> bool {
         let gaps = usize::from(GAP) * self.columns.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > limit {
@@ -245,7 +246,7 @@ impl Table {
         true
     }
 
-    /// Removes the column that can be missed most. Whether there was one.
+    /// Removes the column that can be missed most. Returns whether there was one.
     fn leave_out(&mut self) -> bool {
         let columns = self.columns.iter().enumerate();
         let spare = columns.filter(|(_, column)| column.spare > 0);

@@ -93,7 +93,7 @@ impl Archive {
     }
 }
 
-/// A new file that others must not read while nobody has looked at it.
+/// A new file that only its owner may read, because nobody has checked yet what is in it.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

@@ -80,7 +80,7 @@ impl Old {
     }
 }
 
-/// A time in the largest unit of which there is one.
+/// A duration in the largest unit that it reaches, rounded down.
 fn lasting(seconds: u64) -> String {
     let units = [("day", 86_400), ("hour", 3600), ("minute", 60)];
     let fits = units.into_iter().find(|(_, length)| seconds >= *length);

@@ -184,7 +184,7 @@ pub(super) fn is_of_target<'t>(
     account: &TokenAccount,
     mut tokens: impl Iterator<Item = &'t TokenSecret>,
 ) -> anyhow::Result<()> {
-    // An account that was created again has another UID.
+    // The server of the link is of its cluster, even if the account has another UID: it may have been created again.
     let same_server = own.credentials.server() == target.cluster.server();
     if same_server || !tokens.any(|token| account.is_elsewhere(&token.text)) {
         return Ok(());

@@ -350,7 +350,7 @@ impl<'a> Rotation<'a> {
         Ok(None)
     }
 
-    /// Leaves the old tokens as they are, and says that Linkerd still uses one of them.
+    /// Lists the old tokens as kept, and warns that Linkerd still uses one of them.
     pub(super) fn restart_is_needed(&mut self) -> String {
         self.keep();
         let restart = self.source.cluster.flags.kubectl(
@@ -364,7 +364,7 @@ impl<'a> Rotation<'a> {
         reason
     }
 
-    /// Leaves the old tokens as they are, because Linkerd may still use them.
+    /// Lists the old tokens as kept, because Linkerd may still use them.
     pub(super) fn keep(&mut self) {
         let old = self.old.revoked.iter().chain(&self.old.kept);
         self.done.kept = old.map(|name| self.in_target(name)).collect();
