@@ -20,7 +20,7 @@ pub(crate) struct Category {
     pub name: String,
     /// Its results, in order.
     pub results: Vec<CheckResult>,
-    /// The cluster, if there are several.
+    /// The cluster, for lines about its problems; `None` if `check` is asked about only one.
     pub cluster: Option<String>,
     /// Flags for commands in this cluster, such as ` --context west`.
     pub flags: String,
@@ -150,7 +150,7 @@ fn remedies(text: &mut String, category: &Category, result: &CheckResult) {
     }
 }
 
-/// A text whose commands, which are between backticks, have these flags.
+/// Adds these flags to the commands in a text, which are between backticks.
 fn with_flags(text: &str, flags: &str) -> String {
     let parts = text.split('`').enumerate();
     let parts = parts.map(|(at, part)| match at % 2 {
@@ -160,7 +160,7 @@ fn with_flags(text: &str, flags: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// A command with these flags, after the name of each program that has them.
+/// Adds these flags to a command, after the name of each program that takes them.
 fn flagged(command: &str, flags: &str) -> String {
     let steps = command.split(" | ").map(|step| {
         let program = ["linkerd-mc", "kubectl", "linkerd"].into_iter();

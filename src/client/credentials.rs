@@ -41,8 +41,7 @@ pub enum CredentialsError {
     Unusable,
 }
 
-/// A client for the kubeconfig of a Link's credentials Secret; each request ends within
-/// `deadline`.
+/// A client for the kubeconfig of a Link's credentials Secret. Each request ends within `deadline`.
 ///
 /// A kubeconfig that would run a command or read a local file is rejected, unlike by Linkerd's service mirror. Only the
 /// current context is used.
@@ -191,7 +190,7 @@ fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
     }
 }
 
-/// Without the names of files, which are empty.
+/// Removes the names of files. They are empty here, because others were refused before.
 fn without_files(mut kubeconfig: Kubeconfig) -> Kubeconfig {
     for cluster in kubeconfig
         .clusters

@@ -44,7 +44,7 @@ pub(crate) fn own(link: &LinkSnapshot) -> Option<&LinkCredentials> {
     link.credentials.as_ref()?.as_ref().ok()
 }
 
-/// The connection is not secure. Without access to Secrets, this is read from the Link's status.
+/// The problem if the connection is not secure. Without access to Secrets, this is read from the Link's status.
 pub(crate) fn insecure(link: &LinkSnapshot) -> Option<String> {
     match own(link) {
         Some(own) => own.insecure.map(InsecureTls::problem),
@@ -52,7 +52,7 @@ pub(crate) fn insecure(link: &LinkSnapshot) -> Option<String> {
     }
 }
 
-/// The token of the Link's own Secret is about to expire, or has.
+/// The problem if the token of the Link's own Secret is about to expire, or has expired.
 pub(crate) fn expiring(
     link: &LinkSnapshot,
     own: &LinkCredentials,
@@ -67,7 +67,8 @@ fn expiring_condition(link: &LinkSnapshot) -> Option<String> {
     (status == "True").then(|| message.to_owned())
 }
 
-/// Linkerd needs its own Secret for each target cluster of remote discovery and federated Services.
+/// The problem if Linkerd has no Secret of its own for the target cluster, which it needs for remote discovery and for
+/// federated Services.
 pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let is_there = theirs.credentials.contains_key(link.cluster());
     (needs_linkerd(link) && !is_there).then(|| {
@@ -79,7 +80,7 @@ pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<Strin
     })
 }
 
-/// Linkerd ignores its Secret, because it is incomplete.
+/// The problem if Linkerd ignores its Secret, because it is incomplete.
 pub(crate) fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let known = theirs.credentials.get(link.cluster())?;
     let (namespace, name) = (&theirs.namespace, &known.name);
@@ -100,8 +101,8 @@ pub(crate) fn needs_linkerd(link: &LinkSnapshot) -> bool {
     discovers && has_discovery(&link.link)
 }
 
-/// The two Secrets hold different tokens. Linkerd has one Secret for a cluster, so of several Links to it, in the
-/// namespaces of several installations, only one needs to have Linkerd's token.
+/// The problem if the two Secrets hold different tokens. Linkerd has one Secret for a cluster, so of several Links to
+/// it, in the namespaces of several installations, only one needs to have Linkerd's token.
 pub(crate) fn differs(
     link: &LinkSnapshot,
     links: &[LinkSnapshot],
@@ -122,7 +123,8 @@ pub(crate) fn differs(
     })
 }
 
-/// The token of Linkerd's Secret is about to expire, or has, and is not that of the Link's own Secret.
+/// The problem if the token of Linkerd's Secret is about to expire, or has expired, and is not that of the Link's own
+/// Secret.
 pub(crate) fn expiring_at_linkerd(
     link: &LinkSnapshot,
     theirs: &Destination,
@@ -136,9 +138,9 @@ pub(crate) fn expiring_at_linkerd(
     Some(format!("Linkerd's Secret: {problem}"))
 }
 
-/// Linkerd's destination controller reads credentials when it starts or when their Secret is created, and ignores later
-/// changes (`cluster_store.go`). Nor does it follow federated Services that named the cluster before the Secret was
-/// created (`federated_service_watcher.go`).
+/// The problem if Linkerd does not use its Secret. Its destination controller reads credentials when it starts or when
+/// their Secret is created, and ignores later changes (`cluster_store.go`). Nor does it follow federated Services that
+/// named the cluster before the Secret was created (`federated_service_watcher.go`).
 pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
     let known = theirs.credentials.get(link.cluster())?;
     let started = theirs.started?;

@@ -318,8 +318,8 @@ async fn installation(cluster: &ClusterClient) -> GatheredFacts {
     }))
 }
 
-/// What concerns the controller in `namespace`; `writes_routes`: its preferences are enabled. `of_links` are the namespaces
-/// of Links.
+/// The facts about the controller in `namespace`: `writes_routes` if it applies preferences. `of_links` are the
+/// namespaces of Links.
 async fn controller(
     cluster: &ClusterClient,
     namespace: Option<String>,
@@ -341,7 +341,7 @@ async fn controller(
     GatheredFacts::Controller(denied, confinement, leaders)
 }
 
-/// What concerns the objects of the controllers, of which `found` are known.
+/// The facts about the objects of the controllers; `found` are the controllers that are known.
 async fn of_services(
     cluster: &ClusterClient,
     found: Vec<Workload>,

@@ -200,10 +200,10 @@ impl LinkerdApi {
         port: u16,
         call: impl AsyncFnOnce(Channel, Instant) -> Result<T, LinkerdApiError>,
     ) -> Result<T, LinkerdApiError> {
-        // A little before the end, so that what was found by then is returned.
         let end = Instant::now() + self.deadline;
         let answer = async {
             let (channel, connection) = self.controllers.connect(port).await?;
+            // A little before the end, so that what was found by then is returned.
             connection
                 .during(call(channel, end - self.deadline / 20))
                 .await

@@ -228,8 +228,8 @@ async fn within<T>(
     deadline: Duration,
     read: impl Future<Output = Result<T, ProxyError>>,
 ) -> Result<T, ProxyError> {
-    // Boxed, so that the future of the caller does not contain it twice.
     let late = |_| ProxyError::Unanswered(format!("timed out after {} s", deadline.as_secs_f32()));
+    // Boxed, so that the future of the caller does not contain it twice.
     timeout(deadline, Box::pin(read)).await.map_err(late)?
 }
 

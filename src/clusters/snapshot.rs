@@ -352,7 +352,7 @@ pub(crate) struct MeshedPod {
     pub reason: String,
     /// Label `component`.
     pub component: String,
-    /// What says which outbound ports do not pass the proxy; `None` if only Linkerd's configuration does.
+    /// The outbound ports that do not pass the proxy; `None` if only Linkerd's configuration names some.
     pub skipped_ports: Option<SkippedPorts>,
     /// The proxy; `None` when the pod has no such container.
     pub proxy: Option<Proxy>,

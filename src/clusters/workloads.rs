@@ -31,6 +31,7 @@ const SKIP_FLAG: &str = "--outbound-ports-to-ignore";
 pub(super) const SKIP: &str = "config.linkerd.io/skip-outbound-ports";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
+
 /// Tag of an image; `None` if it is pinned by digest, or has no tag.
 pub(crate) fn tag(image: &str) -> Option<&str> {
     if image.contains('@') {
@@ -101,7 +102,7 @@ pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     })
 }
 
-/// Their statuses.
+/// The statuses of a Pod's containers, with those of its init containers.
 pub(super) fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| {
         let init = status.init_container_statuses.iter().flatten();

@@ -117,7 +117,7 @@ pub(crate) fn evaluate(snapshot: &FullSnapshot, is_wanted: impl Fn(Topic) -> boo
     evaluated
 }
 
-/// When a controller that is not active any more reported last.
+/// When a controller that is not active any more reported last; of several, the one that has been silent for longest.
 fn last_report(snapshot: &FullSnapshot) -> Option<Timestamp> {
     let leaders = snapshot.cluster.leaders.values();
     let known = leaders.filter_map(|leader| leader.as_ref().ok()?.as_ref());

@@ -88,7 +88,7 @@ pub(super) fn up_to_date(snapshot: &FullSnapshot) -> Verdict {
     Verdict::of(problems.collect())
 }
 
-/// Its Deployment creates another.
+/// The command that restarts a Pod: it deletes the Pod, and the Deployment creates another.
 fn restart(pod: &ResourceId) -> String {
     format!("kubectl -n {} delete pod {}", pod.namespace, pod.name)
 }
@@ -139,7 +139,7 @@ pub(super) fn way_to_gateways(snapshot: &FullSnapshot) -> Verdict {
     Verdict::of(problems.collect())
 }
 
-/// What gives the controller a proxy.
+/// The remedy that gives the controller a proxy.
 fn inject(snapshot: &FullSnapshot) -> String {
     let command = snapshot.controller().map(|controller| {
         let ResourceId { namespace, name } = &controller.id;
@@ -154,7 +154,7 @@ fn is_controller(pod: &MeshedPod) -> bool {
     pod.component == COMPONENT_CONTROLLER && pod.phase == "Running" && !is_gone(pod)
 }
 
-/// What says that a Pod's connections to API servers skip its proxy, if they do.
+/// The setting because of which a Pod's connections to API servers skip its proxy, if they do.
 fn skip_of(pod: &MeshedPod, snapshot: &FullSnapshot) -> Option<&'static str> {
     let config = snapshot.cluster.config.as_ref().ok();
     let all = config.and_then(|config| config.rest.get("proxyInit"));

@@ -84,8 +84,8 @@ pub(super) fn destination(snapshot: &FullSnapshot) -> Verdict {
     Verdict::Fail(unlinked)
 }
 
-/// Clusters that Linkerd has no Secret for, although Services name them; without those whose Link needs the Secret, which
-/// [`credentials::missing`] is about.
+/// Clusters that Linkerd has no Secret for, although Services name them. Clusters whose Link needs the Secret are left
+/// out: [`credentials::missing`] finds them.
 fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<String> {
     let mut naming = BTreeMap::<&str, Vec<ResourceId>>::new();
     for mirror in snapshot.mirrors.iter().flatten() {
@@ -239,8 +239,6 @@ pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
     })
 }
 
-/// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
-/// reason as an error.
 /// Labels that look as if they should export a Service, and do not.
 pub(super) fn export_labels(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
@@ -253,6 +251,8 @@ pub(super) fn export_labels(snapshot: &FullSnapshot) -> Verdict {
     })
 }
 
+/// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
+/// reason as an error.
 fn per_link(
     snapshot: &FullSnapshot,
     judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
