@@ -1,5 +1,6 @@
 //! The Helm chart in `charts/linkerd-mc`, generated from the templates and values of `install`. Only tests use this
-//! module: one of them compares the files of the chart, and writes them if `LINKERD_MC_CHART` is set.
+//! module: one of them compares the files of the chart with those generated now, after it has written them if
+//! `LINKERD_MC_CHART` is set.
 //!
 //! Two files are written by hand: `_context.tpl`, which corresponds to `install.rs`, and `NOTES.txt`.
 

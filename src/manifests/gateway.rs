@@ -40,7 +40,7 @@ pub struct Overrides {
 impl RemoteGateway {
     /// Reads a gateway's Service. Fails if it lacks something that a Link needs.
     ///
-    /// `flags` name the target cluster.
+    /// `flags` are those that commands in the target cluster need.
     pub(crate) fn read(
         service: &Service,
         overrides: &Overrides,

@@ -37,8 +37,8 @@ const ADMISSION_POLICY: Template = template!("admission-policy.yaml");
 const NETWORK_POLICY: Template = template!("network-policy.yaml");
 const CONTROLLER_ACCESS: Template = template!("controller-access.yaml");
 const CONTROLLER: Template = template!("controller.yaml");
-/// Templates of the Helm chart, with the path in the context without which a template renders nothing. Without the
-/// Namespace: Helm needs it before it installs the chart.
+/// Templates of the Helm chart, each with the path of a condition in the context, if it has one: it renders nothing if
+/// that is false. The Namespace is not among them, because Helm needs it before it installs the chart.
 #[cfg(test)]
 pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 11] = [
     (LINK_CRD, None),
@@ -174,7 +174,7 @@ pub fn allow(
     render(templates, &[], &context)
 }
 
-/// The same objects by name, to delete them. Without the Namespace, which others share.
+/// The objects of [`allow`] by name, to delete them. Without the Namespace, which others share.
 ///
 /// In reverse order: Kubernetes deletes a token Secret with its ServiceAccount, and then `kubectl delete` would not
 /// find it.
@@ -269,8 +269,8 @@ fn affinity(values: &Values, app: &str) -> Value {
     Value::Object(affinity)
 }
 
-/// The controller's resources. Unless set, its memory limit is computed from `maxMiB`: once for exports of target
-/// clusters, once for their mirrors, once for repeated lists, and a base.
+/// The controller's resources. If neither a limit nor a request of memory is set, its memory limit is computed from
+/// `maxMiB`: once for exports of target clusters, once for their mirrors, once for repeated lists, and a base.
 fn controller_resources(values: &Values) -> Resources {
     let mut resources = values.controller.resources.clone();
     let Resources { limits, requests } = &mut resources;

@@ -1,4 +1,5 @@
-//! The three objects that make a link: two credentials Secrets and the Link, for the source cluster.
+//! The objects that make a link, for the source cluster: the Link, a credentials Secret for the controller, and one for
+//! Linkerd's control plane, if it reaches the API server of the target cluster.
 //!
 //! Typed values, no templates. Pure: the facts about the target cluster are in [`LinkTarget`].
 
@@ -84,7 +85,8 @@ pub enum ApiServerAccess {
     ThroughGateway {
         /// The controller's.
         controller: Secret,
-        /// How Linkerd's control plane connects, which cannot use the controller's way, and its kubeconfig.
+        /// The way of Linkerd's control plane, which cannot use that of the controller, and its kubeconfig; `None` if
+        /// it does not connect.
         discovery: Option<(DiscoveryWay, Secret)>,
     },
 }
@@ -176,7 +178,7 @@ pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link
     }
 }
 
-/// The keys of a flag, of which an empty one stands for none.
+/// The keys of a flag, without empty ones: a user passes an empty one for none.
 fn set(keys: &[String]) -> Vec<String> {
     let keys = keys.iter().filter(|key| !key.is_empty());
     keys.cloned().collect()

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::yaml;
 
-/// Rendered objects: the text, in reading order and with comments, and the same as values.
+/// Rendered objects, twice: as text in reading order, with comments, and as values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     text: String,
@@ -89,7 +89,7 @@ pub(crate) struct ObjectName {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Namespace; none for an object of the cluster.
+    /// Namespace; `None` for a kind that has none, and if the default is meant.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,

@@ -69,12 +69,12 @@ pub fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|d| !d.is_null()).collect())
 }
 
-/// An error in words that do not need to be looked up in the parser.
+/// An error of the parser, in other words where its own would have to be looked up.
 fn explained(error: &serde_saphyr::Error) -> anyhow::Error {
     let text = error.to_string();
     let what = match error {
         serde_saphyr::Error::DuplicateMappingKey { .. } => "a key occurs twice in one map",
-        // An error of an alias wraps that of a limit.
+        // By its text, because an error of an alias wraps that of a limit.
         _ if text.starts_with("budget breached") => "too many aliases, values or levels",
         _ => return anyhow::anyhow!("{}", one_line(&text)),
     };

@@ -57,7 +57,7 @@ fn values() -> String {
     documented(&Values::default(), HEADER, doc, &[]).unwrap()
 }
 
-/// The description of a key, without the flags of `install`.
+/// The description of a key, without what is true only for `install`: its flags, and that it asks the cluster.
 pub(super) fn doc(text: &'static str) -> &'static str {
     let flags = ["; also set by ", "; read from the cluster"];
     flags.into_iter().fold(text, |doc, flag| {

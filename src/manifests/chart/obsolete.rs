@@ -7,7 +7,7 @@ use serde_json::json;
 use super::templates::GENERATED;
 use crate::manifests::values::{Kind, OBSOLETE, Replacement, Values, keys, pointer};
 
-/// A template file that defines this as YAML.
+/// A template file that defines these facts as YAML.
 pub(super) fn template() -> String {
     let defaults = json!(Values::default());
     let obsolete = OBSOLETE.iter().map(|(key, replacement)| {

@@ -24,11 +24,11 @@ pub(crate) enum Kind {
     Number(u32),
     /// A whole number between both.
     Range(u32, u32),
-    /// A whole number, or nothing.
+    /// A whole number, also as text; null or empty text for none.
     OptionalNumber,
     /// A port.
     Port,
-    /// A port, or nothing.
+    /// A port; null or 0 for none.
     OptionalPort,
     /// Text, which may be empty.
     Text,
@@ -105,7 +105,7 @@ impl Kind {
         }
     }
 
-    /// Validates a value. The error is empty if the value has another type.
+    /// Validates a value. The error is empty if there is no more to say than what was [expected](Self::expected).
     pub(super) fn check(self, value: &Value) -> Result<(), String> {
         let wrong = || Err(String::new());
         let good = |good: bool| if good { Ok(()) } else { wrong() };
@@ -165,7 +165,7 @@ impl Kind {
     }
 }
 
-/// Whether a list of names, or a text with commas between them, has names of namespaces.
+/// Validates names of namespaces, as a list or as one text with commas.
 fn namespaces(value: &Value) -> Result<(), String> {
     let names: Vec<&str> = match value {
         Value::String(text) => text.split(',').map(str::trim).collect(),

@@ -1,7 +1,8 @@
 //! Merges the user's values from files and flags over other values, and validates them.
 //!
 //! As in Helm, files come first, in order, then `--set`, then `--set-string`, then `--set-file`. Later values override
-//! earlier ones: maps are merged, lists are replaced, and null removes a value.
+//! earlier ones: maps are merged, lists are replaced, and null removes what was set before. Unlike in Helm, the default
+//! then applies again, if there is one.
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
@@ -22,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct UserValues {
     tree: Value,
-    /// The origin of each value, in order.
+    /// The origin of each value, in the order in which they were given: a file or a flag.
     origins: Vec<(Path, String)>,
 }
 
@@ -123,7 +124,7 @@ impl UserValues {
                     kind.expected(),
                     shown(value)
                 );
-                // What it would be as text, and as what the text looks like.
+                // What a text would be without quotes.
                 let typed = value.as_str().and_then(|text| serde_json::from_str(text).ok());
                 let hint = || match value {
                     Value::Number(_) | Value::Bool(_)

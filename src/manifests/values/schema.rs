@@ -36,7 +36,7 @@ pub(super) fn find(path: &str) -> Option<Shape> {
     found.map(|entry| entry.shape)
 }
 
-/// The key that is most similar to `path`.
+/// The key that is most similar to `path`, or else whose last part is; `None` if all differ too much.
 pub(super) fn nearest(path: &str) -> Option<&'static str> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let within = |max: usize, distance: &dyn Fn(&str) -> usize| {

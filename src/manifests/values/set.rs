@@ -35,7 +35,7 @@ pub(super) struct Assignment {
     pub(super) value: Value,
 }
 
-/// How a typed value is understood.
+/// How the text of a value is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typing {
     /// `true`, `false`, `null` and whole numbers are typed, the rest is text.
@@ -161,7 +161,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The text up to one of `stops`, without backslashes, and the stop; `None` at the end.
+    /// The text up to one of `stops`, without backslashes, and the stop; `None` if there is none before the end.
     fn until(&mut self, stops: &[char]) -> (String, Option<char>) {
         let mut text = String::new();
         let mut chars = self.rest.chars();
