@@ -144,7 +144,7 @@ fn mirroring_of(args: Vec<String>) -> Option<mirroring::Mirroring> {
     Some(controller(args).ok()?.mirroring)
 }
 
-/// The same for `check`.
+/// The mirroring flags of such a container as settings, for `check`.
 fn settings_of(args: Vec<String>) -> Option<ControllerSettings> {
     mirroring_of(args).map(mirroring::Mirroring::settings)
 }

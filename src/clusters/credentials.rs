@@ -61,7 +61,7 @@ pub(crate) fn expiring(
     expiry::problem(own.expiry?, now, link.cluster())
 }
 
-/// The same, from the Link's status, for users who may not read Secrets.
+/// The same problem from the Link's status, for users who may not read Secrets.
 fn expiring_condition(link: &LinkSnapshot) -> Option<String> {
     let (status, message) = link.condition("CredentialsExpiring")?;
     (status == "True").then(|| message.to_owned())

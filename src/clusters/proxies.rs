@@ -59,7 +59,7 @@ use crate::{
 pub(crate) const MESHED: &str = "linkerd.io/control-plane-ns";
 /// Name of the admin server's port.
 const ADMIN_PORT_NAME: &str = "linkerd-admin";
-/// Its number, unless the Pod names another one.
+/// Number of the admin server's port, unless the Pod names another one.
 const ADMIN_PORT: u16 = 4191;
 /// Maximum size of the metrics of one proxy in bytes: about 3000 endpoints with three statuses each.
 const MAX_METRICS: usize = 64 << 20;

@@ -24,10 +24,10 @@ pub(super) const DESTINATION_PODS: &str = "linkerd.io/control-plane-component=de
 pub(super) const PROXY: &str = "linkerd-proxy";
 /// Name of the container that redirects the connections of a Pod to its proxy.
 const INIT: &str = "linkerd-init";
-/// Its flag for outbound ports that it does not redirect
+/// Flag of this container for outbound ports that it does not redirect
 /// (<https://linkerd.io/docs/features/protocol-detection/#marking-ports-as-skip-ports>).
 const SKIP_FLAG: &str = "--outbound-ports-to-ignore";
-/// The annotation for the same. With Linkerd's CNI plugin there is no container.
+/// Annotation of a Pod for the same ports. With Linkerd's CNI plugin, the Pod does not have this container.
 pub(super) const SKIP: &str = "config.linkerd.io/skip-outbound-ports";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";

@@ -188,7 +188,8 @@ pub(super) fn result(
     Some(result)
 }
 
-/// The same for a check that is not about the snapshot of one cluster.
+/// The result of a check, without its rank. Problems may begin with the names of `clusters`. `topology` uses it for
+/// checks of several snapshots.
 pub(super) fn outcome(
     rule: &Rule,
     verdict: Verdict,

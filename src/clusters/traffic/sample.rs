@@ -19,7 +19,7 @@ use crate::{
 
 /// Responses, by endpoint.
 const RESPONSES: &str = "response_total";
-/// Their latency in milliseconds.
+/// Latency of responses, in milliseconds.
 const LATENCY: &str = "response_latency_ms_bucket";
 /// Open connections, by endpoint.
 const CONNECTIONS: &str = "tcp_open_connections";

@@ -13,7 +13,7 @@ const ALERTS: &str = include_str!("../../../dashboards/alerts.yaml");
 const TRAFFIC: &str = include_str!("../../../dashboards/traffic.yaml");
 /// What our queries read of the proxies of clients. The mesh suite compares it with a real one.
 const OF_PROXIES: [&str; 2] = ["response_total", "response_latency_ms_bucket"];
-/// Their labels.
+/// The labels of these series that our queries read.
 const LABELS_OF_PROXIES: [&str; 6] = [
     "authority",
     "classification",
