@@ -108,7 +108,7 @@ const FLAGS: [Flag; 73] = [
 /// Flags that are accepted and mean nothing, which help does not show.
 const HIDDEN: [(&str, &str); 2] = [("check", "proxy"), ("check", "namespace")];
 
-/// What a flag is here, as far as it differs. `None`: it does not.
+/// How a flag of `command` differs from that of Linkerd; `None` if it does not.
 fn difference(command: &Command, flag: &Flag) -> Option<String> {
     let (_, name, short, default, hidden, _) = *flag;
     let mut all = command.get_arguments();

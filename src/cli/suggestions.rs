@@ -83,7 +83,7 @@ fn commands(text: &str) -> Vec<String> {
             .iter()
             .any(|program| command.starts_with(&format!("{program} ")))
     };
-    // What is said about the original is nothing to run.
+    // Commands of the original are only mentioned: nobody is told to run them.
     let quoted = quoted.filter(|command| !command.starts_with("linkerd multicluster"));
     quoted.filter(begins).map(str::to_owned).collect()
 }
@@ -143,7 +143,7 @@ const KUBECTL: [(&str, &[&str]); 12] = [
     ("rollout", &[]),
     ("scale", &["--replicas"]),
 ];
-/// What it is done to.
+/// The resources that they are for.
 const RESOURCES: [&str; 20] = [
     "deployment",
     "endpoints",

@@ -230,7 +230,8 @@ mod tests {
         }
     }
 
-    /// What is asked, the networks, the responses, and what is read from them: the available addresses, and whether something is denied.
+    /// A description, the networks, the responses, and what is read from them: the available addresses, and whether
+    /// something is denied.
     type Case<'a> = (&'a str, &'a [&'a str], Addresses, Option<i64>, bool);
     /// The responses to requests for all `IPAddress`es, and for those of one family.
     type Addresses = fn(bool) -> (u16, Value);

@@ -39,7 +39,7 @@ use crate::{
 
 /// Maximum number of target clusters that are asked concurrently.
 const TARGETS_AT_ONCE: usize = 128;
-/// What stands for a fact that was not read yet. Rules only look at facts of parts that are known.
+/// The error in place of a fact that was not read yet. Rules only look at facts of parts that are known.
 const NOT_READ: &str = "not read yet";
 
 /// A snapshot that is being taken.

@@ -124,7 +124,7 @@ impl LinkerdApi {
             let mut updates = updates.map_err(refused)?.into_inner();
             let mut found = EndpointUpdates::default();
             found.take(next(&mut updates).await?)?;
-            // The stream stays open. What comes in quick succession belongs together.
+            // The stream stays open. Updates in quick succession belong together.
             let settled = || end.min(Instant::now() + SETTLED);
             while let Ok(update) = timeout_at(settled(), next(&mut updates)).await {
                 found.take(update?)?;
@@ -134,7 +134,8 @@ impl LinkerdApi {
         .await
     }
 
-    /// What an address, such as the IP and port of a Service, or an authority is, as this proxy gets it.
+    /// The answer that this proxy gets to the question what `target` is: an address, such as the IP and port of a
+    /// Service, or an authority.
     pub(crate) async fn profile(
         &self,
         proxy: &ProxyWorkload,

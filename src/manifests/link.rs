@@ -1,5 +1,5 @@
-//! The objects that make a link, for the source cluster: the Link, a credentials Secret for the controller, and one for
-//! Linkerd's control plane, if it reaches the API server of the target cluster.
+//! The objects that make a link, for the source cluster: the Link and its credentials Secret. If Linkerd's control
+//! plane reaches the API server of the target cluster, it has another Secret.
 //!
 //! Typed values, no templates. Pure: the facts about the target cluster are in [`LinkTarget`].
 

@@ -143,7 +143,7 @@ impl Mirroring {
         Ok(self.clone())
     }
 
-    /// What `check` needs to know of them.
+    /// The settings that `check` needs, from these flags.
     pub(crate) fn settings(self) -> ControllerSettings {
         let usual = ControllerSettings::default();
         let members = self.federated_service_selector.or(usual.local_members);

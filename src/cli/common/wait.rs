@@ -14,7 +14,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// What is waited for.
+/// Shows what is waited for: with a spinner, or with lines if stderr is not a terminal.
 pub(crate) struct Progress {
     spinner: ProgressBar,
     lines: Option<RefCell<Lines>>,

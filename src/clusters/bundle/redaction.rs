@@ -1,7 +1,7 @@
 //! Takes out of a bundle what may be secret.
 //!
-//! Secrets are read without their content in the first place. What is left are copies: the last configuration that
-//! `kubectl apply` keeps, the environment of containers, and tokens that found their way into a text.
+//! Secrets are read without their content. Copies of it remain, which this module takes out: the last configuration
+//! that `kubectl apply` keeps, the environment of containers, and tokens and private keys in a text.
 
 use std::borrow::Cow;
 

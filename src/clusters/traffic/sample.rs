@@ -91,9 +91,9 @@ pub(crate) struct TrafficKey {
 /// A series of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SeriesId {
-    /// Where to.
+    /// The Service and the endpoint that the proxy sent requests to.
     pub key: Arc<TrafficKey>,
-    /// What.
+    /// What is measured.
     pub measure: Measure,
     /// A hash of all other labels. Each series has a counter of its own, which may start again from zero.
     pub others: u64,
