@@ -10,7 +10,9 @@ use crate::{
         report::{self, CATEGORY, Category},
         rules::{CheckResult, Level, evaluate_topology},
     },
-    cli::common::{args::Global, output, paste::same_cluster},
+    cli::common::{
+        args::Global, output, paste::same_cluster, prose::wrapped, table::terminal_width,
+    },
     clusters::{cluster_client::KubeContext, snapshot::ClusterSnapshot, topology::Topology},
 };
 
@@ -82,7 +84,7 @@ impl Report {
         };
         let text = rows(self.format, &category);
         cluster.topics.push(category);
-        output::data(&text)
+        output::data(&wrapped(&text, terminal_width(), 0))
     }
 
     /// Prints what is left, after the results of all clusters. Exit code 1 if there are errors.
@@ -103,14 +105,13 @@ impl Report {
             CheckFormat::Json => output::json(&report::document(&all))?,
             CheckFormat::Yaml => output::yaml(&report::document(&all))?,
             CheckFormat::Junit => report::junit(&all),
-            CheckFormat::Table | CheckFormat::Basic => {
+            CheckFormat::Table | CheckFormat::Basic | CheckFormat::Short => {
                 let last = between.iter().map(|category| rows(format, category));
-                let last: String = last.collect();
-                last + &report::problems(&all) + &report::conclusion(&all)
-            }
-            CheckFormat::Short => {
-                let last = between.iter().map(|category| rows(format, category));
-                last.collect::<String>() + &report::conclusion(&all)
+                let mut last: String = last.collect();
+                if format != CheckFormat::Short {
+                    last += &report::problems(&all);
+                }
+                wrapped(&(last + &report::conclusion(&all)), terminal_width(), 0)
             }
         };
         output::data(&text)?;

@@ -17,6 +17,7 @@ pub(super) mod paste;
 pub(super) mod plugin;
 pub(super) mod problems;
 pub(super) mod prompt;
+pub(super) mod prose;
 pub(super) mod proxy_url;
 pub(super) mod service_mirror;
 pub(super) mod service_name;

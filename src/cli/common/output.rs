@@ -8,10 +8,11 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
+use dialoguer::console::Term;
 use serde::Serialize;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
-use super::{log_format, plugin};
+use super::{log_format, plugin, prose::wrapped};
 use crate::{
     api::text::one_line, client::requests::explain, hint::hint_of, manifests::yaml::to_yaml,
 };
@@ -91,8 +92,7 @@ pub(crate) fn interrupted(text: &str) {
 
 /// Writes one line to stderr, such as one of a question.
 pub(crate) fn line(text: &str) {
-    // If stderr is closed, the error cannot be reported anywhere.
-    let _ = writeln!(anstream::stderr().lock(), "{}", one_line(text));
+    write_line(&one_line(text), 0);
 }
 
 /// Writes a question to stderr. The answer follows on the same line.
@@ -171,8 +171,19 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn labelled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
+    write_line(&format!("{style}{label}:{style:#} {text}"), 2);
+}
+
+/// Writes a line to stderr. On a terminal it is continued below, after `hang` spaces.
+fn write_line(text: &str, hang: usize) {
+    let terminal = Term::stderr();
+    let size = terminal
+        .is_term()
+        .then(|| terminal.size_checked())
+        .flatten();
+    let text = wrapped(text, size.map(|(_, width)| width.into()), hang);
     // If stderr is closed, the error cannot be reported anywhere.
-    let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {text}");
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 #[cfg(test)]

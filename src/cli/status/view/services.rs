@@ -17,14 +17,18 @@ pub(super) fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
         Column::elastic("NAMESPACE"),
         Column::key("SERVICE"),
         Column::new("MODE"),
-        Column::elastic("FROM"),
+        // The names of most mirrors say it too.
+        Column::elastic("FROM").spare(2),
         Column::number("ENDPOINTS"),
     ];
     // Few clusters use preferences.
     let prefers = |row: &ServiceRow| row.preferred.preference.is_some();
     let has_preferences = rows.iter().any(prefers);
     if has_preferences {
-        columns.extend([Column::elastic("PREFERS"), Column::elastic("ACTIVE")]);
+        columns.extend([
+            Column::elastic("PREFERS").spare(1),
+            Column::elastic("ACTIVE"),
+        ]);
     }
     columns.push(Column::elastic("REASON"));
     if shape.several {
@@ -218,6 +222,14 @@ mod tests {
         shop       pay-federated   federated  web@(local),web…          -  east=80,local=…  local   Mirrored
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
+        let narrow = plain(&services(&rows, shape), Some(80));
+        insta::assert_snapshot!(narrow, @r"
+        NAMESPACE  SERVICE         MODE       ENDPOINTS  PREFERS        ACTIVE  REASON
+        shop       api-federated   federated          -  -              -       Mirrored
+        shop       auth-federated  federated          -  local,east     local   Mirrored
+        shop       web-federated   federated          -  local,east     east    Mirrored
+        shop       pay-federated   federated          -  east=80,loca…  local   Mirrored
+        ");
         insta::assert_snapshot!(absences(&rows, shape, now).join("\n"), @r"
         shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
         shop/pay-federated: prefers east=80,local=20; failed over to local: east became unavailable 2m ago
