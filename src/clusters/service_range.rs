@@ -41,7 +41,7 @@ pub(crate) fn waiting(link: &LinkSnapshot, mirrors: &[Service]) -> usize {
 
 /// Whether a Service without a mirror fails for another reason than a missing address.
 fn will_not_be(service: &ServiceStatus) -> bool {
-    let wait = [Reason::Error, Reason::MissingNamespace].map(Reason::as_str);
+    let wait = [Reason::Error, Reason::MissingNamespace, Reason::NoClusterIp].map(Reason::as_str);
     let condition = service.conditions.first().filter(|c| c.status != "True");
     condition.is_some_and(|condition| !wait.contains(&condition.reason.as_str()))
 }
@@ -145,15 +145,16 @@ mod tests {
                 counts(
                     0,
                     0,
-                    3,
+                    4,
                     json!([
                         entry("NameConflict"),
                         entry("Error"),
-                        entry("MissingNamespace")
+                        entry("MissingNamespace"),
+                        entry("NoClusterIP")
                     ]),
                 ),
                 vec![],
-                2,
+                3,
             ),
         ] {
             assert_eq!(

@@ -186,14 +186,17 @@ fn access(words: &[String]) -> Access {
     };
     // `rotate` and `link` have two contexts. The Links that `rotate` knows are in the one that it writes to; what `link`
     // asks for is in the one that it reads.
-    let of_two = if words.iter().any(|word| word == "rotate") {
-        "--to"
+    let is = |command: &str| words.iter().any(|word| word == command);
+    let of_two: &[&str] = if is("rotate") {
+        &["--source", "--to"]
+    } else if is("link") {
+        &["--target", "--from"]
     } else {
-        "--from"
+        &[]
     };
     Access {
         kubeconfig: value("--kubeconfig").map(Into::into),
-        context: value("--context").or_else(|| value(of_two)),
+        context: value("--context").or_else(|| of_two.iter().find_map(|flag| value(flag))),
         as_user: value("--as"),
         as_groups: value("--as-group").into_iter().collect(),
         api_addr: value("--api-addr"),
@@ -246,6 +249,18 @@ mod tests {
                 None,
                 Some("east"),
             ),
+            (
+                "linkerd-mc link --target east --source west --gateway-namespace",
+                None,
+                Some("east"),
+            ),
+            (
+                "linkerd-mc rotate --target east --source west --cluster-name",
+                None,
+                Some("west"),
+            ),
+            // The Service is in the cluster of the client.
+            ("linkerd-mc diagnose --target east", None, None),
             (
                 "linkerd-mc link --from east --to west --gateway-namespace",
                 None,

@@ -122,7 +122,7 @@ impl Prepared {
                             self.direction.context,
                             metadata.namespace.as_deref().unwrap_or_default()
                         ),
-                        "choose another identity with --to, --as or --as-group",
+                        "choose another identity with --source, --as or --as-group",
                     ));
                 }
             }
