@@ -7,6 +7,7 @@
 //! | [`cli`] | one file for each command; arguments and output |
 //! | [`controller`], [`check`] | the controller (`run-controller`); the rules of `check` |
 //! | [`diagnose`], [`traffic`] | the layers of `diagnose`; the sums of `traffic` |
+//! | [`fleet`] | the file of `fleet`: which clusters link to which |
 //! | [`clusters`] | what `status`, `traffic`, `graph`, `check` and `diagnose` find out about clusters and their Links |
 //! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
 //! | [`mirror`] | the core: computes what has to be written |
@@ -30,6 +31,7 @@ pub mod client;
 mod clusters;
 pub mod controller;
 mod diagnose;
+mod fleet;
 mod hint;
 pub mod manifests;
 mod suggest;

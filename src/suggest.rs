@@ -176,6 +176,18 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// The value whose text is most similar to `typed`, ignoring case. `None` if more than `max` edits lie between them.
+pub(crate) fn closest<'k, T: Ord>(
+    typed: &str,
+    known: impl Iterator<Item = (&'k str, T)>,
+    max: usize,
+) -> Option<T> {
+    let typed = typed.to_lowercase();
+    let distance = |text: &str| strsim::levenshtein(&typed, &text.to_lowercase());
+    let (near, value) = known.map(|(text, value)| (distance(text), value)).min()?;
+    (near <= max).then_some(value)
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 
 /// The groups of commands, in the order of the help. Commands that are in none are in the last one.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Set up", &["install", "link", "link-gen", "allow"]),
+    ("Set up", &["install", "link", "link-gen", "fleet", "allow"]),
     (
         "Every day",
         &[
@@ -41,9 +41,10 @@ const ALL: &[&str] = &[
     "verbose",
 ];
 /// Commands, with the global flags that they ignore or refuse. Help does not show them.
-const IDLE: [(&str, &[&str]); 8] = [
+const IDLE: [(&str, &[&str]); 9] = [
     ("completions", ALL),
     ("drain", &["linkerd_namespace"]),
+    ("fleet", &["api_addr", "context"]),
     ("hand-back", &["linkerd_namespace"]),
     ("link", &["api_addr", "context"]),
     ("man", ALL),

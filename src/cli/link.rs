@@ -2,11 +2,11 @@
 
 mod apply;
 mod args;
-mod changes;
+pub(super) mod changes;
 mod contexts;
 mod source;
 mod summary;
-mod taken;
+pub(super) mod taken;
 
 use std::{collections::BTreeSet, time::Duration};
 

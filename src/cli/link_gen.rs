@@ -2,7 +2,9 @@
 
 mod api_server;
 mod existing;
+mod facts;
 mod flags;
+mod remark;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,10 +19,12 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use self::api_server::Way;
 pub(super) use self::{
+    api_server::{ApiServerFacts, Way},
     existing::{Evidence, Existing, KubeconfigTarget, compare},
+    facts::{LinkFacts, WantedLink},
     flags::LinkArgs,
+    remark::Remark,
 };
 use super::{
     common::{
@@ -33,15 +37,13 @@ use super::{
     plan,
 };
 use crate::{
-    api::{duration::format_go_duration, labels, link::Link},
+    api::{duration::format_go_duration, labels},
     client::Access,
     hint::{fail, misuse},
     manifests::{
-        gateway::{Overrides, RemoteGateway},
         kubeconfig::{KubeconfigContext, Secret},
-        link::{ClusterName, LinkObjects, LinkTarget, link},
+        link::{ClusterName, LinkObjects},
     },
-    mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
 };
 
 /// Examples for the end of the help text.
@@ -137,71 +139,32 @@ pub(crate) async fn generate(
     let context = entry(access)?;
     let args = &existing.over(args, given);
     args.agree_on_discovery()?;
-    let way = Way::of(cluster, &context, cluster_name, args).await?;
+    let mut remarks = Vec::new();
+    let inside = ApiServerFacts::read(cluster, args).await?;
+    let way = Way::of(&context, &inside, cluster_name, args, &mut remarks)?;
     // In sequence: they share a connection, and the first error is the one to report.
     let config = cluster.linkerd_config(linkerd_namespace).await?;
     let held = existing.credentials.and_then(|old| old.token.as_ref());
     let token = token(cluster, args, held).await?;
-    let gateway = if args.gateway {
-        Some(gateway(cluster, args, given).await?)
-    } else {
-        None
-    };
-    let target = LinkTarget {
-        name: cluster_name.clone(),
+    let gateway = gateway(cluster, args).await?;
+    way.check(&context, &args.service_account_name, &token)
+        .await?;
+    let facts = LinkFacts {
+        context,
+        flags: cluster.flags.clone(),
         config,
-        linkerd_namespace: linkerd_namespace.to_owned(),
-        api_server: way
-            .access(&context, &args.service_account_name, &token)
-            .await?,
         gateway,
     };
-    if let Some(kept) = &args.api_server_address
-        && existing.credentials.is_some()
-        && !given.has(&["api_server_address"])
-        && *kept != context.cluster.server
-    {
-        let (now, flag) = (&context.cluster.server, "--api-server-address");
-        note_kept("address of the API server", kept, now, flag);
-    }
-    let mut made = link(&target, &args.namespace, &args.options);
-    existing.keep(&mut made.link, given);
-    warn_of_refused(&made.link)?;
-    Ok(made)
-}
-
-/// Warns about addresses that the controller will refuse. Only the controller knows what names resolve to, and the
-/// networks of the source cluster.
-fn warn_of_refused(link: &Link) -> anyhow::Result<()> {
-    let Some(gateway) = mirror::Target::parse(link, false)?.gateway else {
-        return Ok(());
+    let wanted = WantedLink {
+        name: cluster_name,
+        linkerd: linkerd_namespace,
+        args,
+        given,
+        existing,
     };
-    let known = gateway.hosts.iter().filter_map(|host| match host {
-        Host::Ip(address) => Some(*address),
-        Host::Name(_) => None,
-    });
-    let refused: Vec<Refused> = known
-        .filter_map(|address| {
-            let cluster = ClusterNetworks::default();
-            let why = refusal(address, gateway.networks.as_deref(), &cluster)?;
-            Some(Refused { address, why })
-        })
-        .collect();
-    if !refused.is_empty() {
-        output::warning(&format!(
-            "the controller refuses these gateway addresses: {}; pass others with --gateway-addresses, or allow their \
-             networks with --gateway-networks",
-            refused_message(&refused)
-        ));
-    }
-    Ok(())
-}
-
-/// Says that a setting stays, although the target cluster has another value now.
-fn note_kept(what: &str, kept: &str, now: &str, flag: &str) {
-    output::note(&format!(
-        "the link keeps the {what} {kept}; pass {flag} {now} to use the current one"
-    ));
+    let objects = wanted.objects(&facts, &way, &token, &mut remarks)?;
+    remarks.iter().for_each(Remark::say);
+    Ok(objects)
 }
 
 /// The target cluster, as the user's kubeconfig has it.
@@ -292,14 +255,14 @@ async fn stored_token(
 }
 
 /// Whether a Secret has this token.
-fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
+pub(super) fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
     let data = secret.data.as_ref().and_then(|data| data.get("token"));
     data.is_some_and(|data| data.0 == token.expose().as_bytes())
 }
 
 /// Whether a token belongs to the ServiceAccount `name`, and was not created by `rotate` for one link, which revokes it
 /// some day.
-fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
+pub(super) fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
     let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
     account.is_some_and(|account| account == name)
         && !secret.labels().contains_key(labels::TOKEN_OF_LINK)
@@ -337,11 +300,11 @@ async fn mint(
     Ok(Secret::new(status.token))
 }
 
-async fn gateway(
-    cluster: &Cluster,
-    args: &LinkArgs,
-    given: &Given,
-) -> anyhow::Result<RemoteGateway> {
+/// The gateway's Service; `None` for a link without a gateway.
+pub(super) async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Option<Service>> {
+    if !args.gateway {
+        return Ok(None);
+    }
     let (namespace, name) = (&args.gateway_namespace, &args.gateway_name);
     let what = "read the gateway's Service";
     let service = cluster.get::<Service>(what, namespace, name).await?;
@@ -355,19 +318,7 @@ async fn gateway(
             ),
         )
     })?;
-    let overrides = Overrides {
-        addresses: args.gateway_addresses.clone(),
-        port: Some(args.gateway_port).filter(|port| *port != 0),
-    };
-    let read = |overrides| RemoteGateway::read(&service, overrides, &cluster.flags);
-    let gateway = read(&overrides)?;
-    if let Ok(now) = read(&Overrides::default()) {
-        let (kept, now) = (gateway.addresses.join(","), now.addresses.join(","));
-        if kept != now && !given.has(&["gateway_addresses"]) {
-            note_kept("gateway address", &kept, &now, "--gateway-addresses");
-        }
-    }
-    Ok(gateway)
+    Ok(Some(service))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod diagnose;
 #[cfg(test)]
 mod documents;
 mod drain;
+mod fleet;
 mod gateways;
 mod gather;
 mod graph;
@@ -55,6 +56,7 @@ enum Command {
     Install(install::Install),
     Link(Box<link::Link>),
     LinkGen(Box<link_gen::LinkGen>),
+    Fleet(fleet::FleetArgs),
     Plan(Box<plan::PlanArgs>),
     #[command(alias = service_mirror::COMMAND)]
     RunController(Box<run_controller::RunController>),
@@ -164,6 +166,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Install(args) => install::run(&cli.global, args)?,
         Command::Link(args) => block_on(link::run(&cli.global, args, given))?,
         Command::LinkGen(args) => block_on(link_gen::run(&cli.global, args, given))?,
+        Command::Fleet(args) => return block_on(fleet::run(&cli.global, args)),
         Command::Plan(args) => {
             return block_on(plan::run(&cli.global, args, given, mirroring_of));
         }

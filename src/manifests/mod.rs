@@ -6,6 +6,7 @@ pub mod gateway;
 pub mod install;
 pub mod kubeconfig;
 pub mod link;
+pub(crate) mod located;
 pub mod render;
 pub mod values;
 pub mod yaml;

@@ -1,4 +1,4 @@
-//! YAML in and out. The only module that knows which YAML crate is used.
+//! YAML in and out. Only this module and `located.rs` know which YAML crate is used.
 //!
 //! YAML 1.1 parsers (kubectl) and 1.2 parsers can read the output: the crate quotes what either would misread. Errors
 //! of reading have no excerpts, because the text may contain a token.
@@ -70,7 +70,7 @@ pub fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
 }
 
 /// An error of the parser, in other words where its own would have to be looked up.
-fn explained(error: &serde_saphyr::Error) -> anyhow::Error {
+pub(super) fn explained(error: &serde_saphyr::Error) -> anyhow::Error {
     let text = error.to_string();
     let what = match error {
         serde_saphyr::Error::DuplicateMappingKey { .. } => "a key occurs twice in one map",
@@ -84,7 +84,7 @@ fn explained(error: &serde_saphyr::Error) -> anyhow::Error {
     }
 }
 
-fn quiet() -> serde_saphyr::Options {
+pub(super) fn quiet() -> serde_saphyr::Options {
     serde_saphyr::options! { with_snippet: false }
 }
 

@@ -39,20 +39,35 @@ pub(crate) fn printed(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it prints UTF-8")
 }
 
+/// Adds the help of a command, and returns it.
+fn described(text: &mut String, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+    let help = printed(&words);
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let lines = lines.join("\n");
+    let _ = write!(
+        text,
+        "\n## {command}\n\n```text\n{}\n```\n",
+        lines.trim_end()
+    );
+    help
+}
+
 #[test]
 fn reference_of_commands_is_current() {
     let mut text = String::from(
         "# Commands\n\nThe help of each command, as `linkerd-mc COMMAND --help` prints it. Exit codes: 0 if it succeeded, 1 if it \
-         failed, 2 if the command line is wrong. `plan` exits with 2 if there is something to change.\n",
+         failed, 2 if the command line is wrong. `plan` and `fleet plan` exit with 2 if there is something to change.\n",
     );
     for name in listed_commands() {
-        let help = printed(&[&name, "--help"]);
-        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-        let _ = write!(
-            text,
-            "\n## {name}\n\n```text\n{}\n```\n",
-            help.join("\n").trim_end()
-        );
+        let help = described(&mut text, &name);
+        let inner = help.lines().skip_while(|line| *line != "Commands:");
+        let inner = inner.take_while(|line| !line.is_empty());
+        let inner = inner.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        let inner = inner.filter_map(|line| line.split_whitespace().next());
+        for inner in inner.filter(|inner| *inner != "help") {
+            described(&mut text, &format!("{name} {inner}"));
+        }
     }
     hold("commands.md", &text);
 }

@@ -117,6 +117,8 @@ mod check;
 mod chart;
 // `diagnose`: causes that need no proxies.
 mod diagnose;
+// `fleet`: many links from one file.
+mod fleet;
 // Each example of each help text works.
 mod examples;
 // `gather`.

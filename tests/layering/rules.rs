@@ -11,7 +11,7 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("main", &["cli"]),
     ("lib", &["mirror", "api", "budget"]),
     (
@@ -21,6 +21,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "check",
             "diagnose",
             "traffic",
+            "fleet",
             "clusters",
             "client",
             "manifests",
@@ -38,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("check", &["clusters", "mirror", "api"]),
     ("diagnose", &["clusters", "mirror", "api", "suggest"]),
     ("traffic", &["clusters", "api"]),
+    ("fleet", &["manifests", "hint", "suggest"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
     (
         "client",

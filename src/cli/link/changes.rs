@@ -11,10 +11,10 @@ use crate::{
 
 /// A setting that is there, and would be another one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SettingChange {
-    field: &'static str,
-    old: String,
-    new: String,
+pub(in crate::cli) struct SettingChange {
+    pub(in crate::cli) field: &'static str,
+    pub(in crate::cli) old: String,
+    pub(in crate::cli) new: String,
 }
 
 impl std::fmt::Display for SettingChange {
@@ -59,7 +59,7 @@ const ANNOTATIONS: [(&str, &str); 11] = [
 ];
 
 /// The changes of a Link. What is only added where nothing was is one too: it may be a restriction, or lift one.
-pub(super) fn of_link(old: &Link, new: &Link) -> Vec<SettingChange> {
+pub(in crate::cli) fn of_link(old: &Link, new: &Link) -> Vec<SettingChange> {
     let (before, after) = (settings(old), settings(new));
     let pairs = before.into_iter().zip(after);
     let changed = pairs.filter(|((_, old), (_, new))| old != new);
@@ -112,7 +112,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The changes of valid credentials. `None` as the old ones: the user may not read them.
-pub(super) fn of_credentials(
+pub(in crate::cli) fn of_credentials(
     old: Option<&KubeconfigTarget>,
     new: &KubeconfigTarget,
 ) -> Vec<SettingChange> {
@@ -147,7 +147,7 @@ pub(super) fn of_credentials(
 }
 
 /// A patch that removes what the old Link has and the new one has not, whoever wrote it. `None` if there is nothing.
-pub(super) fn removal(old: &Link, new: &Link) -> Option<Value> {
+pub(in crate::cli) fn removal(old: &Link, new: &Link) -> Option<Value> {
     let (before, after) = (json!(old.spec), json!(new.spec));
     let spec = FIELDS.iter().filter(|field| {
         let is_set = |spec: &Value| !spec[**field].is_null();

@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use crate::{api::link::Link, cli::link_gen::Evidence};
 
 /// What a Link with these credentials may do to another cluster's mirrors, if it is changed; `None` if nothing.
-pub(super) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
+pub(in crate::cli) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
     if evidence.contains(&Evidence::Elsewhere) {
         return Some("leads to another cluster");
     }
@@ -16,7 +16,7 @@ pub(super) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
 
 /// The Links that a link of this name concerns.
 #[derive(Debug, PartialEq)]
-pub(super) enum NameHolder<'l> {
+pub(in crate::cli) enum NameHolder<'l> {
     /// There is none yet.
     Nobody,
     /// The Link that will be changed. It is for the same name.
@@ -28,7 +28,7 @@ pub(super) enum NameHolder<'l> {
 }
 
 /// Finds the Link that has the name of a cluster.
-pub(super) fn holder<'l>(links: &'l [Link], cluster: &str) -> NameHolder<'l> {
+pub(in crate::cli) fn holder<'l>(links: &'l [Link], cluster: &str) -> NameHolder<'l> {
     let target = |link: &Link| link.spec.target_cluster_name.clone();
     if let Some(own) = links.iter().find(|link| link.name_any() == cluster) {
         // A Link that cannot be decoded may name none.

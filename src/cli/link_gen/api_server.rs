@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Service},
@@ -10,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::api::ListParams;
 
-use super::flags::LinkArgs;
+use super::{flags::LinkArgs, remark::Remark};
 use crate::{
     api::{labels, metadata::ResourceId},
     cli::common::{cluster::Cluster, output},
@@ -33,7 +34,7 @@ const ROOT_AUTHORITY: &str = "kube-root-ca.crt";
 const TRY: Duration = Duration::from_secs(10);
 
 /// The target cluster as the source cluster reaches it.
-pub(super) enum Way {
+pub(in crate::cli) enum Way {
     /// At its address.
     Direct(KubeconfigContext),
     /// The controller through the gateway, and Linkerd's control plane in its own way, if it has one.
@@ -43,31 +44,59 @@ pub(super) enum Way {
     },
 }
 
+/// What is only known inside the target cluster, for links that reach its API server through the gateway. Empty for others.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli) struct ApiServerFacts {
+    /// Certificates that Pods trust, in base64, if the user may read them.
+    authority: Option<String>,
+    /// The Service to which the gateway forwards what Linkerd sends to the API server, if the link needs it.
+    service: Option<ResourceId>,
+}
+
+impl ApiServerFacts {
+    /// Reads them.
+    pub(in crate::cli) async fn read(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Self> {
+        if !args.api_server_through_gateway {
+            return Ok(Self::default());
+        }
+        let authority = root_authority(cluster, args).await?;
+        let is_served = args.discovery_through_gateway && args.api_server_address.is_none();
+        let service = if is_served {
+            Some(served(cluster, args).await?)
+        } else {
+            None
+        };
+        Ok(Self { authority, service })
+    }
+}
+
 impl Way {
     /// The way of a link to `name`, the cluster of `context` in the user's kubeconfig. Fails if a connection would not be
     /// secure, unless that is allowed.
-    pub(super) async fn of(
-        cluster: &Cluster,
+    pub(in crate::cli) fn of(
         context: &KubeconfigContext,
+        facts: &ApiServerFacts,
         name: &ClusterName,
         args: &LinkArgs,
+        remarks: &mut Vec<Remark>,
     ) -> anyhow::Result<Self> {
         if !args.api_server_through_gateway {
-            return Ok(Self::Direct(direct(context.clone(), args)?));
+            return Ok(Self::Direct(direct(context.clone(), args, remarks)?));
         }
-        let controller = through_gateway(cluster, context, name, args).await?;
+        let controller = through_gateway(context, facts.authority.as_deref(), name, args)?;
         let discovery = match &args.api_server_address {
             Some(address) => {
                 let way = DiscoveryWay::Address(address.clone());
-                Some(Box::new((way, direct(context.clone(), args)?)))
+                Some(Box::new((way, direct(context.clone(), args, remarks)?)))
             }
             None if args.discovery_through_gateway => {
                 let mut own = controller.clone();
                 let service = GatewayService::Discovery.name(&name.to_string());
                 let port = DISCOVERY_PORT;
                 own.cluster.server = format!("https://{service}.{}.svc:{port}", args.namespace);
-                let way = DiscoveryWay::Service(served(cluster, args).await?);
-                Some(Box::new((way, own)))
+                let service = facts.service.clone();
+                let service = service.context("nothing is known of the Service for discovery")?;
+                Some(Box::new((DiscoveryWay::Service(service), own)))
             }
             None => None,
         };
@@ -77,30 +106,30 @@ impl Way {
         })
     }
 
-    /// The kubeconfigs for it. `context` is the user's own way.
-    pub(super) async fn access(
+    /// The kubeconfigs for it.
+    pub(super) fn access(
         &self,
-        context: &KubeconfigContext,
         user: &str,
         token: &Secret,
+        remarks: &mut Vec<Remark>,
     ) -> anyhow::Result<ApiServerAccess> {
         match self {
             Self::Direct(both) => {
-                warn_of_local(both);
+                remarks.extend(local(both));
                 Ok(ApiServerAccess::Direct(both.kubeconfig(user, token)?))
             }
             Self::ThroughGateway {
                 controller,
                 discovery,
             } => {
-                try_certificate(context, controller, user, token).await?;
-                output::note(
+                remarks.push(Remark::Note(
                     "the controller reaches the API server through the gateway, so its Pod must be meshed, and must not skip \
-                     the outbound port 443",
-                );
+                     the outbound port 443"
+                        .to_owned(),
+                ));
                 let discovery = match discovery.as_deref() {
                     Some((way, own)) => {
-                        warn_of_local(own);
+                        remarks.extend(local(own));
                         Some((way.clone(), own.kubeconfig(user, token)?))
                     }
                     None => None,
@@ -112,20 +141,39 @@ impl Way {
             }
         }
     }
-}
 
-fn warn_of_local(context: &KubeconfigContext) {
-    let server = &context.cluster.server;
-    if is_local_address(server) {
-        output::warning(&format!(
-            "the link uses the API server address {server}, which other clusters cannot reach; \
-             pass an address that they can reach with --api-server-address",
-        ));
+    /// Tries the certificate that the controller will see through the gateway. `context` is the user's own way.
+    pub(in crate::cli) async fn check(
+        &self,
+        context: &KubeconfigContext,
+        user: &str,
+        token: &Secret,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::ThroughGateway { controller, .. } => {
+                try_certificate(context, controller, user, token).await
+            }
+        }
     }
 }
 
+fn local(context: &KubeconfigContext) -> Option<Remark> {
+    let server = &context.cluster.server;
+    is_local_address(server).then(|| {
+        Remark::Warning(format!(
+            "the link uses the API server address {server}, which other clusters cannot reach; \
+             pass an address that they can reach with --api-server-address",
+        ))
+    })
+}
+
 /// The target cluster at its address. Fails if the connection would not be secure, unless that is allowed.
-fn direct(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<KubeconfigContext> {
+fn direct(
+    mut context: KubeconfigContext,
+    args: &LinkArgs,
+    remarks: &mut Vec<Remark>,
+) -> anyhow::Result<KubeconfigContext> {
     if let Some(address) = &args.api_server_address {
         context.cluster.server.clone_from(address);
     }
@@ -141,10 +189,10 @@ fn direct(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<Kub
             ),
         )),
         Some(insecure) => {
-            output::warning(&format!(
+            remarks.push(Remark::Warning(format!(
                 "{}: an attacker on the network can steal the token and change what is mirrored; `check` fails for this link",
                 insecure.what()
-            ));
+            )));
             Ok(context)
         }
         None => Ok(context),
@@ -153,14 +201,14 @@ fn direct(mut context: KubeconfigContext, args: &LinkArgs) -> anyhow::Result<Kub
 
 /// The target cluster as the controller reaches it through the gateway: at a Service of its own cluster, which the
 /// controller creates from the Link. TLS goes from end to end.
-async fn through_gateway(
-    cluster: &Cluster,
+fn through_gateway(
     context: &KubeconfigContext,
+    authority: Option<&str>,
     name: &ClusterName,
     args: &LinkArgs,
 ) -> anyhow::Result<KubeconfigContext> {
     let known = context.cluster.certificate_authority_data.clone();
-    let Some(authority) = root_authority(cluster, args).await?.or(known) else {
+    let Some(authority) = authority.map(str::to_owned).or(known) else {
         return Err(fail(
             format!("cannot find the certificate authority of {}", context.name),
             format!(

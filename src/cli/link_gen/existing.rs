@@ -50,6 +50,8 @@ pub(in crate::cli) struct KubeconfigTarget {
     pub(in crate::cli) server: String,
     /// Its certificate authority.
     authority: String,
+    /// The name in its certificate, if that is not the host of the address.
+    certificate_name: String,
     /// The proxy on the way to it.
     pub(in crate::cli) proxy: ProxyUrl,
     pub(in crate::cli) token: Option<Secret>,
@@ -64,14 +66,42 @@ impl KubeconfigTarget {
         let text = |path: &str| document.pointer(path).and_then(Value::as_str);
         let server = text("/clusters/0/cluster/server")?;
         let authority = text("/clusters/0/cluster/certificate-authority-data");
+        let certificate_name = text("/clusters/0/cluster/tls-server-name");
         let token = text("/users/0/user/token").map(Secret::new);
         Some(Self {
             server: server.trim_end_matches('/').to_owned(),
             authority: authority.unwrap_or_default().to_owned(),
+            certificate_name: certificate_name.unwrap_or_default().to_owned(),
             proxy: ProxyUrl::of(text("/clusters/0/cluster/proxy-url")),
             account: token.as_ref().and_then(TokenAccount::of),
             token,
         })
+    }
+
+    /// What it says about the cluster that it leads to. `known` is what that cluster has as the account of the token.
+    pub(in crate::cli) fn evidence(
+        &self,
+        entry: &ClusterEntry,
+        known: Option<&ServiceAccount>,
+    ) -> Evidence {
+        // Another address may still be of the same cluster. Then it knows the account.
+        let own = self.account.as_ref().and_then(|own| own.uid.as_ref());
+        let knows = own.is_some() && known.and_then(|known| known.metadata.uid.as_ref()) == own;
+        if knows || self.is_at(entry) {
+            Evidence::Same
+        } else {
+            Evidence::Elsewhere
+        }
+    }
+
+    /// Whether both lead to the same API server in the same way, with the same token. Contexts and users may have other
+    /// names.
+    pub(in crate::cli) fn is_same(&self, other: &Self) -> bool {
+        let parts = |of: &Self| {
+            let address = (of.server.clone(), of.authority.clone());
+            (address, of.certificate_name.clone(), of.proxy.clone())
+        };
+        parts(self) == parts(other) && self.token == other.token
     }
 
     /// Whether it has the address and the certificate authority of a cluster of the user's kubeconfig.
@@ -98,23 +128,14 @@ pub(in crate::cli) async fn compare(
     entry: &ClusterEntry,
     target: &Cluster,
 ) -> Evidence {
-    if old.is_at(entry) {
-        return Evidence::Same;
-    }
-    // Another address may still be of the same cluster. Then it knows the account.
-    let Some(account) = &old.account else {
-        return Evidence::Elsewhere;
+    let Some(account) = old.account.as_ref().filter(|_| !old.is_at(entry)) else {
+        return old.evidence(entry, None);
     };
     let accounts = target.api::<ServiceAccount>(&account.namespace);
     let read = accounts.get_opt(&account.name);
     // Without an answer, nothing says that it is the same cluster.
     let known = target.request("read the ServiceAccount", read).await.ok();
-    let uid = known.flatten().and_then(|known| known.uid());
-    if uid.is_some() && uid == account.uid {
-        Evidence::Same
-    } else {
-        Evidence::Elsewhere
-    }
+    old.evidence(entry, known.flatten().as_ref())
 }
 
 /// A link that is there.
@@ -130,7 +151,7 @@ pub(in crate::cli) struct Existing<'e> {
 
 impl Existing<'_> {
     /// The flags of a new link, with what is set already for those that are not given.
-    pub(super) fn over(&self, args: &LinkArgs, given: &Given) -> LinkArgs {
+    pub(in crate::cli) fn over(&self, args: &LinkArgs, given: &Given) -> LinkArgs {
         let mut args = args.clone();
         let was_through = self.is_through_gateway();
         let names_way = given.has(&["api_server_through_gateway", "gateway"]);

@@ -119,7 +119,7 @@ impl LinkArgs {
 
     /// Fails if Linkerd's control plane would have two ways to the API server, or if federated Services were to be
     /// discovered and it has none.
-    pub(super) fn agree_on_discovery(&self) -> anyhow::Result<()> {
+    pub(in crate::cli) fn agree_on_discovery(&self) -> anyhow::Result<()> {
         if self.discovery_through_gateway && !self.api_server_through_gateway {
             return Err(misuse(
                 "--discovery-through-gateway needs --api-server-through-gateway",

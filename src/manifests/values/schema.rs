@@ -6,7 +6,7 @@ use super::{
     kind::{Entry, Kind, Shape},
     types::Values,
 };
-use crate::manifests::yaml;
+use crate::{manifests::yaml, suggest::closest};
 
 /// All keys and groups in the order of the output: each group before its keys.
 pub(crate) fn entries() -> Box<dyn Iterator<Item = &'static Entry>> {
@@ -38,22 +38,14 @@ pub(super) fn find(path: &str) -> Option<Shape> {
 
 /// The key that is most similar to `path`, or else whose last part is; `None` if all differ too much.
 pub(super) fn nearest(path: &str) -> Option<&'static str> {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    let within = |max: usize, distance: &dyn Fn(&str) -> usize| {
-        let all = keys().map(|(key, _)| (distance(key.path), key.path)).min();
-        let near = all.filter(|(distance, _)| *distance <= max);
-        near.map(|(_, path)| path)
-    };
-    let by_path = within(2.max(path.len() / 4), &|key| distance(path, key));
+    let last = |path: &'static str| path.rsplit('.').next().unwrap_or_default();
+    let by_path = keys().map(|(key, _)| (key.path, key.path));
+    let by_path = closest(path, by_path, 2.max(path.len() / 4));
     by_path.or_else(|| {
-        let max = 2.min(last(path).len() / 4);
-        within(max, &|key| distance(&last(path), &last(key)))
+        let own = path.rsplit('.').next().unwrap_or_default();
+        let all = keys().map(|(key, _)| (last(key.path), key.path));
+        closest(own, all, 2.min(own.len() / 4))
     })
-}
-
-/// The edit distance of two texts, ignoring case.
-fn distance(a: &str, b: &str) -> usize {
-    strsim::levenshtein(&a.to_lowercase(), &b.to_lowercase())
 }
 
 /// Commented out in the output, unless they are set: a values file with them would override the cluster's own value, and

@@ -35,11 +35,12 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 29] = [
+const FREE: [&str; 30] = [
     "as_groups",
     "as_user",
     "context",
     "directory",
+    "file",
     "from_existing",
     "kubeconfig",
     "link_file",
@@ -71,22 +72,31 @@ const FREE: [&str; 29] = [
 fn commands() -> Vec<(String, Vec<Arg>)> {
     let mut root = linkerd_mc::cli::command();
     root.build();
-    let commands = root
+    let mut commands = Vec::new();
+    let mut waiting: Vec<_> = root
         .get_subcommands()
-        .filter(|command| command.get_name() != "help");
+        .map(|command| (String::new(), command))
+        .collect();
+    while let Some((parent, command)) = waiting.pop() {
+        if command.get_name() == "help" {
+            continue;
+        }
+        let name = format!("{parent}{}", command.get_name());
+        let inner = command
+            .get_subcommands()
+            .map(|inner| (format!("{name} "), inner));
+        waiting.extend(inner);
+        let args = command.get_arguments();
+        let args =
+            args.filter(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append));
+        commands.push((name, args.cloned().collect()));
+    }
     commands
-        .map(|command| {
-            let args = command.get_arguments();
-            let args =
-                args.filter(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append));
-            (command.get_name().to_owned(), args.cloned().collect())
-        })
-        .collect()
 }
 
 /// The command line with this value.
 fn line(command: &str, arg: &Arg, value: &str) -> Vec<String> {
-    let mut line = vec![command.to_owned()];
+    let mut line: Vec<String> = command.split(' ').map(str::to_owned).collect();
     match arg.get_long() {
         Some(long) => line.push(format!("--{long}={value}")),
         None => line.extend(["--".to_owned(), value.to_owned()]),
@@ -153,11 +163,12 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// What a command needs besides the flag, and not to wait.
-const NEEDED: [(&str, &str); 15] = [
+const NEEDED: [(&str, &str); 16] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
     ("drain", "--cluster-name=x"),
+    ("fleet plan", "--file=missing.yaml"),
     ("gateways", ""),
     ("graph", ""),
     ("hand-back", ""),

@@ -60,6 +60,8 @@ pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
 pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
 /// Label of token Secrets in a target cluster (ours): the only link that uses the token.
 pub const TOKEN_OF_LINK: &str = "multicluster.linkerd.io/token-of-link";
+/// Label of what `fleet` has made or taken over (ours): the name of the fleet.
+pub const FLEET: &str = "multicluster.linkerd.io/fleet";
 /// Argo CD: objects with a lower wave are applied earlier, and pruned later. Objects without it have 0.
 pub const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";
 /// Annotation on a Link (ours): `enabled` or `disabled`; overrides the controller's flag.

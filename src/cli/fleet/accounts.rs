@@ -1,0 +1,148 @@
+//! The account of one cluster in another one: what it should have, and what is there. Pure.
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::{
+    change::FleetChange,
+    facts::{ClusterFacts, fleet_of, is_of},
+};
+use crate::{
+    api::labels,
+    cli::link_gen::{KubeconfigTarget, has, is_of as is_token_of},
+    manifests::{
+        install::{RemoteAccess, allow},
+        kubeconfig::Secret,
+        render::ObjectName,
+    },
+};
+
+/// An object of an account, as it is there.
+struct FoundObject {
+    object: Value,
+    is_of_extension: bool,
+    is_of_fleet: bool,
+}
+
+/// What has to be written for an account. One that somebody else has made is used as it is. `Err` says why it cannot be
+/// used.
+pub(super) fn account_changes(
+    fleet: &str,
+    namespace: &str,
+    name: &str,
+    facts: &ClusterFacts,
+) -> Result<Vec<FleetChange>, String> {
+    let own = facts.account(name);
+    if let Some(other) = own.and_then(fleet_of).filter(|other| *other != fleet) {
+        return Err(format!(
+            "the ServiceAccount {name} belongs to the fleet {other}"
+        ));
+    }
+    let names = [name.to_owned()];
+    let manifest = allow(namespace, &names, RemoteAccess::Full, false);
+    let manifest = manifest.map_err(|error| format!("{error:#}"))?;
+    let is_foreign = own.is_some_and(|own| !is_of(own, fleet));
+    let mut changes = Vec::new();
+    for wanted in manifest.into_objects() {
+        let Some(object) = ObjectName::of(&wanted) else {
+            continue; // each has a name
+        };
+        let found = found(facts, fleet, &object);
+        let (verb, why) = match &found {
+            Some(found) if !found.is_of_extension => {
+                return Err(format!(
+                    "the {} {name} is not one of the extension",
+                    object.kind
+                ));
+            }
+            Some(found) if is_foreign || covers(&found.object, &wanted) => continue,
+            Some(found) if !found.is_of_fleet => {
+                return Err(format!(
+                    "the {} {name} is not as the account needs it, and the fleet has not made it",
+                    object.kind
+                ));
+            }
+            Some(_) => ("patch", "as this version makes it".to_owned()),
+            None => ("create", format!("the account of {name}")),
+        };
+        changes.push(FleetChange::of(verb, &object, why));
+    }
+    Ok(changes)
+}
+
+fn found(facts: &ClusterFacts, fleet: &str, wanted: &ObjectName) -> Option<FoundObject> {
+    fn of<K>(all: &[K], fleet: &str, name: &str) -> Option<FoundObject>
+    where
+        K: kube::Resource + serde::Serialize,
+    {
+        let object = all.iter().find(|object| object.name_any() == name)?;
+        let label = object.labels().get(labels::EXTENSION);
+        let names = [labels::EXTENSION_NAME, labels::EXTENSION_NAME_LEGACY];
+        Some(FoundObject {
+            object: json!(object),
+            is_of_extension: label.is_some_and(|label| names.contains(&label.as_str())),
+            is_of_fleet: is_of(object, fleet),
+        })
+    }
+    let name = &wanted.name;
+    let free = |found: FoundObject| FoundObject {
+        is_of_extension: true, // only those of all namespaces are shared
+        ..found
+    };
+    match wanted.kind.as_str() {
+        "ClusterRole" => of(&facts.roles, fleet, name),
+        "ClusterRoleBinding" => of(&facts.bindings, fleet, name),
+        "ServiceAccount" => of(&facts.accounts, fleet, name).map(free),
+        _ => of(&facts.tokens, fleet, name).map(free),
+    }
+}
+
+/// Whether an object has all that is wanted, except for the version that made it.
+pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {
+            key == labels::CREATED_BY || found.get(key).is_some_and(|found| covers(found, wanted))
+        }),
+        (Value::Array(found), Value::Array(wanted)) => {
+            found.len() == wanted.len()
+                && found
+                    .iter()
+                    .zip(wanted)
+                    .all(|(found, wanted)| covers(found, wanted))
+        }
+        (found, wanted) => found == wanted,
+    }
+}
+
+/// A token for an account: the one that is `held` as long as it is valid, or that of the account's Secret.
+pub(super) fn token(
+    facts: &ClusterFacts,
+    name: &str,
+    held: Option<&KubeconfigTarget>,
+    now: Timestamp,
+) -> Option<Secret> {
+    let account = facts.account(name)?;
+    let is_valid = |held: &&KubeconfigTarget| {
+        let Some(of) = &held.account else {
+            return false;
+        };
+        let is_there = held
+            .token
+            .as_ref()
+            .is_some_and(|token| facts.tokens.iter().any(|secret| has(secret, token)));
+        // A requested token is in no Secret, and expires.
+        let lasts = of.expires.is_some_and(|at| at > now);
+        of.uid.is_some() && of.uid == account.uid() && (is_there || lasts)
+    };
+    if let Some(held) = held.filter(is_valid) {
+        return held.token.clone();
+    }
+    let secrets = facts
+        .tokens
+        .iter()
+        .filter(|secret| is_token_of(secret, name));
+    let mut tokens = secrets.filter_map(|secret| secret.data.as_ref()?.get("token"));
+    let token = tokens.find(|token| !token.0.is_empty())?;
+    Some(Secret::new(std::str::from_utf8(&token.0).ok()?))
+}

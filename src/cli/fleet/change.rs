@@ -1,0 +1,55 @@
+//! What a plan of a fleet would write in one cluster. Pure.
+
+use serde::Serialize;
+
+use crate::{cli::link::changes::SettingChange, manifests::render::ObjectName};
+
+/// One object that would be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FleetChange {
+    /// `create`, `patch` or `delete`.
+    pub(super) verb: &'static str,
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// Why, in a few words.
+    pub(super) why: String,
+    /// The settings that change.
+    pub(super) fields: Vec<FieldChange>,
+}
+
+impl FleetChange {
+    /// A change of an object without settings.
+    pub(super) fn of(verb: &'static str, object: &ObjectName, why: String) -> Self {
+        Self {
+            verb,
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone().unwrap_or_default(),
+            name: object.name.clone(),
+            why,
+            fields: Vec::new(),
+        }
+    }
+}
+
+/// A setting that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FieldChange {
+    pub(super) field: &'static str,
+    pub(super) before: String,
+    pub(super) after: String,
+    /// The place in the file that says so, if one does.
+    pub(super) place: Option<String>,
+}
+
+impl FieldChange {
+    /// A change as `link` finds it.
+    pub(super) fn of(change: SettingChange, place: impl Fn(&str) -> Option<String>) -> Self {
+        Self {
+            place: place(change.field),
+            field: change.field,
+            before: change.old,
+            after: change.new,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What was read of one cluster of a fleet, before anything is written. Without a client, so that plans are made of it
+//! in tests.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::ResourceExt as _;
+
+use crate::{
+    api::{
+        labels::{self, KUBECONFIG_KEY},
+        link::Link,
+    },
+    cli::link_gen::{ApiServerFacts, KubeconfigTarget, LinkFacts},
+};
+
+/// One cluster.
+#[derive(Default)]
+pub(super) struct ClusterFacts {
+    /// Whether it has the CRD of Links.
+    pub(super) has_links: bool,
+    /// The Links of the fleet's namespace.
+    pub(super) links: Vec<Link>,
+    /// Credentials of Links, in that namespace and in Linkerd's.
+    pub(super) credentials: Vec<Secret>,
+    /// ServiceAccounts of that namespace.
+    pub(super) accounts: Vec<ServiceAccount>,
+    /// The Secrets with their tokens.
+    pub(super) tokens: Vec<Secret>,
+    pub(super) roles: Vec<ClusterRole>,
+    pub(super) bindings: Vec<ClusterRoleBinding>,
+    /// What links to it need, if there are any; or why that is not known.
+    pub(super) target: Option<Result<TargetSide, String>>,
+}
+
+/// What links to a cluster need to know of it.
+pub(super) struct TargetSide {
+    pub(super) facts: LinkFacts,
+    /// What is only known inside of it.
+    pub(super) inside: ApiServerFacts,
+}
+
+impl ClusterFacts {
+    /// Credentials with this namespace and name.
+    pub(super) fn credentials(&self, namespace: &str, name: &str) -> Option<&Secret> {
+        let mut all = self.credentials.iter();
+        all.find(|secret| {
+            secret.namespace().as_deref() == Some(namespace) && secret.name_any() == name
+        })
+    }
+
+    /// A ServiceAccount.
+    pub(super) fn account(&self, name: &str) -> Option<&ServiceAccount> {
+        self.accounts
+            .iter()
+            .find(|account| account.name_any() == name)
+    }
+
+    /// The clusters that objects of this fleet are about: targets of its Links, and those that its accounts are for.
+    pub(super) fn named(&self, fleet: &str) -> BTreeSet<String> {
+        let links = self.links.iter().filter(|link| is_of(*link, fleet));
+        let targets = links.map(|link| link.spec.target_cluster_name.clone());
+        let accounts = self
+            .accounts
+            .iter()
+            .filter(|account| is_of(*account, fleet));
+        targets
+            .chain(accounts.map(kube::ResourceExt::name_any))
+            .collect()
+    }
+}
+
+/// Whether the fleet of this name has made an object.
+pub(super) fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
+    fleet_of(object).is_some_and(|name| name == fleet)
+}
+
+/// The fleet that has made an object.
+pub(super) fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
+    let labels = object.meta().labels.as_ref()?;
+    labels.get(labels::FLEET).map(String::as_str)
+}
+
+/// The kubeconfig in credentials, if it is a valid one.
+pub(super) fn kubeconfig(secret: &Secret) -> Option<KubeconfigTarget> {
+    KubeconfigTarget::of(&secret.data.as_ref()?.get(KUBECONFIG_KEY)?.0)
+}

@@ -1,0 +1,258 @@
+//! What one link of a fleet needs in both clusters. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::{
+    accounts::{account_changes, covers, token},
+    change::{FieldChange, FleetChange},
+    facts::{ClusterFacts, TargetSide, fleet_of, is_of, kubeconfig},
+    loaded::{LoadedFleet, LoadedLink, places},
+};
+use crate::{
+    api::link::Link,
+    cli::{
+        link::{
+            changes::{SettingChange, of_credentials, of_link},
+            taken::{NameHolder, holder, objection},
+        },
+        link_gen::{Existing, KubeconfigTarget, Remark, WantedLink, Way},
+    },
+    manifests::{
+        kubeconfig::Secret,
+        link::{ClusterName, LinkObjects},
+    },
+};
+
+/// What has to be written for one link.
+pub(super) struct LinkPlan {
+    /// In the target cluster, and first.
+    pub(super) account: Vec<FleetChange>,
+    /// In the source cluster, in this order.
+    pub(super) changes: Vec<FleetChange>,
+    /// What the user has to know.
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// Why a link cannot be made, and which cluster is to blame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LinkObstacle {
+    pub(super) cluster: ClusterName,
+    pub(super) why: String,
+}
+
+/// A link, and what is known of its clusters.
+pub(super) struct LinkCase<'c> {
+    pub(super) loaded: &'c LoadedFleet,
+    pub(super) link: &'c LoadedLink,
+    pub(super) source: &'c ClusterFacts,
+    pub(super) target: &'c ClusterFacts,
+    pub(super) now: Timestamp,
+}
+
+impl LinkCase<'_> {
+    /// Plans the link.
+    pub(super) fn plan(&self) -> Result<LinkPlan, LinkObstacle> {
+        let (source, target) = (&self.link.ends.source, &self.link.ends.target);
+        let in_source = |why: String| obstacle(source, why);
+        let in_target = |why: String| obstacle(target, why);
+        if !self.source.has_links {
+            let why = "it has no CRD for Links: the extension is not installed";
+            return Err(in_source(why.to_owned()));
+        }
+        let side = match &self.target.target {
+            Some(Ok(side)) => side,
+            Some(Err(why)) => return Err(in_target(why.clone())),
+            None => return Err(in_target("nothing is known of it as a target".to_owned())),
+        };
+        let held = self.held();
+        if let Some(why) = self.taken(side, &held) {
+            return Err(in_source(why));
+        }
+        let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
+        let name = source.to_string();
+        let account = account_changes(fleet, namespace, &name, self.target).map_err(in_target)?;
+        let token = token(self.target, &name, held.first(), self.now);
+        let mut remarks = Vec::new();
+        let objects = self.objects(side, token.as_ref(), &mut remarks);
+        let objects = objects.map_err(|error| in_target(format!("{error:#}")))?;
+        let secrets =
+            std::iter::once(&objects.credentials).chain(&objects.control_plane_credentials);
+        let secrets = secrets.filter_map(|secret| self.of_secret(secret, token.is_some()));
+        let changes = secrets.chain(self.of_link(&objects.link)).collect();
+        Ok(LinkPlan {
+            account,
+            changes,
+            remarks,
+        })
+    }
+
+    /// The kubeconfigs of the Secrets that are there: the controller's, and Linkerd's.
+    fn held(&self) -> Vec<KubeconfigTarget> {
+        let name = self.link.ends.target.credentials_secret();
+        let namespaces = [&self.loaded.namespace, &self.loaded.linkerd];
+        let secrets = namespaces.map(|namespace| self.source.credentials(namespace, &name));
+        secrets
+            .into_iter()
+            .flatten()
+            .filter_map(kubeconfig)
+            .collect()
+    }
+
+    /// Why the name of the target cluster cannot be used in the source cluster.
+    fn taken(&self, side: &TargetSide, held: &[KubeconfigTarget]) -> Option<String> {
+        let target = &self.link.ends.target;
+        match holder(&self.source.links, &target.to_string()) {
+            NameHolder::Duplicate(other) => {
+                return Some(format!(
+                    "the Link {} links it to {target} already",
+                    other.name_any()
+                ));
+            }
+            NameHolder::Renamed(link) => {
+                let other = &link.spec.target_cluster_name;
+                return Some(format!("the Link {target} is for the cluster {other}"));
+            }
+            NameHolder::Same(link) => {
+                let other = fleet_of(link).filter(|other| *other != self.loaded.fleet.name);
+                if let Some(other) = other {
+                    return Some(format!("the Link {target} belongs to the fleet {other}"));
+                }
+            }
+            NameHolder::Nobody => {}
+        }
+        let evidence = held.iter().map(|held| {
+            let account = held.account.as_ref();
+            let account = account.filter(|account| account.namespace == self.loaded.namespace);
+            let known = account.and_then(|account| self.target.account(&account.name));
+            held.evidence(&side.facts.context.cluster, known)
+        });
+        let evidence: Vec<_> = evidence.collect();
+        let why = objection(&evidence)?;
+        Some(format!("the Link {target} {why}; unlink it first"))
+    }
+
+    /// The objects of the link in the source cluster. Without a token, what depends on it is wrong.
+    pub(super) fn objects(
+        &self,
+        side: &TargetSide,
+        token: Option<&Secret>,
+        remarks: &mut Vec<Remark>,
+    ) -> anyhow::Result<LinkObjects> {
+        let LoadedLink { ends, args, given } = self.link;
+        let wanted = WantedLink {
+            name: &ends.target,
+            linkerd: &self.loaded.linkerd,
+            args,
+            given,
+            existing: Existing::default(),
+        };
+        let (context, inside) = (&side.facts.context, &side.inside);
+        let way = Way::of(context, inside, &ends.target, args, remarks)?;
+        let none = Secret::new("");
+        wanted.objects(&side.facts, &way, token.unwrap_or(&none), remarks)
+    }
+
+    fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<FleetChange> {
+        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+        let change = |verb, why: &str, fields: Vec<SettingChange>| FleetChange {
+            verb,
+            kind: "Secret".to_owned(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+            why: why.to_owned(),
+            fields: self.fields(fields),
+        };
+        let Some(old) = self.source.credentials(&namespace, &name) else {
+            return Some(change("create", &self.places(), Vec::new()));
+        };
+        let (now, new) = (kubeconfig(old), kubeconfig(wanted));
+        let (Some(now), Some(new), true) = (&now, &new, has_token) else {
+            return Some(change("patch", "new credentials", Vec::new()));
+        };
+        let metadata = |secret: &KubernetesSecret| {
+            let annotations = secret.metadata.annotations.clone();
+            json!([
+                secret.metadata.labels.clone().unwrap_or_default(),
+                annotations.unwrap_or_default()
+            ])
+        };
+        if !now.is_same(new) {
+            let fields = of_credentials(Some(now), new);
+            return Some(change("patch", "new credentials", fields));
+        }
+        if !covers(&metadata(old), &metadata(wanted)) {
+            return Some(change("patch", "other labels or annotations", Vec::new()));
+        }
+        (!is_of(old, &self.loaded.fleet.name)).then(|| change("patch", TAKEN_OVER, Vec::new()))
+    }
+
+    fn of_link(&self, wanted: &Link) -> Option<FleetChange> {
+        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+        let change = |verb, why: &str, fields: Vec<SettingChange>| FleetChange {
+            verb,
+            kind: "Link".to_owned(),
+            namespace,
+            name: name.clone(),
+            why: why.to_owned(),
+            fields: self.fields(fields),
+        };
+        let mut links = self.source.links.iter();
+        let Some(old) = links.find(|link| link.name_any() == name) else {
+            return Some(change("create", &self.places(), Vec::new()));
+        };
+        let fields = of_link(old, wanted);
+        let is_own = is_of(old, &self.loaded.fleet.name);
+        match (fields.is_empty(), is_own) {
+            (true, true) => None,
+            (true, false) => Some(change("patch", TAKEN_OVER, fields)),
+            (false, true) => Some(change("patch", "other settings", fields)),
+            (false, false) => Some(change("patch", "taken over, with other settings", fields)),
+        }
+    }
+
+    /// The changes, each with the place in the file that sets it.
+    fn fields(&self, changes: Vec<SettingChange>) -> Vec<FieldChange> {
+        let settings = self.loaded.fleet.links.get(&self.link.ends);
+        let place = |field: &str| {
+            let key = key_of(field);
+            let set = settings?.settings.values().find(|value| value.key == key)?;
+            Some(set.place.to_string())
+        };
+        let changes = changes.into_iter();
+        changes
+            .map(|change| FieldChange::of(change, place))
+            .collect()
+    }
+
+    /// Where the file names the link.
+    fn places(&self) -> String {
+        let link = self.loaded.fleet.links.get(&self.link.ends);
+        link.map(places).unwrap_or_default()
+    }
+}
+
+/// Why an object is written that is as it should be.
+const TAKEN_OVER: &str = "taken over as it is";
+
+fn obstacle(cluster: &ClusterName, why: String) -> LinkObstacle {
+    LinkObstacle {
+        cluster: cluster.clone(),
+        why,
+    }
+}
+
+/// The key of the file that sets a field of a Link, or an annotation.
+fn key_of(field: &str) -> String {
+    if field == "headless-services" {
+        return "enableHeadlessServices".to_owned();
+    }
+    let mut words = field.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |key, word| {
+        let (head, tail) = word.split_at(word.len().min(1));
+        format!("{key}{}{tail}", head.to_uppercase())
+    })
+}

@@ -1,0 +1,129 @@
+//! The file of a fleet, with the flags of each of its links.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args as _, Command, FromArgMatches as _};
+
+use crate::{
+    cli::{
+        common::{args, given::Given},
+        link_gen::{Existing, LinkArgs},
+    },
+    client::Access,
+    fleet::{self, Fleet, FleetCluster, FleetLink, LinkEnds, LinkFlags},
+    hint::fail,
+    manifests::link::ClusterName,
+};
+
+/// A file that can be used.
+pub(super) struct LoadedFleet {
+    pub(super) fleet: Fleet,
+    pub(super) links: Vec<LoadedLink>,
+    /// Namespace of the Links and of the accounts.
+    pub(super) namespace: String,
+    /// Namespace of Linkerd's control planes.
+    pub(super) linkerd: String,
+    folder: PathBuf,
+}
+
+/// A link of the file, as `link` gets it on the command line.
+pub(super) struct LoadedLink {
+    pub(super) ends: LinkEnds,
+    pub(super) args: LinkArgs,
+    pub(super) given: Given,
+}
+
+/// The flags that the keys of the file stand for.
+pub(super) fn link_flags() -> Command {
+    LinkArgs::augment_args(Command::new("link"))
+}
+
+/// Reads the file.
+pub(super) fn load(file: &Path, linkerd: &str) -> anyhow::Result<LoadedFleet> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    parse(&name, &text, folder, linkerd)
+}
+
+/// Parses the text of a file in this folder.
+pub(super) fn parse(
+    name: &str,
+    text: &str,
+    folder: &Path,
+    linkerd: &str,
+) -> anyhow::Result<LoadedFleet> {
+    let command = link_flags();
+    let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()))?;
+    let command = command.no_binary_name(true);
+    let mut links = Vec::new();
+    for (ends, link) in &fleet.links {
+        let loaded = loaded(&fleet, &command, ends);
+        links.push(loaded.with_context(|| format!("invalid {ends} in {name} ({})", places(link)))?);
+    }
+    let all = command.try_get_matches_from(words(&fleet.flags))?;
+    Ok(LoadedFleet {
+        namespace: LinkArgs::from_arg_matches(&all)?.namespace,
+        linkerd: linkerd.to_owned(),
+        folder: folder.to_owned(),
+        links,
+        fleet,
+    })
+}
+
+fn words(flags: &[fleet::FlagValue]) -> impl Iterator<Item = &String> {
+    flags.iter().filter_map(|value| value.word.as_ref())
+}
+
+fn loaded(fleet: &Fleet, command: &Command, ends: &LinkEnds) -> anyhow::Result<LoadedLink> {
+    let account = ends.source.to_string();
+    if let Err(rule) = args::account_name(&account) {
+        return Err(fail(
+            format!("{account} cannot be the name of an account: it {rule}"),
+            "the account of a cluster in other clusters has its name; call the cluster something else",
+        ));
+    }
+    let mut words = fleet.words(ends);
+    words.push(format!("--service-account-name={account}"));
+    let matches = command.clone().try_get_matches_from(words)?;
+    let (args, given) = (LinkArgs::from_arg_matches(&matches)?, Given::of(&matches));
+    let args = Existing::default().over(&args, &given);
+    args.agree(true)?;
+    args.agree_on_discovery()?;
+    Ok(LoadedLink {
+        ends: ends.clone(),
+        given,
+        args,
+    })
+}
+
+/// Where the file names a link.
+pub(super) fn places(link: &FleetLink) -> String {
+    let places = link.places.iter().map(ToString::to_string);
+    places.collect::<Vec<_>>().join("; ")
+}
+
+impl LoadedFleet {
+    /// The access to a cluster of the file.
+    pub(super) fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
+        let own = cluster.kubeconfig.as_ref();
+        let own = own.map(|path| self.folder.join(path));
+        Access {
+            kubeconfig: own.or_else(|| all.kubeconfig.clone()),
+            context: cluster.context.clone(),
+            ..all.clone()
+        }
+    }
+
+    /// Whether this link is in the file.
+    pub(super) fn wants(&self, source: &ClusterName, target: &str) -> bool {
+        let mut links = self.links.iter();
+        links.any(|link| link.ends.source == *source && link.ends.target.to_string() == target)
+    }
+
+    /// A link to this cluster. All have the same flags about how it is reached.
+    pub(super) fn link_to(&self, target: &ClusterName) -> Option<&LoadedLink> {
+        self.links.iter().find(|link| link.ends.target == *target)
+    }
+}

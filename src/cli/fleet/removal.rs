@@ -1,0 +1,147 @@
+//! What a fleet has made, and the file does not name any more. Pure.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt as _;
+
+use super::{
+    change::FleetChange,
+    facts::{ClusterFacts, is_of, kubeconfig},
+    loaded::LoadedFleet,
+};
+use crate::{api::labels, cli::link_gen::KubeconfigTarget, manifests::link::ClusterName};
+
+/// What is known of the clusters; an error says why nothing is.
+pub(super) type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k ClusterFacts, &'k str>>;
+
+/// What has to go in one cluster.
+#[derive(Debug, Default)]
+pub(super) struct ClusterRemoval {
+    pub(super) changes: Vec<FleetChange>,
+    /// What stays for now, and why.
+    pub(super) problems: Vec<String>,
+}
+
+/// Finds what has to go in one cluster: Links and their Secrets, and accounts.
+pub(super) fn removal(
+    loaded: &LoadedFleet,
+    name: &ClusterName,
+    known: &KnownClusters<'_>,
+) -> ClusterRemoval {
+    let Some(Ok(facts)) = known.get(name) else {
+        return ClusterRemoval::default();
+    };
+    let mut removal = ClusterRemoval::default();
+    let fleet = &loaded.fleet.name;
+    let links = facts.links.iter().filter(|link| is_of(*link, fleet));
+    let links = links.filter(|link| !loaded.wants(name, &link.spec.target_cluster_name));
+    removal.changes.extend(links.map(|link| gone("Link", link)));
+    removal.changes.extend(secrets(loaded, name, facts));
+    let accounts = facts
+        .accounts
+        .iter()
+        .filter(|account| is_of(*account, fleet));
+    for account in accounts {
+        let source = account.name_any();
+        let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
+        let parsed = source.parse::<ClusterName>().ok();
+        if parsed.as_ref().is_some_and(is_wanted) {
+            continue;
+        }
+        let source_facts = parsed.as_ref().and_then(|source| known.get(source));
+        match users(loaded, &source, account.uid().as_deref(), source_facts) {
+            Ok(()) => removal.changes.extend(of_account(fleet, &source, facts)),
+            Err(why) => removal.problems.push(why),
+        }
+    }
+    removal
+}
+
+/// Secrets of the fleet that no Link needs.
+fn secrets(loaded: &LoadedFleet, name: &ClusterName, facts: &ClusterFacts) -> Vec<FleetChange> {
+    let is_needed = |secret: &str| {
+        let target = secret.strip_prefix(labels::CREDENTIALS_PREFIX);
+        let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
+        let others = facts.links.iter();
+        let mut others = others.filter(|link| !is_of(*link, &loaded.fleet.name));
+        is_wanted || others.any(|link| link.spec.cluster_credentials_secret == secret)
+    };
+    let own = facts.credentials.iter();
+    let own = own.filter(|secret| is_of(*secret, &loaded.fleet.name));
+    let unused = own.filter(|secret| !is_needed(&secret.name_any()));
+    unused.map(|secret| gone("Secret", secret)).collect()
+}
+
+/// Fails if a cluster may still use its account in another one.
+fn users(
+    loaded: &LoadedFleet,
+    source: &str,
+    uid: Option<&str>,
+    facts: Option<&Result<&ClusterFacts, &str>>,
+) -> Result<(), String> {
+    let stays = |why: String| Err(format!("the ServiceAccount {source} stays: {why}"));
+    let facts = match facts {
+        Some(Ok(facts)) => facts,
+        Some(Err(_)) => return stays(format!("{source} was not read, and may use it")),
+        None => {
+            return stays(format!(
+                "{source} is not in the file, no context has its name, and it may use the account; run `linkerd-mc revoke \
+                 --service-account-name {source}` for this cluster if it does not exist any more"
+            ));
+        }
+    };
+    let others = facts.credentials.iter();
+    let others = others.filter(|secret| !is_of(*secret, &loaded.fleet.name));
+    let uses = |of: KubeconfigTarget| {
+        let account = of.account.and_then(|account| account.uid);
+        account.is_some() && account.as_deref() == uid
+    };
+    let secret = others
+        .into_iter()
+        .find(|secret| kubeconfig(secret).is_some_and(uses));
+    match secret {
+        Some(secret) => stays(format!(
+            "the Secret {} in {source}, which is not the fleet's, uses it",
+            secret.name_any()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The objects of an account that the fleet has made.
+fn of_account<'f>(
+    fleet: &'f str,
+    name: &'f str,
+    facts: &'f ClusterFacts,
+) -> impl Iterator<Item = FleetChange> + 'f {
+    fn own<'o, K: kube::Resource>(
+        kind: &'static str,
+        fleet: &'o str,
+        name: &'o str,
+        all: &'o [K],
+    ) -> impl Iterator<Item = FleetChange> + 'o {
+        let own = all.iter().filter(move |object| is_of(*object, fleet));
+        let own = own.filter(move |object| object.name_any() == name);
+        own.map(move |object| gone(kind, object))
+    }
+    let tokens = facts.tokens.iter().filter(move |token| {
+        let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
+        is_of(*token, fleet) && of.is_some_and(|of| of == name)
+    });
+    own("ClusterRoleBinding", fleet, name, &facts.bindings)
+        .chain(own("ServiceAccount", fleet, name, &facts.accounts))
+        .chain(tokens.map(|token| gone("Secret", token)))
+        .chain(own("ClusterRole", fleet, name, &facts.roles))
+}
+
+fn gone(kind: &'static str, object: &impl kube::Resource) -> FleetChange {
+    let meta = object.meta();
+    FleetChange {
+        verb: "delete",
+        kind: kind.to_owned(),
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        why: "not in the file".to_owned(),
+        fields: Vec::new(),
+    }
+}

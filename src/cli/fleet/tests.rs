@@ -1,0 +1,4 @@
+//! Tests of the file, with the real flags of `link`, and of plans, with what clusters of a test have.
+
+mod file;
+mod planned;

@@ -1,0 +1,330 @@
+//! What files mean, and which are refused.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::{
+    cli::fleet::loaded::{LoadedFleet, link_flags, parse},
+    fleet::{LinkFlags, schema},
+    hint::hint_of,
+};
+
+/// Flags of `link` that the file does not have: `fleet` chooses the account of each cluster, and its token does not expire.
+const LEFT_OUT: [&str; 3] = [
+    "service-account-name",
+    "service-account-namespace",
+    "token-duration",
+];
+
+fn loaded(text: &str) -> anyhow::Result<LoadedFleet> {
+    parse("fleet.yaml", text, Path::new("/fleets"), "linkerd")
+}
+
+/// The links of a file, each with the flags of the file.
+fn links(text: &str) -> Vec<String> {
+    let loaded = loaded(text).unwrap();
+    let links = loaded.links.iter().map(|link| {
+        let words = loaded.fleet.words(&link.ends).join(" ");
+        let line = format!("{}>{} {words}", link.ends.source, link.ends.target);
+        line.trim_end().to_owned()
+    });
+    links.collect()
+}
+
+const CLUSTERS: &str = "name: f\nclusters: [{name: a}, {name: b}, {name: c}]\n";
+
+#[test]
+fn entries_name_links_and_the_most_special_setting_wins() {
+    for (rest, expected) in [
+        ("links: []", &[][..]),
+        ("links: [{mesh: [a, b]}]", &["a>b", "b>a"]),
+        (
+            "links: [{mesh: all}]",
+            &["a>b", "a>c", "b>a", "b>c", "c>a", "c>b"],
+        ),
+        ("links: [{hub: a, spokes: all}]", &["b>a", "c>a"]),
+        (
+            "links: [{hub: a, spokes: [b], mutual: true}]",
+            &["a>b", "b>a"],
+        ),
+        (
+            "links: [{groups: {one: [a, b], two: [c]}}]",
+            &["a>b", "b>a"],
+        ),
+        ("links: [{target: a, source: b}]", &["b>a"]),
+        (
+            "links: [{target: a, source: b, mutual: true}]",
+            &["a>b", "b>a"],
+        ),
+        (
+            "defaults: {federation: none, copy: listed}\n\
+             links:\n\
+             - {mesh: [a, b], settings: {federation: any, excludedLabels: [x, y.io/*]}}\n\
+             - {target: a, source: b, settings: {federation: local-members, gatewayNetworks: 192.0.2.0/24}}",
+            &[
+                "a>b --copy=listed --excluded-labels=x,y.io/* --federation=any",
+                "b>a --copy=listed --excluded-labels=x,y.io/* --federation=local-members --gateway-networks=192.0.2.0/24",
+            ],
+        ),
+        // A contradiction that a single link decides is none.
+        (
+            "links:\n\
+             - {mesh: [a, b], settings: {federation: none}}\n\
+             - {hub: a, spokes: [b], settings: {federation: any}}\n\
+             - {target: a, source: b, settings: {federation: any}}",
+            &["a>b --federation=none", "b>a --federation=any"],
+        ),
+    ] {
+        assert_eq!(links(&format!("{CLUSTERS}{rest}\n")), expected, "{rest}");
+    }
+}
+
+#[test]
+fn settings_of_clusters_are_those_of_the_links_to_them() {
+    let text = "
+name: f
+namespace: mc
+clusters:
+- name: a
+  context: admin@a
+  kubeconfig: a.yaml
+  apiServerAddress: a.example.com:6443
+  proxyUrl: http://me:s3cret@proxy:3128
+  gatewayAddresses: [192.0.2.1, gw.example.com]
+  gatewayPort: 4243
+  insecureTargetTls: true
+- name: b
+  apiServerThroughGateway: true
+links:
+- mesh: all
+  settings: {enableHeadlessServices: false}
+";
+    assert_eq!(
+        links(text),
+        [
+            "a>b --namespace=mc --api-server-through-gateway=true --enable-headless-services=false",
+            "b>a --namespace=mc --api-server-address=a.example.com:6443 --proxy-url=http://me:s3cret@proxy:3128 \
+             --insecure-target-tls --gateway-addresses=192.0.2.1,gw.example.com --gateway-port=4243 \
+             --enable-headless-services=false",
+        ]
+    );
+    let loaded = loaded(text).unwrap();
+    assert_eq!(loaded.namespace, "mc");
+    let access = loaded.access(&crate::client::Access::default(), &loaded.fleet.clusters[0]);
+    assert_eq!(
+        access.kubeconfig.as_deref(),
+        Some(Path::new("/fleets/a.yaml"))
+    );
+    assert_eq!(access.context.as_deref(), Some("admin@a"));
+}
+
+#[test]
+fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
+    for (text, what, hint) in [
+        (
+            "",
+            "line 1 of fleet.yaml must be a map, not nothing",
+            "use the keys name, namespace",
+        ),
+        (
+            "a: [",
+            "cannot read fleet.yaml",
+            "it must be one YAML document",
+        ),
+        (
+            "name: f\n",
+            "missing clusters in fleet.yaml, line 1",
+            "clusters: The clusters",
+        ),
+        (
+            "name: F\nclusters: []\nlinks: []\n",
+            "invalid name in fleet.yaml, line 1: must be a DNS label",
+            "name: Name of the fleet",
+        ),
+        (
+            "name: f\ncluster: []\n",
+            "unknown key cluster in fleet.yaml, line 2",
+            "did you mean clusters?",
+        ),
+        (
+            "name: f\nclusters:\n- name: a\n  contxt: b\nlinks: []\n",
+            "unknown key contxt in fleet.yaml, line 4",
+            "did you mean context?",
+        ),
+        (
+            "name: f\nclusters:\n- name: a\n- name: a\nlinks: []\n",
+            "two clusters of fleet.yaml are called a: at line 3 and at line 4",
+            "give each cluster a name of its own",
+        ),
+        (
+            "name: f\nclusters:\n- name: a\n  context: x\n- name: b\n  context: x\nlinks: []\n",
+            "the clusters a and b of fleet.yaml have the same context (line 5)",
+            "choose a context for each cluster",
+        ),
+        (
+            "name: f\nclusters: [{name: admin}, {name: b}]\nlinks: [{mesh: all}]\n",
+            "invalid the link from admin to b in fleet.yaml (mesh, line 3)",
+            "the account of a cluster in other clusters has its name",
+        ),
+    ] {
+        refused(text, what, hint);
+    }
+    for (rest, what, hint) in [
+        (
+            "links: [{mesh: [a, 7]}]",
+            "invalid mesh in fleet.yaml, line 3: must be a text; quote a name that is a number, got 7",
+            "mesh: Clusters",
+        ),
+        (
+            "links: [{mesh: [a, d]}]",
+            "unknown cluster d in fleet.yaml, line 3",
+            "did you mean",
+        ),
+        (
+            "links: [{mesh: [a, a]}]",
+            "invalid mesh in fleet.yaml, line 3: a occurs twice",
+            "mesh: Clusters",
+        ),
+        (
+            "links:\n- settings: {}\n",
+            "the links at line 4 of fleet.yaml are of no kind, or of several",
+            "use mesh, or hub",
+        ),
+        (
+            "links: [{mesh: all, hub: a}]",
+            "the links at line 3 of fleet.yaml are of no kind, or of several",
+            "use mesh",
+        ),
+        (
+            "links: [{hub: a}]",
+            "missing spokes in fleet.yaml, line 3",
+            "spokes: The spokes of a hub",
+        ),
+        (
+            "links: [{hub: a, spokes: [a, b]}]",
+            "invalid spokes in fleet.yaml, line 3: a is the hub",
+            "spokes: The spokes",
+        ),
+        (
+            "links: [{mesh: all, mutual: true}]",
+            "invalid mutual in fleet.yaml, line 3: it says nothing about mesh, got true",
+            "mutual: Whether",
+        ),
+        (
+            "links: [{source: a, target: a}]",
+            "invalid source in fleet.yaml, line 3: a cluster cannot be linked to itself: a is the target",
+            "source: The cluster",
+        ),
+        (
+            "defaults:\n  excludedLabel: x\nlinks: []\n",
+            "unknown key excludedLabel in fleet.yaml, line 4",
+            "did you mean excludedLabels?",
+        ),
+        (
+            "defaults:\n  federation: all\nlinks: []\n",
+            "invalid federation in fleet.yaml, line 4: must be one of any, local-members, none, got \"all\"",
+            "federation: Which federated Services",
+        ),
+        (
+            "defaults: {selector: 'a in b'}\nlinks: []\n",
+            "invalid selector in fleet.yaml, line 3: ",
+            "selector: Services to mirror",
+        ),
+        (
+            "defaults: {selector: true}\nlinks: []\n",
+            "invalid selector in fleet.yaml, line 3: must be a text",
+            "selector: ",
+        ),
+        (
+            "defaults: {enableHeadlessServices: 'no'}\nlinks: []\n",
+            "invalid enableHeadlessServices in fleet.yaml, line 3: must be true or false, got \"no\"",
+            "enableHeadlessServices: ",
+        ),
+        (
+            "defaults: {gatewayNetworks: [192.0.2.0/24, x]}\nlinks: []\n",
+            "invalid gatewayNetworks in fleet.yaml, line 3: ",
+            "gatewayNetworks: ",
+        ),
+        (
+            "links:\n- mesh: [a, b]\n  settings: {copy: all}\n- hub: a\n  spokes: [b]\n  settings: {copy: listed}\n",
+            "the link from b to a has two values of copy in fleet.yaml: all (mesh, line 5) and listed (hub, line 8)",
+            "remove one of them, or set copy for the link alone, with target: a and source: b",
+        ),
+        (
+            "links:\n- {source: a, target: b, settings: {copy: all}}\n- {source: a, target: b, settings: {copy: listed}}\n",
+            "the link from a to b has two values of copy in fleet.yaml: all (link, line 4) and listed (link, line 5)",
+            "remove one of them",
+        ),
+    ] {
+        refused(&format!("{CLUSTERS}{rest}"), what, hint);
+    }
+}
+
+fn refused(text: &str, what: &str, hint: &str) {
+    let Err(error) = loaded(text) else {
+        panic!("accepted: {text}");
+    };
+    let (said, hinted) = (error.to_string(), hint_of(&error).unwrap_or_default());
+    assert!(said.starts_with(what), "{text}\n{said}");
+    assert!(hinted.starts_with(hint), "{text}\n{hinted}");
+}
+
+#[test]
+fn password_of_a_proxy_is_not_shown() {
+    let text = "name: f\nclusters:\n- name: a\n  proxyUrl: ftp://me:s3cret@proxy\nlinks: []\n";
+    let error = loaded(text).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .starts_with("invalid proxyUrl in fleet.yaml, line 4: must be a URL")
+    );
+    assert!(!format!("{error:#}").contains("s3cret"));
+}
+
+#[test]
+fn each_flag_of_link_is_a_key_or_left_out_for_a_reason() {
+    let flags = LinkFlags::new(link_flags());
+    let text = serde_json::to_string(&schema(&flags)).unwrap();
+    let command = link_flags();
+    let missing: BTreeSet<&str> = command
+        .get_arguments()
+        .filter_map(|arg| arg.get_long())
+        .filter(|long| {
+            let mut words = long.split('-');
+            let first = words.next().unwrap().to_owned();
+            let key = words.fold(first, |key, word| {
+                format!("{key}{}{}", word[..1].to_uppercase(), &word[1..])
+            });
+            !text.contains(&format!("\"{key}\":"))
+        })
+        .collect();
+    assert_eq!(missing, LEFT_OUT.into());
+}
+
+/// Editors read it. `just reference` writes it anew.
+#[test]
+fn reference_of_the_fleet_schema_is_current() {
+    let text = serde_json::to_string_pretty(&schema(&LinkFlags::new(link_flags()))).unwrap() + "\n";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/fleet.schema.json");
+    if std::env::var_os("LINKERD_MC_DRAW").is_some() {
+        fs::write(&file, &text).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(
+        kept, text,
+        "schemas/fleet.schema.json is outdated: run `just reference`"
+    );
+}
+
+/// The example is one that the program takes, and names the schema.
+#[test]
+fn example_of_a_fleet_is_valid() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/fleet/fleet.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let named = text
+        .lines()
+        .next()
+        .unwrap()
+        .strip_prefix("# yaml-language-server: $schema=");
+    assert!(file.parent().unwrap().join(named.unwrap()).is_file());
+    assert!(!loaded(&text).unwrap().links.is_empty());
+}

@@ -1,0 +1,134 @@
+//! A plan of a fleet as text: by cluster, with the marks and colors of `plan`.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use anstyle::{AnsiColor, Style};
+
+use super::{
+    change::FleetChange,
+    plan::{ClusterPlan, FleetPlan},
+};
+use crate::api::text::one_line;
+
+/// Maximum number of names on one line.
+const LISTED: usize = 20;
+
+/// The whole plan.
+pub(super) fn text(plan: &FleetPlan) -> String {
+    let mut text = String::new();
+    for cluster in &plan.clusters {
+        add(&mut text, cluster);
+    }
+    text.push_str(&summary(plan));
+    text
+}
+
+fn tone(color: AnsiColor) -> Style {
+    Style::new().fg_color(Some(color.into()))
+}
+
+fn add(text: &mut String, cluster: &ClusterPlan) {
+    let ClusterPlan {
+        name,
+        error,
+        changes,
+        problems,
+    } = cluster;
+    if error.is_none() && changes.is_empty() && problems.is_empty() {
+        return;
+    }
+    let bold = Style::new().bold();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{bold}{name}{bold:#}");
+    let yellow = tone(AnsiColor::Yellow);
+    let wrong = error.iter().map(|why| format!("not read: {why}"));
+    for problem in wrong.chain(problems.iter().cloned()) {
+        let _ = writeln!(text, "  {yellow}‼{yellow:#} {}", one_line(&problem));
+    }
+    let mut groups: BTreeMap<(u8, &str, &str), Vec<&FleetChange>> = BTreeMap::new();
+    let mut order = Vec::new();
+    for change in changes {
+        if !change.fields.is_empty() {
+            order.push(vec![change]);
+            continue;
+        }
+        let rank = match change.verb {
+            "create" => 0,
+            "patch" => 1,
+            _ => 2,
+        };
+        let group = groups.entry((rank, change.kind.as_str(), &change.why));
+        group.or_default().push(change);
+    }
+    for group in groups.into_values().chain(order) {
+        add_group(text, &group);
+    }
+}
+
+/// Changes of one kind for one reason.
+fn add_group(text: &mut String, group: &[&FleetChange]) {
+    let Some(first) = group.first() else {
+        return;
+    };
+    let (mark, style) = match first.verb {
+        "create" => ("+", tone(AnsiColor::Green)),
+        "delete" => ("-", tone(AnsiColor::Red)),
+        _ => ("~", tone(AnsiColor::Yellow)),
+    };
+    let mut names: Vec<&str> = group.iter().map(|change| change.name.as_str()).collect();
+    names.dedup(); // the Secrets of both namespaces have one name
+    let listed = names.iter().take(LISTED).copied();
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    let more = match names.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(", … and {more} more"),
+    };
+    let (count, kind, why) = (group.len(), &first.kind, &first.why);
+    let counted = if count == 1 {
+        kind.clone()
+    } else {
+        format!("{count} {kind}s")
+    };
+    let _ = writeln!(
+        text,
+        "  {style}{mark} {counted}{style:#} {listed}{more}: {}",
+        one_line(why)
+    );
+    for field in &first.fields {
+        let shown = |value: &str| match value {
+            "" => "(none)".to_owned(),
+            value => one_line(value),
+        };
+        let place = field.place.as_ref().map(|place| format!(" ({place})"));
+        let _ = writeln!(
+            text,
+            "      {}: {} → {}{}",
+            field.field,
+            shown(&field.before),
+            shown(&field.after),
+            place.unwrap_or_default()
+        );
+    }
+}
+
+fn summary(plan: &FleetPlan) -> String {
+    let unread = plan
+        .clusters
+        .iter()
+        .filter(|cluster| cluster.error.is_some())
+        .count();
+    let unread = match unread {
+        0 => String::new(),
+        1 => " 1 cluster was not read.".to_owned(),
+        unread => format!(" {unread} clusters were not read."),
+    };
+    if !plan.is_pending() {
+        return format!("Nothing to do.{unread}\n");
+    }
+    format!(
+        "{} to create, {} to change, {} to delete.{unread}\n",
+        plan.count("create"),
+        plan.count("patch"),
+        plan.count("delete")
+    )
+}

@@ -1,0 +1,171 @@
+//! The keys of the file. The reader, the suggestions and the JSON schema all use these tables.
+
+/// A key of the file, and what it says.
+pub(super) struct FileKey {
+    pub(super) name: &'static str,
+    pub(super) doc: &'static str,
+    pub(super) shape: KeyShape,
+}
+
+/// What a key may have as its value.
+#[derive(Clone, Copy)]
+pub(super) enum KeyShape {
+    /// Any text.
+    Text,
+    /// A name: a DNS label.
+    Name,
+    Bool,
+    /// A name of a cluster.
+    Cluster,
+    /// Names of clusters, or `all`.
+    Clusters,
+    /// Names, each with names of clusters.
+    Groups,
+    /// A map with these keys.
+    Map(&'static [FileKey]),
+    /// A list of such maps.
+    List(&'static [FileKey]),
+    /// The value of the flag of this name. The flag has the description.
+    Flag,
+}
+
+use KeyShape::{Bool, Cluster, Clusters, Flag, Groups, List, Map, Name, Text};
+
+const fn key(name: &'static str, doc: &'static str, shape: KeyShape) -> FileKey {
+    FileKey { name, doc, shape }
+}
+
+const fn flag(name: &'static str) -> FileKey {
+    key(name, "", Flag)
+}
+
+/// The file.
+pub(super) const FILE: &[FileKey] = &[
+    key(
+        "name",
+        "Name of the fleet: a label of all objects that it makes",
+        Name,
+    ),
+    flag("namespace"),
+    key("clusters", "The clusters", List(CLUSTER)),
+    key("defaults", "Settings of all links", Map(SETTINGS)),
+    key("links", "Which clusters link to which", List(LINKS)),
+];
+
+/// A cluster: how it is reached, and what all links to it have.
+pub(super) const CLUSTER: &[FileKey] = &[
+    key(
+        "name",
+        "Name of the cluster: the suffix of its mirrors, and its account in other clusters",
+        Name,
+    ),
+    key(
+        "context",
+        "Context of the kubeconfig; without it, the one that has the name of the cluster",
+        Text,
+    ),
+    key(
+        "kubeconfig",
+        "Path of a kubeconfig, from the folder of this file; without it, that of the command",
+        Text,
+    ),
+    flag("apiServerAddress"),
+    flag("apiServerThroughGateway"),
+    flag("discoveryThroughGateway"),
+    flag("proxyUrl"),
+    flag("insecureTargetTls"),
+    flag("gateway"),
+    flag("gatewayName"),
+    flag("gatewayNamespace"),
+    flag("gatewayAddresses"),
+    flag("gatewayPort"),
+];
+
+/// An entry of `links`: of one of four kinds.
+pub(super) const LINKS: &[FileKey] = &[
+    key(
+        "mesh",
+        "Clusters that all link to each other; `all` for all of the file",
+        Clusters,
+    ),
+    key("hub", "A cluster that all spokes link to", Cluster),
+    key(
+        "spokes",
+        "The spokes of a hub; `all` for all other clusters of the file",
+        Clusters,
+    ),
+    key(
+        "groups",
+        "Groups of clusters: in each group, all link to each other",
+        Groups,
+    ),
+    key(
+        "target",
+        "The cluster whose Services are mirrored, of a single link",
+        Cluster,
+    ),
+    key(
+        "source",
+        "The cluster that gets the mirrors, of a single link",
+        Cluster,
+    ),
+    key(
+        "mutual",
+        "Whether the hub also links to the spokes, or the target of a single link to its source",
+        Bool,
+    ),
+    key(
+        "settings",
+        "Settings of these links. They override the defaults, and those of a single link override all others",
+        Map(SETTINGS),
+    ),
+];
+
+/// The settings of links.
+pub(super) const SETTINGS: &[FileKey] = &[
+    flag("selector"),
+    flag("remoteDiscoverySelector"),
+    flag("federatedServiceSelector"),
+    flag("excludedAnnotations"),
+    flag("excludedLabels"),
+    flag("copiedAnnotations"),
+    flag("copiedLabels"),
+    flag("copy"),
+    flag("gatewayNetworks"),
+    flag("enableHeadlessServices"),
+    flag("allowedNamespaces"),
+    flag("federation"),
+    flag("federatedThrough"),
+];
+
+/// The key of this name.
+pub(super) fn find(keys: &'static [FileKey], name: &str) -> Option<&'static FileKey> {
+    keys.iter().find(|key| key.name == name)
+}
+
+/// A kind of entry of `links`.
+pub(super) struct LinksKind {
+    /// The keys that it has; the first names the kind.
+    pub(super) required: &'static [&'static str],
+    /// The keys that it may have too.
+    pub(super) optional: &'static [&'static str],
+}
+
+pub(super) const KINDS: [LinksKind; 4] = [
+    LinksKind {
+        required: &["mesh"],
+        optional: &["settings"],
+    },
+    LinksKind {
+        required: &["hub", "spokes"],
+        optional: &["mutual", "settings"],
+    },
+    LinksKind {
+        required: &["groups"],
+        optional: &["settings"],
+    },
+    LinksKind {
+        required: &["target", "source"],
+        optional: &["mutual", "settings"],
+    },
+];

@@ -1,0 +1,23 @@
+//! A fleet: one file says which clusters link to which, and how. Pure: no client, no clock.
+//!
+//! [`read`] turns the text of the file into a [`Fleet`]: the clusters, and each directed link with its settings and their
+//! origins. What cannot be meant is an error with the line. The settings are flags of `link`, and their definition is
+//! passed in ([`LinkFlags`]): the file has the same words, rules and descriptions, and no second list of them.
+
+mod entries;
+mod expand;
+mod file;
+mod flags;
+mod keys;
+mod reader;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub(crate) use self::{
+    file::read,
+    flags::LinkFlags,
+    schema::schema,
+    types::{FlagValue, Fleet, FleetCluster, FleetLink, LinkEnds},
+};

@@ -1,0 +1,94 @@
+//! What a file says, when it is read.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::manifests::link::ClusterName;
+
+/// What a file says.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    /// Its name, which is a label of all that is made.
+    pub(crate) name: String,
+    /// Flags for all links.
+    pub(crate) flags: Vec<FlagValue>,
+    /// The clusters, in the order of the file.
+    pub(crate) clusters: Vec<FleetCluster>,
+    /// The links, by source and target.
+    pub(crate) links: BTreeMap<LinkEnds, FleetLink>,
+}
+
+/// A cluster of the file.
+#[derive(Debug)]
+pub(crate) struct FleetCluster {
+    pub(crate) name: ClusterName,
+    /// The line of its name.
+    pub(crate) line: u64,
+    /// Context of the kubeconfig; without it, the one of the name.
+    pub(crate) context: Option<String>,
+    /// Path of the kubeconfig, as it is in the file.
+    pub(crate) kubeconfig: Option<String>,
+    /// Flags for the links to it.
+    pub(crate) flags: Vec<FlagValue>,
+}
+
+/// The clusters of one link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LinkEnds {
+    /// The cluster that gets the mirrors.
+    pub(crate) source: ClusterName,
+    /// The cluster whose Services are mirrored.
+    pub(crate) target: ClusterName,
+}
+
+/// Why there is a link, and its settings.
+#[derive(Debug, Default)]
+pub(crate) struct FleetLink {
+    /// The entries that name it.
+    pub(crate) places: Vec<Place>,
+    /// Its settings by key, each from the most special place that has it.
+    pub(crate) settings: BTreeMap<&'static str, FlagValue>,
+}
+
+/// A value of the file that is one of a flag of `link`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlagValue {
+    pub(crate) key: &'static str,
+    /// The flag with its value; `None` for a switch that is off.
+    pub(crate) word: Option<String>,
+    /// The value, for messages. Not that of a proxy, which may have a password.
+    pub(crate) shown: String,
+    pub(crate) place: Place,
+}
+
+/// Where something stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The part of the file, such as `defaults`.
+    pub(crate) part: &'static str,
+    pub(crate) line: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, line {}", self.part, self.line)
+    }
+}
+
+impl fmt::Display for LinkEnds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the link from {} to {}", self.source, self.target)
+    }
+}
+
+impl Fleet {
+    /// The flags of `link` for one of the links: first those for all, then the target's, then its settings.
+    pub(crate) fn words(&self, ends: &LinkEnds) -> Vec<String> {
+        let mut targets = self.clusters.iter();
+        let target = targets.find(|cluster| cluster.name == ends.target);
+        let link = self.links.get(ends);
+        let all = self.flags.iter();
+        let all = all.chain(target.into_iter().flat_map(|cluster| &cluster.flags));
+        let all = all.chain(link.into_iter().flat_map(|link| link.settings.values()));
+        all.filter_map(|value| value.word.clone()).collect()
+    }
+}
