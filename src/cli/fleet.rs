@@ -1,13 +1,19 @@
 //! `linkerd-mc fleet`: links the clusters that a file names, as it says.
 
 mod accounts;
+mod apply;
 mod change;
 mod facts;
 mod gather;
 mod link_plan;
 mod loaded;
+mod matrix;
 mod plan;
+mod ready;
 mod removal;
+mod remove;
+mod states;
+mod status;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -17,19 +23,24 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use self::{
+    apply::write_links,
     gather::{ReadClusters, read_all},
     loaded::{link_flags, load},
     plan::FleetPlan,
+    ready::wait_until_ready,
     removal::KnownClusters,
+    remove::remove_all,
 };
 use super::common::{
     args::{self, Global},
+    interrupt::on_interrupt,
     output,
-    wait::spin,
+    prompt::confirmed,
+    wait::{Progress, spin},
 };
 use crate::{
     fleet::{LinkFlags, schema},
-    hint::misuse,
+    hint::{fail, misuse},
     timing,
 };
 
@@ -39,7 +50,13 @@ Examples:
   # Show what would be created, changed and deleted in which cluster
   linkerd-mc fleet plan --file fleet.yaml
 
-  # The same as JSON
+  # Link the clusters, and unlink those that the file does not name any more
+  linkerd-mc fleet apply --file fleet.yaml --yes
+
+  # Show how all links are doing
+  linkerd-mc fleet status --file fleet.yaml
+
+  # The plan as JSON
   linkerd-mc fleet plan --file fleet.yaml --output json
 
   # Write the JSON schema of the file, for an editor
@@ -73,6 +90,8 @@ pub(crate) struct FleetArgs {
 #[derive(Debug, Subcommand)]
 enum FleetCommand {
     Plan(FleetPlanArgs),
+    Apply(FleetApplyArgs),
+    Status(FleetStatusArgs),
     /// Print the JSON schema of the file, for editors
     Schema,
 }
@@ -84,6 +103,44 @@ enum FleetCommand {
 /// Exit codes: 0 nothing to do, 1 failed, or a cluster was not read, or something cannot be done, 2 changes (or invalid usage).
 #[derive(Debug, Args)]
 struct FleetPlanArgs {
+    #[command(flatten)]
+    source: FleetSource,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
+    output: FleetFormat,
+}
+
+/// Link the clusters as the file says
+///
+/// Shows what `fleet plan` shows, and does it, side by side. A cluster that does not answer is named, and delays no other.
+/// What is done already is not written again, so the command can be run again at any time, also after it was stopped.
+///
+/// Each source cluster gets an account of its own in each of its target clusters. All that is made has a label with the
+/// name of the fleet. Links that exist and are as the file says are taken over: they get the label. Only what has it is
+/// deleted when the file does not name it any more: first the Link, then, when its mirrors are gone, its Secrets, and then
+/// the account in the target cluster.
+///
+/// Exit codes: 0 all is as the file says, 1 something is not (or was not read), 2 invalid usage.
+#[derive(Debug, Args)]
+struct FleetApplyArgs {
+    #[command(flatten)]
+    source: FleetSource,
+    /// Do not ask before settings are changed and objects are deleted
+    #[arg(long)]
+    yes: bool,
+    /// How long to wait until the Links are ready, and until mirrors are removed; 0s does not wait for the Links
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
+    wait: Duration,
+}
+
+/// Show how the links of the file are doing, on one screen
+///
+/// A row for each source cluster has a sign for each target cluster. Below it are the problems, worst first, and a summary
+/// that explains the signs.
+///
+/// Exit codes: 0 all links are ready, 1 a link is not, or a cluster was not read, 2 invalid usage.
+#[derive(Debug, Args)]
+struct FleetStatusArgs {
     #[command(flatten)]
     source: FleetSource,
     /// Output format
@@ -104,7 +161,7 @@ struct FleetSource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FleetFormat {
-    /// The objects of each cluster
+    /// For people
     Text,
     /// One JSON document
     Json,
@@ -121,6 +178,8 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
     global.refuse_address()?;
     match &args.command {
         FleetCommand::Plan(args) => plan(global, args).await,
+        FleetCommand::Apply(args) => apply(global, args).await,
+        FleetCommand::Status(args) => status(global, args).await,
         FleetCommand::Schema => {
             let flags = LinkFlags::new(link_flags());
             output::data(&output::json(&schema(&flags))?)?;
@@ -148,10 +207,59 @@ async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode>
     })
 }
 
+async fn apply(global: &Global, args: &FleetApplyArgs) -> anyhow::Result<ExitCode> {
+    let FleetSource { file, timeout } = &args.source;
+    let loaded = load(file, &global.linkerd_namespace)?;
+    let read = spin("reading the clusters", read_all(global, &loaded, *timeout)).await;
+    let plan = FleetPlan::of(&loaded, &known(&read), timing::now());
+    for (target, remark) in &plan.remarks {
+        remark.say_of(&target.to_string());
+    }
+    output::data(&view::text(&plan))?;
+    if !plan.is_pending() {
+        return Ok(output::exit_code(plan.has_problems()));
+    }
+    let otherwise = "pass --yes to change and delete without confirmation";
+    if plan.is_destructive() && !args.yes && !confirmed("Do this?", otherwise)? {
+        return Err(fail("canceled: nothing was changed", otherwise));
+    }
+    on_interrupt(
+        "a part of this may be done",
+        "run the same command again, which does the rest",
+    );
+    let writing = Box::pin(write_links(&loaded, &read));
+    let mut outcome = Progress::silent("writing").during(writing).await;
+    let removing = remove_all(&loaded, &read, &plan, args.wait, &mut outcome);
+    Box::pin(removing).await;
+    if !args.wait.is_zero() {
+        let ready = wait_until_ready(&loaded, &read, &outcome.links, args.wait);
+        outcome.failed.extend(Box::pin(ready).await);
+    }
+    for failed in &outcome.failed {
+        output::warning(failed);
+    }
+    output::note(&format!("{} objects written or deleted", outcome.written));
+    let is_incomplete = plan.has_problems() || !outcome.failed.is_empty();
+    Ok(output::exit_code(is_incomplete))
+}
+
+async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitCode> {
+    let FleetSource { file, timeout } = &args.source;
+    let loaded = load(file, &global.linkerd_namespace)?;
+    let report = Box::pin(status::report(global, &loaded, *timeout));
+    let report = spin("reading the clusters", report).await;
+    output::data(&match args.output {
+        FleetFormat::Text => matrix::text(&report),
+        FleetFormat::Json => output::json(&report)?,
+    })?;
+    Ok(output::exit_code(report.has_problems()))
+}
+
 /// What was read, without the clients.
 fn known(read: &ReadClusters) -> KnownClusters<'_> {
-    let known = read
-        .iter()
-        .map(|(name, read)| (name, read.as_ref().map_err(String::as_str)));
+    let known = read.iter().map(|(name, read)| {
+        let facts = read.as_ref().map(|read| &read.facts);
+        (name, facts.map_err(String::as_str))
+    });
     known.collect()
 }

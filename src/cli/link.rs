@@ -121,7 +121,7 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
 
 /// Succeeds if a Link is ready as it was applied last, with the credentials of this fingerprint. `Err` is what its
 /// status says instead, if anything.
-fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> {
+pub(super) fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> {
     let status = live.status.clone().unwrap_or_default();
     // A status of an older generation is not about what was just applied.
     let current = status.observed_generation == live.metadata.generation;

@@ -79,13 +79,13 @@ struct ClientVersion {
 /// The controller of an installation, or why there is none.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ControllerVersion {
+pub(super) struct ControllerVersion {
     /// The context of its cluster.
-    context: String,
+    pub(super) context: String,
     /// Its namespace; `null` if there is none.
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// The tag of its image; `null` if the image has none.
-    version: Option<String>,
+    pub(super) version: Option<String>,
     /// Its image.
     image: Option<String>,
     /// Why it is not known.
@@ -127,7 +127,8 @@ pub(crate) async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<E
     Ok(output::exit_code(is_silent))
 }
 
-async fn all_controllers(contexts: &[KubeContext]) -> Vec<ControllerVersion> {
+/// The controllers of all clusters.
+pub(super) async fn all_controllers(contexts: &[KubeContext]) -> Vec<ControllerVersion> {
     let answers = join_all(contexts.iter().map(async |context| {
         let found = match &context.client {
             Ok(cluster) => controllers(&cluster.client).await,

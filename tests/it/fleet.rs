@@ -1,17 +1,28 @@
 //! `fleet`: many links from one file, on real control planes.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::Arc,
+    time::Duration,
 };
 
 use control_plane::ControlPlane;
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use linkerd_mc::api::{labels::FLEET, link::Link};
 use serde_json::Value;
 
 use crate::support::{
     audit::{mark, requests},
-    installation::installed,
+    controller::Controller,
+    installation::{NAMESPACE, installed, link},
+    objects::{export, gone, namespace, service, web},
     program::{Outcome, run},
 };
 
@@ -44,16 +55,11 @@ impl Fleet {
         }
     }
 
-    /// Writes a file with these clusters and links.
+    /// Writes a file with these clusters, which have the names of their contexts, and these links.
     fn file(&self, clusters: &[&str], links: &str) -> PathBuf {
-        let clusters = clusters.iter().map(|cluster| {
-            let plane = self
-                .planes
-                .iter()
-                .find(|plane| plane.name().ends_with(cluster));
-            let context = plane.map_or("nowhere", |plane| plane.name());
-            format!("- {{name: {cluster}, context: {context}}}\n")
-        });
+        let clusters = clusters
+            .iter()
+            .map(|cluster| format!("- name: {cluster}\n"));
         let clusters: String = clusters.collect();
         let file = self.folder.path().join("fleet.yaml");
         fs::write(&file, format!("name: f\nclusters:\n{clusters}{links}")).unwrap();
@@ -64,6 +70,22 @@ impl Fleet {
         let file = file.to_str().unwrap();
         let args = [&["fleet", command, "--file", file][..], flags].concat();
         run(&self.kubeconfig, &args)
+    }
+
+    /// Runs `fleet apply`, and kills it after some time.
+    async fn killed(&self, file: &Path, after: Duration) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(["fleet", "apply", "--yes", "--file"])
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        tokio::time::sleep(after).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// What the program has written since the last call, as `cluster verb resource/name`.
@@ -91,10 +113,174 @@ impl Fleet {
     }
 }
 
+/// What the fleet has made in a cluster, as `kind/name`.
+async fn made(plane: &ControlPlane) -> BTreeSet<String> {
+    async fn of<K>(api: Api<K>) -> Vec<String>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let found = api
+            .list(&ListParams::default().labels(&format!("{FLEET}=f")))
+            .await;
+        let found = found.unwrap().items.into_iter();
+        found
+            .map(|object| format!("{}/{}", K::kind(&()), object.name_any()))
+            .collect()
+    }
+    let client = || plane.client();
+    let all = [
+        of::<Link>(Api::all(client())).await,
+        of::<Secret>(Api::all(client())).await,
+        of::<ServiceAccount>(Api::all(client())).await,
+        of::<ClusterRole>(Api::all(client())).await,
+        of::<ClusterRoleBinding>(Api::all(client())).await,
+    ];
+    all.concat().into_iter().collect()
+}
+
+/// What a cluster has that is linked to these others both ways.
+fn linked_to(others: &[&str]) -> BTreeSet<String> {
+    let of = |other: &&str| {
+        [
+            format!("Link/{other}"),
+            format!("Secret/cluster-credentials-{other}"),
+            format!("ServiceAccount/{other}"),
+            format!("Secret/{other}-token"),
+            format!("ClusterRole/{other}"),
+            format!("ClusterRoleBinding/{other}"),
+        ]
+    };
+    others.iter().flat_map(of).collect()
+}
+
+/// The UID and generation of a Link.
+async fn version(plane: &ControlPlane, name: &str) -> (Option<String>, Option<i64>) {
+    let link = Api::<Link>::namespaced(plane.client(), NAMESPACE)
+        .get(name)
+        .await
+        .unwrap();
+    (link.uid(), link.metadata.generation)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
+    let mut fleet = Fleet::start("apply").await;
+    let [east, north, west] = fleet.planes.clone();
+    let names = ["apply-east", "apply-north", "apply-west"];
+    let _controllers = [&east, &north, &west].map(|plane| Controller::start(plane, &[]));
+    namespace("fleet", &[&east, &north, &west]).await;
+    export(&north, "fleet", &web("web", "true")).await;
+    // A link that somebody else has made, and that is not in the file.
+    link(&west, &north, "stranger", &[]).await;
+    let stranger = version(&west, "stranger").await;
+    fleet.writes();
+
+    // One cluster does not answer: the others are linked.
+    let mesh = fleet.file(&names, "links:\n- mesh: all\n");
+    north.pause_api_server().unwrap();
+    let applied = fleet.run("apply", &mesh, &["--timeout", "5s"]);
+    north.resume_api_server().unwrap();
+    assert_eq!(applied.code, 1, "{}{}", applied.stdout, applied.stderr);
+    assert!(
+        applied.stdout.contains("apply-north\n  ‼ not read: "),
+        "{}",
+        applied.stdout
+    );
+    assert!(
+        !applied.stderr.contains("is not ready"),
+        "{}",
+        applied.stderr
+    );
+    assert_eq!(made(&east).await, linked_to(&["apply-west"]));
+    assert_eq!(made(&west).await, linked_to(&["apply-east"]));
+
+    let applied = fleet.run("apply", &mesh, &[]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    for (plane, others) in [
+        (&east, [names[1], names[2]]),
+        (&north, [names[0], names[2]]),
+        (&west, [names[0], names[1]]),
+    ] {
+        assert_eq!(made(plane).await, linked_to(&others), "{}", plane.name());
+    }
+    service(&west, "fleet", "web-apply-north", |_| true).await;
+    fleet.writes();
+
+    // The second time, nothing is written.
+    let again = fleet.run("apply", &mesh, &[]);
+    assert_eq!(
+        (again.code, again.stdout.as_str()),
+        (0, "Nothing to do.\n"),
+        "{}",
+        again.stderr
+    );
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // A cluster leaves the file: all of it goes, everywhere.
+    let rest = fleet.file(&[names[0], names[2]], "links:\n- mesh: all\n");
+    let refused = fleet.run("apply", &rest, &[]);
+    assert_eq!(refused.code, 1, "{}", refused.stdout);
+    assert!(refused.stderr.contains("pass --yes"), "{}", refused.stderr);
+    assert_eq!(fleet.writes(), [""; 0]);
+    let applied = fleet.run("apply", &rest, &["--yes"]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    assert_eq!(made(&north).await, BTreeSet::new());
+    assert_eq!(made(&east).await, linked_to(&["apply-west"]));
+    assert_eq!(made(&west).await, linked_to(&["apply-east"]));
+    gone(&west, "fleet", "web-apply-north").await;
+    assert_eq!(version(&west, "stranger").await, stranger);
+    service(&west, "fleet", "web-stranger", |_| true).await;
+
+    // Killed at any time and run again, it ends the same.
+    let none = fleet.file(&names, "links: []\n");
+    for seed in 1..=6 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let applied = fleet.run("apply", &none, &["--yes"]);
+        assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+        for plane in &fleet.planes {
+            assert_eq!(made(plane).await, BTreeSet::new(), "{}", plane.name());
+        }
+        let mesh = fleet.file(&names, "links:\n- mesh: all\n");
+        for _ in 0..2 {
+            let after = Duration::from_millis(random.u64(200..4000));
+            fleet.killed(&mesh, after).await;
+        }
+        let applied = fleet.run("apply", &mesh, &[]);
+        assert_eq!(
+            applied.code, 0,
+            "seed {seed}: {}{}",
+            applied.stdout, applied.stderr
+        );
+        assert_eq!(
+            made(&east).await,
+            linked_to(&[names[1], names[2]]),
+            "seed {seed}"
+        );
+        fleet.writes();
+        let again = fleet.run("apply", &mesh, &[]);
+        assert_eq!(
+            (again.code, again.stdout.as_str()),
+            (0, "Nothing to do.\n"),
+            "seed {seed}"
+        );
+        assert_eq!(fleet.writes(), [""; 0], "seed {seed}");
+        let none = fleet.file(&names, "links: []\n");
+        // Killed while it removes, too.
+        fleet
+            .killed(&none, Duration::from_millis(random.u64(200..4000)))
+            .await;
+    }
+    assert_eq!(version(&west, "stranger").await, stranger);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     let mut fleet = Fleet::start("plan").await;
-    let file = fleet.file(&["east", "north", "west"], "links:\n- mesh: all\n");
+    let file = fleet.file(
+        &["plan-east", "plan-north", "plan-west"],
+        "links:\n- mesh: all\n",
+    );
     let planned = fleet.run("plan", &file, &[]);
     assert_eq!(planned.code, 2, "{}", planned.stderr);
     // Each of 6 links: an account of four objects, two Secrets and a Link.
@@ -108,12 +294,12 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     assert!(
         planned
             .stdout
-            .contains("  + 2 Links north, west: mesh, line 7\n"),
+            .contains("  + 2 Links plan-north, plan-west: mesh, line 7\n"),
         "{}",
         planned.stdout
     );
     let local = format!(
-        "east: the link uses the API server address {}, which",
+        "plan-east: the link uses the API server address {}, which",
         fleet.planes[0].url()
     );
     assert_eq!(
@@ -131,7 +317,10 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
         text.replace(north, "https://127.0.0.1:1"),
     )
     .unwrap();
-    let file = fleet.file(&["east", "north", "south", "west"], "links:\n- mesh: all\n");
+    let file = fleet.file(
+        &["plan-east", "plan-north", "plan-south", "plan-west"],
+        "links:\n- mesh: all\n",
+    );
     let planned = fleet.run("plan", &file, &["--output", "json"]);
     assert_eq!(planned.code, 2, "{}", planned.stderr);
     let plan: Value = serde_json::from_str(&planned.stdout).unwrap();
@@ -145,7 +334,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
         )
     });
     let shown: Vec<_> = shown.collect();
-    assert_eq!((shown[0].0, shown[0].1, shown[0].2), ("east", "", 7));
+    assert_eq!((shown[0].0, shown[0].1, shown[0].2), ("plan-east", "", 7));
     assert!(
         shown[1]
             .1
@@ -155,14 +344,14 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     assert!(
         shown[2]
             .1
-            .starts_with("context \"nowhere\" is not in the kubeconfig"),
+            .starts_with("no context of the kubeconfig is certainly that of plan-south"),
         "{shown:?}"
     );
-    assert_eq!((shown[3].0, shown[3].1, shown[3].2), ("west", "", 7));
+    assert_eq!((shown[3].0, shown[3].1, shown[3].2), ("plan-west", "", 7));
     assert_eq!(fleet.writes(), [""; 0]);
 
     // Nothing is known of links of these clusters, so there is nothing to do, and that is no success.
-    let file = fleet.file(&["north", "west"], "links:\n- mesh: all\n");
+    let file = fleet.file(&["plan-north", "plan-west"], "links:\n- mesh: all\n");
     let planned = fleet.run("plan", &file, &[]);
     assert_eq!(planned.code, 1, "{}", planned.stderr);
     assert!(

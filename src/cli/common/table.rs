@@ -262,7 +262,7 @@ impl Table {
 }
 
 /// A text without its middle, no wider than `width`.
-fn cut_middle(text: &str, width: usize) -> String {
+pub(crate) fn cut_middle(text: &str, width: usize) -> String {
     if measure_text_width(text) <= width {
         return text.to_owned();
     }

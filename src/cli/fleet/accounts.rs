@@ -5,8 +5,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    change::FleetChange,
-    facts::{ClusterFacts, fleet_of, is_of},
+    change::{FleetChange, PlannedWrite, WriteAction},
+    facts::{AccountFacts, fleet_of, is_of},
 };
 use crate::{
     api::labels,
@@ -27,12 +27,12 @@ struct FoundObject {
 
 /// What has to be written for an account. One that somebody else has made is used as it is. `Err` says why it cannot be
 /// used.
-pub(super) fn account_changes(
+pub(super) fn account_writes(
     fleet: &str,
     namespace: &str,
     name: &str,
-    facts: &ClusterFacts,
-) -> Result<Vec<FleetChange>, String> {
+    facts: &AccountFacts,
+) -> Result<Vec<PlannedWrite>, String> {
     let own = facts.account(name);
     if let Some(other) = own.and_then(fleet_of).filter(|other| *other != fleet) {
         return Err(format!(
@@ -43,7 +43,7 @@ pub(super) fn account_changes(
     let manifest = allow(namespace, &names, RemoteAccess::Full, false);
     let manifest = manifest.map_err(|error| format!("{error:#}"))?;
     let is_foreign = own.is_some_and(|own| !is_of(own, fleet));
-    let mut changes = Vec::new();
+    let mut writes = Vec::new();
     for wanted in manifest.into_objects() {
         let Some(object) = ObjectName::of(&wanted) else {
             continue; // each has a name
@@ -66,12 +66,15 @@ pub(super) fn account_changes(
             Some(_) => ("patch", "as this version makes it".to_owned()),
             None => ("create", format!("the account of {name}")),
         };
-        changes.push(FleetChange::of(verb, &object, why));
+        writes.push(PlannedWrite {
+            change: FleetChange::of(verb, &object, why),
+            action: WriteAction::apply(wanted, fleet),
+        });
     }
-    Ok(changes)
+    Ok(writes)
 }
 
-fn found(facts: &ClusterFacts, fleet: &str, wanted: &ObjectName) -> Option<FoundObject> {
+fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<FoundObject> {
     fn of<K>(all: &[K], fleet: &str, name: &str) -> Option<FoundObject>
     where
         K: kube::Resource + serde::Serialize,
@@ -117,7 +120,7 @@ pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
 
 /// A token for an account: the one that is `held` as long as it is valid, or that of the account's Secret.
 pub(super) fn token(
-    facts: &ClusterFacts,
+    facts: &AccountFacts,
     name: &str,
     held: Option<&KubeconfigTarget>,
     now: Timestamp,

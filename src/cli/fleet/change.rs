@@ -1,8 +1,9 @@
 //! What a plan of a fleet would write in one cluster. Pure.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::{cli::link::changes::SettingChange, manifests::render::ObjectName};
+use crate::{api::labels, cli::link::changes::SettingChange, manifests::render::ObjectName};
 
 /// One object that would be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +29,34 @@ impl FleetChange {
             name: object.name.clone(),
             why,
             fields: Vec::new(),
+        }
+    }
+}
+
+/// An object that has to be written, and how.
+pub(super) struct PlannedWrite {
+    pub(super) change: FleetChange,
+    pub(super) action: WriteAction,
+}
+
+/// How an object is written. No `Debug`: it may hold credentials.
+pub(super) enum WriteAction {
+    /// It is applied, as `kubectl apply --server-side` does, and then this patch removes what it must not have.
+    Apply {
+        object: Value,
+        removed: Option<Value>,
+    },
+    /// It only gets the label of the fleet.
+    Label,
+}
+
+impl WriteAction {
+    /// Applies an object, with the label of the fleet.
+    pub(super) fn apply(mut object: Value, fleet: &str) -> Self {
+        object["metadata"]["labels"][labels::FLEET] = json!(fleet);
+        Self::Apply {
+            object,
+            removed: None,
         }
     }
 }

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::{
-    core::v1::{Secret, ServiceAccount},
-    rbac::v1::{ClusterRole, ClusterRoleBinding},
+use k8s_openapi::{
+    ByteString,
+    api::{
+        core::v1::{Secret, ServiceAccount},
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
+    },
 };
 use kube::ResourceExt as _;
 
@@ -26,14 +29,50 @@ pub(super) struct ClusterFacts {
     pub(super) links: Vec<Link>,
     /// Credentials of Links, in that namespace and in Linkerd's.
     pub(super) credentials: Vec<Secret>,
-    /// ServiceAccounts of that namespace.
+    /// What other clusters use.
+    pub(super) accounts: AccountFacts,
+    /// What links to it need, if there are any; or why that is not known.
+    pub(super) target: Option<Result<TargetSide, String>>,
+}
+
+/// The accounts in one cluster, in the fleet's namespace.
+#[derive(Default)]
+pub(super) struct AccountFacts {
     pub(super) accounts: Vec<ServiceAccount>,
     /// The Secrets with their tokens.
     pub(super) tokens: Vec<Secret>,
     pub(super) roles: Vec<ClusterRole>,
     pub(super) bindings: Vec<ClusterRoleBinding>,
-    /// What links to it need, if there are any; or why that is not known.
-    pub(super) target: Option<Result<TargetSide, String>>,
+}
+
+impl AccountFacts {
+    /// The names of the accounts of which a fleet has made something. What is left of one that was removed in part counts
+    /// too.
+    pub(super) fn names_of(&self, fleet: &str) -> BTreeSet<String> {
+        fn own<'a, K: kube::Resource>(
+            all: &'a [K],
+            fleet: &'a str,
+        ) -> impl Iterator<Item = String> {
+            let own = all.iter().filter(move |object| is_of(*object, fleet));
+            own.map(kube::ResourceExt::name_any)
+        }
+        let tokens = self.tokens.iter().filter(|token| is_of(*token, fleet));
+        let tokens = tokens.filter_map(|token| {
+            let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
+            of.cloned()
+        });
+        own(&self.accounts, fleet)
+            .chain(own(&self.roles, fleet))
+            .chain(own(&self.bindings, fleet))
+            .chain(tokens)
+            .collect()
+    }
+
+    /// A ServiceAccount.
+    pub(super) fn account(&self, name: &str) -> Option<&ServiceAccount> {
+        let mut accounts = self.accounts.iter();
+        accounts.find(|account| account.name_any() == name)
+    }
 }
 
 /// What links to a cluster need to know of it.
@@ -52,24 +91,11 @@ impl ClusterFacts {
         })
     }
 
-    /// A ServiceAccount.
-    pub(super) fn account(&self, name: &str) -> Option<&ServiceAccount> {
-        self.accounts
-            .iter()
-            .find(|account| account.name_any() == name)
-    }
-
     /// The clusters that objects of this fleet are about: targets of its Links, and those that its accounts are for.
     pub(super) fn named(&self, fleet: &str) -> BTreeSet<String> {
         let links = self.links.iter().filter(|link| is_of(*link, fleet));
         let targets = links.map(|link| link.spec.target_cluster_name.clone());
-        let accounts = self
-            .accounts
-            .iter()
-            .filter(|account| is_of(*account, fleet));
-        targets
-            .chain(accounts.map(kube::ResourceExt::name_any))
-            .collect()
+        targets.chain(self.accounts.names_of(fleet)).collect()
     }
 }
 
@@ -86,5 +112,10 @@ pub(super) fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
 
 /// The kubeconfig in credentials, if it is a valid one.
 pub(super) fn kubeconfig(secret: &Secret) -> Option<KubeconfigTarget> {
-    KubeconfigTarget::of(&secret.data.as_ref()?.get(KUBECONFIG_KEY)?.0)
+    KubeconfigTarget::of(&kubeconfig_text(secret)?.0)
+}
+
+/// The text of the kubeconfig in credentials.
+pub(super) fn kubeconfig_text(secret: &Secret) -> Option<&ByteString> {
+    secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }

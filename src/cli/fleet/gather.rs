@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 use kube::api::ListParams;
 
 use super::{
-    facts::{ClusterFacts, TargetSide},
+    facts::{AccountFacts, ClusterFacts, TargetSide},
     loaded::{LoadedFleet, LoadedLink},
 };
 use crate::{
@@ -34,8 +34,14 @@ use crate::{
 /// Number of clusters that are read at the same time.
 const SIDE_BY_SIDE: usize = 16;
 
+/// A cluster that was read.
+pub(super) struct ReadCluster {
+    pub(super) cluster: Cluster,
+    pub(super) facts: ClusterFacts,
+}
+
 /// What is known of the clusters, by their names; an error says why nothing is.
-pub(super) type ReadClusters = BTreeMap<ClusterName, Result<ClusterFacts, String>>;
+pub(super) type ReadClusters = BTreeMap<ClusterName, Result<ReadCluster, String>>;
 
 /// Reads all clusters of the file, and those that are not in it any more and have a context.
 pub(super) async fn read_all(
@@ -61,8 +67,8 @@ pub(super) async fn read_all(
 
 /// Clusters that are not in the file, and that the fleet has linked.
 fn left(loaded: &LoadedFleet, read: &ReadClusters) -> BTreeSet<ClusterName> {
-    let known = read.values().filter_map(|facts| facts.as_ref().ok());
-    let named = known.flat_map(|facts| facts.named(&loaded.fleet.name));
+    let known = read.values().filter_map(|read| read.as_ref().ok());
+    let named = known.flat_map(|read| read.facts.named(&loaded.fleet.name));
     let named = named.filter_map(|name| name.parse::<ClusterName>().ok());
     named.filter(|name| !read.contains_key(name)).collect()
 }
@@ -90,7 +96,7 @@ async fn read(
     loaded: &LoadedFleet,
     name: &ClusterName,
     access: &Access,
-) -> anyhow::Result<ClusterFacts> {
+) -> anyhow::Result<ReadCluster> {
     let access = named(access, name)?;
     let cluster = Cluster::connect(&access).await?;
     let namespace = &loaded.namespace;
@@ -132,20 +138,23 @@ async fn read(
         cluster.request("list the ClusterRoleBindings", bindings.list(&all)),
         target,
     );
-    Ok(ClusterFacts {
+    let facts = ClusterFacts {
         has_links: has_links?,
         links: links?,
         credentials: own?.items.into_iter().chain(linkerds?.items).collect(),
-        tokens: tokens?.items,
-        accounts: accounts?.items,
-        roles: roles?.items,
-        bindings: bindings?.items,
+        accounts: AccountFacts {
+            accounts: accounts?.items,
+            tokens: tokens?.items,
+            roles: roles?.items,
+            bindings: bindings?.items,
+        },
         target,
-    })
+    };
+    Ok(ReadCluster { cluster, facts })
 }
 
 /// The access with the name of its context: that of the cluster, or the only one that a tool made for it.
-fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
+pub(super) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
     if access.context.is_some() {
         return Ok(access.clone());
     }

@@ -2,20 +2,21 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
-use kube::ResourceExt as _;
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    accounts::{account_changes, covers, token},
-    change::{FieldChange, FleetChange},
-    facts::{ClusterFacts, TargetSide, fleet_of, is_of, kubeconfig},
+    accounts::{account_writes, covers, token},
+    change::{FieldChange, FleetChange, PlannedWrite, WriteAction},
+    facts::{AccountFacts, ClusterFacts, TargetSide, fleet_of, is_of, kubeconfig},
     loaded::{LoadedFleet, LoadedLink, places},
 };
 use crate::{
     api::link::Link,
     cli::{
         link::{
-            changes::{SettingChange, of_credentials, of_link},
+            changes::{SettingChange, of_credentials, of_link, removal},
             taken::{NameHolder, holder, objection},
         },
         link_gen::{Existing, KubeconfigTarget, Remark, WantedLink, Way},
@@ -29,9 +30,11 @@ use crate::{
 /// What has to be written for one link.
 pub(super) struct LinkPlan {
     /// In the target cluster, and first.
-    pub(super) account: Vec<FleetChange>,
-    /// In the source cluster, in this order.
-    pub(super) changes: Vec<FleetChange>,
+    pub(super) account: Vec<PlannedWrite>,
+    /// In the source cluster, in this order. Without a token of the account, the credentials are not those to write.
+    pub(super) source: Vec<PlannedWrite>,
+    /// The token of the account, if there is one.
+    pub(super) token: Option<Secret>,
     /// What the user has to know.
     pub(super) remarks: Vec<Remark>,
 }
@@ -53,8 +56,8 @@ pub(super) struct LinkCase<'c> {
 }
 
 impl LinkCase<'_> {
-    /// Plans the link.
-    pub(super) fn plan(&self) -> Result<LinkPlan, LinkObstacle> {
+    /// Plans the link, with the accounts that the target cluster has.
+    pub(super) fn plan(&self, accounts: &AccountFacts) -> Result<LinkPlan, LinkObstacle> {
         let (source, target) = (&self.link.ends.source, &self.link.ends.target);
         let in_source = |why: String| obstacle(source, why);
         let in_target = |why: String| obstacle(target, why);
@@ -68,23 +71,24 @@ impl LinkCase<'_> {
             None => return Err(in_target("nothing is known of it as a target".to_owned())),
         };
         let held = self.held();
-        if let Some(why) = self.taken(side, &held) {
+        if let Some(why) = self.taken(side, &held, accounts) {
             return Err(in_source(why));
         }
         let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
         let name = source.to_string();
-        let account = account_changes(fleet, namespace, &name, self.target).map_err(in_target)?;
-        let token = token(self.target, &name, held.first(), self.now);
+        let account = account_writes(fleet, namespace, &name, accounts).map_err(in_target)?;
+        let token = token(accounts, &name, held.first(), self.now);
         let mut remarks = Vec::new();
         let objects = self.objects(side, token.as_ref(), &mut remarks);
         let objects = objects.map_err(|error| in_target(format!("{error:#}")))?;
         let secrets =
             std::iter::once(&objects.credentials).chain(&objects.control_plane_credentials);
         let secrets = secrets.filter_map(|secret| self.of_secret(secret, token.is_some()));
-        let changes = secrets.chain(self.of_link(&objects.link)).collect();
+        let source = secrets.chain(self.of_link(&objects.link)).collect();
         Ok(LinkPlan {
             account,
-            changes,
+            source,
+            token,
             remarks,
         })
     }
@@ -102,7 +106,12 @@ impl LinkCase<'_> {
     }
 
     /// Why the name of the target cluster cannot be used in the source cluster.
-    fn taken(&self, side: &TargetSide, held: &[KubeconfigTarget]) -> Option<String> {
+    fn taken(
+        &self,
+        side: &TargetSide,
+        held: &[KubeconfigTarget],
+        accounts: &AccountFacts,
+    ) -> Option<String> {
         let target = &self.link.ends.target;
         match holder(&self.source.links, &target.to_string()) {
             NameHolder::Duplicate(other) => {
@@ -126,7 +135,7 @@ impl LinkCase<'_> {
         let evidence = held.iter().map(|held| {
             let account = held.account.as_ref();
             let account = account.filter(|account| account.namespace == self.loaded.namespace);
-            let known = account.and_then(|account| self.target.account(&account.name));
+            let known = account.and_then(|account| accounts.account(&account.name));
             held.evidence(&side.facts.context.cluster, known)
         });
         let evidence: Vec<_> = evidence.collect();
@@ -149,28 +158,36 @@ impl LinkCase<'_> {
             given,
             existing: Existing::default(),
         };
-        let (context, inside) = (&side.facts.context, &side.inside);
-        let way = Way::of(context, inside, &ends.target, args, remarks)?;
+        let way = self.way(side, remarks)?;
         let none = Secret::new("");
         wanted.objects(&side.facts, &way, token.unwrap_or(&none), remarks)
     }
 
-    fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<FleetChange> {
-        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
-        let change = |verb, why: &str, fields: Vec<SettingChange>| FleetChange {
-            verb,
-            kind: "Secret".to_owned(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-            why: why.to_owned(),
-            fields: self.fields(fields),
+    fn way(&self, side: &TargetSide, remarks: &mut Vec<Remark>) -> anyhow::Result<Way> {
+        let LoadedLink { ends, args, .. } = self.link;
+        let (context, inside) = (&side.facts.context, &side.inside);
+        Way::of(context, inside, &ends.target, args, remarks)
+    }
+
+    /// Tries the way of the link to the API server, as far as that is possible from here.
+    pub(super) async fn check_way(&self, token: &Secret) -> anyhow::Result<()> {
+        let Some(Ok(side)) = &self.target.target else {
+            return Ok(()); // the link is not planned then
         };
+        let way = self.way(side, &mut Vec::new())?;
+        let account = self.link.ends.source.to_string();
+        way.check(&side.facts.context, &account, token).await
+    }
+
+    fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<PlannedWrite> {
+        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+        let write = |verb, why: &str, fields| self.write(verb, wanted, why, fields);
         let Some(old) = self.source.credentials(&namespace, &name) else {
-            return Some(change("create", &self.places(), Vec::new()));
+            return Some(write("create", &self.places(), Vec::new()));
         };
         let (now, new) = (kubeconfig(old), kubeconfig(wanted));
         let (Some(now), Some(new), true) = (&now, &new, has_token) else {
-            return Some(change("patch", "new credentials", Vec::new()));
+            return Some(write("patch", "new credentials", Vec::new()));
         };
         let metadata = |secret: &KubernetesSecret| {
             let annotations = secret.metadata.annotations.clone();
@@ -181,35 +198,70 @@ impl LinkCase<'_> {
         };
         if !now.is_same(new) {
             let fields = of_credentials(Some(now), new);
-            return Some(change("patch", "new credentials", fields));
+            return Some(write("patch", "new credentials", fields));
         }
         if !covers(&metadata(old), &metadata(wanted)) {
-            return Some(change("patch", "other labels or annotations", Vec::new()));
+            let why = "other labels or annotations";
+            return Some(write("patch", why, Vec::new()));
         }
-        (!is_of(old, &self.loaded.fleet.name)).then(|| change("patch", TAKEN_OVER, Vec::new()))
+        (!is_of(old, &self.loaded.fleet.name)).then(|| self.taken_over(wanted))
     }
 
-    fn of_link(&self, wanted: &Link) -> Option<FleetChange> {
-        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
-        let change = |verb, why: &str, fields: Vec<SettingChange>| FleetChange {
-            verb,
-            kind: "Link".to_owned(),
-            namespace,
-            name: name.clone(),
-            why: why.to_owned(),
-            fields: self.fields(fields),
-        };
+    fn of_link(&self, wanted: &Link) -> Option<PlannedWrite> {
+        let name = wanted.name_any();
         let mut links = self.source.links.iter();
         let Some(old) = links.find(|link| link.name_any() == name) else {
-            return Some(change("create", &self.places(), Vec::new()));
+            return Some(self.write("create", wanted, &self.places(), Vec::new()));
         };
         let fields = of_link(old, wanted);
         let is_own = is_of(old, &self.loaded.fleet.name);
-        match (fields.is_empty(), is_own) {
-            (true, true) => None,
-            (true, false) => Some(change("patch", TAKEN_OVER, fields)),
-            (false, true) => Some(change("patch", "other settings", fields)),
-            (false, false) => Some(change("patch", "taken over, with other settings", fields)),
+        if fields.is_empty() {
+            return (!is_own).then(|| self.taken_over(wanted));
+        }
+        let why = if is_own {
+            "other settings"
+        } else {
+            "taken over, with other settings"
+        };
+        let mut write = self.write("patch", wanted, why, fields);
+        if let WriteAction::Apply { removed, .. } = &mut write.action {
+            *removed = removal(old, wanted);
+        }
+        Some(write)
+    }
+
+    /// Applies an object.
+    fn write<K>(
+        &self,
+        verb: &'static str,
+        wanted: &K,
+        why: &str,
+        fields: Vec<SettingChange>,
+    ) -> PlannedWrite
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        PlannedWrite {
+            change: FleetChange {
+                verb,
+                kind: K::kind(&()).into_owned(),
+                namespace: wanted.namespace().unwrap_or_default(),
+                name: wanted.name_any(),
+                why: why.to_owned(),
+                fields: self.fields(fields),
+            },
+            action: WriteAction::apply(json!(wanted), &self.loaded.fleet.name),
+        }
+    }
+
+    /// Labels an object that is as it should be.
+    fn taken_over<K>(&self, wanted: &K) -> PlannedWrite
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        PlannedWrite {
+            action: WriteAction::Label,
+            ..self.write("patch", wanted, "taken over as it is", Vec::new())
         }
     }
 
@@ -233,9 +285,6 @@ impl LinkCase<'_> {
         link.map(places).unwrap_or_default()
     }
 }
-
-/// Why an object is written that is as it should be.
-const TAKEN_OVER: &str = "taken over as it is";
 
 fn obstacle(cluster: &ClusterName, why: String) -> LinkObstacle {
     LinkObstacle {

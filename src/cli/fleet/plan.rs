@@ -62,7 +62,7 @@ impl FleetPlan {
                 target: of_target,
                 now,
             };
-            match case.plan() {
+            match case.plan(&of_target.accounts) {
                 Ok(plan) => {
                     remarks.extend(
                         plan.remarks
@@ -70,12 +70,13 @@ impl FleetPlan {
                             .map(|remark| (target.clone(), remark)),
                     );
                     let own = clusters.entry(target).or_default();
-                    own.changes.extend(plan.account);
+                    own.changes
+                        .extend(plan.account.into_iter().map(|write| write.change));
                     clusters
                         .entry(source)
                         .or_default()
                         .changes
-                        .extend(plan.changes);
+                        .extend(plan.source.into_iter().map(|write| write.change));
                 }
                 Err(obstacle) => {
                     if let Some(cluster) = clusters.get_mut(&obstacle.cluster) {
@@ -100,6 +101,12 @@ impl FleetPlan {
     pub(super) fn count(&self, verb: &str) -> usize {
         let changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
         changes.filter(|change| change.verb == verb).count()
+    }
+
+    /// Whether settings of an existing object would change, or an object would go.
+    pub(super) fn is_destructive(&self) -> bool {
+        let mut changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
+        changes.any(|change| change.verb == "delete" || !change.fields.is_empty())
     }
 
     /// Whether there is something to do.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 
 use super::{
     change::FleetChange,
-    facts::{ClusterFacts, is_of, kubeconfig},
+    facts::{AccountFacts, ClusterFacts, is_of, kubeconfig},
     loaded::LoadedFleet,
 };
 use crate::{api::labels, cli::link_gen::KubeconfigTarget, manifests::link::ClusterName};
@@ -37,20 +37,19 @@ pub(super) fn removal(
     let links = links.filter(|link| !loaded.wants(name, &link.spec.target_cluster_name));
     removal.changes.extend(links.map(|link| gone("Link", link)));
     removal.changes.extend(secrets(loaded, name, facts));
-    let accounts = facts
-        .accounts
-        .iter()
-        .filter(|account| is_of(*account, fleet));
-    for account in accounts {
-        let source = account.name_any();
+    for source in facts.accounts.names_of(fleet) {
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
         let parsed = source.parse::<ClusterName>().ok();
         if parsed.as_ref().is_some_and(is_wanted) {
             continue;
         }
+        let uid = facts.accounts.account(&source).and_then(ResourceExt::uid);
         let source_facts = parsed.as_ref().and_then(|source| known.get(source));
-        match users(loaded, &source, account.uid().as_deref(), source_facts) {
-            Ok(()) => removal.changes.extend(of_account(fleet, &source, facts)),
+        match users(loaded, &source, uid.as_deref(), source_facts) {
+            Ok(()) => {
+                let objects = of_account(fleet, &source, &facts.accounts);
+                removal.changes.extend(objects);
+            }
             Err(why) => removal.problems.push(why),
         }
     }
@@ -112,7 +111,7 @@ fn users(
 fn of_account<'f>(
     fleet: &'f str,
     name: &'f str,
-    facts: &'f ClusterFacts,
+    facts: &'f AccountFacts,
 ) -> impl Iterator<Item = FleetChange> + 'f {
     fn own<'o, K: kube::Resource>(
         kind: &'static str,

@@ -106,11 +106,20 @@ fn with_account(facts: &mut ClusterFacts, labelled: bool) {
         }
         object["metadata"]["annotations"][labels::CREATED_BY] = json!("linkerd-mc/cli 0.0.1");
         match object["kind"].as_str().unwrap() {
-            "ClusterRole" => facts.roles.push(serde_json::from_value(object).unwrap()),
-            "ClusterRoleBinding" => facts.bindings.push(serde_json::from_value(object).unwrap()),
+            "ClusterRole" => facts
+                .accounts
+                .roles
+                .push(serde_json::from_value(object).unwrap()),
+            "ClusterRoleBinding" => facts
+                .accounts
+                .bindings
+                .push(serde_json::from_value(object).unwrap()),
             "ServiceAccount" => {
                 object["metadata"]["uid"] = json!("uid-of-west");
-                facts.accounts.push(serde_json::from_value(object).unwrap());
+                facts
+                    .accounts
+                    .accounts
+                    .push(serde_json::from_value(object).unwrap());
             }
             _ => {
                 let mut secret: Secret = serde_json::from_value(object).unwrap();
@@ -119,7 +128,7 @@ fn with_account(facts: &mut ClusterFacts, labelled: bool) {
                     "token".to_owned(),
                     k8s_openapi::ByteString(token(1, None).into_bytes()),
                 );
-                facts.tokens.push(secret);
+                facts.accounts.tokens.push(secret);
             }
         }
     }
@@ -267,7 +276,7 @@ fn what_is_as_it_should_be_is_not_written_again() {
             installed("west", "192.0.2.2"),
         );
         with_account(&mut east, true);
-        let mut rotated = east.tokens[0].clone();
+        let mut rotated = east.accounts.tokens[0].clone();
         rotated.metadata.name = Some("west-token-x".to_owned());
         rotated
             .labels_mut()
@@ -277,7 +286,7 @@ fn what_is_as_it_should_be_is_not_written_again() {
             "token".to_owned(),
             k8s_openapi::ByteString(token(3, None).into_bytes()),
         );
-        east.tokens.insert(0, rotated);
+        east.accounts.tokens.insert(0, rotated);
         with_link(&loaded, &mut west, &east, &held, Some("f"));
         let changed: Vec<String> = short(&loaded, [&east, &west])
             .into_iter()
@@ -324,7 +333,7 @@ fn what_others_have_made_is_taken_over_and_what_differs_is_shown_with_its_place(
 
     // A gateway has moved, and the role of the account is that of an older version.
     let [mut east, west] = done(&loaded_file);
-    east.roles[0].rules.as_mut().unwrap().pop();
+    east.accounts.roles[0].rules.as_mut().unwrap().pop();
     if let Some(Ok(side)) = &mut east.target {
         let ports = side.facts.gateway.as_mut().unwrap();
         ports.status = serde_json::from_value(
@@ -398,7 +407,7 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
         short(&loaded, [&east, &west])
     };
     let foreign = |east: &mut ClusterFacts, _: &mut ClusterFacts| {
-        east.roles[0].labels_mut().clear();
+        east.accounts.roles[0].labels_mut().clear();
     };
     assert_eq!(
         said(&foreign),
@@ -431,7 +440,7 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
     );
     // The cluster was made anew: its account is another one.
     let anew = |east: &mut ClusterFacts, _: &mut ClusterFacts| {
-        east.accounts[0].metadata.uid = Some("uid-of-another".to_owned());
+        east.accounts.accounts[0].metadata.uid = Some("uid-of-another".to_owned());
         if let Some(Ok(side)) = &mut east.target {
             side.facts.context.cluster.certificate_authority_data = Some("bmV3".to_owned());
         }
@@ -446,7 +455,7 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
 fn json_of_a_plan_has_no_credentials() {
     let loaded = loaded(FILE);
     let [mut east, west] = done(&loaded);
-    east.tokens[0].data.as_mut().unwrap().insert(
+    east.accounts.tokens[0].data.as_mut().unwrap().insert(
         "token".to_owned(),
         k8s_openapi::ByteString(token(9, None).into_bytes()),
     );

@@ -1,0 +1,217 @@
+//! `fleet apply`: writes what the plan of a fleet shows.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::{
+    Resource,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{
+    change::{PlannedWrite, WriteAction},
+    facts::AccountFacts,
+    gather::{ReadCluster, ReadClusters},
+    link_plan::LinkCase,
+    loaded::{LoadedFleet, LoadedLink},
+};
+use crate::{
+    api::{labels, link::Link},
+    cli::common::{
+        cluster::Cluster,
+        inventory, output,
+        wait::{POLL_INTERVAL, poll},
+    },
+    fleet::LinkEnds,
+    hint::fail,
+    manifests::link::ClusterName,
+    timing,
+};
+
+/// Number of links that are written at the same time.
+const SIDE_BY_SIDE: usize = 16;
+/// How long to wait for the token of a new account.
+const TOKEN_WAIT: Duration = Duration::from_secs(30);
+
+/// What was done, and what could not be.
+#[derive(Debug, Default)]
+pub(super) struct FleetOutcome {
+    /// Number of objects that were written.
+    pub(super) written: usize,
+    /// The links whose Links or credentials were written.
+    pub(super) links: BTreeSet<LinkEnds>,
+    /// What failed, one line each.
+    pub(super) failed: Vec<String>,
+}
+
+/// Writes all links side by side. One that fails delays no other.
+pub(super) async fn write_links(loaded: &LoadedFleet, read: &ReadClusters) -> FleetOutcome {
+    let pairs = loaded.links.iter().filter_map(|link| {
+        let of = |name| read.get(name)?.as_ref().ok();
+        Some((link, of(&link.ends.source)?, of(&link.ends.target)?))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    let mut waiting: BTreeMap<&ClusterName, (usize, usize)> = BTreeMap::new();
+    for (link, ..) in &pairs {
+        waiting.entry(&link.ends.source).or_default().0 += 1;
+    }
+    let (waiting, outcome) = (RefCell::new(waiting), RefCell::new(FleetOutcome::default()));
+    let writes = pairs.iter().map(|(link, source, target)| {
+        let (waiting, outcome) = (&waiting, &outcome);
+        async move {
+            let done = Box::pin(write_link(loaded, link, source, target)).await;
+            let mut outcome = outcome.borrow_mut();
+            let mut waiting = waiting.borrow_mut();
+            let (left, written) = waiting.entry(&link.ends.source).or_default();
+            *left -= 1;
+            match done {
+                Ok(done) => {
+                    *written += done.in_source;
+                    outcome.written += done.in_source + done.in_target;
+                    if done.in_source > 0 {
+                        outcome.links.insert(link.ends.clone());
+                    }
+                }
+                Err(error) => outcome.failed.push(format!("{}: {error:#}", link.ends)),
+            }
+            if *left == 0 && *written > 0 {
+                output::note(&format!("{}: {written} objects written", link.ends.source));
+            }
+        }
+    });
+    stream::iter(writes)
+        .buffer_unordered(SIDE_BY_SIDE)
+        .collect::<Vec<()>>()
+        .await;
+    outcome.into_inner()
+}
+
+/// How many objects were written for a link.
+struct WrittenLink {
+    in_target: usize,
+    in_source: usize,
+}
+
+async fn write_link(
+    loaded: &LoadedFleet,
+    link: &LoadedLink,
+    source: &ReadCluster,
+    target: &ReadCluster,
+) -> anyhow::Result<WrittenLink> {
+    let case = LinkCase {
+        loaded,
+        link,
+        source: &source.facts,
+        target: &target.facts,
+        now: timing::now(),
+    };
+    let Ok(mut plan) = case.plan(&target.facts.accounts) else {
+        return Ok(WrittenLink {
+            in_target: 0,
+            in_source: 0,
+        }); // the plan has said why
+    };
+    let account = link.ends.source.to_string();
+    for planned in &plan.account {
+        write(&target.cluster, &loaded.fleet.name, planned).await?;
+    }
+    let in_target = plan.account.len();
+    if plan.token.is_none() {
+        let made = account_of(&target.cluster, &loaded.namespace, &account).await?;
+        plan = case
+            .plan(&made)
+            .map_err(|obstacle| anyhow::anyhow!(obstacle.why))?;
+    }
+    if let Some(token) = plan.token.as_ref().filter(|_| !plan.source.is_empty()) {
+        case.check_way(token).await?;
+    }
+    for planned in &plan.source {
+        write(&source.cluster, &loaded.fleet.name, planned).await?;
+    }
+    Ok(WrittenLink {
+        in_target,
+        in_source: plan.source.len(),
+    })
+}
+
+/// An account that was made a moment ago, when it has its token.
+async fn account_of(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<AccountFacts> {
+    let accounts = cluster.api::<ServiceAccount>(namespace);
+    let account = cluster
+        .request("read the ServiceAccount", accounts.get(name))
+        .await?;
+    let secrets = cluster.api::<Secret>(namespace);
+    let secret = format!("{name}-token");
+    let attempt = async || {
+        let read = cluster
+            .request("read the token Secret", secrets.get(&secret))
+            .await?;
+        let token = read.data.as_ref().and_then(|data| data.get("token"));
+        let is_filled = token.is_some_and(|token| !token.0.is_empty());
+        anyhow::Ok(if is_filled { Ok(read) } else { Err(()) })
+    };
+    let token = poll(POLL_INTERVAL, TOKEN_WAIT, attempt, |()| ()).await?;
+    let token = token.map_err(|()| {
+        fail(
+            format!("the Secret {namespace}/{secret} has no token yet"),
+            "check that kube-controller-manager, which adds the token, is running",
+        )
+    })?;
+    Ok(AccountFacts {
+        accounts: vec![account],
+        tokens: vec![token],
+        ..AccountFacts::default()
+    })
+}
+
+async fn write(cluster: &Cluster, fleet: &str, planned: &PlannedWrite) -> anyhow::Result<()> {
+    let (namespace, name) = (&planned.change.namespace, &planned.change.name);
+    match &planned.action {
+        WriteAction::Apply { object, removed } => {
+            inventory::apply(cluster, object).await?;
+            if let Some(patch) = removed {
+                // Server-side apply leaves what others have written.
+                merge::<Link>(cluster, namespace, name, patch).await?;
+            }
+            Ok(())
+        }
+        WriteAction::Label => {
+            let patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
+            match planned.change.kind.as_str() {
+                "Link" => merge::<Link>(cluster, namespace, name, &patch).await,
+                _ => merge::<Secret>(cluster, namespace, name, &patch).await,
+            }
+        }
+    }
+}
+
+async fn merge<K>(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    patch: &serde_json::Value,
+) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let api = cluster.api::<K>(namespace);
+    let what = format!("change {} {name}", K::kind(&()));
+    cluster
+        .request(&what, api.patch(name, &params, &patch))
+        .await?;
+    Ok(())
+}

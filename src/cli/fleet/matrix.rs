@@ -1,0 +1,163 @@
+//! How the links of a fleet are doing, on one screen: a row for each source cluster with a sign for each target cluster,
+//! then the problems, worst first, and a summary. Fifty clusters fit into 80 columns.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use anstyle::{AnsiColor, Style};
+use dialoguer::console::truncate_str;
+
+use super::states::{FleetLinkState, FleetReport, LinkReport};
+use crate::{api::text::one_line, cli::common::table::cut_middle};
+
+/// Columns of the screen.
+const WIDTH: usize = 80;
+/// Columns for the name of a cluster.
+const NAME: usize = 20;
+/// Maximum number of problems that are listed.
+const LISTED: usize = 20;
+
+impl FleetLinkState {
+    const ALL: [Self; 9] = [
+        Self::Missing,
+        Self::NotReady,
+        Self::DeadGateway,
+        Self::Old,
+        Self::Unknown,
+        Self::Expiring,
+        Self::Incomplete,
+        Self::Drained,
+        Self::Ready,
+    ];
+
+    /// Its sign in the matrix, its name, and its color.
+    fn shown(self) -> (char, &'static str, AnsiColor) {
+        match self {
+            Self::Missing => ('-', "missing", AnsiColor::Red),
+            Self::NotReady => ('x', "not ready", AnsiColor::Red),
+            Self::DeadGateway => ('g', "gateway dead", AnsiColor::Red),
+            Self::Old => ('o', "old", AnsiColor::Yellow),
+            Self::Unknown => ('?', "unknown", AnsiColor::Yellow),
+            Self::Expiring => ('e', "expiring", AnsiColor::Yellow),
+            Self::Incomplete => ('i', "incomplete", AnsiColor::Yellow),
+            Self::Drained => ('d', "drained", AnsiColor::Yellow),
+            Self::Ready => ('+', "ready", AnsiColor::Green),
+        }
+    }
+}
+
+/// The whole screen.
+pub(super) fn text(report: &FleetReport) -> String {
+    let mut text = matrix(report);
+    let mut problems: Vec<String> = report
+        .clusters
+        .iter()
+        .filter_map(|cluster| {
+            Some(format!(
+                "{}: not read: {}",
+                cluster.name,
+                cluster.error.as_ref()?
+            ))
+        })
+        .collect();
+    let of_link = |link: &LinkReport| {
+        let problem = link.problem.as_ref()?;
+        Some(format!("{} → {}: {problem}", link.source, link.target))
+    };
+    problems.extend(report.links.iter().filter_map(of_link));
+    for problem in problems.iter().take(LISTED) {
+        let line = one_line(problem);
+        text.push_str(&truncate_str(&line, WIDTH, "…"));
+        text.push('\n');
+    }
+    if let Some(more) = problems.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        let _ = writeln!(text, "… and {more} more; --output json has all");
+    }
+    text.push_str(&summary(report));
+    text
+}
+
+/// A row for each source cluster. Columns have the numbers of the rows.
+fn matrix(report: &FleetReport) -> String {
+    let names: Vec<&str> = report
+        .clusters
+        .iter()
+        .map(|cluster| cluster.name.as_str())
+        .collect();
+    let states: BTreeMap<(&str, &str), FleetLinkState> = report
+        .links
+        .iter()
+        .map(|link| ((link.source.as_str(), link.target.as_str()), link.state))
+        .collect();
+    let longest = names
+        .iter()
+        .map(|name| name.len())
+        .max()
+        .unwrap_or_default();
+    let width = longest.min(NAME);
+    let mut text = String::new();
+    for digit in [10, 1] {
+        if digit == 10 && names.len() < 10 {
+            continue;
+        }
+        let digits = (1..=names.len()).map(|number| match number / digit % 10 {
+            0 if number < digit => ' ',
+            digit => char::from_digit(u32::try_from(digit).unwrap_or_default(), 10).unwrap_or(' '),
+        });
+        let line = format!("   {:width$} {}", "", digits.collect::<String>());
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for (at, source) in names.iter().enumerate() {
+        let number = at + 1;
+        let name = cut_middle(source, width);
+        let _ = write!(text, "{number:2} {name:width$} ");
+        for target in &names {
+            match states.get(&(*source, *target)) {
+                Some(state) => {
+                    let (sign, _, color) = state.shown();
+                    let style = Style::new().fg_color(Some(color.into()));
+                    let _ = write!(text, "{style}{sign}{style:#}");
+                }
+                None => text.push('.'),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// How many links are in which state, and which versions there are.
+fn summary(report: &FleetReport) -> String {
+    let mut counts: BTreeMap<FleetLinkState, usize> = BTreeMap::new();
+    for link in &report.links {
+        *counts.entry(link.state).or_default() += 1;
+    }
+    let states = FleetLinkState::ALL.iter().rev();
+    let states = states.filter_map(|state| {
+        let (sign, name, _) = state.shown();
+        Some(format!("{} {name} ({sign})", counts.get(state)?))
+    });
+    let states: Vec<String> = states.collect();
+    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+    for cluster in &report.clusters {
+        *versions
+            .entry(cluster.version.as_deref().unwrap_or("unknown"))
+            .or_default() += 1;
+    }
+    let versions: Vec<String> = match versions.len() {
+        1 => versions
+            .keys()
+            .map(|version| (*version).to_owned())
+            .collect(),
+        _ => versions
+            .iter()
+            .map(|(version, count)| format!("{version} ({count})"))
+            .collect(),
+    };
+    let (clusters, links) = (report.clusters.len(), report.links.len());
+    format!(
+        "{clusters} clusters, {links} links: {}. Controllers: {}.\n",
+        states.join(", "),
+        versions.join(", ")
+    )
+}

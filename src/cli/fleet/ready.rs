@@ -1,0 +1,97 @@
+//! Waits until the Links that were written are ready.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _};
+
+use super::{
+    facts::kubeconfig_text,
+    gather::{ReadCluster, ReadClusters},
+    loaded::LoadedFleet,
+};
+use crate::{
+    api::link::Link,
+    cli::{
+        common::wait::{Progress, poll},
+        link::is_ready,
+    },
+    client::fingerprint,
+    fleet::LinkEnds,
+    manifests::link::ClusterName,
+};
+
+/// Poll interval for each cluster.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits for the Links of all clusters side by side. Returns those that are not ready in time, one line each.
+pub(super) async fn wait_until_ready(
+    loaded: &LoadedFleet,
+    read: &ReadClusters,
+    written: &BTreeSet<LinkEnds>,
+    wait: Duration,
+) -> Vec<String> {
+    let mut by_source: BTreeMap<&ClusterName, Vec<&ClusterName>> = BTreeMap::new();
+    for ends in written {
+        by_source
+            .entry(&ends.source)
+            .or_default()
+            .push(&ends.target);
+    }
+    let waits = by_source.iter().filter_map(|(source, targets)| {
+        let cluster = read.get(*source)?.as_ref().ok()?;
+        Some(of_source(loaded, source, cluster, targets, wait))
+    });
+    let progress = Progress::new("waiting for the Links to become ready");
+    let left = progress.during(join_all(waits)).await;
+    left.into_iter().flatten().collect()
+}
+
+async fn of_source(
+    loaded: &LoadedFleet,
+    source: &ClusterName,
+    read: &ReadCluster,
+    targets: &[&ClusterName],
+    wait: Duration,
+) -> Vec<String> {
+    let links: Api<Link> = read.cluster.api(&loaded.namespace);
+    let secrets: Api<Secret> = read.cluster.api(&loaded.namespace);
+    let attempt = async || {
+        let mut waiting = Vec::new();
+        for target in targets {
+            let (link, secret) = (target.to_string(), target.credentials_secret());
+            let live = read
+                .cluster
+                .request("read the Link", links.get(&link))
+                .await?;
+            let held = read
+                .cluster
+                .request("read the credentials", secrets.get(&secret))
+                .await?;
+            let held = kubeconfig_text(&held)
+                .map(|text| fingerprint(&text.0))
+                .unwrap_or_default();
+            if let Err(why) = is_ready(&live, &held) {
+                let why = why.unwrap_or_else(|| "no status reported yet".to_owned());
+                waiting.push(format!(
+                    "the Link {} in {source} is not ready: {why}",
+                    live.name_any()
+                ));
+            }
+        }
+        anyhow::Ok(if waiting.is_empty() {
+            Ok(())
+        } else {
+            Err(waiting)
+        })
+    };
+    match poll(INTERVAL, wait, attempt, |_| ()).await {
+        Ok(Ok(())) => Vec::new(),
+        Ok(Err(waiting)) => waiting,
+        Err(error) => vec![format!("{source}: {error:#}")],
+    }
+}

@@ -1,0 +1,213 @@
+//! Removes what the file of a fleet does not name any more, in the order that loses no request: the Link, then, when
+//! its mirrors are gone, its Secrets, and then the account in the target cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures::future::join_all;
+
+use super::{
+    apply::FleetOutcome,
+    change::FleetChange,
+    gather::{ReadCluster, ReadClusters},
+    loaded::LoadedFleet,
+    plan::{ClusterPlan, FleetPlan},
+};
+use crate::{
+    api::labels,
+    cli::common::{
+        cluster::Cluster,
+        inventory::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, SECRET, SERVICE_ACCOUNT},
+        linked::{Mirrors, PROPAGATION, elsewhere},
+        output,
+        wait::{Progress, poll},
+    },
+    manifests::{link::ClusterName, render::ObjectName},
+};
+
+/// Poll interval while mirrors are removed.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Removes what the plan says, in all clusters side by side.
+pub(super) async fn remove_all(
+    loaded: &LoadedFleet,
+    read: &ReadClusters,
+    plan: &FleetPlan,
+    wait: Duration,
+    outcome: &mut FleetOutcome,
+) {
+    let progress = Progress::new("waiting for mirrors to be removed");
+    let removals = plan.clusters.iter().filter_map(|cluster| {
+        let name = cluster.name.parse::<ClusterName>().ok()?;
+        let read = read.get(&name)?.as_ref().ok()?;
+        Some(async move { (name, links_of(loaded, read, cluster, wait).await) })
+    });
+    let removed = progress.during(join_all(removals)).await;
+    // An account may still be in use where a link has not gone.
+    let mut kept = BTreeSet::new();
+    for (name, removed) in removed {
+        outcome.written += removed.deleted;
+        for (target, why) in removed.failed {
+            outcome.failed.push(format!(
+                "{name}: the link to {target} is not removed: {why}"
+            ));
+            kept.insert((name.clone(), target));
+        }
+    }
+    let accounts = plan.clusters.iter().filter_map(|cluster| {
+        let name = cluster.name.parse::<ClusterName>().ok()?;
+        let read = read.get(&name)?.as_ref().ok()?;
+        Some(accounts_of(read, cluster, &kept))
+    });
+    for (deleted, failed) in join_all(accounts).await {
+        outcome.written += deleted;
+        outcome.failed.extend(failed);
+    }
+}
+
+/// What was removed in one cluster, and the targets whose links could not be.
+#[derive(Default)]
+struct RemovedLinks {
+    deleted: usize,
+    failed: BTreeMap<String, String>,
+}
+
+async fn links_of(
+    loaded: &LoadedFleet,
+    read: &ReadCluster,
+    plan: &ClusterPlan,
+    wait: Duration,
+) -> RemovedLinks {
+    let mut targets: BTreeMap<String, Vec<&FleetChange>> = BTreeMap::new();
+    for change in plan.changes.iter().filter(|change| change.verb == "delete") {
+        let target = match change.kind.as_str() {
+            "Link" => {
+                let mut links = read.facts.links.iter();
+                let link = links.find(|link| link.metadata.name.as_ref() == Some(&change.name));
+                link.map(|link| link.spec.target_cluster_name.clone())
+            }
+            "Secret" => {
+                let target = change.name.strip_prefix(labels::CREDENTIALS_PREFIX);
+                target.map(str::to_owned)
+            }
+            _ => None,
+        };
+        if let Some(target) = target {
+            targets.entry(target).or_default().push(change);
+        }
+    }
+    let removals = targets.iter().map(|(target, changes)| async move {
+        let removed = link(loaded, read, target, changes, wait).await;
+        (target.clone(), removed)
+    });
+    let mut all = RemovedLinks::default();
+    for (target, removed) in join_all(removals).await {
+        match removed {
+            Ok(deleted) => all.deleted += deleted,
+            Err(error) => {
+                all.failed.insert(target, format!("{error:#}"));
+            }
+        }
+    }
+    if all.deleted > 0 {
+        output::note(&format!("{}: {} objects deleted", plan.name, all.deleted));
+    }
+    all
+}
+
+/// Removes one link: all of its objects in the source cluster.
+async fn link(
+    loaded: &LoadedFleet,
+    read: &ReadCluster,
+    target: &str,
+    changes: &[&FleetChange],
+    wait: Duration,
+) -> anyhow::Result<usize> {
+    let cluster = &read.cluster;
+    let of_kind = |kind: &'static str| changes.iter().filter(move |change| change.kind == kind);
+    let mut deleted = 0;
+    for change in of_kind("Link") {
+        let link = LINK.named(Some(change.namespace.clone()), change.name.clone());
+        inventory::delete(cluster, &link).await?;
+        deleted += 1;
+    }
+    let name: ClusterName = target.parse()?;
+    let others = read.facts.links.iter().filter(|link| {
+        let is_removed =
+            of_kind("Link").any(|change| link.metadata.name.as_ref() == Some(&change.name));
+        link.spec.target_cluster_name == target && !is_removed
+    });
+    // Another Link to the cluster has the mirrors now.
+    if others.count() == 0 {
+        without_mirrors(cluster, &name, &loaded.namespace, wait).await?;
+        tokio::time::sleep(PROPAGATION).await;
+    }
+    let elsewhere = elsewhere(cluster, &loaded.namespace, &name).await?;
+    for change in of_kind("Secret") {
+        // Links of other namespaces need Linkerd's Secret.
+        if change.namespace == loaded.linkerd && !elsewhere.is_empty() {
+            continue;
+        }
+        let secret = SECRET.named(Some(change.namespace.clone()), change.name.clone());
+        inventory::delete(cluster, &secret).await?;
+        deleted += 1;
+    }
+    Ok(deleted)
+}
+
+/// Waits until the controller has removed all mirrors of a cluster.
+async fn without_mirrors(
+    cluster: &Cluster,
+    name: &ClusterName,
+    namespace: &str,
+    wait: Duration,
+) -> anyhow::Result<()> {
+    let attempt = async || {
+        let left = Box::pin(Mirrors::gather(cluster, name, namespace)).await?;
+        anyhow::Ok(if left.len() == 0 {
+            Ok(())
+        } else {
+            Err(left.len())
+        })
+    };
+    let left = poll(RETRY, wait, attempt, |_| ()).await?;
+    left.map_err(|left| {
+        anyhow::anyhow!(
+            "{left} of its mirrors are left after {wait:?}; check that the controller is running, and run the same command again"
+        )
+    })
+}
+
+/// Removes accounts whose clusters have no link any more.
+async fn accounts_of(
+    read: &ReadCluster,
+    plan: &ClusterPlan,
+    kept: &BTreeSet<(ClusterName, String)>,
+) -> (usize, Vec<String>) {
+    let (mut deleted, mut failed) = (0, Vec::new());
+    for change in plan.changes.iter().filter(|change| change.verb == "delete") {
+        let (source, kind) = match change.kind.as_str() {
+            "ClusterRole" => (change.name.as_str(), CLUSTER_ROLE),
+            "ClusterRoleBinding" => (change.name.as_str(), CLUSTER_ROLE_BINDING),
+            "ServiceAccount" => (change.name.as_str(), SERVICE_ACCOUNT),
+            "Secret" if !change.name.starts_with(labels::CREDENTIALS_PREFIX) => {
+                (change.name.trim_end_matches("-token"), SECRET)
+            }
+            _ => continue,
+        };
+        let is_kept =
+            |(from, to): &(ClusterName, String)| from.to_string() == source && *to == plan.name;
+        if kept.iter().any(is_kept) {
+            continue;
+        }
+        let namespace = Some(change.namespace.clone()).filter(|namespace| !namespace.is_empty());
+        let object: ObjectName = kind.named(namespace, change.name.clone());
+        match inventory::delete(&read.cluster, &object).await {
+            Ok(()) => deleted += 1,
+            Err(error) => failed.push(format!("{}: {error:#}", plan.name)),
+        }
+    }
+    (deleted, failed)
+}

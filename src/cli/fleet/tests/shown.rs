@@ -1,0 +1,229 @@
+//! What `fleet status` shows.
+
+use std::path::Path;
+
+use dialoguer::console::measure_text_width;
+use serde_json::{Value, json};
+
+use crate::{
+    cli::fleet::{
+        loaded::parse,
+        matrix,
+        states::{ClusterReport, ClusterStates, FleetLinkState, FleetReport, LinkReport},
+    },
+    clusters::{
+        leader::tests::silent,
+        snapshot::{ClusterSnapshot, LinkSnapshot},
+    },
+    manifests::link::ClusterName,
+};
+
+/// The Link of `west` to a cluster, with this status.
+fn link(target: &str, status: &Value) -> LinkSnapshot {
+    let link = json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3",
+        "kind": "Link",
+        "metadata": { "name": target, "namespace": "linkerd-multicluster" },
+        "spec": {
+            "targetClusterName": target, "gatewayAddress": "192.0.2.1", "gatewayPort": "4143",
+            "probeSpec": { "path": "/ready", "port": "4191", "period": "3s" },
+        },
+        "status": status,
+    });
+    LinkSnapshot {
+        link: serde_json::from_value(link).unwrap(),
+        unreadable: None,
+        credentials: None,
+        target: None,
+    }
+}
+
+fn condition(type_: &str, status: &str, message: &str) -> Value {
+    json!({
+        "type": type_, "status": status, "reason": "Why", "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+#[test]
+fn links_are_reported_worst_first() {
+    let file = "name: f\nclusters: [{name: west}, {name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}]\n\
+                links: [{hub: a, spokes: [west, b]}, {hub: west, spokes: all, mutual: true}]\n";
+    let loaded = parse("fleet.yaml", file, Path::new(""), "linkerd").unwrap();
+    let ready = || condition("Ready", "True", "");
+    let alive = json!({ "alive": true });
+    let links = vec![
+        link("a", &json!({ "conditions": [ready()], "gateway": alive })),
+        link(
+            "b",
+            &json!({ "conditions": [condition("Ready", "False", "refused")] }),
+        ),
+        link(
+            "c",
+            &json!({ "conditions": [ready()], "gateway": { "alive": false } }),
+        ),
+        link(
+            "d",
+            &json!({ "conditions": [ready(), condition("CredentialsExpiring", "True", "expires soon")], "gateway": alive }),
+        ),
+        link(
+            "e",
+            &json!({ "conditions": [ready()], "gateway": alive, "mirrored": 1, "unhealthy": 1 }),
+        ),
+        link("f", &json!({})),
+    ];
+    let mut west = ClusterSnapshot::unreachable("west", "");
+    west.links = Ok(links);
+    let known = |west: &ClusterSnapshot| ClusterStates {
+        snapshots: [
+            ("west", west.clone()),
+            ("a", ClusterSnapshot::unreachable("a", "timed out")),
+        ]
+        .map(|(name, snapshot)| (name.parse::<ClusterName>().unwrap(), snapshot))
+        .into(),
+        versions: [("west".parse().unwrap(), "0.1.0".to_owned())].into(),
+    };
+    let report = FleetReport::of(&loaded, &known(&west));
+    let of_west = report.links.iter().filter(|link| link.source == "west");
+    let shown: Vec<_> = of_west
+        .map(|link| {
+            (
+                link.target.as_str(),
+                link.state,
+                link.problem.as_deref().unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("g", FleetLinkState::Missing, "there is no Link"),
+            ("b", FleetLinkState::NotReady, "refused"),
+            (
+                "c",
+                FleetLinkState::DeadGateway,
+                "its gateway does not answer"
+            ),
+            (
+                "f",
+                FleetLinkState::Unknown,
+                "the controller has not reported it"
+            ),
+            ("d", FleetLinkState::Expiring, "expires soon"),
+            (
+                "e",
+                FleetLinkState::Incomplete,
+                "1 of 2 Services are not mirrored"
+            ),
+            ("a", FleetLinkState::Ready, ""),
+        ]
+    );
+    assert!(report.has_problems());
+    // Nobody reports any more.
+    let controller = silent("2026-01-01T01:00:00Z");
+    west.leaders
+        .insert("linkerd-multicluster".to_owned(), Ok(Some(controller)));
+    let report = FleetReport::of(&loaded, &known(&west));
+    let mut of_a = report
+        .links
+        .iter()
+        .filter(|link| link.source == "west" && link.target == "a");
+    assert_eq!(of_a.next().unwrap().state, FleetLinkState::Old);
+}
+
+/// A mesh of as many clusters, in which each tenth link is in one of the other states.
+fn mesh(count: usize) -> FleetReport {
+    let name = |at: usize| format!("cluster-with-a-long-name-{at}");
+    let states = [
+        FleetLinkState::Missing,
+        FleetLinkState::NotReady,
+        FleetLinkState::DeadGateway,
+        FleetLinkState::Drained,
+    ];
+    let pairs = (0..count).flat_map(|source| (0..count).map(move |target| (source, target)));
+    let pairs = pairs.filter(|(source, target)| source != target);
+    let links = pairs.enumerate().map(|(at, (source, target))| {
+        let state = if at % 10 == 0 {
+            states[at / 10 % 4]
+        } else {
+            FleetLinkState::Ready
+        };
+        LinkReport {
+            source: name(source),
+            target: name(target),
+            state,
+            problem: (state != FleetLinkState::Ready).then(|| "a reason that is long ".repeat(10)),
+        }
+    });
+    let clusters = (0..count).map(|at| ClusterReport {
+        name: name(at),
+        version: Some(if at == 0 { "0.1.0" } else { "0.2.0" }.to_owned()),
+        error: None,
+    });
+    FleetReport {
+        fleet: "f".to_owned(),
+        clusters: clusters.collect(),
+        links: links.collect(),
+    }
+}
+
+#[test]
+fn fifty_clusters_fit_into_80_columns() {
+    let report = mesh(50);
+    let text = anstream::adapter::strip_str(&matrix::text(&report)).to_string();
+    let (last, lines) = text
+        .lines()
+        .collect::<Vec<_>>()
+        .split_last()
+        .map(|(last, lines)| (*last, lines.to_vec()))
+        .unwrap();
+    for line in &lines {
+        assert!(measure_text_width(line) <= 80, "{line}");
+    }
+    // Two lines of numbers, a line for each cluster, 20 problems, and how many more there are.
+    assert_eq!(lines.len(), 2 + 50 + 20 + 1);
+    assert_eq!(
+        lines[1],
+        format!(
+            "{}{}",
+            " ".repeat(24),
+            "12345678901234567890123456789012345678901234567890"
+        )
+    );
+    assert_eq!(
+        lines[2],
+        " 1 cluster-wi…ng-name-0 .-+++++++++x+++++++++g+++++++++d+++++++++-++++++++"
+    );
+    assert_eq!(lines[72], "… and 225 more; --output json has all");
+    assert_eq!(
+        last,
+        "50 clusters, 2450 links: 2205 ready (+), 61 drained (d), 61 gateway dead (g), 61 not ready (x), 62 missing (-). \
+         Controllers: 0.1.0 (1), 0.2.0 (49)."
+    );
+}
+
+#[test]
+fn small_fleet_has_a_small_matrix() {
+    let mut report = mesh(3);
+    report.clusters[2].error = Some("timed out".to_owned());
+    for (at, cluster) in report.clusters.iter_mut().enumerate() {
+        let short = ["hub", "east", "west"][at];
+        for link in &mut report.links {
+            if link.source == cluster.name {
+                short.clone_into(&mut link.source);
+            }
+            if link.target == cluster.name {
+                short.clone_into(&mut link.target);
+            }
+        }
+        short.clone_into(&mut cluster.name);
+        cluster.version = None;
+    }
+    report.links.truncate(2);
+    report.links[0].problem = Some("there is no Link".to_owned());
+    assert_eq!(
+        anstream::adapter::strip_str(&matrix::text(&report)).to_string(),
+        "        123\n 1 hub  .-+\n 2 east ...\n 3 west ...\nwest: not read: timed out\nhub → east: there is no Link\n3 clusters, \
+         2 links: 1 ready (+), 1 missing (-). Controllers: unknown.\n"
+    );
+}
