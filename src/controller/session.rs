@@ -21,6 +21,7 @@ use crate::{
     api::{
         k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
+        text::in_brief,
         tls::InsecureTls,
         wire::{StoredObject, Wire},
     },
@@ -29,7 +30,10 @@ use crate::{
         ResponseLimits, credentials_expiry, insecure_tls,
         requests::{RequestError, within},
     },
-    mirror::{Indexed, Limit, Limits, Names, link_status::ConnectionLoss},
+    mirror::{
+        Indexed, Limit, Limits, Names,
+        link_status::{ConnectionLoss, LossCause},
+    },
     timing::jitter,
 };
 
@@ -341,8 +345,7 @@ async fn heartbeat(
         let is_well = answer.is_ok();
         let (connection, pause) = match answer {
             Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
-            // An error response still shows that the server is reachable. The watches find out what they may read.
-            Err(RequestError::Status(status)) => (ConnectionStatus::Alive, after_refusal(&status)),
+            Err(RequestError::Status(status)) => (refused(&status), after_refusal(&status)),
             Err(RequestError::Unanswered(why)) => {
                 (ConnectionStatus::Lost(why.into()), LOST_HEARTBEAT)
             }
@@ -363,6 +366,22 @@ async fn heartbeat(
             () = wake.notified() => {}
         }
     }
+}
+
+/// What an error response means for the connection.
+fn refused(status: &Status) -> ConnectionStatus {
+    if status.code != 401 {
+        // The server is reachable. The watches find out what they may read.
+        return ConnectionStatus::Alive;
+    }
+    // The token was revoked, or has expired. Watches that are open go on for minutes, and all other requests are refused.
+    ConnectionStatus::Lost(ConnectionLoss {
+        why: format!(
+            "the API server refuses the token: {}",
+            in_brief(&status.message)
+        ),
+        cause: LossCause::Token,
+    })
 }
 
 /// Time until the next heartbeat after an error response. A server that is overloaded or has a problem is asked again

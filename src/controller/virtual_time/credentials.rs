@@ -31,6 +31,31 @@ async fn revoked_token_is_reported_and_its_successor_used_at_once() {
     world.stop().await;
 }
 
+/// An API server does not close open watches, so changes still arrive through them.
+#[tokio::test(start_paused = true)]
+async fn revoked_token_is_reported_although_its_watches_go_on() {
+    let mut world = World::new();
+    let east = world.target("east");
+    east.export("web");
+    world.start();
+    world.in_sync(&["east"], &["web-east"]).await;
+    east.accept_only("second");
+    within(seconds(25), "the report", || {
+        world.is("east", "Connected", "False")
+    })
+    .await;
+    let (_, reason, _) = world.condition("east", "Connected").unwrap();
+    assert_eq!(reason, "Unauthorized");
+    east.export("late");
+    within(seconds(1), "the mirror", || world.has("late-east")).await;
+    world.credentials("east", "second");
+    within(seconds(5), "the status", || {
+        world.is("east", "Ready", "True")
+    })
+    .await;
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn secret_that_is_replaced_in_an_outage_is_used_when_the_target_is_back() {
     let mut world = World::new();
