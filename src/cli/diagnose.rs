@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use super::common::{
-    args::{Global, namespace, object_name, timeout},
+    args::{Global, host, namespace, object_name, timeout},
     cluster::connecting,
     complete, output,
     wait::spin,
@@ -16,10 +16,12 @@ use crate::{
     client::Access,
     clusters::{
         cluster_client::ClusterClient,
+        linkerd_api::ControllerAddresses,
         request_path::{
-            RequestPath, TargetFacts, client_pod, client_proxy, source_facts, target_facts,
+            ClientPod, ClientView, RequestPath, SourceFacts, TargetFacts, TargetQuestion,
+            client_pod, client_proxy, client_view, source_facts, target_facts,
         },
-        snapshot::LinkSnapshot,
+        snapshot::{Known, LinkSnapshot},
     },
     diagnose::{
         Diagnosis, diagnose,
@@ -55,7 +57,9 @@ Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 /// first layer that is broken. For each it says what it looked at, and what it could not look at and why. It prints the
 /// cause, what shows it, and the commands that fix it.
 ///
-/// Reads only. No connection to the gateway or to Pods is opened, and nothing is started.
+/// Reads only, and starts nothing. With --from, it asks the proxy of this Pod what it counts, and Linkerd's controllers what
+/// they tell this proxy; with --target also who may connect there. For this it forwards a port to a Pod of
+/// linkerd-destination. No connection between the clusters is opened.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Diagnose {
@@ -71,12 +75,44 @@ pub(crate) struct Diagnose {
     /// Name of the target cluster of --target [default: the only one, or that with the name of the context]
     #[arg(long, value_name = "NAME", requires = "target", value_parser = super::common::args::cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<String>,
+    #[command(flatten)]
+    linkerd: LinkerdAddresses,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: DiagnosisFormat,
-    /// Timeout of each request to a cluster. At most three of them follow each other
+    /// Timeout of each request to a cluster. At most four of them follow each other
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = timeout)]
     request_timeout: Duration,
+}
+
+/// Where Linkerd's controllers are asked. Without an address, by a port-forward to a Pod of `linkerd-destination`.
+#[derive(Clone, Debug, Args)]
+struct LinkerdAddresses {
+    /// Address of Linkerd's destination controller, if there can be no port-forward to its Pod
+    #[arg(long, value_name = "HOST:PORT", requires_all = ["linkerd_policy", "from"], value_parser = controller_address)]
+    linkerd_destination: Option<String>,
+    /// The same for Linkerd's policy controller
+    #[arg(long, value_name = "HOST:PORT", requires = "linkerd_destination", value_parser = controller_address)]
+    linkerd_policy: Option<String>,
+    /// The same for the policy controller of the target cluster
+    #[arg(long, value_name = "HOST:PORT", requires = "target", value_parser = controller_address)]
+    target_linkerd_policy: Option<String>,
+}
+
+impl LinkerdAddresses {
+    fn of_source(&self) -> ControllerAddresses {
+        ControllerAddresses {
+            destination: self.linkerd_destination.clone(),
+            policy: self.linkerd_policy.clone(),
+        }
+    }
+
+    fn of_target(&self) -> ControllerAddresses {
+        ControllerAddresses {
+            destination: None,
+            policy: self.target_linkerd_policy.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -134,6 +170,20 @@ fn pod(text: &str) -> Result<PodName, String> {
         namespace: of,
         name: object_name(name)?,
     })
+}
+
+/// Parses `HOST:PORT`.
+fn controller_address(text: &str) -> Result<String, String> {
+    let (name, port) = text.rsplit_once(':').unwrap_or_default();
+    let name = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if is_port && host(name).is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("must be HOST:PORT, such as 10.0.0.1:8086".to_owned())
 }
 
 /// Runs the command. Exit code 1 if a layer is broken.
@@ -195,24 +245,17 @@ async fn gather(global: &Global, args: &Diagnose) -> anyhow::Result<RequestPath>
         }
     };
     let Called { service, port } = &args.service;
-    let client = async {
-        let from = args.from.as_ref()?;
+    let from = args.from.as_ref().map(|from| {
         let namespace = from.namespace.as_ref().unwrap_or(&service.namespace);
-        let id = ResourceId::new(namespace, &from.name);
-        let pause = (deadline, PAUSE.min(deadline));
-        let (pod, proxy) = futures::join!(
-            client_pod(&source, &id),
-            client_proxy(&source.client, &id, service, *port, pause)
-        );
-        Some((pod, proxy, id))
+        ResourceId::new(namespace, &from.name)
+    });
+    let pause = (deadline, PAUSE.min(deadline));
+    let counts = async {
+        let id = from.as_ref()?;
+        Some(client_proxy(&source.client, id, service, *port, pause).await)
     };
-    let (facts, client) = futures::join!(source_facts(&source, service), client);
-    let (client, proxy) = match client {
-        None => (None, None),
-        Some((Err(why), proxy, _)) => (Some(Err(why)), Some(proxy)),
-        Some((Ok(Ok(pod)), proxy, _)) => (Some(Ok(pod)), Some(proxy)),
-        Some((Ok(Err(names)), _, id)) => return Err(no_pod(&id, &names)),
-    };
+    let (known, proxy) = futures::join!(of_source(&source, args, from.as_ref()), counts);
+    let (facts, client, view) = known?;
     let mut path = RequestPath {
         now: timing::now(),
         service: service.clone(),
@@ -220,12 +263,42 @@ async fn gather(global: &Global, args: &Diagnose) -> anyhow::Result<RequestPath>
         source: facts,
         client,
         proxy,
+        view,
         target: None,
     };
     if let Some(target) = &target {
-        path.target = Some(of_context(&path, target, args.cluster_name.as_deref()).await?);
+        path.target = Some(of_context(&path, target, args).await?);
     }
     Ok(path)
+}
+
+/// What is known of the source cluster, of the Pod that calls, and of what Linkerd tells its proxy.
+type OfSource = (
+    SourceFacts,
+    Option<Known<ClientPod>>,
+    Option<Known<ClientView>>,
+);
+
+async fn of_source(
+    source: &ClusterClient,
+    args: &Diagnose,
+    from: Option<&ResourceId>,
+) -> anyhow::Result<OfSource> {
+    let Called { service, port } = &args.service;
+    let Some(id) = from else {
+        let facts = Box::pin(source_facts(source, service)).await;
+        return Ok((facts, None, None));
+    };
+    let facts = Box::pin(source_facts(source, service));
+    let (facts, pod) = futures::join!(facts, client_pod(source, id));
+    let pod = match pod {
+        Err(why) => return Ok((facts, Some(Err(why.clone())), Some(Err(why)))),
+        Ok(Err(names)) => return Err(no_pod(id, &names)),
+        Ok(Ok(pod)) => pod,
+    };
+    let (linkerd, called) = (args.linkerd.of_source(), (service, *port));
+    let view = Box::pin(client_view(source, &linkerd, &pod, &facts, called)).await;
+    Ok((facts, Some(Ok(pod)), Some(view)))
 }
 
 fn no_pod(id: &ResourceId, names: &[String]) -> anyhow::Error {
@@ -240,8 +313,9 @@ fn no_pod(id: &ResourceId, names: &[String]) -> anyhow::Error {
 async fn of_context(
     path: &RequestPath,
     target: &ClusterClient,
-    named: Option<&str>,
+    args: &Diagnose,
 ) -> anyhow::Result<TargetFacts> {
+    let named = args.cluster_name.as_deref();
     let subject = Subject::of(path);
     let subject = subject.map_err(|none| fail(none.what, none.hint))?;
     let member = match &subject {
@@ -274,8 +348,13 @@ async fn of_context(
             ));
         }
     };
-    let remote = ResourceId::new(&path.service.namespace, remote);
-    Ok(target_facts(target, cluster, &remote).await)
+    let question = TargetQuestion {
+        name: cluster,
+        remote: ResourceId::new(&path.service.namespace, remote),
+        port: path.port,
+        linkerd: &args.linkerd.of_target(),
+    };
+    Ok(Box::pin(target_facts(target, question)).await)
 }
 
 #[cfg(test)]

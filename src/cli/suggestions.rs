@@ -144,7 +144,8 @@ const KUBECTL: [(&str, &[&str]); 12] = [
     ("scale", &["--replicas"]),
 ];
 /// The resources that they are for.
-const RESOURCES: [&str; 20] = [
+const RESOURCES: [&str; 23] = [
+    "configmap",
     "deployment",
     "endpoints",
     "endpointslice",
@@ -159,8 +160,10 @@ const RESOURCES: [&str; 20] = [
     "pods,services",
     "restart",
     "secret",
+    "servers.policy.linkerd.io",
     "service",
     "servicecidrs",
+    "serviceprofiles.linkerd.io",
     "services",
     "status",
     "tcproute",

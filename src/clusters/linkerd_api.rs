@@ -33,15 +33,17 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status, Streaming, transport::Channel};
 
-#[expect(unused_imports, reason = "the commands that use them follow")]
-pub(crate) use self::answers::{
-    Authorization, ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, PermittedClients,
-    PolicyBackend, PolicyReference, PolicyRoute, ServerPolicy,
-};
-pub(crate) use self::error::LinkerdApiError;
 use self::{
     answers::address,
     connection::{Controllers, DESTINATION, POLICY},
+};
+pub(crate) use self::{
+    answers::{
+        Authorization, ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, PermittedClients,
+        PolicyBackend, PolicyReference, PolicyRoute, ServerPolicy,
+    },
+    connection::ControllerAddresses,
+    error::LinkerdApiError,
 };
 use crate::api::{metadata::ResourceId, text::in_brief};
 
@@ -95,16 +97,25 @@ impl LinkerdApi {
         })
     }
 
-    /// The controllers at these addresses, such as `10.0.0.1:8086` and `10.0.0.1:8090`. Names are resolved.
-    pub(crate) fn at(destination: &str, policy: &str, deadline: Duration) -> Self {
-        let controllers = Controllers::At {
-            destination: destination.to_owned(),
-            policy: policy.to_owned(),
-        };
+    /// The controllers at these addresses. One without an address cannot be asked.
+    pub(crate) fn at(addresses: ControllerAddresses, deadline: Duration) -> Self {
         Self {
-            controllers,
+            controllers: Controllers::At(addresses),
             deadline,
         }
+    }
+
+    /// The controllers at these addresses, or in the cluster if there are none.
+    pub(crate) async fn reach(
+        client: &Client,
+        linkerd_namespace: &str,
+        addresses: &ControllerAddresses,
+        deadline: Duration,
+    ) -> Result<Self, LinkerdApiError> {
+        if *addresses == ControllerAddresses::default() {
+            return Self::in_cluster(client, linkerd_namespace, deadline).await;
+        }
+        Ok(Self::at(addresses.clone(), deadline))
     }
 
     /// The endpoints of a Service by its authority, such as `web-east.shop.svc.cluster.local:80`, as this proxy gets them.

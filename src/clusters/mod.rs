@@ -16,10 +16,6 @@ pub(crate) mod foreign_endpoints;
 pub(crate) mod gather;
 pub(crate) mod leader;
 pub(crate) mod link_summary;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the commands that ask Linkerd follow")
-)]
 pub(crate) mod linkerd_api;
 pub(crate) mod misspelled;
 pub(crate) mod own_routes;
@@ -28,6 +24,7 @@ pub(crate) mod proxies;
 pub(crate) mod request_path;
 pub(crate) mod service_range;
 pub(crate) mod shown_mode;
+pub(crate) mod skipped_ports;
 pub(crate) mod snapshot;
 mod target;
 pub(crate) mod topology;

@@ -4,6 +4,7 @@
 //! reason.
 
 pub(crate) mod facts;
+mod linkerd;
 mod pod;
 mod proxy;
 mod source;
@@ -11,9 +12,11 @@ mod target;
 
 pub(crate) use self::{
     facts::{
-        ClientPod, ClientProxy, DESTINATION, GatewayFacts, PodState, RequestPath, TargetFacts,
+        ClientPod, ClientProxy, ClientView, DESTINATION, GatewayFacts, InboundPort, PodState,
+        RequestPath, SourceFacts, TargetFacts,
     },
+    linkerd::client_view,
     proxy::client_proxy,
     source::{client_pod, facts_of_another, source_facts},
-    target::target_facts,
+    target::{TargetQuestion, target_facts},
 };

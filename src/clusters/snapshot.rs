@@ -13,6 +13,7 @@ use super::{
     leader::{Leader, Leaders},
     misspelled::ExportLabels,
     own_routes::OwnRoute,
+    skipped_ports::SkippedPorts,
 };
 use crate::{
     api::{
@@ -356,21 +357,6 @@ pub(crate) struct MeshedPod {
     pub skipped_ports: Option<SkippedPorts>,
     /// The proxy; `None` when the pod has no such container.
     pub proxy: Option<Proxy>,
-}
-
-/// Outbound ports that do not pass a proxy, as Linkerd writes them: `25,4567-4568`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SkippedPorts(pub String);
-
-impl SkippedPorts {
-    /// Whether this port is one of them. What is neither a port nor a range is none, as for Linkerd's `proxy-init`.
-    pub(crate) fn contains(&self, port: u16) -> bool {
-        self.0.split(',').any(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let bounds = (first.trim().parse(), last.trim().parse());
-            matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&port))
-        })
-    }
 }
 
 /// A proxy container.

@@ -10,8 +10,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
 
-use super::snapshot::{
-    LinkerdCredentials, MeshedPod, Proxy, SkippedPorts, Workload, annotation, label,
+use super::{
+    skipped_ports::SkippedPorts,
+    snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label},
 };
 use crate::{
     api::{labels, metadata::ResourceId},

@@ -107,25 +107,17 @@ fn answers(proxy: &ClientProxy, report: &mut LayerReport) {
 }
 
 fn restart(way: &PathContext<'_>) -> crate::suggest::Suggested {
-    let pod = way
-        .facts
-        .client
-        .as_ref()
-        .and_then(|client| client.as_ref().ok());
+    let pod = way.client();
     let source = &way.commands.source;
     let namespace = pod.map_or(&way.facts.service.namespace, |pod| &pod.state.id.namespace);
-    match pod.and_then(|pod| pod.workload.as_ref()) {
+    match pod.and_then(|pod| pod.state.workload.as_ref()) {
         Some(workload) => source.kubectl("-n {} rollout restart {}", &[namespace, workload]),
         None => source.kubectl("-n {} get pods", &[namespace]),
     }
 }
 
 fn logs(way: &PathContext<'_>) -> crate::suggest::Suggested {
-    let pod = way
-        .facts
-        .client
-        .as_ref()
-        .and_then(|client| client.as_ref().ok());
+    let pod = way.client();
     let id = pod.map(|pod| pod.state.id.clone()).unwrap_or_default();
     way.commands.source.kubectl(
         "-n {} logs {} -c linkerd-proxy --tail=20",

@@ -1,7 +1,7 @@
 //! All causes that `diagnose` names, as one table: the layer, what each means, and what fixes it. `docs/reference/causes.md`
 //! is generated from it.
 
-use self::Layer::{Answers, Client, Discovery, Network, Objects, Target};
+use self::Layer::{Answers, Client, Discovery, Network, Objects, Policy, Target};
 
 /// A part of the way of a request, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,9 @@ pub(crate) enum Layer {
     Objects,
     /// The Pod that calls, and its proxy.
     Client,
-    /// What Linkerd's control plane tells proxies about the Service.
+    /// What Linkerd's policy controller tells the client's proxy: where requests go.
+    Policy,
+    /// What Linkerd's destination controller tells the client's proxy: the endpoints.
     Discovery,
     /// From cluster to cluster: the gateway, or the network of Pods.
     Network,
@@ -22,13 +24,15 @@ pub(crate) enum Layer {
 
 impl Layer {
     /// All, in order.
-    pub(crate) const ALL: [Self; 6] = [Objects, Client, Discovery, Network, Target, Answers];
+    pub(crate) const ALL: [Self; 7] =
+        [Objects, Client, Policy, Discovery, Network, Target, Answers];
 
     /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Objects => "objects",
             Client => "client",
+            Policy => "policy",
             Discovery => "discovery",
             Network => "network",
             Target => "target",
@@ -42,14 +46,17 @@ impl Layer {
         match self {
             Objects => "The mirror or federated Service, its Links, and their controller.",
             Client => "The Pod that calls, and its proxy. Only with `--from`.",
+            Policy => {
+                "What Linkerd's policy controller tells the proxy of the calling Pod: the routes and backends of its requests. Only with `--from`."
+            }
             Discovery => {
-                "What Linkerd's destination controller has to know: its Pods, and its credentials for target clusters."
+                "What Linkerd's destination controller has to know: its Pods, and its credentials for target clusters. With `--from` also the endpoints that it tells the proxy."
             }
             Network => {
                 "The way between the clusters: the gateway, by its probes, or the networks of Pods. No connection is opened."
             }
             Target => {
-                "The Service in the target cluster, its Pods, and the trust anchors of both clusters. Only with `--target`."
+                "The Service in the target cluster, its Pods, who may connect to them, and the trust anchors of both clusters. Only with `--target`."
             }
             Answers => {
                 "What the proxy of the calling Pod counts for this Service. Only with `--from`."
@@ -204,18 +211,24 @@ causes! {
     ClientNotRunning in Client:
         "The Pod that calls does not run.",
         "Name a Pod that runs, or look at why this one does not.";
+    ClientTerminating in Client:
+        "The Pod that calls is being deleted, and its proxy has ended or ends soon.",
+        "Name a Pod that stays. If it should stay, find out who deletes it.";
     NotInjected in Client:
         "The Pod that calls has no proxy. Mirrors and federated Services work only through Linkerd's proxy.",
         "Inject the workload, and restart it.";
     OutboundPortSkipped in Client:
         "Connections to this port bypass the proxy of the Pod that calls, so they go to a ClusterIP whose endpoint is no Pod.",
-        "Remove the port from the annotation, and restart the workload.";
+        "Remove the port from the annotation, or set the annotation `config.linkerd.io/skip-outbound-ports` of the workload without it, and restart the workload.";
     ProxyNotReady in Client:
         "The proxy of the Pod that calls is not ready: it has no identity, or does not reach Linkerd's control plane.",
         "Look at the log of the proxy.";
     ClientTrustRootsDiffer in Client:
         "The proxy of the Pod that calls was started with other trust anchors than its cluster has now.",
         "Restart the workload.";
+    UnknownToLinkerd in Policy:
+        "Linkerd's controllers do not know the Service or its port, although the API server has it. Proxies treat such connections as ones that leave the mesh, or refuse them.",
+        "Restart Linkerd's destination controller, and look at its log if that does not help.";
     DestinationDown in Discovery:
         "No Pod of Linkerd's destination controller is ready: proxies that need an answer get none, and others keep what they know.",
         "Start it again, and look at its Pods if it does not stay.";
@@ -234,6 +247,15 @@ causes! {
     LinkerdCredentialsExpired in Discovery:
         "The token in Linkerd's Secret for the target cluster has expired. Proxies keep the last endpoints.",
         "Rotate the credentials of the Link.";
+    EndpointsNotTold in Discovery:
+        "The Service has ready endpoints, and Linkerd tells the client's proxy of none of them. It has not heard of them: its watch is broken, or the target cluster refuses its credentials.",
+        "Restart the destination controller. For a target cluster, rotate the credentials of the Link, which does that too, and check that Linkerd's Pods reach its API server.";
+    EndpointsStale in Discovery:
+        "Linkerd tells the client's proxy of endpoints that are gone, so a part of its requests fails.",
+        "As above. During a rollout this lasts for a moment only.";
+    NothingDiscovered in Discovery:
+        "Linkerd tells the client's proxy of no endpoint: the Service has no ready Pod in any of its clusters, or Linkerd does not hear of them. With `--target`, `diagnose` tells which.",
+        "Look at the Pods of the Service in the target cluster.";
     GatewayIdentityWrong in Network:
         "The Link names another TLS identity than the gateway of the target cluster has, so proxies refuse its certificate.",
         "Link the cluster again, which reads the identity of its gateway.";
@@ -258,15 +280,21 @@ causes! {
     GatewayUnreachable in Network:
         "The gateway of the target cluster does not answer probes: it is down, or a firewall drops them. With `--target`, `diagnose` tells which.",
         "Check the gateway's Pods, then its load balancer and the firewall.";
+    GatewayDenies in Network:
+        "The policy of the gateway does not let the client's identity connect.",
+        "Permit the identity in the evidence, if it may call the Services of this cluster. `install` writes the policy of the gateway again.";
     NetworksOverlap in Network:
         "Pods of the target cluster have addresses of this cluster's own Pod networks, so requests to them never leave it.",
-        "Export the Service through the gateway, or give one of the clusters another network.";
+        "Export the Service through the gateway, or give one of the clusters another network. Clients that asked before have to pause for 10 s, or to restart.";
     MissingInTarget in Target:
         "The target cluster has no Service of this name.",
         "Create it there, or correct its name.";
     NoReadyPods in Target:
         "The Service has no ready Pod in the target cluster.",
         "Repair its Pods, or its selector.";
+    ServerDenies in Target:
+        "The policy of the Service's Pods does not let the caller connect. Through the gateway, the caller is the gateway; from Pod to Pod it is the client.",
+        "Permit the identity in the evidence, if it may call this Service.";
     TrustRootsDiffer in Target:
         "The clusters have no trust anchor in common, so no proxy accepts a certificate of the other cluster.",
         "Give both clusters one bundle with both trust anchors.";

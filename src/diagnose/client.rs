@@ -3,10 +3,10 @@
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    layer::{Finding, LayerReport},
+    layer::{Finding, Impact, LayerReport},
 };
 use crate::{
-    clusters::{request_path::ClientPod, snapshot::SkippedPorts, trust_anchors},
+    clusters::{request_path::ClientPod, skipped_ports::SkippedBy, trust_anchors},
     suggest::Suggested,
 };
 
@@ -47,6 +47,13 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
         Some(Ok(said)) => said.ready,
         Some(Err(_)) | None => proxy.ready || pod.state.ready,
     };
+    if pod.state.terminating {
+        let stays = is_ready && !matches!(way.facts.proxy, Some(Err(_)));
+        report.find(Some(terminating(way, pod, stays)));
+        if !stays {
+            return report;
+        }
+    }
     if !is_ready {
         let evidence = format!("container linkerd-proxy of Pod {id} is not ready");
         let logs = way.commands.source.kubectl(
@@ -62,6 +69,22 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     report.find(skipped(way, pod));
     trust_roots(way, pod, &mut report);
     report
+}
+
+/// The Pod is being deleted. While its proxy is ready, requests are still answered.
+fn terminating(way: &PathContext<'_>, pod: &ClientPod, is_ready: bool) -> Finding {
+    let id = &pod.state.id;
+    let (impact, proxy) = if is_ready {
+        (Impact::Degraded, "still runs")
+    } else {
+        (Impact::Broken, "does not answer")
+    };
+    let evidence = format!("Pod {id} is being deleted, and its proxy {proxy}");
+    let pods = way
+        .commands
+        .source
+        .kubectl("-n {} get pods", &[&id.namespace]);
+    Finding::new(Cause::ClientTerminating, impact, evidence).fixed_by(&pods)
 }
 
 fn not_injected(way: &PathContext<'_>, pod: &ClientPod) -> Finding {
@@ -80,7 +103,7 @@ fn not_injected(way: &PathContext<'_>, pod: &ClientPod) -> Finding {
 fn restart(way: &PathContext<'_>, pod: &ClientPod) -> Suggested {
     let id = &pod.state.id;
     let source = &way.commands.source;
-    match &pod.workload {
+    match &pod.state.workload {
         Some(workload) => source.kubectl("-n {} rollout restart {}", &[&id.namespace, workload]),
         None => source.kubectl("-n {} get pods {}", &[&id.namespace, &id.name]),
     }
@@ -89,22 +112,25 @@ fn restart(way: &PathContext<'_>, pod: &ClientPod) -> Suggested {
 /// The port bypasses the proxy.
 fn skipped(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
     let port = way.facts.port?;
-    let skips = |ports: &Option<SkippedPorts>| ports.as_ref().is_some_and(|all| all.contains(port));
-    if !skips(&pod.skipped) {
-        return None;
-    }
+    let config = way.facts.source.config.as_ref().ok();
+    let by = SkippedBy::of(pod.skipped.as_ref(), config, port)?;
     let id = &pod.state.id;
-    let by_annotation = skips(&pod.annotated);
-    let by = if by_annotation {
+    let is_annotated = pod
+        .annotated
+        .as_ref()
+        .is_some_and(|ports| ports.contains(port));
+    let name = if is_annotated {
         format!("its annotation {SKIP_OUTBOUND}")
+    } else if by == SkippedBy::ControlPlane {
+        "proxyInit.ignoreOutboundPorts of Linkerd".to_owned()
     } else {
         "the arguments of its container linkerd-init".to_owned()
     };
-    let evidence = format!("Pod {id} sends connections to port {port} past its proxy: {by}");
+    let evidence = format!("Pod {id} sends connections to port {port} past its proxy: {name}");
     let finding = Finding::broken(Cause::OutboundPortSkipped, evidence);
     let source = &way.commands.source;
-    Some(match &pod.workload {
-        Some(workload) if by_annotation => finding.fixed_by(&source.kubectl(
+    Some(match &pod.state.workload {
+        Some(workload) if is_annotated => finding.fixed_by(&source.kubectl(
             "-n {} patch {} --type=json -p {}",
             &[
                 &id.namespace,
@@ -112,7 +138,10 @@ fn skipped(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
                 r#"[{"op":"remove","path":"/spec/template/metadata/annotations/config.linkerd.io~1skip-outbound-ports"}]"#,
             ],
         )),
-        Some(workload) => finding.fixed_by(&source.kubectl("-n {} edit {}", &[&id.namespace, workload])),
+        // The annotation counts more than the ports of the control plane.
+        Some(workload) => {
+            finding.fixed_by(&source.kubectl("-n {} edit {}", &[&id.namespace, workload]))
+        }
         None => finding.fixed_by(&source.kubectl("-n {} edit pods {}", &[&id.namespace, &id.name])),
     })
 }

@@ -1,11 +1,42 @@
 //! What a layer judges.
 
 use super::{layer::Commands, subject::Subject};
-use crate::clusters::request_path::RequestPath;
+use crate::clusters::request_path::{ClientPod, ClientView, RequestPath};
 
 /// The facts, and what the Service is.
 pub(crate) struct PathContext<'a> {
     pub(crate) facts: &'a RequestPath,
     pub(crate) subject: Subject<'a>,
     pub(crate) commands: &'a Commands,
+}
+
+impl<'a> PathContext<'a> {
+    /// The namespace of Linkerd's control plane in the source cluster.
+    pub(super) fn linkerd_namespace(&self) -> &'a str {
+        let destination = self.facts.source.destination.as_ref();
+        destination.map_or("linkerd", |destination| &destination.namespace)
+    }
+
+    /// The Pod that calls, if it was named and read.
+    pub(super) fn client(&self) -> Option<&'a ClientPod> {
+        self.facts.client.as_ref()?.as_ref().ok()
+    }
+
+    /// What Linkerd tells its proxy, if that is known.
+    pub(super) fn view(&self) -> Option<&'a ClientView> {
+        self.facts.view.as_ref()?.as_ref().ok()
+    }
+
+    /// The identity of the proxy of the Pod that calls, if it is known.
+    pub(super) fn client_identity(&self) -> Option<String> {
+        let pod = self.client()?;
+        let config = self.facts.source.config.as_ref().ok()?;
+        Some(format!(
+            "{}.{}.serviceaccount.identity.{}.{}",
+            pod.account,
+            pod.state.id.namespace,
+            self.linkerd_namespace(),
+            config.identity_trust_domain
+        ))
+    }
 }

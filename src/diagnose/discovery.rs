@@ -3,6 +3,7 @@
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
+    endpoints,
     layer::{Finding, Impact, LayerReport},
     subject::Mode,
 };
@@ -18,18 +19,21 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     let Some(mode) = way.subject.mode() else {
         return report;
     };
-    if mode == Mode::Gateway {
-        report.see(
+    match mode {
+        Mode::Gateway => report.see(
             "the endpoints are in this cluster, so no credentials for target clusters are needed",
-        );
-        return report;
+        ),
+        Mode::Discovery => credentials_of_targets(way, &mut report),
     }
+    endpoints::judge(way, mode, &mut report);
+    report
+}
+
+/// What Linkerd needs to discover Pods in target clusters.
+fn credentials_of_targets(way: &PathContext<'_>, report: &mut LayerReport) {
     let destination = match &way.facts.source.destination {
         Ok(destination) => destination,
-        Err(why) => {
-            report.cannot_see("Linkerd's credentials for target clusters", why);
-            return report;
-        }
+        Err(why) => return report.cannot_see("Linkerd's credentials for target clusters", why),
     };
     let impact = way.subject.impact();
     for (cluster, _) in way.subject.remotes() {
@@ -43,12 +47,11 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
             report.find(found);
         }
     }
-    report
 }
 
 /// The Pods of the controller.
 fn pods(way: &PathContext<'_>, report: &mut LayerReport) {
-    let namespace = linkerd(way);
+    let namespace = way.linkerd_namespace();
     let pods = match &way.facts.source.destination_pods {
         Ok(pods) => pods,
         Err(why) => return report.cannot_see(format!("the Pods of {DESTINATION}"), why),
@@ -74,11 +77,6 @@ fn pods(way: &PathContext<'_>, report: &mut LayerReport) {
     } else {
         source.kubectl("-n {} rollout restart deployment/{}", &names)
     })));
-}
-
-fn linkerd<'a>(way: &PathContext<'a>) -> &'a str {
-    let destination = way.facts.source.destination.as_ref();
-    destination.map_or("linkerd", |destination| &destination.namespace)
 }
 
 /// What is wrong with Linkerd's credentials for one target cluster.

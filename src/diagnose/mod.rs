@@ -11,11 +11,14 @@ mod context;
 mod controller;
 mod diagnosis;
 mod discovery;
+mod endpoints;
 mod existing;
 mod exported;
+mod inbound;
 pub(crate) mod layer;
 mod missing;
 mod network;
+mod policy;
 #[cfg(test)]
 mod reference;
 pub(crate) mod report;
@@ -67,6 +70,7 @@ fn judge(layer: Layer, way: &PathContext<'_>) -> LayerReport {
             Subject::Federated(federated) => existing::federated(way, federated),
         },
         Layer::Client => client::judge(way),
+        Layer::Policy => policy::judge(way),
         Layer::Discovery => discovery::judge(way),
         Layer::Network => network::judge(way),
         Layer::Target => target::judge(way),

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
+    inbound,
     layer::{Finding, Impact, LayerReport},
     subject::Mode,
 };
@@ -80,6 +81,10 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
                 format!("port {} of the gateway", link.link.spec.gateway_port),
                 "only the proxy of a calling Pod connects to it",
             );
+            if let Some(port) = facts.and_then(|facts| facts.inbound.as_ref()) {
+                let place = (link.cluster(), impact);
+                inbound::of_gateway(way, place, port, report);
+            }
         }
         "False" => {
             let found = dead(way, link, facts, impact, message);
@@ -286,12 +291,7 @@ fn networks(way: &PathContext<'_>, cluster: &str, impact: Impact, report: &mut L
     };
     // Many networks ignore what a Node says, so it counts only if Pods have addresses of it.
     let local = way.facts.source.destination_pods.iter().flatten();
-    let client = way
-        .facts
-        .client
-        .as_ref()
-        .and_then(|client| client.as_ref().ok());
-    let client = client.map(|client| &client.state);
+    let client = way.client().map(|client| &client.state);
     let local: Vec<IpAddr> = local
         .chain(client)
         .filter_map(|pod: &PodState| pod.address)

@@ -3,14 +3,17 @@
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    existing, exported,
+    existing, exported, inbound,
     layer::{Finding, Impact, LayerReport},
     subject::{Mode, Subject},
 };
-use crate::clusters::{
-    request_path::TargetFacts,
-    snapshot::{Count, Endpoints},
-    trust_anchors,
+use crate::{
+    clusters::{
+        request_path::TargetFacts,
+        snapshot::{Count, Endpoints},
+        trust_anchors,
+    },
+    suggest::ClusterFlags,
 };
 
 pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
@@ -60,6 +63,7 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
         }
     }
     endpoints(way, target, impact, &mut report);
+    inbound::of_server(way, target, (mode, impact), &mut report);
     trust_roots(way, target, impact, &mut report);
     report
 }
@@ -168,8 +172,13 @@ fn trust_roots(
         target.cluster,
         list(&theirs)
     );
-    let command = way.commands.source.mc("check", &[]);
-    report.find(Some(
-        Finding::new(Cause::TrustRootsDiffer, impact, evidence).fixed_by(&command),
-    ));
+    let found = Finding::new(Cause::TrustRootsDiffer, impact, evidence);
+    let bundle = |flags: &ClusterFlags| {
+        flags.kubectl(
+            "-n {} get configmap linkerd-identity-trust-roots -o yaml",
+            &[way.linkerd_namespace()],
+        )
+    };
+    let found = found.fixed_by(&bundle(&way.commands.source));
+    report.find(Some(found.fixed_in(way.commands, &target.cluster, bundle)));
 }

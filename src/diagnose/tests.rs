@@ -4,5 +4,6 @@ mod cases;
 mod clients;
 mod existing;
 mod federated;
+mod linkerd;
 mod missing;
 mod scene;

@@ -144,6 +144,7 @@ impl Rig {
         }
         self.gateway.proxy_ready().await?;
         self.west.install().await?;
+        self.east.install().await?;
         self.controller.restart().await?;
         // Other replicas have ended with the case, but not their Pods.
         let others = format!("metadata.name!={}", self.controller.name());

@@ -4,6 +4,7 @@
 //! <hint> for hints".
 
 mod controllers;
+mod examples;
 mod links;
 mod preferences;
 mod proxies;
@@ -56,14 +57,14 @@ const RULES: &[Rule] = &[
     rule(Controller, "controller and CLI versions match", "", Warning, controllers::versions).fixed_by(INSTALL),
     rule(Links, "Links are ready", "", Error, services::ready).retried().reported().fixed_by("linkerd-mc status --cluster-name {cluster}"),
     rule(Gateways, "gateway addresses are accepted", "", Error, services::gateway_addresses).reported().fixed_by("linkerd-mc gateways"),
-    rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_by("@{cluster} kubectl get pods,services --all-namespaces --selector app=linkerd-gateway"),
+    rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_by("@{cluster} kubectl get pods,services --all-namespaces --selector app=linkerd-gateway").diagnosed_by(examples::behind_gateways),
     rule(Proxies, "service mirror controller reaches gateways through its proxy", "", Error, proxies::way_to_gateways),
     rule(Installation, "Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
-    rule(Services, "all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints).fixed_by("linkerd-mc status --services"),
+    rule(Services, "all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints).fixed_by("linkerd-mc status --services").diagnosed_by(examples::without_endpoints),
     rule(Services, "mirror services have no foreign endpoints", "", Error, services::foreign_endpoints).retried(),
     rule(Services, "all mirror services are part of a Link", "l5d-multicluster-orphaned-services", Warning, services::orphans),
     rule(Services, "mirror service names do not conflict", "", Warning, services::name_conflicts).reported().fixed_by(LIST),
-    rule(Services, "all exported services are mirrored", "", Error, services::unhealthy).reported().fixed_by(LIST),
+    rule(Services, "all exported services are mirrored", "", Error, services::unhealthy).reported().fixed_by(LIST).diagnosed_by(examples::not_mirrored),
     rule(Targets, "labels for export select something", "", Warning, targets::export_labels),
     rule(Services, "Service range has room for exported services", "", Warning, services::service_range).fixed_by("kubectl get servicecidrs"),
     rule(Links, "drained clusters have left federated services", "", Warning, services::drains).retried().reported(),

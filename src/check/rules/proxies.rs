@@ -10,7 +10,8 @@ use crate::{
         metadata::ResourceId,
     },
     clusters::{
-        snapshot::{FullSnapshot, MeshedPod, SkippedPorts},
+        skipped_ports::SkippedBy,
+        snapshot::{FullSnapshot, MeshedPod},
         trust_anchors,
         workloads::tag,
     },
@@ -157,22 +158,11 @@ fn is_controller(pod: &MeshedPod) -> bool {
 /// The setting because of which a Pod's connections to API servers skip its proxy, if they do.
 fn skip_of(pod: &MeshedPod, snapshot: &FullSnapshot) -> Option<&'static str> {
     let config = snapshot.cluster.config.as_ref().ok();
-    let all = config.and_then(|config| config.rest.get("proxyInit"));
-    let all = all.and_then(|init| init.get("ignoreOutboundPorts"));
-    let all = all
-        .and_then(Value::as_str)
-        .map(|ports| SkippedPorts(ports.to_owned()));
-    let skips = |ports: &Option<SkippedPorts>| {
-        ports
-            .as_ref()
-            .is_some_and(|ports| ports.contains(API_SERVER_PORT))
-    };
-    let of_pod = pod.skipped_ports.clone().or_else(|| all.clone());
-    match (skips(&of_pod), skips(&all)) {
-        (false, _) => None,
-        (true, true) => Some("proxyInit.ignoreOutboundPorts of Linkerd"),
-        (true, false) => Some("the annotation config.linkerd.io/skip-outbound-ports"),
-    }
+    let by = SkippedBy::of(pod.skipped_ports.as_ref(), config, API_SERVER_PORT)?;
+    Some(match by {
+        SkippedBy::ControlPlane => "proxyInit.ignoreOutboundPorts of Linkerd",
+        SkippedBy::Pod => "the annotation config.linkerd.io/skip-outbound-ports",
+    })
 }
 
 /// Version of the proxies that the control plane injects.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::topic::Topic;
 use crate::{
-    api::text::lines,
+    api::{metadata::ResourceId, text::lines},
     clusters::snapshot::{FullSnapshot, LinkSnapshot},
 };
 
@@ -133,6 +133,8 @@ pub(super) struct Rule {
     /// The remedy of problems that name none: a command, in which `{cluster}` stands for the target cluster. With
     /// `@{cluster} ` at its beginning, the command is for that cluster.
     fix: &'static str,
+    /// A Service whose requests concern a problem, for `diagnose`.
+    example: fn(&FullSnapshot) -> Option<ResourceId>,
     pub(super) judge: fn(&FullSnapshot) -> Verdict,
 }
 
@@ -151,6 +153,7 @@ pub(super) const fn rule(
         retry: false,
         is_reported: false,
         fix: "",
+        example: |_| None,
         judge,
     }
 }
@@ -173,6 +176,14 @@ impl Rule {
     pub(super) const fn fixed_by(self, fix: &'static str) -> Self {
         Self { fix, ..self }
     }
+
+    /// If the check fails, `diagnose` of this Service is among the remedies.
+    pub(super) const fn diagnosed_by(
+        self,
+        example: fn(&FullSnapshot) -> Option<ResourceId>,
+    ) -> Self {
+        Self { example, ..self }
+    }
 }
 
 /// The result of a check, if there is one.
@@ -185,6 +196,15 @@ pub(super) fn result(
     let clusters = snapshot.links().iter().map(LinkSnapshot::cluster);
     let mut result = outcome(rule, verdict, &clusters.collect())?;
     result.rank = rank;
+    if result.level != Level::Success
+        && let Some(service) = (rule.example)(snapshot)
+    {
+        let ResourceId { namespace, name } = &service;
+        result.fixes.push(Fix {
+            cluster: None,
+            command: format!("linkerd-mc diagnose {namespace}/{name}"),
+        });
+    }
     Some(result)
 }
 

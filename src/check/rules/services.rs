@@ -13,7 +13,7 @@ use crate::{
         },
         k8s::Service,
         labels::{self, GATEWAY_NETWORKS},
-        link::{LinkStatus, ServiceStatus},
+        link::{LinkStatus, ServiceCondition, ServiceStatus},
         members::remote_members,
     },
     clusters::{
@@ -123,7 +123,7 @@ pub(super) fn gateways(snapshot: &FullSnapshot) -> Verdict {
     }
 }
 
-fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<String> {
+pub(super) fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<String> {
     let probes = match &snapshot.probes {
         Err(why) => return Some(format!("cannot list probe Services: {why}")),
         Ok(probes) => probes,
@@ -182,7 +182,7 @@ pub(super) fn endpoints(snapshot: &FullSnapshot) -> Verdict {
 }
 
 /// Whether a mirror has EndpointSlices; Linkerd discovers the endpoints of remote discovery in the target cluster.
-fn has_own_endpoints(mirror: &Service) -> bool {
+pub(super) fn has_own_endpoints(mirror: &Service) -> bool {
     let annotation = |key| mirror.metadata.annotation(key);
     let is_discovered = [labels::REMOTE_DISCOVERY, labels::LOCAL_DISCOVERY]
         .iter()
@@ -340,19 +340,23 @@ fn range_problem(range: &ServiceRange, waiting: &[(&str, usize)]) -> Option<Stri
     ))
 }
 
-/// Services that should be mirrored or federated and are not, with reason and message. Services of drained clusters are
-/// omitted.
+/// Services that should be mirrored or federated and are not, with reason and message.
 fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
     let lists = [&status.mirror_services, &status.federated_services];
-    lists.into_iter().flatten().filter_map(|service| {
-        let condition = service.conditions.first().filter(|c| c.status != "True")?;
-        if condition.reason == Reason::Drained.as_str() {
-            return None;
-        }
-        Some((
-            condition.reason.as_str(),
-            sentence(service, &condition.reason, &condition.message),
-        ))
+    let waiting = lists.into_iter().flat_map(|list| waiting(list));
+    waiting.map(|(service, said)| {
+        let sentence = sentence(service, &said.reason, &said.message);
+        (said.reason.as_str(), sentence)
+    })
+}
+
+/// Services of a list that are not done. Those of drained clusters are omitted.
+pub(super) fn waiting(
+    list: &[ServiceStatus],
+) -> impl Iterator<Item = (&ServiceStatus, &ServiceCondition)> {
+    list.iter().filter_map(|service| {
+        let said = service.conditions.first().filter(|c| c.status != "True")?;
+        (said.reason != Reason::Drained.as_str()).then_some((service, said))
     })
 }
 

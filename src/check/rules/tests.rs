@@ -18,10 +18,11 @@ use crate::{
         leader::{Leader, Leaders},
         misspelled::tests::labelled,
         own_routes::tests::route,
+        skipped_ports::SkippedPorts,
         snapshot::{
             AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
             LinkCredentials, LinkSnapshot, LinkerdCredentials, MeshedPod, Proxy, ServiceRange,
-            SkippedPorts, TargetSnapshot, Workload,
+            TargetSnapshot, Workload,
         },
         trust_anchors::tests::{A, B},
     },
@@ -494,4 +495,44 @@ fn only_failures_that_may_resolve_are_retried() {
         .map(|r| r.description)
         .collect();
     assert_eq!(retried, ["service mirror controllers are running"]);
+}
+
+#[test]
+fn checks_about_requests_lead_to_the_diagnosis_of_a_service() {
+    const DIAGNOSE: &str = "linkerd-mc diagnose ";
+    let missing = condition("False", "MissingNamespace", "");
+    let dead: fn(&mut FullSnapshot) = |f| status(f, &json!({"gateway": {"alive": false}}));
+    let empty: fn(&mut FullSnapshot) = |f| f.endpoints = Ok(Endpoints::default());
+    for (what, change, expected) in [
+        ("a dead gateway", dead, "shop/web-east"),
+        ("a mirror without endpoints", empty, "shop/web-east"),
+    ] {
+        let mut snapshot = well();
+        change(&mut snapshot);
+        assert!(
+            diagnoses(&snapshot, DIAGNOSE).contains(&expected.to_owned()),
+            "{what}"
+        );
+    }
+    for (list, expected) in [
+        ("mirrorServices", "shop/late-east"),
+        ("federatedServices", "shop/late-federated"),
+    ] {
+        let mut snapshot = well();
+        status(
+            &mut snapshot,
+            &json!({ list: [service_status("late", &missing)] }),
+        );
+        assert_eq!(diagnoses(&snapshot, DIAGNOSE), [expected], "{list}");
+    }
+    assert_eq!(diagnoses(&well(), DIAGNOSE), [""; 0]);
+}
+
+/// The Services that the results of all checks tell to diagnose.
+fn diagnoses(snapshot: &FullSnapshot, diagnose: &str) -> Vec<String> {
+    let results = super::evaluate(snapshot, |_| true).results;
+    let fixes = results.into_iter().flat_map(|result| result.fixes);
+    fixes
+        .filter_map(|fix| Some(fix.command.strip_prefix(diagnose)?.to_owned()))
+        .collect()
 }

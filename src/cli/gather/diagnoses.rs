@@ -46,6 +46,7 @@ pub(super) async fn diagnoses(
             },
             client: None,
             proxy: None,
+            view: None,
             target: None,
         };
         let text = match diagnose(&path, commands) {

@@ -63,6 +63,7 @@ impl DiscoveredEndpoint {
     }
 
     /// A label; empty if there is none.
+    #[cfg(test)]
     pub(crate) fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }

@@ -25,13 +25,22 @@ pub(super) const DESTINATION: u16 = 8086;
 /// Port of the policy controller.
 pub(super) const POLICY: u16 = 8090;
 
+/// Addresses of the controllers that a person gives, such as `10.0.0.1:8086`. Names are resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ControllerAddresses {
+    /// The destination controller.
+    pub(crate) destination: Option<String>,
+    /// The policy controller.
+    pub(crate) policy: Option<String>,
+}
+
 /// Where the controllers are.
 #[derive(Clone)]
 pub(super) enum Controllers {
     /// In this Pod.
     Pod { pods: Box<Api<Pod>>, name: String },
     /// At these addresses.
-    At { destination: String, policy: String },
+    At(ControllerAddresses),
 }
 
 impl Controllers {
@@ -66,15 +75,14 @@ impl Controllers {
     ) -> Result<(Channel, Connection), LinkerdApiError> {
         match self {
             Self::Pod { pods, name } => forward(pods, name, port).await,
-            Self::At {
-                destination,
-                policy,
-            } => {
+            Self::At(addresses) => {
                 let address = if port == DESTINATION {
-                    destination
+                    &addresses.destination
                 } else {
-                    policy
+                    &addresses.policy
                 };
+                let missing = || no_connection(&format!("port {port}"), "no address was given");
+                let address = address.as_ref().ok_or_else(missing)?;
                 let stream = TcpStream::connect(address).await;
                 let stream = stream.map_err(|error| no_connection(address, error.to_string()))?;
                 let connection = Connection {

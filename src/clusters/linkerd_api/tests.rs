@@ -31,7 +31,17 @@ const SOON: Duration = Duration::from_secs(10);
 async fn api(answers: ControllerAnswers) -> (LinkerdApi, Arc<ControllerAnswers>) {
     let answers = Arc::new(answers);
     let address = serve(answers.clone()).await.to_string();
-    (LinkerdApi::at(&address, &address, SOON), answers)
+    (at_address(&address, SOON), answers)
+}
+
+/// Both controllers at one address.
+fn at_address(address: &str, deadline: Duration) -> LinkerdApi {
+    let address = Some(address.to_owned());
+    let addresses = ControllerAddresses {
+        destination: address.clone(),
+        policy: address,
+    };
+    LinkerdApi::at(addresses, deadline)
 }
 
 fn client() -> ProxyWorkload {
@@ -367,15 +377,20 @@ async fn silent_controllers_end_a_call_at_its_deadline() {
     let answers = Arc::new(ControllerAnswers::default());
     let address = serve(answers).await.to_string();
     let deadline = Duration::from_millis(200);
-    let api = LinkerdApi::at(&address, &address, deadline);
+    let api = at_address(&address, deadline);
     // No update ever comes.
     let error = api.endpoints(&client(), "web:80").await.unwrap_err();
     assert_eq!(error, LinkerdApiError::Late(deadline));
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = closed.local_addr().unwrap().to_string();
     drop(closed);
-    let api = LinkerdApi::at(&address, &address, SOON);
+    let api = at_address(&address, SOON);
     let error = api.profile(&client(), "10.0.0.1:80").await.unwrap_err();
     let expected = format!("cannot connect to {address}: Connection refused");
     assert!(error.to_string().starts_with(&expected), "{error}");
+
+    let unnamed = LinkerdApi::at(ControllerAddresses::default(), SOON);
+    let error = unnamed.server_policy(&client(), 80).await.unwrap_err();
+    let expected = "cannot connect to port 8090: no address was given";
+    assert_eq!(error.to_string(), expected);
 }

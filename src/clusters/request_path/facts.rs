@@ -7,7 +7,9 @@ use jiff::Timestamp;
 
 use crate::clusters::{
     leader::Leaders,
-    snapshot::{Destination, Known, LinkSnapshot, Proxy, SkippedPorts, Workload},
+    linkerd_api::{ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, ServerPolicy},
+    skipped_ports::SkippedPorts,
+    snapshot::{Destination, Known, LinkSnapshot, Proxy, Workload},
 };
 use crate::{
     api::{
@@ -37,6 +39,8 @@ pub(crate) struct RequestPath {
     pub client: Option<Known<ClientPod>>,
     /// Its proxy; `None` if no Pod was named.
     pub proxy: Option<Known<ClientProxy>>,
+    /// What Linkerd tells its proxy about the Service; `None` if no Pod was named.
+    pub view: Option<Known<ClientView>>,
     /// The target cluster; `None` if no context was named.
     pub target: Option<TargetFacts>,
 }
@@ -83,8 +87,12 @@ pub(crate) struct PodState {
     pub phase: String,
     /// Whether it is ready.
     pub ready: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
     /// Its address.
     pub address: Option<IpAddr>,
+    /// The workload whose template it has, as kubectl names it: `deployment/web`. `None` for a Pod of its own.
+    pub workload: Option<String>,
 }
 
 /// The Pod that calls.
@@ -92,14 +100,40 @@ pub(crate) struct PodState {
 pub(crate) struct ClientPod {
     /// Its state.
     pub state: PodState,
-    /// The workload whose template it has, as kubectl names it: `deployment/web`. `None` for a Pod of its own.
-    pub workload: Option<String>,
+    /// Its node; empty if it has none.
+    pub node: String,
+    /// Its ServiceAccount.
+    pub account: String,
     /// Its proxy; `None` if it has none.
     pub proxy: Option<Proxy>,
     /// Ports of connections that bypass its proxy.
     pub skipped: Option<SkippedPorts>,
     /// The same, as its annotation says; the namespace or the installation of Linkerd may say so too.
     pub annotated: Option<SkippedPorts>,
+}
+
+/// What Linkerd's controllers tell the proxy of the calling Pod about the Service.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientView {
+    /// The port of the Service that was asked for.
+    pub port: u16,
+    /// What the Service's address is.
+    pub profile: Known<DiscoveredProfile>,
+    /// The routes and backends of requests to it.
+    pub policy: Known<ClientPolicy>,
+    /// Its endpoints; `None` if the destination controller knows no such Service.
+    pub endpoints: Known<Option<Vec<DiscoveredEndpoint>>>,
+}
+
+/// Who may connect to a port of a Pod, as Linkerd's policy controller tells the Pod's proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InboundPort {
+    /// The Pod.
+    pub pod: PodState,
+    /// The port.
+    pub port: u16,
+    /// Who may connect.
+    pub policy: Known<ServerPolicy>,
 }
 
 /// What the proxy of the calling Pod says.
@@ -157,6 +191,8 @@ pub(crate) struct TargetFacts {
     pub remote: ResourceId,
     /// Its slices.
     pub slices: Known<Vec<EndpointSlice>>,
+    /// Who may connect to one of its ready Pods; `None` if there is none.
+    pub serving: Option<Known<InboundPort>>,
     /// The gateways.
     pub gateways: Known<Vec<GatewayFacts>>,
     /// Linkerd's configuration.
@@ -178,6 +214,8 @@ pub(crate) struct GatewayFacts {
     pub probe_port: Option<u16>,
     /// Its Pods.
     pub pods: Known<Vec<PodState>>,
+    /// Who may connect to one of its ready Pods; `None` if there is none.
+    pub inbound: Option<InboundPort>,
 }
 
 impl RequestPath {

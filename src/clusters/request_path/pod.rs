@@ -6,7 +6,8 @@ use super::facts::{ClientPod, PodState};
 use crate::{
     api::metadata::ResourceId,
     clusters::{
-        snapshot::{SkippedPorts, label},
+        skipped_ports::SkippedPorts,
+        snapshot::label,
         workloads::{SKIP, meshed_pod},
     },
 };
@@ -20,10 +21,13 @@ pub(super) fn state(pod: &Pod) -> PodState {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
     let is_ready = conditions.any(|c| c.type_ == "Ready" && c.status == "True");
+    let terminating = pod.metadata.deletion_timestamp.is_some();
     PodState {
         id: ResourceId::of(pod),
         phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
-        ready: is_ready && pod.metadata.deletion_timestamp.is_none(),
+        ready: is_ready && !terminating,
+        terminating,
+        workload: workload(pod),
         address: status.and_then(|status| status.pod_ip.as_ref()?.parse().ok()),
     }
 }
@@ -33,9 +37,14 @@ pub(super) fn client(pod: &Pod) -> ClientPod {
     let meshed = meshed_pod(pod);
     let annotations = pod.metadata.annotations.as_ref();
     let annotated = annotations.and_then(|all| all.get(SKIP).cloned());
+    let spec = pod.spec.as_ref();
+    let account = spec.and_then(|spec| spec.service_account_name.clone());
     ClientPod {
         state: state(pod),
-        workload: workload(pod),
+        node: spec
+            .and_then(|spec| spec.node_name.clone())
+            .unwrap_or_default(),
+        account: account.unwrap_or_else(|| "default".to_owned()),
         proxy: meshed.proxy,
         skipped: meshed.skipped_ports,
         annotated: annotated.map(SkippedPorts),
@@ -75,6 +84,7 @@ mod tests {
                 }],
             },
             "spec": {
+                "nodeName": "node-1", "serviceAccountName": "cart",
                 "containers": [{ "name": "linkerd-proxy", "image": "proxy:1" }],
             },
             "status": {
@@ -83,8 +93,9 @@ mod tests {
             },
         });
         let found = client(&serde_json::from_value(pod.clone()).unwrap());
-        assert_eq!(found.workload.as_deref(), Some("deployment/client"));
+        assert_eq!(found.state.workload.as_deref(), Some("deployment/client"));
         assert!(found.proxy.is_some() && found.state.ready);
+        assert_eq!((&*found.node, &*found.account), ("node-1", "cart"));
         assert_eq!(found.state.address, Some("10.0.0.7".parse().unwrap()));
         assert_eq!(found.annotated, Some(SkippedPorts("80".to_owned())));
         assert_eq!(found.skipped, found.annotated);
@@ -94,11 +105,12 @@ mod tests {
         other["metadata"]["ownerReferences"][0]["name"] = json!("db");
         other["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let found = client(&serde_json::from_value(other).unwrap());
-        assert_eq!(found.workload.as_deref(), Some("statefulset/db"));
-        assert!(!found.state.ready, "it terminates");
+        assert_eq!(found.state.workload.as_deref(), Some("statefulset/db"));
+        assert!(!found.state.ready && found.state.terminating);
         let bare = client(&Pod::default());
+        assert_eq!(bare.account, "default");
         assert_eq!(
-            (bare.workload, bare.proxy, bare.skipped),
+            (bare.state.workload, bare.proxy, bare.skipped),
             (None, None, None)
         );
     }

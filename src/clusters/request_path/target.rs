@@ -6,6 +6,7 @@ use kube::{Api, Client};
 
 use super::{
     facts::{GatewayFacts, TargetFacts},
+    linkerd::InboundPolicies,
     source::{get_service, pods, slices},
 };
 use crate::{
@@ -14,34 +15,71 @@ use crate::{
     clusters::{
         cluster_client::ClusterClient,
         deadline::within,
+        linkerd_api::ControllerAddresses,
         snapshot::{Known, annotation},
         target::linkerd_config,
     },
 };
 
+/// Port of the proxy of a gateway. The policy of this port applies to all requests through the gateway.
+const GATEWAY_PORT: u16 = 4143;
 /// Selects the Services of gateways, as the extension labels them.
 const GATEWAYS: &str = "linkerd.io/extension=multicluster";
 
-/// Reads what concerns one Service of the target cluster of this name.
+/// What is asked of a target cluster.
+pub(crate) struct TargetQuestion<'a> {
+    /// Name of the target cluster.
+    pub(crate) name: &'a str,
+    /// The Service there.
+    pub(crate) remote: ResourceId,
+    /// The port that is called, if it was named.
+    pub(crate) port: Option<u16>,
+    /// Addresses of Linkerd's controllers there.
+    pub(crate) linkerd: &'a ControllerAddresses,
+}
+
+/// Reads what concerns one Service of the target cluster.
 pub(crate) async fn target_facts(
     cluster: &ClusterClient,
-    name: &str,
-    remote: &ResourceId,
+    question: TargetQuestion<'_>,
 ) -> TargetFacts {
     let (client, deadline) = (&cluster.client, cluster.deadline);
-    let (service, slices, gateways, config) = futures::join!(
-        within(deadline, get_service(client, remote)),
-        within(deadline, slices(client, remote)),
+    let TargetQuestion {
+        name,
+        remote,
+        port,
+        linkerd,
+    } = question;
+    let (service, slices, mut gateways, config, policies) = futures::join!(
+        within(deadline, get_service(client, &remote)),
+        within(deadline, slices(client, &remote)),
         within(deadline, gateways(client)),
         within(deadline, linkerd_config(client, &cluster.linkerd_namespace)),
+        InboundPolicies::of(cluster, linkerd),
     );
+    let serving = async {
+        let (Ok(Some(service)), Ok(slices)) = (&service, &slices) else {
+            return None;
+        };
+        let asked = async { Ok(policies.of_service(client, service, slices, port).await) };
+        let asked = within(deadline, asked).await;
+        asked.unwrap_or_else(|why| Some(Err(why)))
+    };
+    let of_gateways = join_all(gateways.iter_mut().flatten().map(async |gateway| {
+        let ready = gateway.pods.iter().flatten().find(|pod| pod.ready);
+        if let Some(pod) = ready.cloned() {
+            gateway.inbound = Some(policies.of_pod(pod, GATEWAY_PORT).await);
+        }
+    }));
+    let (serving, _) = futures::join!(serving, of_gateways);
     TargetFacts {
         context: cluster.name.clone(),
         identity: cluster.identity.clone(),
         cluster: name.to_owned(),
         service,
-        remote: remote.clone(),
+        remote,
         slices,
+        serving,
         gateways,
         config,
     }
@@ -86,6 +124,7 @@ fn gateway(service: &WholeService) -> GatewayFacts {
         port: port(l::GATEWAY_PORT_NAME),
         probe_port: port(l::PROBE_PORT_NAME),
         pods: Ok(Vec::new()),
+        inbound: None,
     }
 }
 

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::clusters::{
     request_path::{ClientPod, ClientProxy, RequestPath, facts::ProxyCounts},
-    snapshot::{Destination, SkippedPorts},
+    skipped_ports::SkippedPorts,
+    snapshot::Destination,
     trust_anchors::tests::B,
 };
 
@@ -74,6 +75,27 @@ fn what_is_wrong_with_the_client_is_found() {
             ),
         ),
     ]);
+    // As with Linkerd's CNI plugin: the Pod says nothing itself.
+    let skipping = |facts: RequestPath| {
+        changed(facts, |facts| {
+            let config = facts.source.config.as_mut().unwrap();
+            let init = json!({ "ignoreOutboundPorts": "25,80" });
+            config.rest.insert("proxyInit".to_owned(), init);
+        })
+    };
+    hold(vec![(
+        "port is skipped by default",
+        skipping(client(|_| {})),
+        broken(
+            "client",
+            "OutboundPortSkipped",
+            "kubectl --context west -n shop edit deployment/client",
+        ),
+    )]);
+    let own = skipping(client(|pod| {
+        pod.skipped = Some(SkippedPorts(String::new()));
+    }));
+    assert_eq!(found(&own), None, "the Pod says otherwise");
     let other_port = client(|pod| {
         pod.skipped = Some(SkippedPorts("81-90".to_owned()));
         pod.annotated = pod.skipped.clone();

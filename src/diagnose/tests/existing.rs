@@ -293,7 +293,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             broken(
                 "target",
                 "TrustRootsDiffer",
-                "linkerd-mc --context west check",
+                "kubectl --context west -n linkerd get configmap linkerd-identity-trust-roots -o yaml",
             ),
         ),
     ]);
@@ -317,10 +317,12 @@ fn what_may_not_be_read_is_said_and_nothing_is_concluded_from_it() {
         source.pod_networks = Err(no());
         facts.client = Some(Err(no()));
         facts.proxy = Some(Err(no()));
+        facts.view = Some(Err(no()));
         let target = facts.target.as_mut().unwrap();
         target.service = Err(no());
         target.slices = Err(no());
         target.gateways = Err(no());
+        target.serving = Some(Err(no()));
         target.config = Err(no());
     });
     let diagnosis = diagnosed(&facts);

@@ -10,8 +10,9 @@ use crate::{
     client::Identity,
     clusters::{
         leader::Leader,
-        request_path::facts::SourceFacts,
-        request_path::{ClientPod, ClientProxy, GatewayFacts, PodState, RequestPath, TargetFacts},
+        request_path::{
+            ClientPod, ClientProxy, GatewayFacts, PodState, RequestPath, SourceFacts, TargetFacts,
+        },
         snapshot::{
             Destination, LinkCredentials, LinkSnapshot, LinkerdCredentials, Proxy, Workload,
         },
@@ -73,6 +74,7 @@ pub(super) fn ready_pod(namespace: &str, name: &str, address: &str) -> PodState 
         phase: "Running".to_owned(),
         ready: true,
         address: address.parse().ok(),
+        ..PodState::default()
     }
 }
 
@@ -250,6 +252,7 @@ pub(super) fn gateway_mirror() -> RequestPath {
         source,
         client: None,
         proxy: None,
+        view: None,
         target: None,
     }
 }
@@ -300,6 +303,7 @@ pub(super) fn with_target(mut facts: RequestPath) -> RequestPath {
         port: Some(4143),
         probe_port: Some(4191),
         pods: Ok(vec![ready_pod(MC, "linkerd-gateway-0", "10.2.0.2")]),
+        inbound: None,
     };
     facts.target = Some(TargetFacts {
         context: "east-admin".to_owned(),
@@ -308,6 +312,7 @@ pub(super) fn with_target(mut facts: RequestPath) -> RequestPath {
         service: Ok(Some(service("web", &labels, &json!({}), &[80]))),
         remote: ResourceId::new("shop", "web"),
         slices: Ok(vec![slice("web", &json!({}), &[("10.2.0.7", true)])]),
+        serving: None,
         gateways: Ok(vec![gateway]),
         config: Ok(config(A)),
     });
@@ -317,8 +322,12 @@ pub(super) fn with_target(mut facts: RequestPath) -> RequestPath {
 /// The same facts, and those of a Pod that calls.
 pub(super) fn with_client(mut facts: RequestPath) -> RequestPath {
     facts.client = Some(Ok(ClientPod {
-        state: ready_pod("shop", "client-0", "10.1.0.9"),
-        workload: Some("deployment/client".to_owned()),
+        state: PodState {
+            workload: Some("deployment/client".to_owned()),
+            ..ready_pod("shop", "client-0", "10.1.0.9")
+        },
+        node: "node-1".to_owned(),
+        account: "cart".to_owned(),
         proxy: Some(Proxy {
             ready: true,
             image: "proxy:1".to_owned(),
@@ -338,6 +347,7 @@ pub(super) fn with_client(mut facts: RequestPath) -> RequestPath {
 pub(super) fn config(anchors: &str) -> LinkerdConfig {
     LinkerdConfig {
         identity_trust_anchors_pem: anchors.to_owned(),
+        identity_trust_domain: "cluster.local".to_owned(),
         ..LinkerdConfig::default()
     }
 }

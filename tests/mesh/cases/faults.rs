@@ -1,12 +1,14 @@
 //! Faults on the way of a request. For each, `diagnose` has to name the right cause in the right layer, within ten seconds;
 //! the commands that it prints are run; and the request is answered.
 //!
-//! `LINKERD_MC_FAULT` chooses faults by a part of their names.
+//! `LINKERD_MC_FAULT` chooses faults by parts of their names, separated by commas.
 
 mod client;
+mod credentials;
 mod linkerd;
 mod network;
 mod objects;
+mod policies;
 mod routes;
 mod scene;
 mod target;
@@ -25,7 +27,7 @@ use crate::{
 
 /// How long a diagnosis may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Chooses faults.
+/// Chooses faults by parts of their names.
 const CHOSEN: &str = "LINKERD_MC_FAULT";
 
 /// Something that is done to the rig.
@@ -95,10 +97,12 @@ fn nothing<'a>(_: &'a mut Scene<'_>) -> Pin<Box<dyn Future<Output = anyhow::Resu
 fn faults() -> Vec<Fault> {
     [
         objects::faults(),
+        credentials::faults(),
         routes::faults(),
         client::faults(),
         linkerd::faults(),
         network::faults(),
+        policies::faults(),
         target::faults(),
     ]
     .into_iter()
@@ -111,7 +115,7 @@ pub(super) async fn are_named(rig: &mut Rig) -> anyhow::Result<Row> {
     let chosen = env::var(CHOSEN).unwrap_or_default();
     let (mut failures, mut slowest, mut count) = (Vec::new(), Duration::ZERO, 0);
     for fault in faults() {
-        if !fault.name.contains(&chosen) {
+        if !chosen.split(',').any(|part| fault.name.contains(part)) {
             continue;
         }
         count += 1;

@@ -54,7 +54,10 @@ impl Cluster {
             plane,
             network,
         };
-        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } });
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": NODE }, "spec": { "podCIDR": cluster.network.prefix(), "podCIDRs": [cluster.network.prefix()] },
+        });
         cluster.apply(&node.to_string()).await?;
         Ok(cluster)
     }

@@ -40,6 +40,9 @@ pub(crate) struct Linkerd {
     identity: Process,
     destination: Destination,
     policy: Process,
+    /// The identity controller while it has another root.
+    other_identity: Option<Process>,
+    at: Ipv4Addr,
 }
 
 impl Linkerd {
@@ -61,6 +64,45 @@ impl Linkerd {
     /// Whether the destination controller has listed the Pods of a target cluster.
     pub(crate) async fn knows(&self, cluster: &str) -> anyhow::Result<bool> {
         self.destination.knows(cluster).await
+    }
+
+    /// From now on, the identity controller signs with an issuer under another root, and knows that root alone. Proxies
+    /// that run keep their certificates.
+    pub(crate) async fn trust(&mut self, folder: &Path, root: &Root) -> anyhow::Result<()> {
+        let Issuer { certificate, key } = root.issuer()?;
+        fs::create_dir_all(folder)?;
+        for (file, text) in [
+            ("ca-bundle.crt", root.certificate()),
+            ("crt.pem", certificate),
+            ("key.pem", key),
+        ] {
+            fs::write(folder.join(file), text)?;
+        }
+        let folder = folder.display().to_string();
+        let mut other = self.identity.program();
+        for argument in &mut other.arguments {
+            if argument.starts_with("-issuer=") {
+                *argument = format!("-issuer={folder}");
+            }
+        }
+        // It reads its roots from a fixed folder.
+        let script = format!("mount --bind {folder} {TRUST_ROOTS} && exec \"$@\"");
+        let own = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
+        self.identity.kill();
+        self.other_identity = Some(other.through(&own).start()?);
+        self.identity_listens().await
+    }
+
+    /// The identity controller is the one of the beginning again.
+    pub(crate) async fn trust_again(&mut self) -> anyhow::Result<()> {
+        self.other_identity = None;
+        self.identity.restart()?;
+        self.identity_listens().await
+    }
+
+    async fn identity_listens(&mut self) -> anyhow::Result<()> {
+        let process = self.other_identity.as_mut().unwrap_or(&mut self.identity);
+        wait::listens((self.at, IDENTITY).into(), process).await
     }
 
     /// Kills all controllers at once, and starts them again.
@@ -132,6 +174,8 @@ impl Linkerd {
             identity,
             destination,
             policy,
+            other_identity: None,
+            at,
         };
         for (port, process) in [
             (IDENTITY, &mut linkerd.identity),

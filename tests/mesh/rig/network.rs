@@ -75,6 +75,8 @@ pub(crate) struct Network {
     bridge: String,
     number: u8,
     used: u8,
+    /// The address of the next Pod, if it is one of another cluster's network.
+    lent: Option<Ipv4Addr>,
 }
 
 impl Network {
@@ -84,6 +86,7 @@ impl Network {
             bridge: format!("cluster{number}"),
             number,
             used: 9,
+            lent: None,
         };
         let address = format!("{}/{PREFIX}", network.gateway());
         let bridge = network.bridge.as_str();
@@ -102,8 +105,25 @@ impl Network {
         Ipv4Addr::new(10, 241, self.number, 1)
     }
 
+    /// The network of the cluster's Pods.
+    pub(crate) fn prefix(&self) -> String {
+        format!("{}/{PREFIX}", Ipv4Addr::new(10, 241, self.number, 0))
+    }
+
+    /// The next Pod gets an address of this other network, as if the networks of both clusters overlapped: Pods of this
+    /// cluster reach it, and those of the other one look for it among themselves.
+    pub(crate) fn lend_from(&mut self, other: &Self) -> anyhow::Result<()> {
+        let address = Ipv4Addr::new(10, 241, other.number, 250);
+        self.lent = Some(address);
+        let route = format!("{address}/32");
+        run("ip", &["route", "replace", &route, "dev", &self.bridge])
+    }
+
     /// An address that no Pod had before.
     pub(crate) fn next_address(&mut self) -> Ipv4Addr {
+        if let Some(lent) = self.lent.take() {
+            return lent;
+        }
         self.used += 1;
         Ipv4Addr::new(10, 241, self.number, self.used)
     }
@@ -112,7 +132,8 @@ impl Network {
     pub(crate) fn connect(&self, pid: u32, address: Ipv4Addr) -> anyhow::Result<()> {
         let (pid, gateway) = (pid.to_string(), self.gateway().to_string());
         let (link, bridge) = (format!("pod{pid}"), self.bridge.as_str());
-        let address = format!("{address}/{PREFIX}");
+        let own = address.octets()[2] == self.number;
+        let address = format!("{address}/{}", if own { PREFIX } else { 32 });
         run(
             "ip",
             &[
@@ -130,7 +151,12 @@ impl Network {
         inside("ip", &["link", "set", "lo", "up"], "")?;
         inside("ip", &["addr", "add", &address, "dev", "eth0"], "")?;
         inside("ip", &["link", "set", "eth0", "up"], "")?;
-        inside("ip", &["route", "add", "default", "via", &gateway], "")?;
+        let default = ["route", "add", "default", "via", &gateway];
+        inside(
+            "ip",
+            &[&default[..], &["dev", "eth0", "onlink"]].concat(),
+            "",
+        )?;
         inside("nft", &["-f", "-"], REDIRECT)
     }
 }

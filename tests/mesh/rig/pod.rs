@@ -230,6 +230,13 @@ impl Pod {
         self.nft(&["delete", "table", "ip", "closed"])
     }
 
+    /// Does not redirect connections to a port to the proxy, as Linkerd's init container does for skipped ports.
+    pub(crate) fn skip(&self, port: u16) -> anyhow::Result<()> {
+        let port = port.to_string();
+        let rule = ["ip", "linkerd", "output", "tcp", "dport", &port, "return"];
+        self.nft(&[&["insert", "rule"], &rule[..]].concat())
+    }
+
     /// Changes the packet filter of the Pod.
     fn nft(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let mut prefix = inside(self.app.pid(), false);

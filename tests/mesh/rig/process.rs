@@ -122,6 +122,11 @@ impl Process {
         self.child.id()
     }
 
+    /// The program, to start another one like it.
+    pub(crate) fn program(&self) -> Program {
+        self.program.clone()
+    }
+
     /// Its log.
     pub(crate) fn log(&self) -> &Path {
         &self.program.log

@@ -21,6 +21,20 @@ pub(super) fn faults() -> Vec<Fault> {
             |s| Box::pin(not_injected(s)),
         )
         .mended_by(|s| Box::pin(restarted(s))),
+        broken(
+            "client's outbound port skipped",
+            (GATED, 80),
+            ("client", "OutboundPortSkipped"),
+            |s| Box::pin(port_skipped(s)),
+        )
+        .mended_by(|s| Box::pin(restarted(s))),
+        broken(
+            "client terminates",
+            (GATED, 80),
+            ("client", "ClientTerminating"),
+            |s| Box::pin(terminating(s)),
+        )
+        .mended_by(|s| Box::pin(restarted(s))),
     ]
 }
 
@@ -56,6 +70,33 @@ async fn not_injected(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     owned(&mut template);
     let pod = Pod::start_plain(&mut scene.rig.west, template).await?;
     scene.call_from(&pod)?;
+    scene.pods.push(pod);
+    Ok(())
+}
+
+async fn port_skipped(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let skip = json!({ "config.linkerd.io/skip-outbound-ports": "80" });
+    deployment(scene, skip.clone()).await?;
+    let mut template = PodTemplate::app(NAMESPACE, "caller-abc-1", "client");
+    owned(&mut template);
+    template.template["metadata"]["annotations"]["config.linkerd.io/skip-outbound-ports"] =
+        skip["config.linkerd.io/skip-outbound-ports"].clone();
+    let pod = Pod::start(&mut scene.rig.west, template, &[]).await?;
+    pod.skip(80)?;
+    scene.call_from(&pod)?;
+    scene.pods.push(pod);
+    Ok(())
+}
+
+/// The object stays until a kubelet says that the Pod has ended.
+async fn terminating(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let mut pod = scene.rig.start_client_pod().await?;
+    scene.call_from(&pod)?;
+    let delete = ["-n", NAMESPACE, "delete", "pod", &pod.name, "--wait=false"];
+    scene
+        .west(&[&delete[..], &["--grace-period=3600"]].concat())
+        .await?;
+    pod.proxy.kill();
     scene.pods.push(pod);
     Ok(())
 }

@@ -1,9 +1,19 @@
 //! Faults of the way between the clusters.
 
+use control_plane::eventually;
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::{Fault, broken, scene::Scene};
-use crate::{load::Load, rig::mirrors::GATED};
+use crate::{
+    load::Load,
+    rig::{
+        FORGOTTEN, NAMESPACE,
+        mirrors::{FLAT, GATED},
+        wait::SOON,
+        workloads::plain,
+    },
+};
 
 const LINK: &str = "links.multicluster.linkerd.io";
 
@@ -42,6 +52,14 @@ pub(super) fn faults() -> Vec<Fault> {
             |s| Box::pin(port_wrong(s)),
         )
         .mended_by(|s| Box::pin(alive(s))),
+        broken(
+            "Pod networks overlap",
+            (FLAT, 80),
+            ("network", "NetworksOverlap"),
+            |s| Box::pin(networks_overlap(s)),
+        )
+        .mended_by(|s| Box::pin(forgotten(s)))
+        .ended_by(|s| Box::pin(networks_apart(s))),
     ]
 }
 
@@ -101,4 +119,41 @@ async fn identity_wrong(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 
 async fn port_wrong(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     edit_link(scene, "gatewayPort", "4144").await
+}
+
+/// The only ready Pod of `east` has an address of `west`'s network. A new client, whose proxy knows no other Pod.
+async fn networks_overlap(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    for pod in &scene.rig.east_pods {
+        pod.set_ready(false).await?;
+    }
+    let west = &scene.rig.west.network;
+    scene.rig.east.network.lend_from(west)?;
+    let pod = scene.rig.start_pod().await?;
+    scene.pods.push(pod);
+    let caller = scene.rig.start_client_pod().await?;
+    scene.call_from(&caller)?;
+    scene.pods.push(caller);
+    Ok(())
+}
+
+/// A client that asked before has to pause: its proxy goes on with what it was told.
+async fn forgotten(_: &mut Scene<'_>) -> anyhow::Result<()> {
+    sleep(FORGOTTEN).await;
+    Ok(())
+}
+
+/// The Service is discovered again.
+async fn networks_apart(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    for pod in &scene.rig.east_pods {
+        pod.set_ready(true).await?;
+    }
+    scene.rig.east.apply(&plain()).await?;
+    let services = scene.rig.west.services(NAMESPACE);
+    eventually("the mirror to be discovered", SOON, async || {
+        let labels = services.get(FLAT).await?.metadata.labels;
+        let is_discovered = labels
+            .is_some_and(|labels| labels.contains_key("multicluster.linkerd.io/remote-discovery"));
+        Ok(is_discovered.then_some(()))
+    })
+    .await
 }

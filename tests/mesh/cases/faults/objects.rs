@@ -1,13 +1,6 @@
 //! Faults of objects in the source cluster: mirrors, Links, their controller, and what others put over them.
 
-use anyhow::Context as _;
-use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use control_plane::{Fault as NetworkFault, eventually};
-use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -18,7 +11,7 @@ use super::{
 use crate::{
     load::Load,
     rig::{
-        FORGOTTEN, NAMESPACE, Root,
+        FORGOTTEN, NAMESPACE,
         cluster::EXTENSION,
         mirrors::{FEDERATED, GATED},
         pod::{Pod, PodTemplate},
@@ -28,7 +21,6 @@ use crate::{
 };
 
 const CONTROLLER: &str = "linkerd-multicluster-controller";
-const SECRET: &str = "cluster-credentials-east";
 const LEASE: &str = "service-mirror-write";
 /// A namespace that only `east` has.
 const ELSEWHERE: &str = "elsewhere";
@@ -55,13 +47,6 @@ pub(super) fn faults() -> Vec<Fault> {
             |s| Box::pin(api_away(s)),
         )
         .mended_by(|s| Box::pin(api_back(s))),
-        broken(
-            "wrong certificate authority",
-            late,
-            ("objects", "CertificateInvalid"),
-            |s| Box::pin(wrong_authority(s)),
-        )
-        .mended_by(|s| Box::pin(link_is_connected(s))),
         broken(
             "namespace missing",
             ("web-east", 80),
@@ -197,47 +182,6 @@ async fn api_away(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 async fn api_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene.rig.east_api.set(NetworkFault::None);
     scene.link_is("Connected", "True").await
-}
-
-async fn link_is_connected(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.link_is("Connected", "True").await?;
-    scene.destination_is_ready(true).await
-}
-
-/// Changes the kubeconfig of the Link, and starts the controller anew: one that runs would go on with the former one.
-async fn edit_credentials(
-    scene: &mut Scene<'_>,
-    edit: impl FnOnce(&str) -> anyhow::Result<String>,
-) -> anyhow::Result<()> {
-    let secrets: Api<Secret> = Api::namespaced(scene.rig.west.plane.client(), EXTENSION);
-    let data = secrets.get(SECRET).await?.data.unwrap_or_default();
-    let kubeconfig = data.get("kubeconfig").context("no kubeconfig")?;
-    let kubeconfig = edit(std::str::from_utf8(&kubeconfig.0)?)?;
-    let change = Patch::Merge(json!({ "stringData": { "kubeconfig": kubeconfig } }));
-    secrets
-        .patch(SECRET, &PatchParams::default(), &change)
-        .await?;
-    scene.rig.controller.restart().await?;
-    scene.export_late().await?;
-    scene.link_is("Connected", "False").await
-}
-
-/// The value of a field of a kubeconfig.
-fn value<'t>(kubeconfig: &'t str, field: &str) -> anyhow::Result<&'t str> {
-    let line = kubeconfig
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(field));
-    let value = line.with_context(|| format!("the kubeconfig has no {field}"))?;
-    Ok(value.trim_start_matches(':').trim().trim_matches('"'))
-}
-
-async fn wrong_authority(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    let other = STANDARD.encode(Root::new()?.certificate());
-    edit_credentials(scene, |kubeconfig| {
-        let authority = value(kubeconfig, "certificate-authority-data")?;
-        Ok(kubeconfig.replace(authority, &other))
-    })
-    .await
 }
 
 async fn name_taken(scene: &mut Scene<'_>) -> anyhow::Result<()> {

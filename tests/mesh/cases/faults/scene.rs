@@ -17,8 +17,15 @@ use crate::{
     load::{Load, Target},
     requests::Client,
     rig::{
-        NAMESPACE, Rig, cluster::EXTENSION, condition_of, deployments::Deployments,
-        linkerd::stand_in_for, mirrors::address_of, pod::Pod, wait::SOON, workloads::service,
+        NAMESPACE, Rig,
+        cluster::EXTENSION,
+        condition_of,
+        deployments::Deployments,
+        linkerd::{DESTINATION as DESTINATION_PORT, POLICY, stand_in_for},
+        mirrors::address_of,
+        pod::Pod,
+        wait::SOON,
+        workloads::service,
     },
 };
 
@@ -110,8 +117,14 @@ impl<'r> Scene<'r> {
         port: u16,
     ) -> anyhow::Result<(Value, Duration)> {
         let (namespace, caller) = (self.namespace, &self.caller);
+        // Nothing here is a kubelet that forwards to Linkerd's controllers.
+        let [west, east] =
+            [&self.rig.west, &self.rig.east].map(|cluster| cluster.network.gateway());
+        let linkerd = format!(
+            "--linkerd-destination {west}:{DESTINATION_PORT} --linkerd-policy {west}:{POLICY} --target-linkerd-policy {east}:{POLICY}"
+        );
         let script = format!(
-            "linkerd-mc --quiet --context west diagnose {namespace}/{service}:{port} --from {NAMESPACE}/{caller} --target east --cluster-name east -o json 2>&1 || [ $? -eq 1 ]"
+            "linkerd-mc --quiet --context west diagnose {namespace}/{service}:{port} --from {NAMESPACE}/{caller} --target east --cluster-name east {linkerd} -o json 2>&1 || [ $? -eq 1 ]"
         );
         let began = Instant::now();
         let printed = self.deployments.shell(self.rig, &script).await?;
