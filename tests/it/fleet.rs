@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{
     core::v1::{Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -19,6 +19,7 @@ use linkerd_mc::api::{labels::FLEET, link::Link};
 use serde_json::Value;
 
 use crate::support::{
+    SOON,
     audit::{mark, requests},
     controller::Controller,
     installation::{NAMESPACE, installed, link},
@@ -46,6 +47,16 @@ impl Fleet {
         let kubeconfig = folder.path().join("kubeconfig");
         ControlPlane::merged_kubeconfig(&[&east, &north, &west], &kubeconfig).unwrap();
         let planes = [east, north, west];
+        for plane in &planes {
+            // For a moment after the CRD was made, Links cannot be listed.
+            let links = Api::<Link>::all(plane.client());
+            let all = ListParams::default();
+            eventually("Links to be served", SOON, async || {
+                Ok(links.list(&all).await.ok().map(|_| ()))
+            })
+            .await
+            .unwrap();
+        }
         let marks = planes.each_ref().map(|plane| mark(plane));
         Self {
             planes,
