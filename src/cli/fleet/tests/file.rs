@@ -146,8 +146,8 @@ fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
             "did you mean clusters?",
         ),
         (
-            "name: f\nclusters:\n- name: a\n  contxt: b\nlinks: []\n",
-            "unknown key contxt in fleet.yaml, line 4",
+            "name: f\nclusters:\n- name: a\n  contexts: b\nlinks: []\n",
+            "unknown key contexts in fleet.yaml, line 4",
             "did you mean context?",
         ),
         (
