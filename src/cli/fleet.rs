@@ -25,7 +25,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use self::{
     apply::write_links,
     gather::{ReadClusters, read_all},
-    loaded::{link_flags, load},
+    loaded::{LoadedFleet, link_flags, load},
     plan::FleetPlan,
     ready::wait_until_ready,
     removal::KnownClusters,
@@ -238,9 +238,32 @@ async fn apply(global: &Global, args: &FleetApplyArgs) -> anyhow::Result<ExitCod
     for failed in &outcome.failed {
         output::warning(failed);
     }
+    warn_of_restarts(&loaded, &read, &plan);
     output::note(&format!("{} objects written or deleted", outcome.written));
     let is_incomplete = plan.has_problems() || !outcome.failed.is_empty();
     Ok(output::exit_code(is_incomplete))
+}
+
+/// Says where Linkerd has to be restarted, as `link` does.
+fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan) {
+    for (name, read) in read {
+        let name = name.to_string();
+        let Ok(read) = read else { continue };
+        if !plan
+            .outdates_linkerd(&loaded.linkerd)
+            .contains(&name.as_str())
+        {
+            continue;
+        }
+        let restart = read.cluster.flags.kubectl(
+            "-n {} rollout restart deployment/linkerd-destination",
+            &[&loaded.linkerd],
+        );
+        output::warning(&format!(
+            "linkerd-destination in {name} still uses old credentials, because it ignores changes of its Secrets; restart it \
+             with {restart}"
+        ));
+    }
 }
 
 async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitCode> {

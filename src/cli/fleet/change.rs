@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::{api::labels, cli::link::changes::SettingChange, manifests::render::ObjectName};
 
+/// Why a Secret is written that leads to another API server or has another token.
+pub(super) const NEW_CREDENTIALS: &str = "new credentials";
+
 /// One object that would be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct FleetChange {

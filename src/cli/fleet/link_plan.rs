@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     accounts::{account_writes, covers, token},
-    change::{FieldChange, FleetChange, PlannedWrite, WriteAction},
+    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
     facts::{AccountFacts, ClusterFacts, TargetSide, fleet_of, is_of, kubeconfig},
     loaded::{LoadedFleet, LoadedLink, places},
 };
@@ -187,7 +187,7 @@ impl LinkCase<'_> {
         };
         let (now, new) = (kubeconfig(old), kubeconfig(wanted));
         let (Some(now), Some(new), true) = (&now, &new, has_token) else {
-            return Some(write("patch", "new credentials", Vec::new()));
+            return Some(write("patch", NEW_CREDENTIALS, Vec::new()));
         };
         let metadata = |secret: &KubernetesSecret| {
             let annotations = secret.metadata.annotations.clone();
@@ -198,7 +198,7 @@ impl LinkCase<'_> {
         };
         if !now.is_same(new) {
             let fields = of_credentials(Some(now), new);
-            return Some(write("patch", "new credentials", fields));
+            return Some(write("patch", NEW_CREDENTIALS, fields));
         }
         if !covers(&metadata(old), &metadata(wanted)) {
             let why = "other labels or annotations";

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::FleetChange,
+    change::{FleetChange, NEW_CREDENTIALS},
     link_plan::LinkCase,
     loaded::LoadedFleet,
     removal::{KnownClusters, removal},
@@ -107,6 +107,16 @@ impl FleetPlan {
     pub(super) fn is_destructive(&self) -> bool {
         let mut changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
         changes.any(|change| change.verb == "delete" || !change.fields.is_empty())
+    }
+
+    /// The clusters in which Linkerd's Secrets get other credentials. Linkerd reads a Secret once.
+    pub(super) fn outdates_linkerd(&self, linkerd: &str) -> Vec<&str> {
+        let is_replaced = |change: &FleetChange| {
+            change.kind == "Secret" && change.namespace == linkerd && change.why == NEW_CREDENTIALS
+        };
+        let clusters = self.clusters.iter();
+        let clusters = clusters.filter(|cluster| cluster.changes.iter().any(is_replaced));
+        clusters.map(|cluster| cluster.name.as_str()).collect()
     }
 
     /// Whether there is something to do.

@@ -452,6 +452,33 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
 }
 
 #[test]
+fn linkerd_is_restarted_only_for_other_credentials() {
+    let loaded = loaded(FILE);
+    let [mut east, west] = done(&loaded);
+    let outdated = |east: &ClusterFacts| {
+        let plan = plan(&loaded, &[("east", Ok(east)), ("west", Ok(&west))]);
+        plan.outdates_linkerd("linkerd").join(" ")
+    };
+    assert_eq!(outdated(&east), "");
+    let token_of_another = k8s_openapi::ByteString(token(9, None).into_bytes());
+    let secret = east.accounts.tokens[0].data.as_mut().unwrap();
+    secret.insert("token".to_owned(), token_of_another);
+    assert_eq!(outdated(&east), "west");
+    // New Secrets are read.
+    assert_eq!(
+        plan(
+            &loaded,
+            &[
+                ("east", Ok(&installed("east", "192.0.2.1"))),
+                ("west", Ok(&installed("west", "192.0.2.2")))
+            ]
+        )
+        .outdates_linkerd("linkerd"),
+        [""; 0]
+    );
+}
+
+#[test]
 fn json_of_a_plan_has_no_credentials() {
     let loaded = loaded(FILE);
     let [mut east, west] = done(&loaded);
