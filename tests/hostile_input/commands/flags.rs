@@ -86,6 +86,9 @@ fn commands() -> Vec<(String, Vec<Arg>)> {
             .get_subcommands()
             .map(|inner| (format!("{name} "), inner));
         waiting.extend(inner);
+        if command.has_subcommands() {
+            continue; // it has only the flags that all commands have
+        }
         let args = command.get_arguments();
         let args =
             args.filter(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append));
