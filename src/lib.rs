@@ -6,9 +6,9 @@
 //! | --- | --- |
 //! | [`cli`] | one file for each command; arguments and output |
 //! | [`controller`], [`check`] | the controller (`run-controller`); the rules of `check` |
-//! | [`diagnose`], [`traffic`] | the layers of `diagnose`; the sums of `traffic` |
+//! | [`diagnose`], [`traffic`], [`verify`] | the layers of `diagnose`; the sums of `traffic`; the judgements of `verify` |
 //! | [`fleet`] | the file of `fleet`: which clusters link to which |
-//! | [`clusters`] | what `status`, `traffic`, `graph`, `check` and `diagnose` find out about clusters and their Links |
+//! | [`clusters`] | what `status`, `traffic`, `graph`, `check` and `diagnose` find out about clusters and their Links, and the canaries of `verify` |
 //! | [`client`], [`manifests`] | requests to API servers; the objects of `install` and `link-gen` |
 //! | [`mirror`] | the core: computes what has to be written |
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
@@ -37,5 +37,6 @@ pub mod manifests;
 mod suggest;
 pub mod timing;
 mod traffic;
+mod verify;
 
 pub use mirror_core::{api, budget, mirror};

@@ -9,7 +9,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Every day",
         &[
-            "status", "traffic", "check", "diagnose", "gateways", "graph", "gather", "plan",
+            "status", "traffic", "check", "diagnose", "verify", "gateways", "graph", "gather",
+            "plan",
         ],
     ),
     (
@@ -41,7 +42,7 @@ const ALL: &[&str] = &[
     "verbose",
 ];
 /// Commands, with the global flags that they ignore or refuse. Help does not show them.
-const IDLE: [(&str, &[&str]); 9] = [
+const IDLE: [(&str, &[&str]); 10] = [
     ("completions", ALL),
     ("drain", &["linkerd_namespace"]),
     ("fleet", &["api_addr", "context"]),
@@ -51,6 +52,7 @@ const IDLE: [(&str, &[&str]); 9] = [
     ("revoke", &["linkerd_namespace"]),
     ("rotate", &["api_addr"]),
     ("undrain", &["linkerd_namespace"]),
+    ("verify", &["api_addr", "context"]),
 ];
 
 /// Hides global flags in the help of commands to which they mean nothing. They are still accepted there.

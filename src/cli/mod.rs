@@ -28,6 +28,7 @@ mod suggestions;
 mod traffic;
 mod uninstall;
 mod unlink;
+mod verify;
 mod version;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -77,6 +78,7 @@ enum Command {
     Traffic(traffic::TrafficArgs),
     Graph(graph::Graph),
     Gather(gather::GatherArgs),
+    Verify(Box<verify::VerifyArgs>),
     Version(version::VersionArgs),
 }
 
@@ -190,6 +192,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Command::Traffic(args) => return block_on(traffic::run(&cli.global, args)),
         Command::Graph(args) => return block_on(graph::run(&cli.global, args)),
+        Command::Verify(args) => return block_on(verify::run(&cli.global, args)),
         Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }
     Ok(ExitCode::SUCCESS)

@@ -2,10 +2,11 @@
 //! the state of their Links ([`link_summary`]). `status`, `graph`, `check` and `diagnose` use this module.
 //! [`request_path`] is what is known about one Service, and the way to it.
 //!
-//! Only [`collect`], [`gather`] and the modules that they use have a client. They only read.
+//! Only [`collect`], [`gather`] and the modules that they use have a client, and only read. [`canaries`] also writes.
 
 mod access;
 pub(crate) mod bundle;
+pub(crate) mod canaries;
 pub(crate) mod cluster_client;
 pub(crate) mod collect;
 pub(crate) mod collect_full;

@@ -22,7 +22,7 @@ use crate::support::{
 /// Commands that the same shell runs before each example of a command. The current context is `west` unless stated
 /// otherwise.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 12] = [
+const BEFORE: [(&str, &str); 13] = [
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
     ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
     ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
@@ -34,6 +34,7 @@ const BEFORE: [(&str, &str); 12] = [
     ("diagnose", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done; kubectl -n default get pod client-0 || kubectl -n default run client-0 --image none --overrides '{\"spec\":{\"automountServiceAccountToken\":false}}'"),
     ("check", "kubectl --context east delete service web --ignore-not-found; while kubectl --context west get service web-east; do sleep 0.1; done; for context in east west; do echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context $context apply -f -; kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
     ("fleet", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
+    ("verify", "linkerd-mc link --target east --source west; echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context west apply -f -"),
     ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
 ];
 
@@ -237,12 +238,13 @@ impl Desk {
     }
 }
 
-/// Exit codes that an example may have: `plan` and `fleet plan` exit with 2 if there are changes, and `diagnose` with 1 if
-/// a layer is broken, as here, where no Pod stands behind a mirror.
+/// Exit codes that an example may have: `plan` and `fleet plan` exit with 2 if there are changes, `diagnose` with 1 if a
+/// layer is broken, as here, where no Pod stands behind a mirror, and `verify` if a step fails, as here, where no injector
+/// is.
 fn may_end_with(command: &str) -> &'static [i32] {
     match command {
         "plan" | "fleet" => &[0, 2],
-        "diagnose" => &[0, 1],
+        "diagnose" | "verify" => &[0, 1],
         _ => &[0],
     }
 }

@@ -121,6 +121,8 @@ mod diagnose;
 mod fleet;
 // Each example of each help text works.
 mod examples;
+// `verify`: canaries in two clusters.
+mod verify;
 // `gather`.
 mod gather;
 // `hand-back`.

@@ -11,7 +11,7 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Each module with those that it may use besides itself. `src/lib.rs` says what they are for.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("main", &["cli"]),
     ("lib", &["mirror", "api", "budget"]),
     (
@@ -22,6 +22,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "diagnose",
             "traffic",
             "fleet",
+            "verify",
             "clusters",
             "client",
             "manifests",
@@ -40,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("diagnose", &["clusters", "mirror", "api", "suggest"]),
     ("traffic", &["clusters", "api"]),
     ("fleet", &["manifests", "hint", "suggest"]),
+    ("verify", &["mirror", "api"]),
     ("clusters", &["client", "manifests", "mirror", "api"]),
     (
         "client",

@@ -12,7 +12,7 @@ use crate::{NOBODY, read, said};
 const OTHERS: &str = "All others";
 
 /// Commands that read a cluster first of all, and what they need for it.
-const READERS: [&str; 13] = [
+const READERS: [&str; 14] = [
     "allow --service-account-name x",
     "check --wait 0s",
     "diagnose shop/web-east",
@@ -25,6 +25,7 @@ const READERS: [&str; 13] = [
     "status",
     "undrain --cluster-name x",
     "unlink --cluster-name x",
+    "verify --source x --target y",
     "version",
 ];
 

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::output;
 
 /// Exit code of a command that was interrupted, as shells have it.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What an interrupted command says.
 static DONE: Mutex<String> = Mutex::new(String::new());
@@ -45,7 +45,7 @@ fn listen() {
         let said = DONE.lock().unwrap_or_else(PoisonError::into_inner).clone();
         output::interrupted(&said);
         #[expect(clippy::exit, reason = "the command may be in the middle of anything")]
-        std::process::exit(INTERRUPTED);
+        std::process::exit(INTERRUPTED.into());
     });
 }
 

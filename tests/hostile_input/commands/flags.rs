@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 30] = [
+const FREE: [&str; 31] = [
     "as_groups",
     "as_user",
     "context",
@@ -66,6 +66,7 @@ const FREE: [&str; 30] = [
     "run-controller metrics_addr",
     "run-controller probe_address",
     "run-controller probe_service",
+    "verify junit",
 ];
 
 /// All commands with the flags that take a value, also those of all commands.

@@ -94,6 +94,8 @@ pub const DISCOVERY_SERVICE: &str = "multicluster.linkerd.io/discovery-service";
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";
 /// Annotation on a Link (ours): networks, joined by commas, that the addresses of its gateway must be in.
 pub const GATEWAY_NETWORKS: &str = "multicluster.linkerd.io/gateway-networks";
+/// Label of all that `verify` creates (ours): the run that has created it. `verify` deletes nothing without it.
+pub const VERIFY: &str = "multicluster.linkerd.io/verify";
 /// Annotation on the controller's Deployment (ours): `disabled` if its values omit the admission policies.
 pub const ADMISSION_POLICY: &str = "multicluster.linkerd.io/admission-policy";
 

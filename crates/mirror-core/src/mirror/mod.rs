@@ -52,9 +52,9 @@ pub use state::{
 };
 pub use target::{
     ApiServerThrough, ClusterNetworks, Copied, CopiedError, Exclusions, FederatedThrough,
-    Federation, Gateway, Host, LocalQueries, PolicyError, Probe, Queries, Query, Refused, Target,
-    allowed_namespaces, copied_rules, has_discovery, is_through_gateway, local_queries, member,
-    mode, networks, refusal, refused_message, slices_of,
+    Federation, Gateway, Host, LocalQueries, MirrorMode, PolicyError, Probe, Queries, Query,
+    Refused, Target, allowed_namespaces, copied_rules, has_discovery, is_through_gateway,
+    local_queries, member, mode, networks, refusal, refused_message, slices_of,
 };
 #[cfg(test)]
 pub(crate) use target::{InvalidLink, networks::Refusal};

@@ -10,7 +10,7 @@ pub mod tool_keys;
 
 pub use self::{
     exclusions::{CopiedError, Exclusions, copied_rules},
-    export::{LocalQueries, Queries, Query, local_queries, member, mode, slices_of},
+    export::{LocalQueries, MirrorMode, Queries, Query, local_queries, member, mode, slices_of},
     link::{Gateway, Host, InvalidLink, Probe, Target, has_discovery, is_through_gateway},
     networks::{ClusterNetworks, Refused, networks, refusal, refused_message},
     policy::{

@@ -1,0 +1,217 @@
+//! `verify`: canaries in two clusters show whether requests arrive, how long changes take, and whose identity is seen.
+
+mod args;
+mod contexts;
+mod failover;
+mod run;
+mod view;
+
+use std::{fs, path::Path, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
+
+pub(crate) use self::args::VerifyArgs;
+use self::{args::VerifyFormat, contexts::Pair, run::Run};
+use super::common::{
+    args::Global,
+    interrupt::{INTERRUPTED, on_interrupt},
+    output,
+    table::terminal_width,
+    wait::Progress,
+};
+use crate::{
+    clusters::canaries::CanarySpec,
+    hint::fail,
+    verify::{StepResult, VerifyReport, VerifyStep},
+};
+
+/// How much of the time is for the deletion at the end.
+const DELETION: Duration = Duration::from_secs(25);
+
+/// Runs the command. Exit code 1 if a step has failed.
+pub(crate) async fn run(global: &Global, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let pair = Pair::connect(global, args).await?;
+    if args.cleanup {
+        return Box::pin(clean(&pair, args, began + args.timeout)).await;
+    }
+    let progress = Progress::new("checking the clusters");
+    let work = Box::pin(verify(&pair, args, &progress, began));
+    let result = progress.during(work).await;
+    let (report, was_stopped) = match result {
+        Ok(done) => done,
+        Err(error) => {
+            // A report for CI says so too.
+            let mut report = empty(args);
+            report.push(unmet(&error));
+            write_junit(args.junit.as_deref(), &report)?;
+            return Err(error);
+        }
+    };
+    write_junit(args.junit.as_deref(), &report)?;
+    output::data(&match args.output {
+        VerifyFormat::Table => view::text(&report, terminal_width()),
+        VerifyFormat::Json => output::json(&report)?,
+        VerifyFormat::Yaml => output::yaml(&report)?,
+    })?;
+    if was_stopped {
+        output::interrupted("interrupted: the canaries are deleted");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(output::exit_code(!report.success))
+}
+
+/// Checks all that has to be there, runs the steps, and deletes the canaries. Returns whether it was stopped.
+async fn verify(
+    pair: &Pair,
+    args: &VerifyArgs,
+    progress: &Progress,
+    began: Instant,
+) -> anyhow::Result<(VerifyReport, bool)> {
+    let name = format!("{:08x}", fastrand::u32(..));
+    let verified = pair.check(args, &name).await?;
+    let left = pair.left(&args.namespace).await?;
+    let end = began + args.timeout;
+    let mut stop = Stop::listen()?;
+    if left.iter().any(Option::is_some) {
+        progress.say("deleting what an earlier run has left");
+        delete(pair, args, end).await?;
+    }
+    let mut run = Run {
+        pair,
+        canaries: CanarySpec {
+            namespace: args.namespace.clone(),
+            run: name,
+            image: args.image.clone(),
+        },
+        verified: &verified,
+        progress,
+        report: VerifyReport {
+            link: verified.link.id().to_string(),
+            ..empty(args)
+        },
+        failover: args.failover,
+        until: end - DELETION.min(args.timeout / 3),
+    };
+    let was_stopped = tokio::select! {
+        () = run.steps() => false,
+        () = stop.asked() => true,
+    };
+    let mut report = run.report;
+    on_interrupt(
+        &format!("canaries may be left in the namespace {}", args.namespace),
+        &format!("run {}", cleanup(pair, args)),
+    );
+    progress.say("deleting the canaries");
+    let deleting = Instant::now();
+    let deleted = delete(pair, args, end).await;
+    report.push(VerifyStep {
+        mode: None,
+        step: "deletion",
+        result: if deleted.is_ok() {
+            StepResult::Passed
+        } else {
+            StepResult::Failed
+        },
+        milliseconds: u64::try_from(deleting.elapsed().as_millis()).ok(),
+        detail: match deleted {
+            Ok(_) => format!("the namespace {} is gone in both clusters", args.namespace),
+            Err(why) => format!("{why}; run {}", cleanup(pair, args)),
+        },
+    });
+    Ok((report, was_stopped))
+}
+
+/// Deletes the canaries.
+async fn delete(pair: &Pair, args: &VerifyArgs, end: Instant) -> anyhow::Result<bool> {
+    pair.remove(&args.namespace, end).await.map_err(|why| {
+        fail(
+            format!(
+                "cannot delete the canaries in the namespace {}: {why}",
+                args.namespace
+            ),
+            format!("run {}", cleanup(pair, args)),
+        )
+    })
+}
+
+/// The command that deletes what is left.
+fn cleanup(pair: &Pair, args: &VerifyArgs) -> String {
+    let command = pair.both.mc(
+        "verify --target {} --source {} --namespace {} --cleanup",
+        &[&args.target, &args.source, &args.namespace],
+    );
+    command.to_string()
+}
+
+/// Only deletes what an earlier run has left.
+async fn clean(pair: &Pair, args: &VerifyArgs, end: Instant) -> anyhow::Result<ExitCode> {
+    let progress = Progress::new("deleting the canaries");
+    pair.left(&args.namespace).await?;
+    let found = progress.during(Box::pin(delete(pair, args, end))).await?;
+    output::note(if found {
+        "the canaries are deleted"
+    } else {
+        "there are no canaries"
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn empty(args: &VerifyArgs) -> VerifyReport {
+    VerifyReport {
+        source: args.source.clone(),
+        target: args.target.clone(),
+        namespace: args.namespace.clone(),
+        ..VerifyReport::default()
+    }
+}
+
+/// The step of a run that was not possible.
+fn unmet(error: &anyhow::Error) -> VerifyStep {
+    VerifyStep {
+        mode: None,
+        step: "requirements",
+        result: StepResult::Failed,
+        milliseconds: None,
+        detail: format!("{error:#}"),
+    }
+}
+
+fn write_junit(file: Option<&Path>, report: &VerifyReport) -> anyhow::Result<()> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    let written = fs::write(file, report.junit());
+    written.with_context(|| format!("failed to write {}", file.display()))
+}
+
+/// Ctrl-C and SIGTERM, which end the steps early. The canaries are deleted all the same.
+struct Stop {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("failed to listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for either.
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

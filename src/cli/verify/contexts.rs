@@ -1,0 +1,308 @@
+//! What has to be as it should before anything is written: the clusters, the Link, the controller, the permissions.
+
+use futures::try_join;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt as _};
+
+use super::args::VerifyArgs;
+use crate::{
+    cli::common::{args::Global, cluster::connecting, contexts::refuse_silence},
+    clusters::{
+        canaries::{
+            namespaces::{self, FoundNamespace},
+            permissions::{VerifySide, denied},
+        },
+        cluster_client::ClusterClient,
+        collect::{Depth, snapshot_of},
+        snapshot::{ClusterSnapshot, LinkSnapshot},
+        topology::Topology,
+    },
+    hint::{fail, misuse},
+    suggest::ClusterFlags,
+    verify::{CanaryMode, CanaryService, client_identity},
+};
+
+/// The two clusters of a run.
+pub(super) struct Pair {
+    pub(super) source: ClusterClient,
+    pub(super) target: ClusterClient,
+    /// Flags for commands that name the clusters themselves.
+    pub(super) both: ClusterFlags,
+}
+
+/// What is verified.
+pub(super) struct Verified {
+    /// The Link.
+    pub(super) link: LinkSnapshot,
+    /// The identity of the client, if it is known.
+    pub(super) client: Option<String>,
+    /// The Services of the modes that the Link offers; at least one.
+    pub(super) services: Vec<CanaryService>,
+    /// The other modes, and why the Link does not offer them.
+    pub(super) skipped: Vec<(CanaryMode, String)>,
+}
+
+impl Pair {
+    /// Creates the clients of both clusters. Sends no request.
+    pub(super) async fn connect(global: &Global, args: &VerifyArgs) -> anyhow::Result<Self> {
+        if global.context.is_some() {
+            return Err(misuse(
+                "--context cannot be used with verify",
+                "pass --target and --source",
+            ));
+        }
+        global.refuse_address()?;
+        if args.source == args.target {
+            return Err(misuse(
+                format!("--target and --source are both {:?}", args.target),
+                "choose two different contexts",
+            ));
+        }
+        let access = global.access();
+        let client = async |context: &str| {
+            let access = access.with_context(context);
+            let linkerd = &global.linkerd_namespace;
+            let client = ClusterClient::new(context, &access, args.request_timeout, linkerd);
+            connecting(client).await
+        };
+        let mut both = ClusterFlags::default();
+        if let Some(path) = &access.kubeconfig {
+            both = both.with("--kubeconfig", &path.to_string_lossy());
+        }
+        Ok(Self {
+            source: client(&args.source).await?,
+            target: client(&args.target).await?,
+            both,
+        })
+    }
+
+    /// Flags for commands in a cluster.
+    pub(super) fn flags(&self, cluster: &ClusterClient) -> ClusterFlags {
+        self.both.clone().with("--context", &cluster.name)
+    }
+
+    /// Fails unless all is as it has to be. Writes nothing. `run` names the run.
+    pub(super) async fn check(&self, args: &VerifyArgs, run: &str) -> anyhow::Result<Verified> {
+        self.may(args).await?;
+        self.refuse_itself().await?;
+        let (source, target) = futures::join!(
+            snapshot_of(&self.source, Depth::Credentials),
+            snapshot_of(&self.target, Depth::Credentials)
+        );
+        let snapshots = [source, target];
+        refuse_silence(&snapshots[..1])?;
+        let link = self.link(&snapshots, args.link.as_deref())?;
+        self.works(&snapshots[0], &link)?;
+        let [source, _] = snapshots;
+        let client = source.config.ok().map(|config| {
+            client_identity(&config, &self.source.linkerd_namespace, &args.namespace)
+        });
+        let (services, skipped) = offered(&link, args, run)?;
+        Ok(Verified {
+            link,
+            client,
+            services,
+            skipped,
+        })
+    }
+
+    /// Fails if the user lacks a permission, or a cluster cannot be reached.
+    async fn may(&self, args: &VerifyArgs) -> anyhow::Result<()> {
+        let of = async |cluster: &ClusterClient, side: VerifySide| {
+            let lacking = denied(cluster, &args.namespace, side, args.failover).await;
+            let lacking = lacking.map_err(|why| unreachable(cluster, &why))?;
+            if lacking.is_empty() {
+                return Ok(());
+            }
+            Err(fail(
+                format!(
+                    "you lack permissions that verify needs in {}: {}",
+                    cluster.name,
+                    lacking.join("; ")
+                ),
+                "docs/verify.md has the roles that verify needs; choose another user with --as or another context",
+            ))
+        };
+        try_join!(
+            of(&self.source, VerifySide::Source),
+            of(&self.target, VerifySide::Target)
+        )?;
+        Ok(())
+    }
+
+    /// Fails if both contexts lead to one cluster.
+    async fn refuse_itself(&self) -> anyhow::Result<()> {
+        let same = self.source.identity.server == self.target.identity.server;
+        let (source, target) = futures::join!(uid(&self.source), uid(&self.target));
+        if same || source.is_some() && source == target {
+            return Err(misuse(
+                format!(
+                    "the contexts {} and {} lead to the same cluster",
+                    self.target.name, self.source.name
+                ),
+                "choose contexts of two clusters",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The Link from the source cluster to the target cluster.
+    fn link(
+        &self,
+        snapshots: &[ClusterSnapshot; 2],
+        named: Option<&str>,
+    ) -> anyhow::Result<LinkSnapshot> {
+        let (source, target) = (&self.source.name, &self.target.name);
+        let topology = Topology::of(snapshots);
+        let edges = topology.links.iter().filter(|edge| edge.source == *source);
+        let found: Vec<&LinkSnapshot> = snapshots[0]
+            .links
+            .iter()
+            .flatten()
+            .zip(edges)
+            .filter(|(link, edge)| match named {
+                Some(name) => link.name() == name,
+                None => edge.target == *target,
+            })
+            .map(|(link, _)| link)
+            .collect();
+        match (found.as_slice(), named) {
+            ([link], _) => Ok((*link).clone()),
+            ([], Some(name)) => Err(fail(
+                format!("{source} has no Link {name}"),
+                format!(
+                    "{} shows all Links",
+                    self.flags(&self.source).mc("status", &[])
+                ),
+            )),
+            ([], None) => Err(fail(
+                format!("{source} has no Link to {target}"),
+                format!(
+                    "link them with {}, or pass --link with the name of the Link",
+                    self.both
+                        .mc("link --target {} --source {}", &[target, source])
+                ),
+            )),
+            (several, _) => {
+                let names: Vec<String> = several.iter().map(|l| l.id().to_string()).collect();
+                Err(misuse(
+                    format!(
+                        "{source} has several Links to {target}: {}",
+                        names.join(", ")
+                    ),
+                    "pass --link with the name of one",
+                ))
+            }
+        }
+    }
+
+    /// Fails unless the Link is connected, and its controller active.
+    fn works(&self, source: &ClusterSnapshot, link: &LinkSnapshot) -> anyhow::Result<()> {
+        let (name, flags) = (&self.source.name, self.flags(&self.source));
+        if let Some(why) = &link.unreadable {
+            return Err(fail(
+                format!("the Link {} in {name} cannot be read: {why}", link.name()),
+                format!("{} says more", flags.mc("check", &[])),
+            ));
+        }
+        let silence = match source.leaders.get(link.namespace()) {
+            // It may not be read, so this is not known.
+            None | Some(Err(_)) => None,
+            Some(Ok(None)) => Some("no controller is active: none has ever led".to_owned()),
+            Some(Ok(Some(leader))) => leader.silence(|time| time.to_string()),
+        };
+        if let Some(silence) = silence {
+            let (what, _) = silence.split_once(';').unwrap_or((&silence, ""));
+            return Err(fail(
+                format!("{name}: {what}"),
+                format!(
+                    "look at its Pods with {}",
+                    flags.kubectl("-n {} get pods", &[link.namespace()])
+                ),
+            ));
+        }
+        match link.condition("Connected") {
+            Some(("True", _)) => Ok(()),
+            found => {
+                let message = found.map(|(_, message)| message);
+                let message = message.filter(|message| !message.is_empty());
+                let message = message.unwrap_or("nothing is reported yet");
+                Err(fail(
+                    format!(
+                        "the Link {} in {name} is not connected: {message}",
+                        link.name()
+                    ),
+                    format!("{} says more", flags.mc("check", &[])),
+                ))
+            }
+        }
+    }
+
+    /// Which of the clusters have a namespace that an earlier run has left, with its UID. Fails if it is not one of ours.
+    pub(super) async fn left(&self, name: &str) -> anyhow::Result<[Option<String>; 2]> {
+        let of = async |cluster: &ClusterClient| match namespaces::find(cluster, name).await {
+            Ok(FoundNamespace::Nothing) => Ok(None),
+            Ok(FoundNamespace::Canaries(uid)) => Ok(Some(uid)),
+            Ok(FoundNamespace::Foreign) => Err(fail(
+                format!(
+                    "{} has a namespace {name} that verify has not made",
+                    cluster.name
+                ),
+                "choose another name with --namespace",
+            )),
+            Err(why) => Err(unreachable(cluster, &why)),
+        };
+        let (source, target) = try_join!(of(&self.source), of(&self.target))?;
+        Ok([source, target])
+    }
+}
+
+/// The Services of the wanted modes, and the modes that the Link does not offer, with the reason.
+#[expect(clippy::type_complexity, reason = "two lists of one origin")]
+fn offered(
+    link: &LinkSnapshot,
+    args: &VerifyArgs,
+    run: &str,
+) -> anyhow::Result<(Vec<CanaryService>, Vec<(CanaryMode, String)>)> {
+    if args.failover && !args.modes().contains(&CanaryMode::Federated) {
+        return Err(misuse(
+            "--failover needs the mode federated",
+            "leave out --mode, or add federated",
+        ));
+    }
+    let (mut services, mut skipped) = (Vec::new(), Vec::new());
+    for mode in args.modes() {
+        match CanaryService::of(&link.link, &args.namespace, run, mode) {
+            Ok(service) => services.push(service),
+            Err(why) => skipped.push((mode, why)),
+        }
+    }
+    let is_wanted = |mode: CanaryMode| {
+        let is_drilled = args.failover && mode == CanaryMode::Federated;
+        !args.mode.is_empty() || services.is_empty() || is_drilled
+    };
+    match skipped.iter().find(|(mode, _)| is_wanted(*mode)) {
+        Some((mode, why)) => Err(fail(
+            format!(
+                "the Link {} does not offer the mode {mode}: {why}",
+                link.name()
+            ),
+            "pass --mode with modes that it offers, or change the Link",
+        )),
+        None => Ok((services, skipped)),
+    }
+}
+
+fn unreachable(cluster: &ClusterClient, why: &str) -> anyhow::Error {
+    fail(
+        format!("cannot ask {}: {why}", cluster.name),
+        "check that the cluster is up, and that the context is the right one",
+    )
+}
+
+/// Identifies a cluster, if the user may read it.
+async fn uid(cluster: &ClusterClient) -> Option<String> {
+    let api: Api<Namespace> = Api::all(cluster.client.clone());
+    let found = api.get_metadata_opt("kube-system").await;
+    found.ok().flatten()?.uid()
+}

@@ -1,0 +1,80 @@
+//! The namespaces of canaries: made, found and removed.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, PostParams, Preconditions},
+    runtime::wait::{await_condition, conditions::is_deleted},
+};
+
+use super::CanarySpec;
+use crate::{
+    api::labels::VERIFY,
+    client::requests::explain,
+    clusters::{cluster_client::ClusterClient, snapshot::Known},
+};
+
+/// What has the name of a namespace of canaries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FoundNamespace {
+    /// Nothing.
+    Nothing,
+    /// A namespace of canaries, of an earlier run; its UID.
+    Canaries(String),
+    /// A namespace of somebody else.
+    Foreign,
+}
+
+/// Looks up a namespace.
+pub(crate) async fn find(cluster: &ClusterClient, name: &str) -> Known<FoundNamespace> {
+    let found = api(cluster).get_metadata_opt(name).await;
+    Ok(match found.map_err(|error| explain(&error))? {
+        None => FoundNamespace::Nothing,
+        Some(found) if found.labels().contains_key(VERIFY) => {
+            FoundNamespace::Canaries(found.uid().unwrap_or_default())
+        }
+        Some(_) => FoundNamespace::Foreign,
+    })
+}
+
+/// Makes the namespace of a run.
+pub(crate) async fn create(cluster: &ClusterClient, canaries: &CanarySpec) -> Known<()> {
+    let (api, namespace) = (api(cluster), canaries.namespace());
+    let created = api.create(&PostParams::default(), &namespace).await;
+    created.map(|_| ()).map_err(|error| explain(&error))
+}
+
+/// Deletes the namespace of this UID, with all that is in it, and waits until it is gone.
+pub(crate) async fn delete(
+    cluster: &ClusterClient,
+    name: &str,
+    uid: &str,
+    limit: Duration,
+) -> Known<()> {
+    let only = DeleteParams::background().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    });
+    match api(cluster).delete(name, &only).await {
+        Ok(_) => {}
+        // It is gone, or it is another one now.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+        Err(error) => return Err(explain(&error)),
+    }
+    let watched: Api<Namespace> = Api::all(cluster.watch_client().map_err(|e| e.to_string())?);
+    let gone = await_condition(watched, name, is_deleted(uid));
+    match tokio::time::timeout(limit, gone).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!(
+            "namespace {name} is still terminating after {} s",
+            limit.as_secs()
+        )),
+    }
+}
+
+fn api(cluster: &ClusterClient) -> Api<Namespace> {
+    Api::all(cluster.client.clone())
+}

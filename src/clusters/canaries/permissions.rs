@@ -1,0 +1,150 @@
+//! What `verify` needs to be permitted, and whether the user is.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+
+use crate::clusters::{access::reviewed, cluster_client::ClusterClient, snapshot::Known};
+
+/// Access reviews that run concurrently.
+const REVIEWS_AT_ONCE: usize = 8;
+
+/// Which cluster of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VerifySide {
+    /// The one that has the mirrors, and the client.
+    Source,
+    /// The one that has the Services, and the server.
+    Target,
+}
+
+/// Verbs for a resource of an API group.
+type NeededVerbs = (&'static str, &'static str, &'static [&'static str]);
+
+const BOTH: [NeededVerbs; 3] = [
+    (
+        "",
+        "namespaces",
+        &["get", "create", "delete", "list", "watch"],
+    ),
+    ("", "pods", &["get", "create", "list", "watch"]),
+    ("", "services", &["list", "delete"]),
+];
+const SOURCE: [NeededVerbs; 3] = [
+    ("", "pods/proxy", &["get"]),
+    ("", "services", &["watch"]),
+    ("discovery.k8s.io", "endpointslices", &["list", "watch"]),
+];
+const TARGET: [NeededVerbs; 1] = [("", "services", &["create"])];
+/// For the failover drill: a local member, and a server that leaves its Services.
+const SOURCE_FAILOVER: [NeededVerbs; 1] = [("", "services", &["create"])];
+const TARGET_FAILOVER: [NeededVerbs; 1] = [("", "pods", &["patch"])];
+
+impl VerifySide {
+    fn needs(self, failover: bool) -> impl Iterator<Item = NeededVerbs> {
+        let (own, drill): (&[NeededVerbs], &[NeededVerbs]) = match self {
+            Self::Source => (&SOURCE, &SOURCE_FAILOVER),
+            Self::Target => (&TARGET, &TARGET_FAILOVER),
+        };
+        let drill = if failover { drill } else { &[] };
+        BOTH.iter().chain(own).chain(drill).copied()
+    }
+}
+
+/// What the user may not do in the namespace of canaries, such as `pods (get, create)`.
+pub(crate) async fn denied(
+    cluster: &ClusterClient,
+    namespace: &str,
+    side: VerifySide,
+    failover: bool,
+) -> Known<Vec<String>> {
+    let needs = side.needs(failover).flat_map(|(group, resource, verbs)| {
+        verbs.iter().map(move |verb| (group, resource, *verb))
+    });
+    let denied: Vec<Option<(&str, &str)>> = stream::iter(needs)
+        .map(async |(group, resource, verb)| {
+            let review = review(namespace, group, resource, verb);
+            let answer = reviewed(&cluster.client, &review).await?;
+            let is_permitted = answer.status.is_some_and(|status| status.allowed);
+            Ok::<_, String>((!is_permitted).then_some((resource, verb)))
+        })
+        .buffered(REVIEWS_AT_ONCE)
+        .try_collect()
+        .await?;
+    let mut by_resource: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (resource, verb) in denied.into_iter().flatten() {
+        by_resource.entry(resource).or_default().push(verb);
+    }
+    let lines = by_resource.into_iter();
+    Ok(lines
+        .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(", ")))
+        .collect())
+}
+
+fn review(namespace: &str, group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource)),
+        None => (resource, None),
+    };
+    // A namespace is in no other one. Only its own name is needed, which `create` does not have.
+    let is_namespace = resource == "namespaces";
+    let own_name = is_namespace && !["create", "list", "watch"].contains(&verb);
+    SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                subresource: subresource.map(str::to_owned),
+                verb: Some(verb.to_owned()),
+                namespace: (!is_namespace).then(|| namespace.to_owned()),
+                name: own_name.then(|| namespace.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(side: VerifySide, failover: bool) -> Vec<String> {
+        side.needs(failover)
+            .map(|(_, resource, verbs)| format!("{resource}: {}", verbs.join(" ")))
+            .collect()
+    }
+
+    #[test]
+    fn only_the_drill_changes_pods() {
+        assert!(all(VerifySide::Target, true).contains(&"pods: patch".to_owned()));
+        assert!(!all(VerifySide::Target, false).contains(&"pods: patch".to_owned()));
+        assert!(all(VerifySide::Source, false).contains(&"pods/proxy: get".to_owned()));
+        assert!(!all(VerifySide::Target, true).contains(&"pods/proxy: get".to_owned()));
+    }
+
+    #[test]
+    fn a_review_asks_for_the_namespace_of_canaries_only() {
+        let asked = |resource: &str, verb: &str| {
+            let attributes = review("verify", "", resource, verb)
+                .spec
+                .resource_attributes;
+            let attributes = attributes.unwrap();
+            let text = |value: Option<String>| value.unwrap_or_default();
+            [
+                text(attributes.resource),
+                text(attributes.subresource),
+                text(attributes.namespace),
+                text(attributes.name),
+            ]
+            .join(" ")
+        };
+        assert_eq!(asked("namespaces", "create"), "namespaces   ");
+        assert_eq!(asked("namespaces", "delete"), "namespaces   verify");
+        assert_eq!(asked("pods/proxy", "get"), "pods proxy verify ");
+    }
+}

@@ -1,0 +1,240 @@
+//! What these control planes lack of a cluster with Linkerd: an injector, a scheduler and a kubelet for Pods of canaries,
+//! and proxies between them. No program of a Pod runs: what a client would be answered is worked out from the labels of
+//! Pods and the Services.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use control_plane::{Asked, ControlPlane, Verdict, eventually};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use linkerd_mc::api::labels::VERIFY;
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::interval};
+
+use crate::support::{SOON, objects::apply};
+
+/// The node of all Pods.
+const NODE: &str = "verify";
+/// Time between two looks at the Pods.
+const LOOK: Duration = Duration::from_millis(50);
+const GATEWAY: &str = "canary-gateway-";
+
+/// What is known of the canaries.
+#[derive(Debug, Default)]
+struct Canaries {
+    /// Names of Services of the source cluster, by address.
+    services: BTreeMap<String, String>,
+    /// Servers that their Services select.
+    selected: BTreeSet<String>,
+}
+
+/// Stands in for what is missing, until it is dropped.
+pub(super) struct StandIn {
+    canaries: Arc<Mutex<Canaries>>,
+    /// The identity of the gateway.
+    gateway: String,
+    namespace: &'static str,
+    /// Number of answers, so that the members of a federated Service take turns.
+    answers: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl StandIn {
+    /// Stands in for what is missing for canaries in this namespace.
+    pub(super) async fn start(
+        source: &ControlPlane,
+        target: &ControlPlane,
+        namespace: &'static str,
+        gateway: &str,
+    ) -> Self {
+        for plane in [source, target] {
+            let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } });
+            apply(plane, &[node]).await;
+            inject(plane).await;
+        }
+        let canaries = Arc::<Mutex<Canaries>>::default();
+        let task = tokio::spawn(follow(
+            [source.client(), target.client()],
+            namespace,
+            canaries.clone(),
+        ));
+        Self {
+            canaries,
+            gateway: gateway.to_owned(),
+            namespace,
+            answers: Arc::default(),
+            task,
+        }
+    }
+
+    /// What answers a request that the client of the canaries is asked to send.
+    pub(super) fn answers(&self) -> impl Fn(&Asked) -> Option<Verdict> + Send + Sync + 'static {
+        let (namespace, domain) = (self.namespace, self.domain());
+        let client = format!("default.{namespace}.serviceaccount.identity.{domain}");
+        let (canaries, gateway) = (self.canaries.clone(), self.gateway.clone());
+        let count = self.answers.clone();
+        move |asked| {
+            if !asked.uri.path().ends_with("/pods/client:8080/proxy/dial") {
+                return None;
+            }
+            let query = asked.uri.query().unwrap_or_default();
+            let value = |name: &str| {
+                let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+                let mut found = pairs.filter(|(key, _)| *key == name);
+                found.next().map(|(_, value)| value).unwrap_or_default()
+            };
+            let canaries = canaries.lock().unwrap();
+            let service = canaries.services.get(value("host"));
+            let is_federated = service.is_some_and(|name| name.ends_with("-federated"));
+            let may_answer = |server: &&String| is_federated || *server == "canary";
+            let servers: Vec<&String> = canaries.selected.iter().filter(may_answer).collect();
+            let answer = if service.is_none() || servers.is_empty() {
+                json!({ "errors": ["no endpoint"] })
+            } else if value("request") == "hostname" {
+                let turn = count.fetch_add(1, Ordering::Relaxed);
+                json!({ "responses": [servers[turn % servers.len()]] })
+            } else {
+                let through_gateway = service.is_some_and(|name| name.starts_with(GATEWAY));
+                let identity = if through_gateway { &gateway } else { &client };
+                let headers = json!({ "User-Agent": ["Go"], "L5d-Client-Id": [identity] });
+                json!({ "responses": [headers.to_string()] })
+            };
+            Some(Verdict::Answer(200, Vec::new(), answer.to_string()))
+        }
+    }
+}
+
+impl StandIn {
+    /// The namespace of Linkerd and the trust domain, as identities end.
+    pub(super) fn domain(&self) -> String {
+        let (_, domain) = self.gateway.split_once(".identity.").unwrap();
+        domain.to_owned()
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Adds a proxy to each Pod of canaries, as Linkerd's injector does, and waits until the API server does it.
+async fn inject(plane: &ControlPlane) {
+    let api = "admissionregistration.k8s.io/v1";
+    let patch = "[JSONPatch{op: \"add\", path: \"/spec/containers/-\", \
+                 value: Object.spec.containers{name: \"linkerd-proxy\", image: \"proxy\"}}]";
+    let policy = json!({
+        "apiVersion": api, "kind": "MutatingAdmissionPolicy",
+        "metadata": { "name": "stand-in-injector" },
+        "spec": {
+            "matchConstraints": {
+                "objectSelector": { "matchExpressions": [{ "key": VERIFY, "operator": "Exists" }] },
+                "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+                }],
+            },
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": patch } }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": api, "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": { "name": "stand-in-injector" },
+        "spec": { "policyName": "stand-in-injector" },
+    });
+    apply(plane, &[policy, binding]).await;
+    let pods: Api<Pod> = Api::namespaced(plane.client(), "default");
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let pod = json!({
+        "metadata": { "name": "probe", "labels": { VERIFY: "probe" } },
+        "spec": { "containers": [{ "name": "app", "image": "app" }] },
+    });
+    let pod = serde_json::from_value(pod).unwrap();
+    eventually("the injector's stand-in", SOON, async || {
+        let created = pods.create(&dry, &pod).await?;
+        let containers = created.spec.unwrap_or_default().containers.len();
+        Ok((containers == 2).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Plays the scheduler and the kubelet, and notes what proxies would know.
+async fn follow(
+    clients: [kube::Client; 2],
+    namespace: &'static str,
+    canaries: Arc<Mutex<Canaries>>,
+) {
+    let mut looks = interval(LOOK);
+    loop {
+        looks.tick().await;
+        let mut selected = BTreeSet::new();
+        for client in &clients {
+            let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+            let Ok(all) = pods.list(&ListParams::default()).await else {
+                continue;
+            };
+            for pod in all {
+                if pod.labels().get("component").is_some_and(|c| c == "canary") {
+                    selected.insert(pod.name_any());
+                }
+                // Somebody else may have deleted it.
+                let _ = play(&pods, &pod).await;
+            }
+        }
+        let services: Api<Service> = Api::namespaced(clients[0].clone(), namespace);
+        let Ok(services) = services.list(&ListParams::default()).await else {
+            continue;
+        };
+        let addresses = services.into_iter().filter_map(|service| {
+            let address = service.spec.as_ref()?.cluster_ip.clone()?;
+            Some((address, service.name_any()))
+        });
+        let mut known = canaries.lock().unwrap();
+        known.services = addresses.collect();
+        known.selected = selected;
+    }
+}
+
+/// Does for a Pod what a scheduler and a kubelet do: binds it, says that it runs, and ends it when it is deleted.
+async fn play(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
+    let name = pod.name_any();
+    let is_bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
+    let is_running = pod.status.as_ref().is_some_and(|s| s.pod_ip.is_some());
+    if pod.metadata.deletion_timestamp.is_some() {
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(&name, &now).await?;
+    } else if !is_bound {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
+            "target": { "kind": "Node", "name": NODE },
+        });
+        let _: Value = pods
+            .create_subresource("binding", &name, &PostParams::default(), &binding)
+            .await?;
+    } else if !is_running {
+        let conditions = ["Initialized", "ContainersReady", "Ready"]
+            .map(|condition| json!({ "type": condition, "status": "True" }));
+        let status = json!({ "status": {
+            "phase": "Running", "podIP": "192.0.2.77", "podIPs": [{ "ip": "192.0.2.77" }],
+            "conditions": conditions,
+        } });
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+            .await?;
+    }
+    Ok(())
+}
