@@ -186,6 +186,10 @@ fn service_profile(way: &PathContext<'_>, profile: &DiscoveredProfile, report: &
     else {
         return;
     };
+    // Linkerd names a `ServiceProfile` without a name where there is none.
+    if name.is_empty() {
+        return;
+    }
     let path = format!("ServiceProfile {namespace}/{name}");
     let own = format!(
         "{}.{}.svc.",

@@ -225,6 +225,12 @@ fn what_linkerd_tells_the_client_is_compared_with_what_there_is() {
             &["10.1.0.44", "10.2.0.7"],
         ),
         told(gated(&["192.0.2.1"]), route("shop", None)),
+        told(
+            with_view(federated("east", &member), &["10.1.0.44"]),
+            |view| {
+                view.profile.as_mut().unwrap().profile = Some(object("", "", ""));
+            },
+        ),
     ] {
         assert_eq!(found(&well), None, "{:#?}", diagnosed(&well));
     }
