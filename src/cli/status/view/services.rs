@@ -222,13 +222,13 @@ mod tests {
         shop       pay-federated   federated  web@(local),web…          -  east=80,local=…  local   Mirrored
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 100));
-        let narrow = plain(&services(&rows, shape), Some(80));
+        let narrow = plain(&services(&rows, shape), Some(78));
         insta::assert_snapshot!(narrow, @r"
-        NAMESPACE  SERVICE         MODE       ENDPOINTS  PREFERS        ACTIVE  REASON
-        shop       api-federated   federated          -  -              -       Mirrored
-        shop       auth-federated  federated          -  local,east     local   Mirrored
-        shop       web-federated   federated          -  local,east     east    Mirrored
-        shop       pay-federated   federated          -  east=80,loca…  local   Mirrored
+        NAMESPACE  SERVICE         MODE       ENDPOINTS  PREFERS      ACTIVE  REASON
+        shop       api-federated   federated          -  -            -       Mirrored
+        shop       auth-federated  federated          -  local,east   local   Mirrored
+        shop       web-federated   federated          -  local,east   east    Mirrored
+        shop       pay-federated   federated          -  east=80,lo…  local   Mirrored
         ");
         insta::assert_snapshot!(absences(&rows, shape, now).join("\n"), @r"
         shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s
