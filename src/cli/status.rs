@@ -16,6 +16,7 @@ use self::{
 };
 use super::common::{
     args::Global,
+    changes::next_change,
     output,
     problems::called,
     table::terminal_width,
@@ -120,7 +121,7 @@ async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Sta
             }
             progress.say(&format!("waiting: {unmet}"));
             last.replace(Some(unmet));
-            watch::next(&mut changes).await;
+            next_change(&mut changes).await;
         }
     });
     let ended = tokio::time::timeout(args.timeout, Box::pin(waiting)).await;

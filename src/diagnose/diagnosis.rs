@@ -1,7 +1,7 @@
 //! What was found on the way of a request.
 
 use super::{
-    causes::Layer,
+    causes::{Cause, Layer},
     layer::{Finding, Impact, LayerReport},
 };
 use crate::api::metadata::ResourceId;
@@ -30,6 +30,15 @@ impl Diagnosis {
         };
         let is_broken = |(_, finding): &(Layer, &Finding)| finding.impact == Impact::Broken;
         all().find(is_broken).or_else(|| all().next())
+    }
+
+    /// The state of a layer, and its causes, without what is counted; `None` if it was not judged.
+    pub(crate) fn outline(&self, layer: Layer) -> Option<(&'static str, Vec<(Cause, Impact)>)> {
+        let mut layers = self.layers.iter();
+        let report = layers.find(|report| report.layer == layer)?;
+        let findings = report.findings.iter();
+        let causes = findings.map(|finding| (finding.cause, finding.impact));
+        Some((report.state(), causes.collect()))
     }
 
     /// Whether requests fail, as far as is known.

@@ -128,25 +128,43 @@ pub(crate) fn text(diagnosis: &Diagnosis) -> String {
         port.unwrap_or_default(),
         one_line(&diagnosis.what)
     );
-    for report in &diagnosis.layers {
-        layer(&mut text, report);
-    }
-    let judged: Vec<Layer> = diagnosis.layers.iter().map(|report| report.layer).collect();
-    for layer in Layer::ALL
-        .into_iter()
-        .filter(|layer| !judged.contains(layer))
-    {
-        row(
-            &mut text,
-            "-",
-            None,
-            layer,
-            "not judged, because a layer before it is broken",
-        );
+    for layer in Layer::ALL {
+        judgement(&mut text, diagnosis, layer);
     }
     text.push('\n');
     conclusion(&mut text, diagnosis);
     text
+}
+
+/// The layers whose state or causes have changed, and the conclusion. `None` if they are the same.
+pub(crate) fn changes(before: &Diagnosis, now: &Diagnosis) -> Option<String> {
+    let mut text = String::new();
+    for layer in Layer::ALL {
+        if before.outline(layer) != now.outline(layer) {
+            judgement(&mut text, now, layer);
+        }
+    }
+    if text.is_empty() {
+        return None;
+    }
+    text.push('\n');
+    conclusion(&mut text, now);
+    Some(text)
+}
+
+/// What was found in a layer, or that it was not judged.
+fn judgement(text: &mut String, diagnosis: &Diagnosis, of: Layer) {
+    let mut judged = diagnosis.layers.iter();
+    match judged.find(|report| report.layer == of) {
+        Some(report) => layer(text, report),
+        None => row(
+            text,
+            "-",
+            None,
+            of,
+            "not judged, because a layer before it is broken",
+        ),
+    }
 }
 
 fn layer(text: &mut String, report: &LayerReport) {

@@ -1,6 +1,7 @@
 //! What several commands need.
 
 pub(super) mod args;
+pub(super) mod changes;
 pub(super) mod cluster;
 pub(super) mod cluster_name;
 pub(super) mod complete;

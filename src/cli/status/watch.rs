@@ -1,13 +1,8 @@
 //! `status --watch`, and the watches that it and `--wait` use.
 
-use std::{io::IsTerminal as _, pin::Pin, time::Duration};
+use std::io::IsTerminal as _;
 
-use futures::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
-use kube::{
-    Api,
-    runtime::{WatchStreamExt as _, watcher},
-};
 
 use super::{
     args::{StatusArgs, StatusFormat},
@@ -15,51 +10,28 @@ use super::{
     view::{self, TableShape, absent, render},
 };
 use crate::{
-    api::{link::LinkObject, text::one_line},
-    cli::common::{output, table::terminal_size},
-    clusters::{
-        cluster_client::{KubeContext, WATCH},
-        topology::Edge,
+    api::text::one_line,
+    cli::common::{
+        changes::{LinkChanges, link_changes, next_change},
+        output,
+        table::terminal_size,
     },
+    clusters::{cluster_client::KubeContext, topology::Edge},
     hint::fail,
     timing,
 };
 
-/// Changes within this time of each other are handled together.
-const TOGETHER: Duration = Duration::from_millis(200);
-/// Interval of updates without a change of a Link: ages grow, and mirrors get endpoints.
-const REDRAW: Duration = Duration::from_secs(5);
-
-/// Something that yields whenever a Link may have changed.
-pub(super) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
-
-/// The changes of all Links of all clusters. It never ends: a watch that breaks is opened again.
-pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<Changes> {
-    let mut streams: Vec<Changes> = Vec::new();
-    for context in contexts {
-        let Ok(cluster) = &context.client else {
-            continue;
-        };
-        let api: Api<LinkObject> = Api::all(cluster.watch_client()?);
-        let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
-        let events = watcher(api, watcher::Config::default().timeout(seconds));
-        // An error is a change too: the cluster is no longer reachable.
-        streams.push(events.default_backoff().map(|_| ()).boxed());
-    }
-    if streams.is_empty() {
+/// The changes of all Links of all clusters that have a client.
+pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<LinkChanges> {
+    let clients = contexts.iter().map(|context| &context.client);
+    let clients: Vec<_> = clients.flatten().collect();
+    if clients.is_empty() {
         return Err(fail(
             "none of the clusters can be watched",
             "run `linkerd-mc status` without --watch for details",
         ));
     }
-    Ok(stream::select_all(streams).boxed())
-}
-
-/// Waits for the next change, and for those that come with it; no longer than [`REDRAW`].
-pub(super) async fn next(changes: &mut Changes) {
-    if tokio::time::timeout(REDRAW, changes.next()).await.is_ok() {
-        while tokio::time::timeout(TOGETHER, changes.next()).await.is_ok() {}
-    }
+    link_changes(clients)
 }
 
 /// Shows the status repeatedly: on a terminal in place, elsewhere new lines for what has changed.
@@ -80,7 +52,7 @@ pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow:
             // On a terminal, the next update replaces it.
             Err(error) => output::error(&error),
         }
-        next(&mut changes).await;
+        next_change(&mut changes).await;
     }
 }
 

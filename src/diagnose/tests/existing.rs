@@ -15,7 +15,7 @@ use crate::{
         request_path::{GatewayFacts, RequestPath},
         trust_anchors::tests::B,
     },
-    diagnose::causes::Layer,
+    diagnose::{causes::Layer, report},
 };
 
 #[test]
@@ -297,6 +297,25 @@ fn what_is_wrong_with_a_mirror_is_found() {
             ),
         ),
     ]);
+}
+
+#[test]
+fn only_layers_that_change_are_printed_again() {
+    let well = diagnosed(&with_target(gateway_mirror()));
+    assert_eq!(report::changes(&well, &well), None);
+    let dead = changed(with_target(gateway_mirror()), |facts| {
+        facts.target.as_mut().unwrap().slices = Ok(vec![]);
+    });
+    let dead = diagnosed(&dead);
+    let news = report::changes(&well, &dead).expect("a change");
+    let news = anstream::adapter::strip_str(&news).to_string();
+    assert!(news.starts_with("× target    NoReadyPods"), "{news}");
+    for part in ["- answers   not judged", "Cause: NoReadyPods (target)"] {
+        assert!(news.contains(part), "{part}: {news}");
+    }
+    assert!(!news.contains("√ objects"), "{news}");
+    let back = report::changes(&dead, &well).expect("a change");
+    assert!(back.contains("Nothing is wrong"), "{back}");
 }
 
 #[test]

@@ -1,0 +1,217 @@
+//! Reads what concerns a request, from the clusters that the arguments name.
+
+use std::time::Duration;
+
+use super::args::{Called, Diagnose};
+use crate::{
+    api::metadata::ResourceId,
+    cli::common::{args::Global, cluster::connecting},
+    client::Access,
+    clusters::{
+        cluster_client::ClusterClient,
+        request_path::{
+            ClientPod, ClientView, RequestPath, SourceFacts, TargetFacts, TargetQuestion,
+            client_pod, client_proxy, client_view, source_facts, target_facts,
+        },
+        snapshot::{Known, LinkSnapshot},
+    },
+    diagnose::{
+        Diagnosis, diagnose,
+        layer::Commands,
+        subject::{Subject, closest},
+    },
+    hint::{fail, misuse},
+    mirror::FEDERATED_SUFFIX,
+    suggest::ClusterFlags,
+    timing,
+};
+
+/// Between two looks at what the proxy of the calling Pod counts.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The clusters of a request.
+pub(super) struct PathReader<'a> {
+    args: &'a Diagnose,
+    /// The source cluster.
+    pub(super) source: ClusterClient,
+    /// The target cluster, if its context was named.
+    target: Option<ClusterClient>,
+    commands: Commands,
+}
+
+impl<'a> PathReader<'a> {
+    /// Makes the clients of the clusters. Fails if a context does not exist.
+    pub(super) async fn connect(global: &Global, args: &'a Diagnose) -> anyhow::Result<Self> {
+        let (access, deadline) = (global.access(), args.request_timeout);
+        let linkerd = &global.linkerd_namespace;
+        let context = access.context.clone().unwrap_or_default();
+        let source = ClusterClient::new(&context, &access, deadline, linkerd);
+        let source = connecting(source).await?;
+        let target = match &args.target {
+            None => None,
+            Some(context) => {
+                let access = of_target(&access, context);
+                let client = ClusterClient::new(context, &access, deadline, linkerd);
+                Some(connecting(client).await?)
+            }
+        };
+        Ok(Self {
+            args,
+            source,
+            target,
+            commands: commands(global, args),
+        })
+    }
+
+    /// Reads all that is needed, and judges it.
+    pub(super) async fn diagnose(&self) -> anyhow::Result<Diagnosis> {
+        let path = self.read().await?;
+        diagnose(&path, &self.commands)
+            .map_err(|none| fail(none.what, self.commands.source.inserted(&none.hint)))
+    }
+
+    async fn read(&self) -> anyhow::Result<RequestPath> {
+        let (args, source) = (self.args, &self.source);
+        let Called { service, port } = &args.service;
+        let from = args.from.as_ref().map(|from| {
+            let namespace = from.namespace.as_ref().unwrap_or(&service.namespace);
+            ResourceId::new(namespace, &from.name)
+        });
+        let deadline = args.request_timeout;
+        let counts = async {
+            let id = from.as_ref()?;
+            let pause = (deadline, PAUSE.min(deadline));
+            Some(client_proxy(&source.client, id, service, *port, pause).await)
+        };
+        let known = Box::pin(of_source(source, args, from.as_ref()));
+        let (known, proxy) = futures::join!(known, counts);
+        let (facts, client, view) = known?;
+        let mut path = RequestPath {
+            now: timing::now(),
+            service: service.clone(),
+            port: *port,
+            source: facts,
+            client,
+            proxy,
+            view,
+            target: None,
+        };
+        if let Some(target) = &self.target {
+            path.target = Some(of_context(&path, target, args).await?);
+        }
+        Ok(path)
+    }
+}
+
+/// How commands name the clusters.
+fn commands(global: &Global, args: &Diagnose) -> Commands {
+    let access = global.access();
+    let current = || access.kubeconfig().ok()?.current_context;
+    let mut both = ClusterFlags::default();
+    if let Some(path) = &access.kubeconfig {
+        both = both.with("--kubeconfig", &path.to_string_lossy());
+    }
+    Commands {
+        source: access.flags(),
+        source_context: access.context.clone().or_else(current),
+        target: args
+            .target
+            .as_ref()
+            .map(|context| of_target(&access, context).flags()),
+        target_context: args.target.clone(),
+        both,
+    }
+}
+
+/// The access to another context: an address of the API server is that of the source cluster.
+fn of_target(access: &Access, context: &str) -> Access {
+    Access {
+        api_addr: None,
+        ..access.with_context(context)
+    }
+}
+
+/// What is known of the source cluster, of the Pod that calls, and of what Linkerd tells its proxy.
+type OfSource = (
+    SourceFacts,
+    Option<Known<ClientPod>>,
+    Option<Known<ClientView>>,
+);
+
+async fn of_source(
+    source: &ClusterClient,
+    args: &Diagnose,
+    from: Option<&ResourceId>,
+) -> anyhow::Result<OfSource> {
+    let Called { service, port } = &args.service;
+    let Some(id) = from else {
+        let facts = Box::pin(source_facts(source, service)).await;
+        return Ok((facts, None, None));
+    };
+    let facts = Box::pin(source_facts(source, service));
+    let (facts, pod) = futures::join!(facts, client_pod(source, id));
+    let pod = match pod {
+        Err(why) => return Ok((facts, Some(Err(why.clone())), Some(Err(why)))),
+        Ok(Err(names)) => return Err(no_pod(id, &names)),
+        Ok(Ok(pod)) => pod,
+    };
+    let (linkerd, called) = (args.linkerd.of_source(), (service, *port));
+    let view = Box::pin(client_view(source, &linkerd, &pod, &facts, called)).await;
+    Ok((facts, Some(Ok(pod)), Some(view)))
+}
+
+fn no_pod(id: &ResourceId, names: &[String]) -> anyhow::Error {
+    let hint = match closest(&id.name, names.iter().map(String::as_str)) {
+        Some(name) => format!("did you mean {}/{name}?", id.namespace),
+        None => format!("`kubectl -n {} get pods` lists them", id.namespace),
+    };
+    fail(format!("Pod {id} does not exist"), hint)
+}
+
+/// The facts of the target cluster that a context is for.
+async fn of_context(
+    path: &RequestPath,
+    target: &ClusterClient,
+    args: &Diagnose,
+) -> anyhow::Result<TargetFacts> {
+    let named = args.cluster_name.as_deref();
+    let subject = Subject::of(path);
+    let subject = subject.map_err(|none| fail(none.what, none.hint))?;
+    let member = match &subject {
+        Subject::AbsentFederated(member) => Some(*member),
+        // A cluster that is drained, or has no member yet, is none of its clusters.
+        Subject::Federated(_) => path.service.name.strip_suffix(FEDERATED_SUFFIX),
+        Subject::Mirror(_) | Subject::Absent(_) => None,
+    };
+    let links = path
+        .source
+        .links
+        .iter()
+        .flatten()
+        .map(LinkSnapshot::cluster);
+    let of_links = links.filter_map(|cluster| Some((cluster, member?)));
+    let remotes: Vec<(&str, &str)> = subject.remotes().into_iter().chain(of_links).collect();
+    let wanted = named.unwrap_or(&target.name);
+    let by_name = remotes.iter().find(|(cluster, _)| *cluster == wanted);
+    let (cluster, remote) = match (by_name, remotes.as_slice()) {
+        (Some(found), _) => *found,
+        (None, [only]) if named.is_none() => *only,
+        (None, all) => {
+            let all: Vec<&str> = all.iter().map(|(cluster, _)| *cluster).collect();
+            return Err(misuse(
+                format!(
+                    "cannot tell which target cluster the context {} is for",
+                    target.name
+                ),
+                format!("pass --cluster-name with one of {}", all.join(", ")),
+            ));
+        }
+    };
+    let question = TargetQuestion {
+        name: cluster,
+        remote: ResourceId::new(&path.service.namespace, remote),
+        port: path.port,
+        linkerd: &args.linkerd.of_target(),
+    };
+    Ok(Box::pin(target_facts(target, question)).await)
+}

@@ -1,0 +1,138 @@
+//! `diagnose --watch`: what changes on the way of a request.
+
+use super::{args::DiagnosisFormat, reader::PathReader};
+use crate::{
+    cli::common::{
+        changes::{link_changes, next_change},
+        output,
+    },
+    diagnose::{Diagnosis, report},
+    timing,
+};
+
+/// Prints a diagnosis, and then what has changed whenever something has. Fails only if the first one fails.
+pub(super) async fn show(
+    reader: &PathReader<'_>,
+    first: Diagnosis,
+    format: DiagnosisFormat,
+) -> anyhow::Result<()> {
+    let mut changes = link_changes([&reader.source])?;
+    let mut log = DiagnosisLog::default();
+    let mut next = Ok(first);
+    loop {
+        match next {
+            Ok(diagnosis) => output::data(&log.news(diagnosis, format)?)?,
+            Err(error) => {
+                if log.is_new_error(&format!("{error:#}")) {
+                    output::error(&error);
+                }
+            }
+        }
+        next_change(&mut changes).await;
+        next = Box::pin(reader.diagnose()).await;
+    }
+}
+
+/// What has been printed so far.
+#[derive(Default)]
+struct DiagnosisLog {
+    last: Option<Diagnosis>,
+    error: Option<String>,
+}
+
+impl DiagnosisLog {
+    /// The text to print now: everything at first, then the layers that have changed, or nothing. What a proxy counts is no
+    /// change by itself.
+    fn news(&mut self, now: Diagnosis, format: DiagnosisFormat) -> anyhow::Result<String> {
+        self.error = None;
+        let changed = match &self.last {
+            None => Some(report::text(&now)),
+            Some(before) => report::changes(before, &now).map(|text| {
+                let time = timing::now().strftime("%Y-%m-%d %H:%M:%S UTC");
+                format!("\n{time}\n{text}")
+            }),
+        };
+        let text = match (changed, format) {
+            (None, _) => String::new(),
+            (Some(text), DiagnosisFormat::Text) => text,
+            (Some(_), DiagnosisFormat::Json) => {
+                serde_json::to_string(&report::document(&now))? + "\n"
+            }
+            (Some(_), DiagnosisFormat::Yaml) => {
+                format!("---\n{}", output::yaml(&report::document(&now))?)
+            }
+        };
+        self.last = Some(now);
+        Ok(text)
+    }
+
+    /// Whether the last look did not fail in the same way.
+    fn is_new_error(&mut self, error: &str) -> bool {
+        let before = self.error.replace(error.to_owned());
+        before.as_deref() != Some(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::metadata::ResourceId,
+        diagnose::{
+            causes::{Cause, Layer},
+            layer::{Finding, Impact, LayerReport},
+        },
+    };
+
+    fn diagnosis(seen: &str, is_broken: bool) -> Diagnosis {
+        let finding = Finding {
+            cause: Cause::NoReadyPods,
+            impact: Impact::Broken,
+            evidence: "0 of 3 endpoints".to_owned(),
+            fixes: Vec::new(),
+        };
+        let report = LayerReport {
+            layer: Layer::Target,
+            seen: vec![seen.to_owned()],
+            unseen: Vec::new(),
+            findings: is_broken.then_some(finding).into_iter().collect(),
+        };
+        Diagnosis {
+            service: ResourceId::new("shop", "web-east"),
+            port: Some(80),
+            what: "mirror of web in east".to_owned(),
+            layers: vec![report],
+        }
+    }
+
+    #[test]
+    fn each_change_is_printed_once_and_what_is_counted_is_none() {
+        let looks = [
+            ("1 answer", false, true),
+            ("2 answers", false, false),
+            ("3 answers", true, true),
+            ("4 answers", true, false),
+            ("5 answers", false, true),
+        ];
+        for format in [
+            DiagnosisFormat::Text,
+            DiagnosisFormat::Json,
+            DiagnosisFormat::Yaml,
+        ] {
+            let mut log = DiagnosisLog::default();
+            for (seen, is_broken, is_news) in looks {
+                let news = log.news(diagnosis(seen, is_broken), format).unwrap();
+                assert_eq!(!news.is_empty(), is_news, "{seen}: {news}");
+            }
+        }
+        let mut log = DiagnosisLog::default();
+        let json = log
+            .news(diagnosis("", true), DiagnosisFormat::Json)
+            .unwrap();
+        assert_eq!(json.lines().count(), 1, "a document is a line: {json}");
+        assert!(log.is_new_error("no answer") && !log.is_new_error("no answer"));
+        log.news(diagnosis("", true), DiagnosisFormat::Json)
+            .unwrap();
+        assert!(log.is_new_error("no answer"), "it had answered meanwhile");
+    }
+}
