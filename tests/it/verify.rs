@@ -2,18 +2,33 @@
 
 mod stand_in;
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use control_plane::{ControlPlane, Interceptor, Verdict, eventually};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use control_plane::{Asked, ControlPlane, Interceptor, Verdict, eventually};
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use serde_json::Value;
+use tokio::{sync::Notify, time::timeout};
 
 use self::stand_in::StandIn;
+use linkerd_mc::api::labels::MULTICLUSTER_NAMESPACE;
+
 use crate::support::{
     SOON,
+    audit::{mark, requests},
     controller::Controller,
     links::{links, own_link, status_that, unlink},
+    objects::namespace,
     planes::{Alone, alone},
     program::{Outcome, run},
     versions::has_version,
@@ -118,6 +133,49 @@ impl Scene {
         }
     }
 
+    /// The answer to the write of this number is lost, and this is notified then.
+    fn losing(&self, number: usize) -> Arc<Notify> {
+        let (count, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        for way in &self.ways {
+            let (answers, count, lost) = (self.stand_in.answers(), count.clone(), lost.clone());
+            let judge = move |asked: &Asked| {
+                if let Some(answer) = answers(asked) {
+                    return answer;
+                }
+                let is_it = asked.is_write() && count.fetch_add(1, Ordering::SeqCst) + 1 == number;
+                if is_it {
+                    Verdict::LoseAnswer(lost.clone())
+                } else {
+                    Verdict::Forward
+                }
+            };
+            way.judge(judge);
+        }
+        lost
+    }
+
+    /// Starts the command, and sends it a signal when it has made so many writes.
+    async fn signalled(&self, number: usize, signal: &str) -> (std::process::Output, bool) {
+        let lost = self.losing(number);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(self.args(&[]))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let reached = timeout(SOON, lost.notified()).await.is_ok();
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().unwrap();
+        assert!(sent.success());
+        if signal == "-KILL" {
+            child.wait().unwrap();
+        }
+        self.undisturbed();
+        (child.wait_with_output().unwrap(), reached)
+    }
+
     /// The clusters that have the namespace of canaries.
     async fn left(&self) -> Vec<&str> {
         let mut left = Vec::new();
@@ -180,7 +238,7 @@ async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
         "federated|mirror|passed|canary-member-".to_owned(),
         format!("federated|request|passed|{answered}"),
         format!("federated|identity|passed|{client}"),
-        "federated|local member|passed|canary-local answers".to_owned(),
+        "federated|local member|passed|canary-local is a member of ".to_owned(),
         "federated|failover|passed|canary-local answers".to_owned(),
         "federated|failback|passed|canary answers".to_owned(),
         "|removal|passed|no mirror is left".to_owned(),
@@ -202,4 +260,131 @@ async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
     );
     assert_eq!(scene.left().await, [""; 0]);
     unlink(&scene.alone.source, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
+    let Some(scene) = Scene::start().await else {
+        return;
+    };
+    // Of 13 writes: a namespace, a Pod, a Service, a Service that is deleted, a namespace that is deleted.
+    for number in [1, 4, 6, 9, 12] {
+        let (output, reached) = scene.signalled(number, "-KILL").await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(reached, "it ended before its write {number}: {said}");
+        assert_ne!(scene.left().await, [""; 0], "killed at the write {number}");
+        let again = scene.run(&[]);
+        assert_eq!(again.code, 0, "{}{}", again.stdout, again.stderr);
+        assert_eq!(scene.left().await, [""; 0], "killed at the write {number}");
+    }
+    // Only deleted.
+    scene.signalled(6, "-KILL").await;
+    let (source, far) = (scene.alone.source.name(), scene.alone.far.name());
+    let clean = [
+        "verify",
+        "--source",
+        source,
+        "--target",
+        far,
+        "--namespace",
+        NS,
+        "--cleanup",
+    ];
+    for said in ["the canaries are deleted", "there are no canaries"] {
+        let outcome = run(&scene.kubeconfig, &clean);
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+        assert_eq!(scene.left().await, [""; 0]);
+    }
+    // Interrupted: it deletes the canaries itself.
+    for (signal, number) in [("-INT", 6), ("-TERM", 4)] {
+        let (output, reached) = scene.signalled(number, signal).await;
+        assert!(reached);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(
+            said.contains("interrupted: the canaries are deleted"),
+            "{said}"
+        );
+        assert_eq!(scene.left().await, [""; 0]);
+    }
+    unlink(&scene.alone.source, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_as_it_has_to_be_is_said_and_nothing_is_written() {
+    let alone = alone().await;
+    let (source, far) = (&*alone.source, &*alone.far);
+    let both = source.folder().join("verify-refused.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[source, far], &both).unwrap();
+    let (here, there) = (source.name(), far.name());
+    let since = [mark(source), mark(far)];
+    let verify = |kubeconfig: &Path, more: &[&str]| {
+        let own = ["verify", "--source", here, "--target", there];
+        run(kubeconfig, &[&own, more].concat()).failure()
+    };
+    let said = verify(&both, &[]);
+    let expected = format!("{here} has no Link to {there}");
+    assert!(said.contains(&expected), "{said}");
+    assert!(said.contains("linkerd-mc link --target"), "{said}");
+    own_link(source, far, NS, &[]).await;
+    let said = verify(&both, &["--link", "moon"]);
+    assert!(said.contains("has no Link moon"), "{said}");
+    // That of another test may seem to lead for a while.
+    let lease = ["delete", "lease", "-n", MULTICLUSTER_NAMESPACE, "--all"];
+    source.kubectl(&lease).await.unwrap();
+    let said = verify(&both, &["--link", NS]);
+    assert!(said.contains("no controller is active"), "{said}");
+    let leader = source
+        .user_kubeconfig("leader", &["system:masters"])
+        .unwrap();
+    let controller = Controller::start_as(&leader, &["--identity", "leader"]);
+    status_that(source, NS, |status| {
+        let connected = status.condition("Connected");
+        connected.is_some_and(|c| c.status == "True")
+    })
+    .await;
+    namespace("not-of-verify", &[far]).await;
+    let said = verify(&both, &["--link", NS, "--namespace", "not-of-verify"]);
+    assert!(said.contains("that verify has not made"), "{said}");
+    let clean = ["--cleanup", "--namespace", "not-of-verify"];
+    assert!(verify(&both, &clean).contains("that verify has not made"));
+    assert!(has_namespace(far, "not-of-verify").await);
+
+    // Somebody who may not create namespaces, in either cluster.
+    let paths = [source, far].map(|plane| plane.user_kubeconfig("nobody", &[]).unwrap());
+    let nobody: PathBuf = std::env::join_paths(paths).unwrap().into();
+    let said = verify(&nobody, &["--link", NS]);
+    assert!(
+        said.contains("you lack permissions that verify needs"),
+        "{said}"
+    );
+    let lacking = "namespaces (get, create, delete, list, watch)";
+    assert!(said.contains(lacking), "{said}");
+    // Contexts that do not exist, or lead to one cluster.
+    let said = run(&both, &["verify", "--source", here, "--target", "moon"]).failure();
+    assert!(said.contains("\"moon\" is not in the kubeconfig"), "{said}");
+    let said = run(&both, &["verify", "--source", here, "--target", here]).misuse();
+    assert!(said.contains("are both"), "{said}");
+
+    for (plane, since) in [source, far].into_iter().zip(since) {
+        let events = requests(plane, since);
+        let made = events.iter().filter(|event| {
+            ["namespaces", "pods", "services"].contains(&event.resource.as_str())
+                && ["create", "delete"].contains(&event.verb.as_str())
+                && event.user != "leader"
+        });
+        let made: Vec<_> = made.filter(|event| event.name != "not-of-verify").collect();
+        assert!(made.is_empty(), "{made:?}");
+    }
+    let all: Api<Namespace> = Api::all(far.client());
+    all.delete("not-of-verify", &DeleteParams::default())
+        .await
+        .unwrap();
+    let services: Api<Service> = Api::namespaced(far.client(), "linkerd-mc-verify");
+    let found = services.list(&ListParams::default()).await.unwrap();
+    assert!(found.items.is_empty());
+    drop(controller);
+    unlink(source, NS).await;
 }

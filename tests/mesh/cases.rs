@@ -22,6 +22,7 @@ mod soak;
 mod traffic;
 mod traps;
 mod unlink;
+mod verify;
 mod walls;
 
 use std::{
@@ -51,6 +52,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("traffic beside the load's own count", |rig| {
         Box::pin(traffic::counted(rig))
+    }),
+    ("verify with canaries", |rig| {
+        Box::pin(verify::with_canaries(rig))
     }),
     ("export label to first answer", |rig| {
         Box::pin(export::to_first_answer(rig))

@@ -7,6 +7,8 @@ pub(crate) mod destination;
 mod dns;
 pub(crate) mod federation;
 mod identity;
+mod injector;
+pub(crate) mod kubelet;
 pub(crate) mod linkerd;
 pub(crate) mod mirrors;
 pub(crate) mod network;

@@ -2,12 +2,15 @@
 
 use tokio::time::{Instant, timeout_at};
 
-use super::run::{PAUSE, Run, StepFinding};
+use super::run::{PAUSE, Run, STEP, StepFinding};
 use crate::{
     api::labels::{FEDERATED, FEDERATED_MEMBERS},
     clusters::{
         canaries::{
-            LOCAL_SERVER, Role, SERVER, dial::Question, mirrors::SeenMirror, pods, services,
+            LOCAL_SERVER, Role, SERVER,
+            dial::Question,
+            mirrors::{MirrorWatch, SeenMirror},
+            pods, services,
         },
         snapshot::Known,
     },
@@ -19,11 +22,16 @@ const IN_A_ROW: usize = 10;
 
 impl Run<'_> {
     /// Adds a member of the source cluster, takes the one of the target cluster away, and swaps them.
-    pub(super) async fn drill(&mut self, service: &CanaryService, mirror: &SeenMirror) {
+    pub(super) async fn drill(
+        &mut self,
+        watch: &MirrorWatch,
+        service: &CanaryService,
+        mirror: &SeenMirror,
+    ) {
         let mode = Some(service.mode);
         self.progress.say("failing over");
         let began = Instant::now();
-        let joined = self.join(service, mirror).await;
+        let joined = self.join(watch, service).await;
         let has_joined = joined.is_ok();
         self.record(mode, "local member", began, joined);
         if !has_joined {
@@ -38,15 +46,27 @@ impl Run<'_> {
         self.record(mode, "failback", began, failed_back);
     }
 
-    /// Starts a server in the source cluster, with a Service that is a member, and waits until it answers.
-    async fn join(&self, service: &CanaryService, mirror: &SeenMirror) -> Known<StepFinding> {
+    /// Starts a server in the source cluster, with a Service, and waits until it is a member. Whether it answers is not
+    /// asked: the client's balancer may prefer the other member for minutes.
+    async fn join(&self, watch: &MirrorWatch, service: &CanaryService) -> Known<StepFinding> {
         let (source, canaries) = (&self.pair.source, &self.canaries);
         self.start_pod(source, LOCAL_SERVER, Role::Server).await?;
         let mut labels = service.labels.clone();
         let (_, value) = FEDERATED_MEMBERS.split_once('=').unwrap_or_default();
         labels.insert(FEDERATED.to_owned(), value.to_owned());
         services::create(source, canaries, &service.name, &labels).await?;
-        self.answered_by(mirror, LOCAL_SERVER, 1).await
+        let find = watch.until(|mirrors| mirrors.existing(&service.mirror)?.joined);
+        match timeout_at(self.limit(), find).await {
+            Ok(at) => Ok(StepFinding {
+                at,
+                detail: format!("{LOCAL_SERVER} is a member of {}", service.mirror),
+            }),
+            Err(_) => Err(format!(
+                "{} has no member of this cluster after {} s",
+                service.mirror,
+                STEP.as_secs()
+            )),
+        }
     }
 
     /// Gives servers the label that their Services select, or takes it away, and waits until only one server answers.
@@ -64,16 +84,11 @@ impl Run<'_> {
             };
             pods::select(cluster, &self.canaries.namespace, server, *is_selected).await?;
         }
-        self.answered_by(mirror, wanted, IN_A_ROW).await
+        self.answered_by(mirror, wanted).await
     }
 
     /// Lets the client send requests until this server answers so many in a row. Returns when it answered the first of them.
-    async fn answered_by(
-        &self,
-        mirror: &SeenMirror,
-        server: &str,
-        wanted: usize,
-    ) -> Known<StepFinding> {
+    async fn answered_by(&self, mirror: &SeenMirror, server: &str) -> Known<StepFinding> {
         let address = mirror.cluster_ip.as_deref().unwrap_or_default();
         let (mut sent, mut failed, mut row) = (0, 0, 0);
         let mut first = Instant::now();
@@ -87,7 +102,7 @@ impl Run<'_> {
                         if row == 1 {
                             first = Instant::now();
                         }
-                        if row == wanted {
+                        if row == IN_A_ROW {
                             return first;
                         }
                     }
@@ -110,7 +125,7 @@ impl Run<'_> {
                 detail: format!("{server} answers; {failed} of {sent} requests failed"),
             }),
             Err(_) => Err(format!(
-                "{server} did not answer {wanted} requests in a row; {failed} of {sent} failed: {last}"
+                "{server} did not answer {IN_A_ROW} requests in a row; {failed} of {sent} failed: {last}"
             )),
         }
     }

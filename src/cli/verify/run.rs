@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long a mirror, its endpoints and the first answer may each take.
-const STEP: Duration = Duration::from_secs(15);
+pub(super) const STEP: Duration = Duration::from_secs(15);
 /// How long one request of the client may take. agnhost gives up after 5 s.
 const REQUEST: Duration = Duration::from_secs(8);
 /// Between two requests of the client, as long as there is no answer.
@@ -158,7 +158,7 @@ impl Run<'_> {
         if let Some(headers) = headers {
             self.identity(service, &headers);
             if self.failover && service.mode == CanaryMode::Federated {
-                Box::pin(self.drill(service, &mirror)).await;
+                Box::pin(self.drill(watch, service, &mirror)).await;
             }
         }
         true

@@ -14,7 +14,10 @@ use kube::{
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use crate::{
-    api::labels::{MIRRORED_SERVICE, SLICE_SERVICE},
+    api::{
+        labels::{MIRRORED_SERVICE, SLICE_SERVICE},
+        members::local_member,
+    },
     clusters::{
         cluster_client::{ClusterClient, WATCH},
         snapshot::Known,
@@ -30,6 +33,8 @@ pub(crate) struct SeenMirror {
     pub cluster_ip: Option<String>,
     /// When a ready endpoint of it was first seen in this cluster.
     pub ready: Option<Instant>,
+    /// When a federated Service was first seen with a member of this cluster.
+    pub joined: Option<Instant>,
     /// When it was seen to be gone.
     pub gone: Option<Instant>,
 }
@@ -68,6 +73,10 @@ impl SeenMirrors {
         mirror.gone = None;
         let spec = service.spec.as_ref();
         mirror.cluster_ip = spec.and_then(|spec| spec.cluster_ip.clone());
+        let annotation = |key: &str| service.annotations().get(key).map(String::as_str);
+        if local_member(annotation).is_some() {
+            mirror.joined.get_or_insert(now);
+        }
     }
 
     fn gone(&mut self, name: &str, now: Instant) {
@@ -196,6 +205,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::labels::LOCAL_DISCOVERY;
 
     fn service(name: &str) -> Service {
         serde_json::from_value(json!({
@@ -231,10 +241,17 @@ mod tests {
         assert_eq!(found.created, Some(at(3)));
         assert_eq!(found.ready, Some(at(2)));
         assert_eq!(found.cluster_ip.as_deref(), Some("10.0.0.7"));
+        assert_eq!(found.joined, None);
+        let mut member = service("web-east");
+        let annotations = [(LOCAL_DISCOVERY.to_owned(), "web".to_owned())].into();
+        member.metadata.annotations = Some(annotations);
+        mirrors.service(&member, at(6));
+        mirrors.service(&member, at(7));
+        assert_eq!(mirrors.existing("web-east").unwrap().joined, Some(at(6)));
         assert_eq!(mirrors.all_gone(), None);
-        mirrors.gone("web-east", at(6));
+        mirrors.gone("web-east", at(8));
         assert_eq!(mirrors.existing("web-east"), None);
-        assert_eq!(mirrors.all_gone(), Some(at(6)));
+        assert_eq!(mirrors.all_gone(), Some(at(8)));
     }
 
     #[tokio::test(start_paused = true)]

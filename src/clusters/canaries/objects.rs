@@ -115,6 +115,8 @@ impl CanarySpec {
         PodSpec {
             // It needs no API server; Linkerd's proxy has a token of its own.
             automount_service_account_token: Some(false),
+            // As the API server sets it.
+            service_account_name: Some("default".to_owned()),
             containers: vec![self.container()],
             enable_service_links: Some(false),
             security_context: Some(PodSecurityContext {

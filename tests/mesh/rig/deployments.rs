@@ -163,7 +163,7 @@ async fn tell(
 }
 
 /// A shell with kubectl, `linkerd` and `linkerd-mc`.
-fn shell(rig: &Rig, script: &str) -> anyhow::Result<Command> {
+pub(super) fn shell(rig: &Rig, script: &str) -> anyhow::Result<Command> {
     let place = &rig.west.place;
     let kubeconfig = place.home.join("contexts");
     ControlPlane::merged_kubeconfig(&[&rig.west.plane, &rig.east.plane], &kubeconfig)?;

@@ -15,7 +15,7 @@ use k8s_openapi::api::{
     core::v1::{Pod as PodObject, ServiceAccount},
 };
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -109,6 +109,35 @@ impl Pod {
         let objects: Api<PodObject> = Api::namespaced(cluster.plane.client(), namespace);
         let injected = serde_json::from_value(inject(cluster, template)?)?;
         let object = objects.create(&PostParams::default(), &injected).await?;
+        let controllers = [DESTINATION, IDENTITY, POLICY];
+        let others = controllers
+            .iter()
+            .filter(|port| !template.own.contains(port));
+        let ways: Vec<u16> = others.chain(ways).copied().collect();
+        Self::run(cluster, &object, name, &ways).await
+    }
+
+    /// Runs the programs of a Pod that exists and has a proxy, as a kubelet does, and waits until it is ready.
+    pub(crate) async fn adopt(
+        cluster: &mut Cluster,
+        object: &PodObject,
+        files: &str,
+    ) -> anyhow::Result<Self> {
+        let ways = [DESTINATION, IDENTITY, POLICY];
+        let run = Self::run(cluster, object, files, &ways).await;
+        run.with_context(|| format!("failed to run Pod {}", object.name_any()))
+    }
+
+    /// Runs the programs of a Pod. `files` is how the names of its files begin, and `ways` has all ports that are
+    /// forwarded to loopback outside.
+    async fn run(
+        cluster: &mut Cluster,
+        object: &PodObject,
+        files: &str,
+        ways: &[u16],
+    ) -> anyhow::Result<Self> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let objects: Api<PodObject> = Api::namespaced(cluster.plane.client(), &namespace);
         let account = object.spec.as_ref();
         let account = account.and_then(|spec| spec.service_account_name.as_deref());
         let account = account.unwrap_or("default").to_owned();
@@ -118,7 +147,7 @@ impl Pod {
         let folder = cluster
             .place
             .home
-            .join(format!("{}-{name}", cluster.name()));
+            .join(format!("{}-{files}", cluster.name()));
         fs::create_dir_all(&folder)?;
         let path = |file: &str| folder.join(file).display().to_string();
         fs::write(
@@ -127,16 +156,13 @@ impl Pod {
         )?;
         let programs = cluster.place.programs.clone();
         let helper = programs.join(helper::NAME);
-        let log = |part: &str| log_of(cluster, name, part);
-        let app = start_app(cluster, name, &path("resolv.conf")).await?;
+        let log = |part: &str| log_of(cluster, files, part);
+        let app = start_app(cluster, (&name, files), &path("resolv.conf")).await?;
         cluster.network.connect(app.pid(), address)?;
 
         let gateway = cluster.network.gateway();
-        let controllers = [DESTINATION, IDENTITY, POLICY];
-        let ways: Vec<String> = controllers
+        let ways: Vec<String> = ways
             .iter()
-            .filter(|port| !template.own.contains(port))
-            .chain(ways)
             .map(|port| format!("127.0.0.1:{port}={gateway}:{port}"))
             .collect();
         let mut arguments = vec![helper::NAME, "forward"];
@@ -146,17 +172,17 @@ impl Pod {
             .through(&as_proxy)
             .start()?;
 
-        write_identity(cluster, &folder, namespace, &account).await?;
-        let files = Files {
+        write_identity(cluster, &folder, &namespace, &account).await?;
+        let identity = Files {
             identity: &path("identity"),
             token: &path("token"),
         };
         let mut proxy = Program::new(&programs.join("linkerd2-proxy"), &[], log("proxy"));
-        proxy.environment = environment(&object, address, &files)?;
+        proxy.environment = environment(&object, address, &identity)?;
         let proxy = proxy.through(&as_proxy).start()?;
         let mut pod = Self {
             objects,
-            name: name.clone(),
+            name,
             address,
             programs,
             proxy,
@@ -183,7 +209,7 @@ impl Pod {
         let resolv = cluster.place.home.join(format!("{name}.resolv.conf"));
         let nameserver = format!("nameserver {}\n", cluster.network.gateway());
         fs::write(&resolv, nameserver)?;
-        let app = start_app(cluster, name, &resolv.display().to_string()).await?;
+        let app = start_app(cluster, (name, name), &resolv.display().to_string()).await?;
         cluster.network.connect(app.pid(), address)?;
         let idle = |part: &str| {
             let sleep = std::path::Path::new("sleep");
@@ -289,12 +315,16 @@ impl Pod {
     }
 }
 
-/// Starts the application of a Pod, in namespaces of its own.
-async fn start_app(cluster: &Cluster, name: &str, resolv: &str) -> anyhow::Result<Process> {
+/// Starts the application of a Pod, in namespaces of its own. `files` is how the name of its log begins.
+async fn start_app(
+    cluster: &Cluster,
+    (name, files): (&str, &str),
+    resolv: &str,
+) -> anyhow::Result<Process> {
     let helper = cluster.place.programs.join(helper::NAME);
     let arguments = [helper::NAME, "app", name, resolv];
     let new = ["unshare", "--net", "--mount", "--"].map(str::to_owned);
-    let app = Program::new(&helper, &arguments, log_of(cluster, name, "app")).through(&new);
+    let app = Program::new(&helper, &arguments, log_of(cluster, files, "app")).through(&new);
     let mut app = app.start()?;
     eventually("its application", SOON, async || {
         Ok(fs::read_to_string(app.log())?
@@ -374,10 +404,14 @@ async fn write_identity(
         },
         ..TokenRequest::default()
     };
-    let token = accounts
-        .create_token_request(account, &PostParams::default(), &wanted)
-        .await
-        .with_context(|| format!("failed to get a token for ServiceAccount {account}"))?;
+    // Kubernetes creates the account `default` after its namespace.
+    let what = format!("a token for ServiceAccount {account}");
+    let token = eventually(&what, SOON, async || {
+        let params = PostParams::default();
+        let token = accounts.create_token_request(account, &params, &wanted);
+        Ok(Some(token.await?))
+    })
+    .await?;
     let token = token
         .status
         .context("a token request without status")?

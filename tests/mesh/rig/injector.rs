@@ -1,0 +1,112 @@
+//! Linkerd's injector, for the Pods that `verify` creates. The rig's own Pods are injected by `linkerd inject`.
+
+use std::{fs, path::Path};
+
+use anyhow::Context as _;
+use control_plane::eventually;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{Api, api::PostParams};
+use linkerd_mc::api::labels::VERIFY;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::json;
+
+use super::{
+    NAMESPACE, Rig,
+    cluster::Cluster,
+    process::{Process, Program},
+    wait::{self, SOON},
+};
+
+/// Where the injector looks for its certificate and for Linkerd's configuration. Only this run sees these files.
+const FILES: &str = "/var/run/linkerd";
+const PORT: u16 = 8443;
+
+/// The injectors of both clusters. They end when this is dropped.
+pub(super) struct Injectors {
+    _processes: Vec<Process>,
+}
+
+impl Injectors {
+    /// Starts an injector in each cluster, and waits until the API servers ask them.
+    pub(super) async fn start(rig: &Rig) -> anyhow::Result<Self> {
+        let names = [&rig.west, &rig.east].map(|cluster| cluster.network.gateway().to_string());
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)?;
+        let configs: Api<ConfigMap> = Api::namespaced(rig.west.plane.client(), "linkerd");
+        let config = configs.get("linkerd-config").await?.data;
+        let values = config.and_then(|mut data| data.remove("values"));
+        let write = |file: &str, content: &str| {
+            let path = Path::new(FILES).join(file);
+            fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new(FILES)))?;
+            fs::write(path, content)
+        };
+        write("tls/tls.crt", &cert.pem())?;
+        write("tls/tls.key", &signing_key.serialize_pem())?;
+        write("config/values", &values.context("no values of Linkerd")?)?;
+        let mut processes = Vec::new();
+        for cluster in [&rig.west, &rig.east] {
+            processes.push(start(cluster, &cert.pem()).await?);
+        }
+        Ok(Self {
+            _processes: processes,
+        })
+    }
+}
+
+async fn start(cluster: &Cluster, certificate: &str) -> anyhow::Result<Process> {
+    let at = cluster.network.gateway();
+    let arguments = [
+        "proxy-injector",
+        &format!("-kubeconfig={}", cluster.plane.kubeconfig().display()),
+        &format!("-addr={at}:{PORT}"),
+        &format!("-metrics-addr={at}:{}", PORT + 1000),
+    ];
+    let log = format!("{}-injector.log", cluster.name());
+    let program = cluster.place.programs.join("controller");
+    let mut process = Program::new(&program, &arguments, cluster.place.logs.join(log)).start()?;
+    wait::listens((at, PORT).into(), &mut process).await?;
+    cluster
+        .apply(&webhook(&format!("https://{at}:{PORT}/"), certificate))
+        .await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.plane.client(), NAMESPACE);
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let pod = serde_json::from_value(json!({
+        "metadata": {
+            "name": "probe", "labels": { VERIFY: "probe" },
+            "annotations": { "linkerd.io/inject": "enabled" },
+        },
+        "spec": { "serviceAccountName": "default", "containers": [{ "name": "app", "image": "app" }] },
+    }))?;
+    eventually("the injector to be asked", SOON, async || {
+        let created = serde_json::to_string(&pods.create(&dry, &pod).await?)?;
+        anyhow::ensure!(created.contains("linkerd-proxy"), "got {created}");
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(process)
+}
+
+/// What `linkerd install` prints for the injector, for the Pods of `verify` only.
+fn webhook(url: &str, certificate: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": { "name": "linkerd-proxy-injector-webhook-config" },
+        "webhooks": [{
+            "name": "linkerd-proxy-injector.linkerd.io",
+            "objectSelector": { "matchExpressions": [{ "key": VERIFY, "operator": "Exists" }] },
+            "clientConfig": { "url": url, "caBundle": STANDARD.encode(certificate) },
+            "failurePolicy": "Fail",
+            "admissionReviewVersions": ["v1", "v1beta1"],
+            "rules": [{
+                "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+            }],
+            "sideEffects": "None",
+            "timeoutSeconds": 10,
+        }],
+    })
+    .to_string()
+}
