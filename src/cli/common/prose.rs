@@ -105,9 +105,6 @@ mod tests {
     #[test]
     fn colours_take_no_room() {
         let line = "\u{1b}[31m1\u{1b}[0m two three";
-        assert_eq!(
-            wrapped(line, Some(8), 0),
-            "\u{1b}[31m1\u{1b}[0m two\nthree"
-        );
+        assert_eq!(wrapped(line, Some(8), 0), "\u{1b}[31m1\u{1b}[0m two\nthree");
     }
 }
