@@ -15,6 +15,7 @@ pub(crate) mod network;
 pub(crate) mod pod;
 pub(crate) mod process;
 mod proxy;
+mod script;
 pub(crate) mod third;
 pub(crate) mod wait;
 pub(crate) mod workloads;

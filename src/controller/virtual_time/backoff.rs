@@ -25,11 +25,7 @@ async fn refusing(
     refusal: Refusal,
     is_refused: impl Fn(&Asked) -> bool + Send + 'static,
 ) -> (World, super::server::ApiServer) {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (world, east) = World::mirroring().await;
     world.source.judge(move |asked| {
         if is_refused(asked) {
             Verdict::Refuse(refusal.clone())

@@ -11,11 +11,7 @@ use crate::timing;
 
 #[tokio::test(start_paused = true)]
 async fn revoked_token_is_reported_and_its_successor_used_at_once() {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (mut world, east) = World::mirroring().await;
     east.accept_only("second");
     east.cut();
     east.export("late");
@@ -34,11 +30,7 @@ async fn revoked_token_is_reported_and_its_successor_used_at_once() {
 /// An API server does not close open watches, so changes still arrive through them.
 #[tokio::test(start_paused = true)]
 async fn revoked_token_is_reported_although_its_watches_go_on() {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (mut world, east) = World::mirroring().await;
     east.accept_only("second");
     within(seconds(25), "the report", || {
         world.is("east", "Connected", "False")
@@ -58,11 +50,7 @@ async fn revoked_token_is_reported_although_its_watches_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn secret_that_is_replaced_in_an_outage_is_used_when_the_target_is_back() {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (mut world, east) = World::mirroring().await;
     east.judge(|_| Verdict::Hold);
     east.silence();
     sleep(hours(1)).await;
@@ -86,11 +74,7 @@ async fn secret_that_is_replaced_in_an_outage_is_used_when_the_target_is_back() 
 
 #[tokio::test(start_paused = true)]
 async fn wrong_token_in_a_new_secret_leaves_the_old_session_in_use() {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (mut world, east) = World::mirroring().await;
     world.credentials("east", "wrong");
     within(seconds(10), "the report", || {
         world.is("east", "CredentialsValid", "False")
@@ -112,11 +96,7 @@ async fn wrong_token_in_a_new_secret_leaves_the_old_session_in_use() {
 
 #[tokio::test(start_paused = true)]
 async fn deleted_secret_is_reported_and_mirrors_follow_until_it_is_there_again() {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (mut world, east) = World::mirroring().await;
     world
         .source
         .delete("secrets", LINKS, &credentials_of("east"));

@@ -35,11 +35,7 @@ async fn exported_service_has_a_mirror_and_is_counted_in_the_status() {
 /// A gateway dies, and the endpoints of its mirrors and the status of its Link are written.
 #[tokio::test(start_paused = true)]
 async fn gateway_that_dies_is_reported_in_the_status() {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (mut world, _) = World::mirroring().await;
     sleep(seconds(90)).await;
     assert!(world.is("east", "GatewayAlive", "True"));
     if with_event() {

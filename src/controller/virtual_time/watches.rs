@@ -11,11 +11,7 @@ use super::{
 
 /// A cluster with one mirror.
 async fn linked() -> (World, ApiServer) {
-    let mut world = World::new();
-    let east = world.target("east");
-    east.export("web");
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
+    let (world, east) = World::mirroring().await;
     (world, east)
 }
 

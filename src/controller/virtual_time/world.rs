@@ -79,6 +79,16 @@ impl World {
         }
     }
 
+    /// A source cluster that mirrors the Service `web` of the target cluster `east`.
+    pub(super) async fn mirroring() -> (Self, ApiServer) {
+        let mut world = Self::new();
+        let east = world.target("east");
+        east.export("web");
+        world.start();
+        world.in_sync(&["east"], &["web-east"]).await;
+        (world, east)
+    }
+
     /// A target cluster with a Link to it and a gateway that is alive.
     pub(super) fn target(&self, name: &str) -> ApiServer {
         let target = self.cluster(name);

@@ -1,23 +1,21 @@
 //! Does for Deployments of the source cluster what Kubernetes' controllers and kubelets do: runs as many of their
 //! programs as they specify, and writes their status. Cases that scale, install or restart Deployments need it.
 
-use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
-use control_plane::ControlPlane;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::{task::spawn_blocking, time::interval};
 
 use super::{
     Rig,
     cluster::EXTENSION,
     controller::{Controller, OURS},
-    process::pipe,
+    script::run_while,
 };
 
 /// Poll interval for the Deployments.
@@ -58,15 +56,7 @@ impl Deployments {
     pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
         // What changed since the last script must not start a program after this one has scaled it down.
         self.follow(rig).await?;
-        let mut command = shell(rig, script)?;
-        let mut done = spawn_blocking(move || pipe(&mut command, ""));
-        let mut looks = interval(LOOK);
-        loop {
-            tokio::select! {
-                output = &mut done => return output?.with_context(|| format!("failed to run:\n{script}")),
-                _ = looks.tick() => self.follow(rig).await?,
-            }
-        }
+        run_while(rig, script, LOOK, async |rig| self.follow(rig).await).await
     }
 
     /// Starts and stops programs as the Deployments specify.
@@ -160,27 +150,4 @@ async fn tell(
         .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
         .await?;
     Ok(())
-}
-
-/// A shell with kubectl, `linkerd` and `linkerd-mc`.
-pub(super) fn shell(rig: &Rig, script: &str) -> anyhow::Result<Command> {
-    let place = &rig.west.place;
-    let kubeconfig = place.home.join("contexts");
-    ControlPlane::merged_kubeconfig(&[&rig.west.plane, &rig.east.plane], &kubeconfig)?;
-    let kubectl = rig.west.plane.kubectl_program();
-    let ours = Path::new(env!("CARGO_BIN_EXE_linkerd-mc"));
-    let system = std::env::var_os("PATH").unwrap_or_default();
-    let folders = [kubectl.parent(), ours.parent(), Some(&place.programs)]
-        .into_iter()
-        .flatten()
-        .map(Path::to_path_buf)
-        .chain(std::env::split_paths(&system));
-    let mut command = Command::new("bash");
-    command
-        .args(["-euo", "pipefail", "-c", script])
-        .env("PATH", std::env::join_paths(folders)?)
-        .env("KUBECONFIG", kubeconfig)
-        .env("HOME", &place.home)
-        .current_dir(&place.home);
-    Ok(command)
 }

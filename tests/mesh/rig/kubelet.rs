@@ -6,22 +6,19 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::{task::spawn_blocking, time::interval};
 
 use super::{
     Rig,
     cluster::{Cluster, NODE},
-    deployments::shell,
     injector::Injectors,
     pod::Pod,
-    process::pipe,
+    script::run_while,
 };
 
 /// Poll interval for the Pods.
@@ -47,18 +44,11 @@ impl Kubelet {
 
     /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Pods are followed.
     pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
-        let mut command = shell(rig, script)?;
-        let mut done = spawn_blocking(move || pipe(&mut command, ""));
-        let mut looks = interval(LOOK);
-        loop {
-            tokio::select! {
-                output = &mut done => return output?.with_context(|| format!("failed to run:\n{script}")),
-                _ = looks.tick() => {
-                    self.follow(&mut rig.west).await?;
-                    self.follow(&mut rig.east).await?;
-                }
-            }
-        }
+        run_while(rig, script, LOOK, async |rig| {
+            self.follow(&mut rig.west).await?;
+            self.follow(&mut rig.east).await
+        })
+        .await
     }
 
     /// Starts and ends the Pods of a cluster.

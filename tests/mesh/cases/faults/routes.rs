@@ -63,17 +63,16 @@ async fn route_to_nowhere(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 
 async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {
     scene.rig.prefer(Some(preference)).await?;
+    let what = "the preference to be in force";
+    annotated(scene, what, "multicluster.linkerd.io/prefer").await
+}
+
+/// Waits until the federated Service has an annotation.
+async fn annotated(scene: &Scene<'_>, what: &str, key: &str) -> anyhow::Result<()> {
     let services = scene.rig.west.services(NAMESPACE);
-    eventually("the preference to be in force", SOON, async || {
-        let found = services
-            .get(FEDERATED)
-            .await?
-            .metadata
-            .annotations
-            .unwrap_or_default();
-        Ok(found
-            .contains_key("multicluster.linkerd.io/prefer")
-            .then_some(()))
+    eventually(what, SOON, async || {
+        let found = services.get(FEDERATED).await?.metadata.annotations;
+        Ok(found.unwrap_or_default().contains_key(key).then_some(()))
     })
     .await
 }
@@ -103,19 +102,8 @@ async fn failed_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     for pod in &scene.rig.west_pods {
         pod.set_ready(false).await?;
     }
-    let services = scene.rig.west.services(NAMESPACE);
-    eventually("others to take over", SOON, async || {
-        let found = services
-            .get(FEDERATED)
-            .await?
-            .metadata
-            .annotations
-            .unwrap_or_default();
-        Ok(found
-            .contains_key("multicluster.linkerd.io/failed-over")
-            .then_some(()))
-    })
-    .await
+    let key = "multicluster.linkerd.io/failed-over";
+    annotated(scene, "others to take over", key).await
 }
 
 async fn local_pods_are_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
