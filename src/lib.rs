@@ -14,6 +14,7 @@
 //! | [`api`] | types and syntax of Kubernetes and Linkerd |
 //! | [`budget`] | a number of bytes that its users share |
 //! | [`timing`] | the clock, jitter, backoff and rate limits, for all modules above but the core |
+//! | [`junit`] | reports of `check` and `verify` for CI |
 //! | [`hint`], [`suggest`] | errors with a hint for the user, and commands to paste, for all modules above |
 //!
 //! Rules of the design (`docs/architecture.md` follows a Service through the code):
@@ -33,6 +34,7 @@ pub mod controller;
 mod diagnose;
 mod fleet;
 mod hint;
+mod junit;
 pub mod manifests;
 mod suggest;
 pub mod timing;

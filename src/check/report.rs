@@ -2,13 +2,14 @@
 //!
 //! The text of the table always has colors. If they are not wanted, they are stripped when it is printed.
 
-use std::fmt::Write as _;
-
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::rules::{CheckResult, Fix, Level};
-use crate::api::text::{lines, one_line};
+use crate::{
+    api::text::{lines, one_line},
+    junit::{self, JunitCase, JunitOutcome, JunitSuite},
+};
 
 /// Name of the category of one cluster, or its prefix if there are several.
 pub(crate) const CATEGORY: &str = "linkerd-multicluster";
@@ -244,57 +245,36 @@ fn check_output(result: &CheckResult) -> CheckOutput<'_> {
 
 /// `JUnit` XML: one suite per category, one case per check. A warning is a passed case with a text.
 pub(crate) fn junit(categories: &[Category]) -> String {
-    let count =
-        |results: &[CheckResult], level| results.iter().filter(|r| r.level == level).count();
-    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
-    for Category { name, results, .. } in categories {
-        let suite = escape(name);
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            xml,
-            "  <testsuite name=\"{suite}\" tests=\"{}\" failures=\"{}\">",
-            results.len(),
-            count(results, Level::Error)
-        );
-        for result in results {
-            let case = escape(result.description.lines().next().unwrap_or_default());
-            let _ = write!(xml, "    <testcase classname=\"{suite}\" name=\"{case}\"");
-            let error = escape(&result.error);
-            let first = error.lines().next().unwrap_or_default();
-            let hint = result
-                .hint
-                .as_deref()
-                .map_or(String::new(), |hint| format!("\nsee {}", escape(hint)));
-            let _ = match result.level {
-                Level::Success => writeln!(xml, "/>"),
-                Level::Warning => writeln!(
-                    xml,
-                    ">\n      <system-out>warning: {error}{hint}</system-out>\n    </testcase>"
-                ),
-                Level::Error => writeln!(
-                    xml,
-                    ">\n      <failure message=\"{first}\">{error}{hint}</failure>\n    </testcase>"
-                ),
-            };
-        }
-        xml.push_str("  </testsuite>\n");
-    }
-    xml.push_str("</testsuites>\n");
-    xml
+    let suites = categories.iter().map(|category| JunitSuite {
+        name: category.name.clone(),
+        cases: category.results.iter().map(case).collect(),
+        can_skip: false,
+    });
+    junit::document(&suites.collect::<Vec<_>>())
 }
 
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in lines(text).chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c => escaped.push(c),
-        }
+fn case(result: &CheckResult) -> JunitCase {
+    let hint = result.hint.as_ref();
+    let hint = hint.map_or_else(String::new, |hint| format!("\nsee {hint}"));
+    let error = lines(&result.error);
+    let text = format!("{error}{hint}");
+    JunitCase {
+        name: result
+            .description
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+        milliseconds: None,
+        outcome: match result.level {
+            Level::Success => JunitOutcome::Passed,
+            Level::Warning => JunitOutcome::Noted(format!("warning: {text}")),
+            Level::Error => JunitOutcome::Failed {
+                message: error.lines().next().unwrap_or_default().to_owned(),
+                text,
+            },
+        },
     }
-    escaped
 }
 
 #[cfg(test)]

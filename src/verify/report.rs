@@ -1,11 +1,12 @@
 //! The report of a run: its steps, and how long each took.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use super::CanaryMode;
-use crate::api::text::{lines, one_line};
+use crate::{
+    api::text::one_line,
+    junit::{self, JunitCase, JunitOutcome, JunitSuite},
+};
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,6 +46,25 @@ pub(crate) struct VerifyStep {
     pub detail: String,
 }
 
+impl VerifyStep {
+    fn case(&self) -> JunitCase {
+        let mode = self.mode.map(|mode| format!("{mode}: "));
+        let detail = &self.detail;
+        JunitCase {
+            name: format!("{}{}", mode.unwrap_or_default(), self.step),
+            milliseconds: self.milliseconds,
+            outcome: match self.result {
+                StepResult::Passed => JunitOutcome::Noted(detail.clone()),
+                StepResult::Failed => JunitOutcome::Failed {
+                    message: one_line(detail),
+                    text: detail.clone(),
+                },
+                StepResult::Skipped => JunitOutcome::Skipped(one_line(detail)),
+            },
+        }
+    }
+}
+
 /// The report of a run. Its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct VerifyReport {
@@ -70,64 +90,12 @@ impl VerifyReport {
         self.success = any(StepResult::Passed) && !any(StepResult::Failed);
     }
 
-    /// `JUnit` XML: one suite, and a case for each step. Times are in seconds.
+    /// `JUnit` XML: one suite, and a case for each step.
     pub(crate) fn junit(&self) -> String {
-        let count = |result| self.steps.iter().filter(|s| s.result == result).count();
-        let suite = escaped(&format!(
-            "linkerd-mc verify: {} from {}",
-            self.source, self.target
-        ));
-        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            xml,
-            "  <testsuite name=\"{suite}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">",
-            self.steps.len(),
-            count(StepResult::Failed),
-            count(StepResult::Skipped)
-        );
-        for step in &self.steps {
-            let mode = step
-                .mode
-                .map(|mode| format!("{mode}: "))
-                .unwrap_or_default();
-            let _ = write!(
-                xml,
-                "    <testcase classname=\"{suite}\" name=\"{mode}{}\"",
-                step.step
-            );
-            if let Some(milliseconds) = step.milliseconds {
-                let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
-                let _ = write!(xml, " time=\"{seconds}.{rest:03}\"");
-            }
-            let detail = escaped(&step.detail);
-            let _ = match step.result {
-                StepResult::Passed => writeln!(
-                    xml,
-                    ">\n      <system-out>{detail}</system-out>\n    </testcase>"
-                ),
-                StepResult::Failed => writeln!(
-                    xml,
-                    ">\n      <failure message=\"{}\">{detail}</failure>\n    </testcase>",
-                    one_line(&detail)
-                ),
-                StepResult::Skipped => writeln!(
-                    xml,
-                    ">\n      <skipped message=\"{}\"/>\n    </testcase>",
-                    one_line(&detail)
-                ),
-            };
-        }
-        xml.push_str("  </testsuite>\n</testsuites>\n");
-        xml
+        junit::document(&[JunitSuite {
+            name: format!("linkerd-mc verify: {} from {}", self.source, self.target),
+            cases: self.steps.iter().map(VerifyStep::case).collect(),
+            can_skip: true,
+        }])
     }
-}
-
-/// A text in XML.
-fn escaped(text: &str) -> String {
-    lines(text)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
