@@ -63,10 +63,7 @@ impl Access {
     /// The flags that name this cluster and user in a command. The current context is named, so that the command also
     /// means this cluster after the user has chosen another one.
     pub(crate) fn flags(&self) -> ClusterFlags {
-        let mut flags = ClusterFlags::default().at(self.api_addr.clone());
-        if let Some(path) = &self.kubeconfig {
-            flags = flags.with("--kubeconfig", &path.to_string_lossy());
-        }
+        let mut flags = self.kubeconfig_flags().at(self.api_addr.clone());
         let current = || self.kubeconfig().ok()?.current_context;
         if let Some(context) = self.context.clone().or_else(current) {
             flags = flags.with("--context", &context);
@@ -76,6 +73,14 @@ impl Access {
         }
         let groups = self.as_groups.iter();
         groups.fold(flags, |flags, group| flags.with("--as-group", group))
+    }
+
+    /// The flags that name the kubeconfig, for commands that name their clusters themselves.
+    pub(crate) fn kubeconfig_flags(&self) -> ClusterFlags {
+        match &self.kubeconfig {
+            Some(path) => ClusterFlags::default().with("--kubeconfig", &path.to_string_lossy()),
+            None => ClusterFlags::default(),
+        }
     }
 
     /// The whole kubeconfig of this access.

@@ -188,14 +188,23 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
     }
 }
 
-async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource { file, timeout } = &args.source;
-    let loaded = load(file, &global.linkerd_namespace)?;
-    let read = spin("reading the clusters", read_all(global, &loaded, *timeout)).await;
+/// Reads the file and its clusters, plans, and says what the user has to know about the links.
+async fn planned(
+    global: &Global,
+    source: &FleetSource,
+) -> anyhow::Result<(LoadedFleet, ReadClusters, FleetPlan)> {
+    let loaded = load(&source.file, &global.linkerd_namespace)?;
+    let reading = read_all(global, &loaded, source.timeout);
+    let read = spin("reading the clusters", reading).await;
     let plan = FleetPlan::of(&loaded, &known(&read), timing::now());
     for (target, remark) in &plan.remarks {
         remark.say_of(&target.to_string());
     }
+    Ok((loaded, read, plan))
+}
+
+async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode> {
+    let (_, _, plan) = planned(global, &args.source).await?;
     output::data(&match args.output {
         FleetFormat::Text => view::text(&plan),
         FleetFormat::Json => output::json(&plan)?,
@@ -208,13 +217,7 @@ async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode>
 }
 
 async fn apply(global: &Global, args: &FleetApplyArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource { file, timeout } = &args.source;
-    let loaded = load(file, &global.linkerd_namespace)?;
-    let read = spin("reading the clusters", read_all(global, &loaded, *timeout)).await;
-    let plan = FleetPlan::of(&loaded, &known(&read), timing::now());
-    for (target, remark) in &plan.remarks {
-        remark.say_of(&target.to_string());
-    }
+    let (loaded, read, plan) = planned(global, &args.source).await?;
     output::data(&view::text(&plan))?;
     if !plan.is_pending() {
         return Ok(output::exit_code(plan.has_problems()));
@@ -246,13 +249,11 @@ async fn apply(global: &Global, args: &FleetApplyArgs) -> anyhow::Result<ExitCod
 
 /// Says where Linkerd has to be restarted, as `link` does.
 fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan) {
+    let outdated = plan.outdates_linkerd(&loaded.linkerd);
     for (name, read) in read {
         let name = name.to_string();
         let Ok(read) = read else { continue };
-        if !plan
-            .outdates_linkerd(&loaded.linkerd)
-            .contains(&name.as_str())
-        {
+        if !outdated.contains(&name.as_str()) {
             continue;
         }
         let restart = read.cluster.flags.kubectl(

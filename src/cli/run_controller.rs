@@ -9,15 +9,13 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, builder::PossibleValue};
-use tokio::{
-    runtime::{Builder, Handle},
-    signal::unix::{SignalKind, signal},
-};
+use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
 use super::common::{
     args::{self, Global},
+    interrupt::StopSignals,
     log_format,
     mirroring::{MIB, Mirroring},
     service_mirror::ServiceMirrorFlags,
@@ -192,14 +190,10 @@ fn log(args: &RunController) {
 
 /// SIGTERM and SIGINT stop the controller; a second one ends the process at once.
 fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
+    let mut signals = StopSignals::listen()?;
     tokio::spawn(async move {
         loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            signals.asked().await;
             if stop.is_cancelled() {
                 #[expect(clippy::exit, reason = "the graceful shutdown takes too long")]
                 std::process::exit(130);

@@ -9,16 +9,13 @@ mod view;
 use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 pub(crate) use self::args::VerifyArgs;
 use self::{args::VerifyFormat, contexts::Pair, run::Run};
 use super::common::{
     args::Global,
-    interrupt::{INTERRUPTED, on_interrupt},
+    interrupt::{INTERRUPTED, StopSignals, on_interrupt},
     output,
     table::terminal_width,
     wait::Progress,
@@ -76,7 +73,8 @@ async fn verify(
     let verified = pair.check(args, &name).await?;
     let left = pair.left(&args.namespace).await?;
     let end = began + args.timeout;
-    let mut stop = Stop::listen()?;
+    // They end the steps early, and the canaries are deleted all the same.
+    let mut stop = StopSignals::listen()?;
     if left.iter().any(Option::is_some) {
         progress.say("deleting what an earlier run has left");
         delete(pair, args, end).await?;
@@ -187,30 +185,6 @@ fn write_junit(file: Option<&Path>, report: &VerifyReport) -> anyhow::Result<()>
     };
     let written = fs::write(file, report.junit());
     written.with_context(|| format!("failed to write {}", file.display()))
-}
-
-/// Ctrl-C and SIGTERM, which end the steps early. The canaries are deleted all the same.
-struct Stop {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("failed to listen for signals");
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for either.
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 #[cfg(test)]

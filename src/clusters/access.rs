@@ -98,14 +98,20 @@ pub(super) async fn is_permitted(
     resource: &str,
     verb: &str,
 ) -> Known<bool> {
+    let everywhere = ResourceAttributes {
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        verb: Some(verb.to_owned()),
+        ..Default::default()
+    };
+    may(client, everywhere).await
+}
+
+/// Whether the user of `client` may do something.
+pub(super) async fn may(client: &Client, what: ResourceAttributes) -> Known<bool> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                verb: Some(verb.to_owned()),
-                ..Default::default()
-            }),
+            resource_attributes: Some(what),
             ..Default::default()
         },
         ..Default::default()

@@ -133,7 +133,8 @@ pub(super) fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> O
         .filter(|probe| probe.metadata.label(labels::CLUSTER_NAME) == link.cluster())
         // Those for the API server have the same labels.
         .filter(|service| {
-            let mut others = [GatewayService::ApiServer, GatewayService::Discovery].into_iter();
+            let others = GatewayService::ALL.into_iter();
+            let mut others = others.filter(|service| *service != GatewayService::Probe);
             !others.any(|other| service.metadata.name() == other.name(link.name()))
         });
     let Some(probe) = probes.next() else {

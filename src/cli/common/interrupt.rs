@@ -4,12 +4,37 @@
 
 use std::sync::{Mutex, Once, PoisonError};
 
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output;
 
 /// Exit code of a command that was interrupted, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Ctrl-C and SIGTERM, for a command that ends by itself when it is asked to.
+pub(crate) struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// Listens from now on. Without this, they end the program at once.
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?,
+            terminate: signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?,
+        })
+    }
+
+    /// Waits for either.
+    pub(crate) async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
 
 /// What an interrupted command says.
 static DONE: Mutex<String> = Mutex::new(String::new());

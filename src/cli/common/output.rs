@@ -8,11 +8,10 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use dialoguer::console::Term;
 use serde::Serialize;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
-use super::{log_format, plugin, prose::wrapped};
+use super::{log_format, plugin, prose::wrapped, table::stderr_width};
 use crate::{
     api::text::one_line, client::requests::explain, hint::hint_of, manifests::yaml::to_yaml,
 };
@@ -176,12 +175,7 @@ fn labelled(label: &str, color: AnsiColor, text: &str) {
 
 /// Writes a line to stderr. On a terminal it is continued below, after `hang` spaces.
 fn write_line(text: &str, hang: usize) {
-    let terminal = Term::stderr();
-    let size = terminal
-        .is_term()
-        .then(|| terminal.size_checked())
-        .flatten();
-    let text = wrapped(text, size.map(|(_, width)| width.into()), hang);
+    let text = wrapped(text, stderr_width(), hang);
     // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }

@@ -295,7 +295,15 @@ fn paint(line: &str, row: &[Cell], texts: &[String]) -> String {
 
 /// Height and width of the terminal, if stdout is one.
 pub(crate) fn terminal_size() -> Option<(usize, usize)> {
-    let terminal = Term::stdout();
+    size_of(&Term::stdout())
+}
+
+/// Width of the terminal, if stderr is one.
+pub(crate) fn stderr_width() -> Option<usize> {
+    size_of(&Term::stderr()).map(|(_, width)| width)
+}
+
+fn size_of(terminal: &Term) -> Option<(usize, usize)> {
     let (height, width) = terminal.is_term().then(|| terminal.size_checked())??;
     Some((height.into(), width.into()))
 }

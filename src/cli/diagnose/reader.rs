@@ -22,7 +22,6 @@ use crate::{
     },
     hint::{fail, misuse},
     mirror::FEDERATED_SUFFIX,
-    suggest::ClusterFlags,
     timing,
 };
 
@@ -107,10 +106,6 @@ impl<'a> PathReader<'a> {
 fn commands(global: &Global, args: &Diagnose) -> Commands {
     let access = global.access();
     let current = || access.kubeconfig().ok()?.current_context;
-    let mut both = ClusterFlags::default();
-    if let Some(path) = &access.kubeconfig {
-        both = both.with("--kubeconfig", &path.to_string_lossy());
-    }
     Commands {
         source: access.flags(),
         source_context: access.context.clone().or_else(current),
@@ -119,7 +114,7 @@ fn commands(global: &Global, args: &Diagnose) -> Commands {
             .as_ref()
             .map(|context| of_target(&access, context).flags()),
         target_context: args.target.clone(),
-        both,
+        both: access.kubeconfig_flags(),
     }
 }
 

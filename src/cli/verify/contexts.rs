@@ -65,14 +65,10 @@ impl Pair {
             let client = ClusterClient::new(context, &access, args.request_timeout, linkerd);
             connecting(client).await
         };
-        let mut both = ClusterFlags::default();
-        if let Some(path) = &access.kubeconfig {
-            both = both.with("--kubeconfig", &path.to_string_lossy());
-        }
         Ok(Self {
             source: client(&args.source).await?,
             target: client(&args.target).await?,
-            both,
+            both: access.kubeconfig_flags(),
         })
     }
 

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
-use crate::clusters::{access::reviewed, cluster_client::ClusterClient, snapshot::Known};
+use crate::clusters::{access::may, cluster_client::ClusterClient, snapshot::Known};
 
 /// Access reviews that run concurrently.
 const REVIEWS_AT_ONCE: usize = 8;
@@ -66,9 +64,8 @@ pub(crate) async fn denied(
     });
     let denied: Vec<Option<(&str, &str)>> = stream::iter(needs)
         .map(async |(group, resource, verb)| {
-            let review = review(namespace, group, resource, verb);
-            let answer = reviewed(&cluster.client, &review).await?;
-            let is_permitted = answer.status.is_some_and(|status| status.allowed);
+            let what = attributes(namespace, group, resource, verb);
+            let is_permitted = may(&cluster.client, what).await?;
             Ok::<_, String>((!is_permitted).then_some((resource, verb)))
         })
         .buffered(REVIEWS_AT_ONCE)
@@ -84,7 +81,7 @@ pub(crate) async fn denied(
         .collect())
 }
 
-fn review(namespace: &str, group: &str, resource: &str, verb: &str) -> SelfSubjectAccessReview {
+fn attributes(namespace: &str, group: &str, resource: &str, verb: &str) -> ResourceAttributes {
     let (resource, subresource) = match resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource)),
         None => (resource, None),
@@ -92,20 +89,14 @@ fn review(namespace: &str, group: &str, resource: &str, verb: &str) -> SelfSubje
     // A namespace is in no other one. Only its own name is needed, which `create` does not have.
     let is_namespace = resource == "namespaces";
     let own_name = is_namespace && !["create", "list", "watch"].contains(&verb);
-    SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(group.to_owned()),
-                resource: Some(resource.to_owned()),
-                subresource: subresource.map(str::to_owned),
-                verb: Some(verb.to_owned()),
-                namespace: (!is_namespace).then(|| namespace.to_owned()),
-                name: own_name.then(|| namespace.to_owned()),
-                ..ResourceAttributes::default()
-            }),
-            ..SelfSubjectAccessReviewSpec::default()
-        },
-        ..SelfSubjectAccessReview::default()
+    ResourceAttributes {
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: subresource.map(str::to_owned),
+        verb: Some(verb.to_owned()),
+        namespace: (!is_namespace).then(|| namespace.to_owned()),
+        name: own_name.then(|| namespace.to_owned()),
+        ..ResourceAttributes::default()
     }
 }
 
@@ -130,10 +121,7 @@ mod tests {
     #[test]
     fn a_review_asks_for_the_namespace_of_canaries_only() {
         let asked = |resource: &str, verb: &str| {
-            let attributes = review("verify", "", resource, verb)
-                .spec
-                .resource_attributes;
-            let attributes = attributes.unwrap();
+            let attributes = attributes("verify", "", resource, verb);
             let text = |value: Option<String>| value.unwrap_or_default();
             [
                 text(attributes.resource),

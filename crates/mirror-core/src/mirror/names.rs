@@ -30,7 +30,7 @@ pub enum GatewayService {
 
 impl GatewayService {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Probe, Self::ApiServer, Self::Discovery];
+    pub const ALL: [Self; 3] = [Self::Probe, Self::ApiServer, Self::Discovery];
 
     fn prefix(self) -> &'static str {
         match self {
