@@ -21,7 +21,8 @@ test *args:
 
 # Run all tests, and then the long ones; those that take as many minutes as they are told to are soak and hostile
 test-all: test
-    cargo test -- --ignored --skip minutes
+    cargo test -- --ignored --skip minutes --skip hostile_target::
+    cargo test --test it hostile_target:: -- --ignored --skip minutes
     PROPTEST_CASES=1000 cargo test --lib mirror::properties::
 
 # Run the tests that need no control plane, and so no Go: units, properties (256 cases each), hostile input, documents, structure
