@@ -8,6 +8,7 @@ mod export;
 mod faults;
 mod form;
 mod gateway;
+mod gather;
 mod many;
 mod migrate;
 mod modes;
@@ -117,6 +118,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("diagnose names the causes of faults", |rig| {
         Box::pin(faults::are_named(rig))
+    }),
+    ("gather of both clusters", |rig| {
+        Box::pin(gather::of_both(rig))
     }),
     ("credentials rotated", |rig| {
         Box::pin(rotate::under_load(rig))

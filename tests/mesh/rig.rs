@@ -13,6 +13,7 @@ pub(crate) mod linkerd;
 pub(crate) mod mirrors;
 pub(crate) mod network;
 pub(crate) mod pod;
+mod policy;
 pub(crate) mod process;
 mod proxy;
 mod script;

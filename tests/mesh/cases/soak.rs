@@ -252,8 +252,11 @@ impl Soak<'_> {
                 self.rig.east.plane.restart_api_server().await
             }
             Operation::SourceRestarted => {
-                self.rig.west.plane.kill_api_server()?;
-                self.rig.west.plane.restart_api_server().await
+                let west = &self.rig.west;
+                west.plane.kill_api_server()?;
+                west.plane.restart_api_server().await?;
+                // Its delay doubles with each restart. The next operation may create Services, which it must know first.
+                west.linkerd.policy_follows(&west.plane).await
             }
             Operation::DestinationRestarted => self.rig.west.linkerd.restart_destination().await,
             Operation::SlicesDeleted => self.delete_slices().await,

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader, Read as _},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
@@ -58,6 +58,7 @@ pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
     let flat = compared(rig, &MODES).await?;
     let admin = format!("{}:4191", rig.client_pod.address);
     queries_name_what_is_there(&get(&admin, "/metrics").await?.1)?;
+    let watched = watched(rig).await?;
     let lost = without_gateway(rig).await?;
     rig.federate_through(Form::Gateway).await?;
     let through_gateway = match federated_through_gateway(rig).await {
@@ -68,17 +69,53 @@ pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
     let through_gateway = through_gateway?;
     is_flat_again(rig).await?;
     let measured = format!(
-        "{}; through the gateway {}; without it {lost}",
+        "{}; {watched}; through the gateway {}; without it {lost}",
         flat.measured, through_gateway.measured
     );
     Ok(flat.and(&through_gateway).with(measured))
+}
+
+/// With `--watch`, each request is in one of the results, and in no second one.
+async fn watched(rig: &Rig) -> anyhow::Result<String> {
+    const SENT: usize = 200;
+    let target = rig.target(GATED).await?;
+    let mut command = Traffic::start(rig, &["--watch", "--interval=1s"])?;
+    command.first_sample().await?;
+    let results = command.results()?;
+    load(&rig.client, std::slice::from_ref(&target), SENT).await?;
+    let sent = f64::from(u32::try_from(SENT)?);
+    // One result more than the last requests need shows that nothing is counted again.
+    let (counted, several) = spawn_blocking(move || -> anyhow::Result<_> {
+        let (mut counted, mut several, mut all) = (0.0, 0, false);
+        for line in results.lines().take(60) {
+            let result: Value = serde_json::from_str(&line?)?;
+            let rows = result["rows"].as_array().into_iter().flatten();
+            let own = rows.filter(|row| row["service"] == GATED);
+            let new: f64 = own.filter_map(|row| row["requests"].as_f64()).sum();
+            counted += new;
+            several += usize::from(new > 0.0);
+            if all {
+                break;
+            }
+            all = counted >= sent;
+        }
+        Ok((counted, several))
+    })
+    .await??;
+    ensure!(
+        counted.total_cmp(&sent).is_eq() && several > 1,
+        "{sent} requests were sent, and {several} results have {counted}"
+    );
+    Ok(format!(
+        "{counted} of {sent} in {several} results of --watch"
+    ))
 }
 
 /// Requests to a mirror whose gateway is dead are counted too, once each.
 async fn without_gateway(rig: &mut Rig) -> anyhow::Result<String> {
     const LOST: usize = 100;
     let target = rig.target(GATED).await?;
-    let mut command = Traffic::start(rig)?;
+    let mut command = Traffic::start(rig, &["--interval", INTERVAL])?;
     command.first_sample().await?;
     rig.gateway.proxy.kill();
     let answers = load(&rig.client, std::slice::from_ref(&target), LOST).await;
@@ -174,7 +211,7 @@ async fn compared(rig: &Rig, mirrors: &[&str]) -> anyhow::Result<Row> {
     })
     .await?;
     before.finish().await?;
-    let mut command = Traffic::start(rig)?;
+    let mut command = Traffic::start(rig, &["--interval", INTERVAL])?;
     command.first_sample().await?;
     let counted = count(load(&rig.client, &targets, REQUESTS).await?)?;
     let rows = command.rows().await?;
@@ -284,11 +321,12 @@ fn count(answers: Vec<(String, Answer)>) -> anyhow::Result<Counted> {
 struct Traffic(Option<Child>);
 
 impl Traffic {
-    fn start(rig: &Rig) -> anyhow::Result<Self> {
+    fn start(rig: &Rig, more: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"));
         command
             .args(["traffic", "--namespace", NAMESPACE, "--output=json"])
-            .args(["--verbose", "--interval", INTERVAL])
+            .arg("--verbose")
+            .args(more)
             .env("KUBECONFIG", rig.west.plane.kubeconfig());
         let child = command
             .stdin(Stdio::null())
@@ -318,6 +356,13 @@ impl Traffic {
             bail!("the command has ended: {all}")
         })
         .await?
+    }
+
+    /// What it prints from now on.
+    fn results(&mut self) -> anyhow::Result<BufReader<ChildStdout>> {
+        let child = self.0.as_mut().context("it has ended")?;
+        let stdout = child.stdout.take().context("it has no stdout")?;
+        Ok(BufReader::new(stdout))
     }
 
     /// Waits for the result.

@@ -23,6 +23,7 @@ use serde_json::json;
 use super::{
     destination::Destination,
     identity::{Issuer, Root},
+    policy,
     process::{Process, Program, pipe},
     wait,
 };
@@ -110,6 +111,11 @@ impl Linkerd {
         self.identity.restart()?;
         self.policy.restart()?;
         self.destination.replace().await
+    }
+
+    /// Waits until the policy controller follows the API server.
+    pub(crate) async fn policy_follows(&self, plane: &ControlPlane) -> anyhow::Result<()> {
+        policy::follows(plane, self.at).await
     }
 
     /// Installs Linkerd on a control plane and starts its controllers at this address.
