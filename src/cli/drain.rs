@@ -3,38 +3,22 @@
 //! The commands write an annotation of the Link, and wait until the Link's status shows that the controller acted on
 //! it.
 
+mod source;
+#[cfg(test)]
+mod tests;
+
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use jiff::Timestamp;
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
 
+pub(super) use self::source::{DrainIn, Drained, to_undrain};
 use super::common::{
     args::{self, Global},
     cluster::Cluster,
-    complete,
-    linked::{Mirrors, PROPAGATION, known_clusters, links},
-    output,
-    wait::{POLL_INTERVAL, Progress, poll},
+    complete, output,
 };
-use crate::{
-    api::{
-        conditions::{DRAINED, drained},
-        duration::rfc3339,
-        labels,
-        link::Link,
-        text::in_brief,
-    },
-    hint::fail,
-    manifests::link::ClusterName,
-    mirror::{Reason, target::drain::until},
-    timing,
-};
+use crate::{api::labels, manifests::link::ClusterName, mirror::target::drain::until, timing};
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
@@ -110,238 +94,65 @@ struct Which {
 pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &args.which.cluster_name;
-    let links = args.which.links(&cluster).await?;
+    let source = args.which.of(&cluster);
+    let links = source.links().await?;
     let end = timing::now() + args.duration;
+    let until = until(end);
     if args.which.dry_run {
-        output::note(&format!("would drain {name} {}, as with", until(end)));
-        return args.which.print(&cluster, &links, Some(end));
-    }
-    annotate(&cluster, &links, Some(end)).await?;
-    if args.wait.is_zero() {
-        output::note(&format!("{name} is drained {}", until(end)));
+        output::note(&format!("would drain {name} {until}, as with"));
+        output::data(&source.commands(&links, Some(end)))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let waiting = format!("waiting for {name} to leave federated Services");
-    let left = args
-        .which
-        .wait(&cluster, &waiting, args.wait, |links| has_left(links, end));
-    let all = Box::pin(left).await?.map_err(|why| {
-        fail(
-            format!(
-                "{name} has not left federated Services after {:?}: {why}",
-                args.wait
-            ),
-            format!(
-                "the Link is drained {}; check that the controller is running, or pass a longer --wait",
-                until(end)
-            ),
-        )
-    })?;
-    tokio::time::sleep(PROPAGATION).await;
-    if all {
-        output::note(&format!(
-            "{name} is drained {}: it has left all federated Services",
-            until(end)
-        ));
-        return Ok(ExitCode::SUCCESS);
+    match source.drain(&links, end, args.wait).await? {
+        Drained::Written => output::note(&format!("{name} is drained {until}")),
+        Drained::Left => output::note(&format!(
+            "{name} is drained {until}: it has left all federated Services"
+        )),
+        Drained::StaysIn(services) => {
+            let lines = services.iter().map(|service| format!("{service}\n"));
+            output::data(&lines.collect::<String>())?;
+            output::warning(&format!(
+                "{name} is drained {until}, but stays in federated Services that have no other member: {}",
+                services.len()
+            ));
+            return Ok(ExitCode::FAILURE);
+        }
     }
-    args.which.list_those_it_stays_in(&cluster, end).await
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `undrain`.
 pub(crate) async fn undrain(global: &Global, args: &UndrainArgs) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &args.which.cluster_name;
-    let Some(links) = to_undrain(args.which.links(&cluster).await?) else {
+    let source = args.which.of(&cluster);
+    let Some(links) = to_undrain(source.links().await?) else {
         output::note(&format!("{name} is not drained"));
         return Ok(ExitCode::SUCCESS);
     };
     if args.which.dry_run {
         output::note(&format!("would end the drain of {name}, as with"));
-        return args.which.print(&cluster, &links, None);
+        output::data(&source.commands(&links, None))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    annotate(&cluster, &links, None).await?;
-    if !args.wait.is_zero() {
-        let waiting = format!("waiting for {name} to rejoin federated Services");
-        let back = args.which.wait(&cluster, &waiting, args.wait, is_back);
-        Box::pin(back).await?.map_err(|why| {
-            fail(
-                format!("{name} has not rejoined federated Services after {:?}: {why}", args.wait),
-                format!(
-                    "check that the controller is running and the cluster is connected with {}, or pass a longer --wait",
-                    cluster.flags.mc("check", &[])
-                ),
-            )
-        })?;
-    }
+    source.undrain(&links, args.wait).await?;
     output::note(&format!("{name} is no longer drained"));
     Ok(ExitCode::SUCCESS)
 }
 
 impl Which {
-    /// The Links to the cluster, at least one.
-    async fn links(&self, cluster: &Cluster) -> anyhow::Result<Vec<Link>> {
-        let mut found = links(cluster, &self.namespace).await?;
-        let hint = known_clusters(
-            &found,
-            "choose another namespace with --namespace, or another cluster with --context",
-        );
-        let name = self.cluster_name.to_string();
-        found.retain(|link| link.spec.target_cluster_name == name);
-        if found.is_empty() {
-            return Err(fail(
-                format!(
-                    "no Link to {name:?} found in namespace {:?}",
-                    self.namespace
-                ),
-                hint,
-            ));
-        }
-        Ok(found)
-    }
-
-    /// Prints the command that sets or removes the annotation.
-    fn print(
-        &self,
-        cluster: &Cluster,
-        links: &[Link],
-        end: Option<Timestamp>,
-    ) -> anyhow::Result<ExitCode> {
-        let (namespace, key) = (self.namespace.as_str(), labels::DRAINED_UNTIL);
-        for link in links {
-            let name = link.name_any();
-            let command = match end.map(rfc3339) {
-                Some(end) => cluster.flags.kubectl(
-                    "-n {} annotate links.multicluster.linkerd.io {} --overwrite {}={}",
-                    &[namespace, &name, key, &end],
-                ),
-                None => cluster.flags.kubectl(
-                    "-n {} annotate links.multicluster.linkerd.io {} {}-",
-                    &[namespace, &name, key],
-                ),
-            };
-            output::data(&format!("{}\n", command.line()))?;
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// Polls the Links until `check` returns `Ok`. The inner `Err` is its last error.
-    async fn wait<T>(
-        &self,
-        cluster: &Cluster,
-        waiting: &str,
-        wait: Duration,
-        check: impl Fn(&[Link]) -> Result<T, String>,
-    ) -> anyhow::Result<Result<T, String>> {
-        let progress = Progress::new(waiting);
-        let attempt = async || anyhow::Ok(check(&self.links(cluster).await?));
-        let waits = |why: &String| progress.say(&format!("{waiting} ({why})"));
-        let polling = poll(POLL_INTERVAL, wait, attempt, waits);
-        progress.during(Box::pin(polling)).await
-    }
-
-    /// Lists the federated Services that have no other member.
-    async fn list_those_it_stays_in(
-        &self,
-        cluster: &Cluster,
-        end: Timestamp,
-    ) -> anyhow::Result<ExitCode> {
-        let name = &self.cluster_name;
-        let mirrors = Box::pin(Mirrors::gather(cluster, name, &self.namespace)).await?;
-        let carried = mirrors.federated.into_iter().chain(mirrors.shared);
-        let mut carried: Vec<String> = carried
-            .map(|service| {
-                let namespace = service.namespace.unwrap_or_default();
-                format!("{namespace}/{}\n", service.name)
-            })
-            .collect();
-        carried.sort();
-        output::data(&carried.concat())?;
-        output::warning(&format!(
-            "{name} is drained {}, but stays in federated Services that have no other member: {}",
-            until(end),
-            carried.len()
-        ));
-        Ok(ExitCode::FAILURE)
-    }
-}
-
-/// Sets or removes the annotation of these Links.
-async fn annotate(cluster: &Cluster, links: &[Link], end: Option<Timestamp>) -> anyhow::Result<()> {
-    for link in links {
-        let namespace = link.namespace().unwrap_or_default();
-        let api = cluster.api::<Link>(&namespace);
-        let name = link.name_any();
-        // The UID excludes a newer Link of this name.
-        let patch = json!({ "metadata": {
-            "uid": link.uid(),
-            "annotations": { labels::DRAINED_UNTIL: end.map(rfc3339) },
-        } });
-        let parameters = PatchParams::default();
-        let patch = Patch::Merge(patch);
-        cluster
-            .request(
-                &format!("annotate the Link {name}"),
-                api.patch_metadata(&name, &parameters, &patch),
-            )
-            .await?;
-    }
-    Ok(())
-}
-
-/// Whether the cluster of these Links has left all federated Services (`true`), or all but those without another member
-/// (`false`), in the drain that lasts until `end`. `Err` while it has not, with the reason.
-fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
-    let mut why = "no status reported yet".to_owned();
-    for link in links {
-        let conditions = link.status.iter().flat_map(|status| &status.conditions);
-        for condition in conditions {
-            match condition.type_.as_str() {
-                DRAINED if condition.message.starts_with(&until(end)) => {
-                    if condition.reason != drained::LEAVING {
-                        return Ok(condition.reason == drained::DRAINED);
-                    }
-                    why.clone_from(&condition.message);
-                }
-                "Ready" if condition.status != "True" => {
-                    why = in_brief(&format!("{}: {}", condition.reason, condition.message));
-                }
-                _ => {}
-            }
+    fn of<'a>(&'a self, cluster: &'a Cluster) -> DrainIn<'a> {
+        DrainIn {
+            cluster,
+            name: &self.cluster_name,
+            namespace: &self.namespace,
+            has_others: false,
         }
     }
-    Err(why)
-}
-
-/// The Links that have the annotation of a drain. `None` if the cluster is not drained: no Link has the annotation, and
-/// no status shows a drain. Statuses still show one after an `undrain` that timed out; then the list may be empty.
-fn to_undrain(mut links: Vec<Link>) -> Option<Vec<Link>> {
-    let is_over = is_back(&links).is_ok();
-    links.retain(|link| link.annotations().contains_key(labels::DRAINED_UNTIL));
-    (!links.is_empty() || !is_over).then_some(links)
-}
-
-/// Succeeds if the status of none of these Links shows a drain. `Err` is what the status shows.
-fn is_back(links: &[Link]) -> Result<(), String> {
-    for status in links.iter().filter_map(|link| link.status.as_ref()) {
-        if let Some(drained) = status.conditions.iter().find(|c| c.type_ == DRAINED) {
-            return Err(format!("drained {}", drained.message));
-        }
-        let federated = status.federated_services.iter();
-        let out = federated.filter(|service| {
-            let mut said = service.conditions.iter();
-            said.any(|c| c.reason == Reason::Drained.as_str())
-        });
-        let out = out.count();
-        if out > 0 {
-            return Err(format!("federated Services left to rejoin: {out}"));
-        }
-    }
-    Ok(())
 }
 
 /// A Go duration, or days, within [`BOUNDS`].
-fn span(text: &str) -> Result<Duration, String> {
+pub(super) fn span(text: &str) -> Result<Duration, String> {
     let span = args::days_or_duration(text)?;
     let (shortest, longest) = BOUNDS;
     if span < shortest || span > longest {
@@ -349,6 +160,3 @@ fn span(text: &str) -> Result<Duration, String> {
     }
     Ok(span)
 }
-
-#[cfg(test)]
-mod tests;

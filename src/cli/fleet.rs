@@ -3,7 +3,10 @@
 mod accounts;
 mod apply;
 mod change;
+mod complete;
+mod drain;
 mod facts;
+mod format;
 mod gather;
 mod link_plan;
 mod loaded;
@@ -12,6 +15,7 @@ mod plan;
 mod ready;
 mod removal;
 mod remove;
+mod rotate;
 mod states;
 mod status;
 #[cfg(test)]
@@ -20,16 +24,19 @@ mod view;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
 use self::{
     apply::write_links,
+    drain::{FleetDrainArgs, FleetUndrainArgs},
+    format::FleetFormat,
     gather::{ReadClusters, read_all},
     loaded::{LoadedFleet, link_flags, load},
     plan::FleetPlan,
     ready::wait_until_ready,
     removal::KnownClusters,
     remove::remove_all,
+    rotate::FleetRotateArgs,
 };
 use super::common::{
     args::{self, Global},
@@ -58,6 +65,13 @@ Examples:
 
   # The plan as JSON
   linkerd-mc fleet plan --file fleet.yaml --output json
+
+  # Show how the credentials of all links would be replaced
+  linkerd-mc fleet rotate --file fleet.yaml --dry-run
+
+  # Take east out of all federated Services for 4 hours, and let it rejoin
+  linkerd-mc fleet drain --file fleet.yaml east --duration 4h
+  linkerd-mc fleet undrain --file fleet.yaml east
 
   # Write the JSON schema of the file, for an editor
   linkerd-mc fleet schema > fleet.schema.json
@@ -92,6 +106,9 @@ enum FleetCommand {
     Plan(FleetPlanArgs),
     Apply(FleetApplyArgs),
     Status(FleetStatusArgs),
+    Rotate(Box<FleetRotateArgs>),
+    Drain(FleetDrainArgs),
+    Undrain(FleetUndrainArgs),
     /// Print the JSON schema of the file, for editors
     Schema,
 }
@@ -159,14 +176,6 @@ struct FleetSource {
     timeout: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum FleetFormat {
-    /// For people
-    Text,
-    /// One JSON document
-    Json,
-}
-
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<ExitCode> {
     if global.context.is_some() {
@@ -180,6 +189,9 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
         FleetCommand::Plan(args) => plan(global, args).await,
         FleetCommand::Apply(args) => apply(global, args).await,
         FleetCommand::Status(args) => status(global, args).await,
+        FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
+        FleetCommand::Drain(args) => Box::pin(drain::drain(global, args)).await,
+        FleetCommand::Undrain(args) => Box::pin(drain::undrain(global, args)).await,
         FleetCommand::Schema => {
             let flags = LinkFlags::new(link_flags());
             output::data(&output::json(&schema(&flags))?)?;

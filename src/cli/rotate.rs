@@ -4,6 +4,7 @@
 //! reads its own once, at startup. The old token is revoked when both have the new one.
 
 mod args;
+mod batch;
 mod credentials;
 mod decision;
 mod gather;
@@ -12,36 +13,31 @@ mod restart;
 mod rotation;
 mod tokens;
 
-use std::{collections::BTreeSet, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::Context as _;
+use futures::future::join_all;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 pub(crate) use self::args::Rotate;
-use self::{
-    args::RotateFormat,
-    decision::{DESTINATION, TokenHolder},
+use self::args::RotateFormat;
+pub(super) use self::{
+    args::RotationFlags,
+    batch::{Batch, WantedRotation},
+    credentials::TokenAccount,
     gather::{SourceCluster, TargetCluster},
     outcome::{Ending, RotationDetails, RotationOutcome},
-    rotation::Rotation,
+    tokens::link_id,
 };
-pub(super) use self::{credentials::TokenAccount, tokens::link_id};
 use super::common::{
     args::Global,
     cluster::Cluster,
     cluster_name::context_of,
     linked::{known_clusters, links},
     output,
-    wait::Progress,
 };
 use crate::{
     api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},
-    client::requests::DEADLINE,
-    clusters::{
-        cluster_client::ClusterClient,
-        collect_full,
-        snapshot::{Destination, Known},
-    },
     hint::{fail, misuse},
 };
 
@@ -69,161 +65,32 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
         None => global.access(),
     };
     let source = SourceCluster {
+        name: None,
         cluster: Cluster::connect(&access).await?,
         namespace: args.namespace.clone(),
         linkerd: global.linkerd_namespace.clone(),
         access,
     };
     let links = links(&source.cluster, &source.namespace).await?;
-    let mut outcomes = Vec::new();
-    let due = due(global, args, &source, &links, &mut outcomes).await?;
-    // Checked before anything is changed: without the restart, all links would stay half rotated.
-    if let Err(error) = may_restart(args, &source, &links, &due).await {
-        output::error(&error);
-        outcomes.extend(due.into_iter().map(|rotation| rotation.failed(&error)));
-        return Ok(outcomes);
-    }
-    let written = written(args, due, &mut outcomes).await;
-    let restarted = Box::pin(restarted(args, &source, &written)).await;
-    let restarted = restarted.inspect_err(output::error);
-    // Read only now, when all links have their new tokens.
-    let holders = if written.iter().any(Rotation::revokes) {
-        gather::holders(&source).await
-    } else {
-        Ok(Vec::new())
+    let chosen = chosen(&source, args, &links)?.into_iter().cloned();
+    let wanted = chosen.map(async |link| {
+        let target = target(global, args, &link.spec.target_cluster_name).await;
+        WantedRotation { link, target }
+    });
+    let wanted = join_all(wanted).await;
+    let batch = Batch {
+        flags: &args.flags,
+        source: &source,
+        limit: &Semaphore::new(1),
+        prepares: false,
     };
-    let holders = holders.context("cannot find out who uses the old tokens");
-    let holders = holders.inspect_err(output::error);
-    for rotation in written {
-        outcomes.push(ended(args, rotation, &restarted, &holders).await);
-    }
-    Ok(outcomes)
+    batch.rotate(&links, wanted).await
 }
 
-/// The links for which there is something to do. Adds the outcomes of the others.
-async fn due<'a>(
-    global: &Global,
-    args: &Rotate,
-    source: &'a SourceCluster,
-    links: &[Link],
-    outcomes: &mut Vec<RotationOutcome>,
-) -> anyhow::Result<Vec<Rotation<'a>>> {
-    let destination = destination(source).await?;
-    let mut due = Vec::new();
-    for link in chosen(source, args, links)? {
-        let cluster = link.spec.target_cluster_name.clone();
-        let gathered = gather(global, source, args, link.clone());
-        match Box::pin(gathered).await {
-            Ok(mut rotation) => {
-                if let Some((result, reason)) = rotation.decide(args, &destination) {
-                    output::note(&format!("{cluster}: {reason}"));
-                    outcomes.push(rotation.ended(result, Some(reason)));
-                } else {
-                    due.push(rotation);
-                }
-            }
-            Err(error) => {
-                output::error(&error);
-                outcomes.push(RotationOutcome {
-                    cluster,
-                    result: Ending::Failed,
-                    reason: Some(format!("{error:#}")),
-                    done: RotationDetails::default(),
-                });
-            }
-        }
-    }
-    Ok(due)
-}
-
-/// Fails if Linkerd has to be restarted, and cannot be.
-async fn may_restart(
-    args: &Rotate,
-    source: &SourceCluster,
-    links: &[Link],
-    due: &[Rotation<'_>],
-) -> anyhow::Result<()> {
-    if args.no_restart || !due.iter().any(Rotation::needs_restart) {
-        return Ok(());
-    }
-    restart::is_possible(source, links, &names(due)).await
-}
-
-/// Puts new tokens into use. Returns the links that have them, and adds the outcomes of the others.
-async fn written<'a>(
-    args: &Rotate,
-    due: Vec<Rotation<'a>>,
-    outcomes: &mut Vec<RotationOutcome>,
-) -> Vec<Rotation<'a>> {
-    let mut written = Vec::new();
-    for mut rotation in due {
-        let ended = Box::pin(rotation.write(args.wait)).await;
-        let cluster = rotation.cluster().to_owned();
-        match ended.with_context(|| format!("cannot rotate the credentials for {cluster}")) {
-            Ok(()) => written.push(rotation),
-            Err(error) => {
-                output::error(&error);
-                outcomes.push(rotation.failed(&error));
-            }
-        }
-    }
-    written
-}
-
-/// Revokes the old tokens of a link, if Linkerd does not use them any more.
-async fn ended(
-    args: &Rotate,
-    mut rotation: Rotation<'_>,
-    restarted: &anyhow::Result<()>,
-    holders: &anyhow::Result<Vec<TokenHolder>>,
-) -> RotationOutcome {
-    if rotation.needs_restart() && args.no_restart {
-        let reason = rotation.restart_is_needed();
-        return rotation.ended(Ending::RestartNeeded, Some(reason));
-    }
-    let in_doubt = match (restarted, holders) {
-        (Err(error), _) if rotation.needs_restart() => Some(error),
-        (_, Err(error)) if rotation.revokes() => Some(error),
-        _ => None,
-    };
-    if let Some(error) = in_doubt {
-        rotation.keep();
-        return rotation.failed(error);
-    }
-    let holders = holders.as_deref().unwrap_or_default();
-    match rotation.revoke(holders).await {
-        Ok(()) => rotation.ended(Ending::Rotated, None),
-        Err(error) => {
-            output::error(&error);
-            rotation.failed(&error)
-        }
-    }
-}
-
-/// The target clusters of these links.
-fn names(rotations: &[Rotation<'_>]) -> BTreeSet<String> {
-    rotations
-        .iter()
-        .map(|rotation| rotation.cluster().to_owned())
-        .collect()
-}
-
-/// Reads what is known of a link.
-async fn gather<'a>(
-    global: &Global,
-    source: &'a SourceCluster,
-    args: &Rotate,
-    link: Link,
-) -> anyhow::Result<Rotation<'a>> {
-    let name = link.spec.target_cluster_name.clone();
-    let gathered = async {
-        let context = target_context(global, args, &name)?;
-        let cluster = Cluster::connect(&global.access().with_context(&context)).await?;
-        Rotation::gather(source, TargetCluster { cluster, context }, link).await
-    };
-    gathered
-        .await
-        .with_context(|| format!("cannot rotate the credentials for {name}"))
+async fn target(global: &Global, args: &Rotate, name: &str) -> anyhow::Result<TargetCluster> {
+    let context = target_context(global, args, name)?;
+    let cluster = Cluster::connect(&global.access().with_context(&context)).await?;
+    Ok(TargetCluster { cluster, context })
 }
 
 /// The context of a target cluster: the given one, or the one for a cluster of this name.
@@ -260,52 +127,6 @@ fn target_context(global: &Global, args: &Rotate, cluster: &str) -> anyhow::Resu
         })
 }
 
-/// Linkerd's credentials, and when its destination controller started.
-async fn destination(source: &SourceCluster) -> anyhow::Result<Known<Destination>> {
-    let cluster = ClusterClient::new("source", &source.access, DEADLINE, &source.linkerd).await?;
-    Ok(collect_full::destination(&cluster).await)
-}
-
-/// Restarts Linkerd's destination controller if one of the links needs it, and checks that no old Pod of it is left.
-async fn restarted(
-    args: &Rotate,
-    source: &SourceCluster,
-    written: &[Rotation<'_>],
-) -> anyhow::Result<()> {
-    if args.no_restart || !written.iter().any(Rotation::needs_restart) {
-        return Ok(());
-    }
-    let clusters = names(written);
-    // The clusters may have changed since they were read.
-    let links = links(&source.cluster, &source.namespace).await?;
-    restart::is_possible(source, &links, &clusters).await?;
-    let waiting = format!("restarting {DESTINATION}");
-    let restart = restart::restart(source, args.wait);
-    Progress::new(&waiting).during(Box::pin(restart)).await?;
-    let known = destination(source).await?;
-    let known = known.map_err(|why| {
-        fail(
-            format!("cannot find out whether an old Pod of {DESTINATION} is left: {why}"),
-            "repair the cause, then run this again; the old token still works",
-        )
-    })?;
-    let mut clusters = clusters.iter();
-    if let Some(cluster) = clusters.find(|cluster| known.is_outdated(cluster)) {
-        return Err(fail(
-            format!("a Pod of {DESTINATION} still has the old credentials for {cluster}"),
-            format!(
-                "see {}, then run this again; the old token still works",
-                source
-                    .cluster
-                    .flags
-                    .kubectl("-n {} get pods", &[&source.linkerd])
-            ),
-        ));
-    }
-    output::note(&format!("restarted {DESTINATION}"));
-    Ok(())
-}
-
 /// The chosen Links, at least one. Of several Links to one cluster, those that the controller does not use are left out.
 fn chosen<'l>(
     source: &SourceCluster,
@@ -339,7 +160,7 @@ fn chosen<'l>(
 }
 
 /// Whether the controller uses an older Link to the same cluster instead.
-fn is_duplicate(link: &Link) -> bool {
+pub(super) fn is_duplicate(link: &Link) -> bool {
     let ready = link
         .status
         .as_ref()

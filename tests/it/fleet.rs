@@ -1,5 +1,7 @@
 //! `fleet`: many links from one file, on real control planes.
 
+mod keep;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -83,12 +85,13 @@ impl Fleet {
         run(&self.kubeconfig, &args)
     }
 
-    /// Runs `fleet apply`, and kills it after some time.
-    async fn killed(&self, file: &Path, after: Duration) {
+    /// Runs a command, and kills it after some time.
+    async fn killed(&self, command: &str, flags: &[&str], file: &Path, after: Duration) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
             .env("KUBECONFIG", &self.kubeconfig)
-            .args(["fleet", "apply", "--yes", "--file"])
+            .args(["fleet", command, "--file"])
             .arg(file)
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -255,7 +258,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         let mesh = fleet.file(&names, "links:\n- mesh: all\n");
         for _ in 0..2 {
             let after = Duration::from_millis(random.u64(200..4000));
-            fleet.killed(&mesh, after).await;
+            fleet.killed("apply", &["--yes"], &mesh, after).await;
         }
         let applied = fleet.run("apply", &mesh, &[]);
         assert_eq!(
@@ -278,9 +281,8 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         assert_eq!(fleet.writes(), [""; 0], "seed {seed}");
         let none = fleet.file(&names, "links: []\n");
         // Killed while it removes, too.
-        fleet
-            .killed(&none, Duration::from_millis(random.u64(200..4000)))
-            .await;
+        let after = Duration::from_millis(random.u64(200..4000));
+        fleet.killed("apply", &["--yes"], &none, after).await;
     }
     assert_eq!(version(&west, "stranger").await, stranger);
 }

@@ -9,7 +9,7 @@ use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams},
 };
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::support::{
     SOON,
     audit::{mark, said_in},
     controller::Controller,
-    credentials::{kubeconfig, secrets},
+    credentials::{destination, kubeconfig, secrets, token},
     installation::{ACCOUNT, NAMESPACE, reinstall},
     links::{condition_is, in_step, links, own_link, unlink},
     objects::{export, gone, namespace as create_namespace, service, services, web},
@@ -27,38 +27,6 @@ use crate::support::{
 };
 
 const LINKERD: &str = "linkerd";
-
-/// Stands in for Linkerd's destination controller. No controller runs Deployments here, so its status always says that
-/// the rollout is complete.
-async fn destination(plane: &ControlPlane) -> Api<Deployment> {
-    let api = Api::<Deployment>::namespaced(plane.client(), LINKERD);
-    let deployment = json!({
-        "metadata": { "name": "linkerd-destination" },
-        "spec": {
-            "replicas": 0,
-            "selector": { "matchLabels": { "app": "destination" } },
-            "template": {
-                "metadata": { "labels": { "app": "destination" } },
-                "spec": { "containers": [{ "name": "destination", "image": "none" }] },
-            },
-        },
-    });
-    let deployment = serde_json::from_value(deployment).unwrap();
-    api.create(&PostParams::default(), &deployment)
-        .await
-        .unwrap();
-    let status = Patch::Merge(json!({ "status": { "observedGeneration": 1_000_000 } }));
-    api.patch_status("linkerd-destination", &PatchParams::default(), &status)
-        .await
-        .unwrap();
-    api
-}
-
-/// The token in a kubeconfig.
-fn token(kubeconfig: &str) -> String {
-    let line = kubeconfig.lines().find(|line| line.contains("token:"));
-    line.unwrap().split(':').nth(1).unwrap().trim().to_owned()
-}
 
 /// All lines of a kubeconfig except for its token, without their order.
 fn rest(kubeconfig: &str) -> BTreeSet<String> {

@@ -148,7 +148,7 @@ fn from_cluster(
 }
 
 /// The names that start with what is typed, sorted, without duplicates.
-fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
+pub(crate) fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let (given, begun) = match current.rfind(',') {
         Some(comma) => current.split_at(comma + 1),
@@ -161,29 +161,41 @@ fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
     whole.map(CompletionCandidate::new).collect()
 }
 
-/// The cluster of the words typed so far.
-fn typed() -> Access {
-    let words: Vec<String> = std::env::args_os()
-        .skip_while(|word| word != "--")
+/// The words typed so far.
+fn words() -> Vec<String> {
+    let words = std::env::args_os().skip_while(|word| word != "--");
+    words
         .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    access(&words)
+        .collect()
 }
 
-/// Parsed by hand, because clap would reject an incomplete command line.
+/// The cluster of the words typed so far.
+fn typed() -> Access {
+    access(&words())
+}
+
+/// The value of the first of these flags that is typed.
+pub(crate) fn typed_value(flags: &[&str]) -> Option<String> {
+    let words = words();
+    flags.iter().find_map(|flag| value(&words, flag))
+}
+
+/// The last value of a flag. Parsed by hand, because clap would reject an incomplete command line.
+fn value(words: &[String], flag: &str) -> Option<String> {
+    let mut given = words.iter().enumerate().filter_map(|(at, word)| {
+        let rest = word.strip_prefix(flag)?;
+        let value = if rest.is_empty() {
+            words.get(at + 1)?.as_str()
+        } else {
+            rest.strip_prefix('=')?
+        };
+        Some(value).filter(|value| !value.is_empty() && !value.starts_with('-'))
+    });
+    given.next_back().map(str::to_owned)
+}
+
 fn access(words: &[String]) -> Access {
-    let value = |flag: &str| -> Option<String> {
-        let mut given = words.iter().enumerate().filter_map(|(at, word)| {
-            let rest = word.strip_prefix(flag)?;
-            let value = if rest.is_empty() {
-                words.get(at + 1)?
-            } else {
-                rest.strip_prefix('=')?
-            };
-            Some(value).filter(|value| !value.is_empty() && !value.starts_with('-'))
-        });
-        given.next_back().map(str::to_owned)
-    };
+    let value = |flag: &str| value(words, flag);
     // `rotate` and `link` have two contexts. The Links that `rotate` knows are in the one that it writes to; what `link`
     // asks for is in the one that it reads.
     let is = |command: &str| words.iter().any(|word| word == command);

@@ -1,6 +1,13 @@
 //! Tests of what the status of a Link says about a drain, and of the limits of its duration.
 
-use super::*;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    source::{has_left, is_back},
+    *,
+};
+use crate::api::link::Link;
 
 /// A Link whose status has these conditions, as type, reason and message, and this reason for its federated Service.
 fn link(conditions: &[(&str, &str, &str)], federated: &str) -> Link {

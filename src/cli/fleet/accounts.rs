@@ -25,13 +25,14 @@ struct FoundObject {
     is_of_fleet: bool,
 }
 
-/// What has to be written for an account. One that somebody else has made is used as it is. `Err` says why it cannot be
-/// used.
+/// What has to be written for an account. One that somebody else has made is used as it is, and if it `has_token`, none
+/// is made. `Err` says why it cannot be used.
 pub(super) fn account_writes(
     fleet: &str,
     namespace: &str,
     name: &str,
     facts: &AccountFacts,
+    has_token: bool,
 ) -> Result<Vec<PlannedWrite>, String> {
     let own = facts.account(name);
     if let Some(other) = own.and_then(fleet_of).filter(|other| *other != fleet) {
@@ -64,6 +65,8 @@ pub(super) fn account_writes(
                 ));
             }
             Some(_) => ("patch", "as this version makes it".to_owned()),
+            // A rotation has replaced the first token.
+            None if object.kind == "Secret" && has_token => continue,
             None => ("create", format!("the account of {name}")),
         };
         writes.push(PlannedWrite {

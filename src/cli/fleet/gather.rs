@@ -15,7 +15,7 @@ use kube::api::ListParams;
 
 use super::{
     facts::{AccountFacts, ClusterFacts, TargetSide},
-    loaded::{LoadedFleet, LoadedLink},
+    loaded::{LoadedFleet, LoadedLink, named},
 };
 use crate::{
     api::labels,
@@ -27,7 +27,6 @@ use crate::{
         link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
     },
     client::Access,
-    hint::fail,
     manifests::link::ClusterName,
 };
 
@@ -151,29 +150,6 @@ async fn read(
         target,
     };
     Ok(ReadCluster { cluster, facts })
-}
-
-/// The access with the name of its context: that of the cluster, or the only one that a tool made for it.
-pub(super) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
-    if access.context.is_some() {
-        return Ok(access.clone());
-    }
-    let contexts = access.kubeconfig()?.contexts;
-    let contexts = contexts.iter().map(|context| context.name.as_str());
-    match context_of(&name.to_string(), contexts) {
-        Ok(context) => Ok(access.with_context(context)),
-        Err(several) => Err(fail(
-            format!("no context of the kubeconfig is certainly that of {name}"),
-            if several.is_empty() {
-                format!("set context for {name} in the file")
-            } else {
-                format!(
-                    "set context for {name} in the file, to one of {}",
-                    several.join(", ")
-                )
-            },
-        )),
-    }
 }
 
 async fn target(

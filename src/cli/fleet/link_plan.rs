@@ -76,8 +76,9 @@ impl LinkCase<'_> {
         }
         let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
         let name = source.to_string();
-        let account = account_writes(fleet, namespace, &name, accounts).map_err(in_target)?;
         let token = token(accounts, &name, held.first(), self.now);
+        let account = account_writes(fleet, namespace, &name, accounts, token.is_some());
+        let account = account.map_err(in_target)?;
         let mut remarks = Vec::new();
         let objects = self.objects(side, token.as_ref(), &mut remarks);
         let objects = objects.map_err(|error| in_target(format!("{error:#}")))?;

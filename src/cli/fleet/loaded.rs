@@ -7,7 +7,7 @@ use clap::{Args as _, Command, FromArgMatches as _};
 
 use crate::{
     cli::{
-        common::{args, given::Given},
+        common::{args, cluster::Cluster, cluster_name::context_of, given::Given},
         link_gen::{Existing, LinkArgs},
     },
     client::Access,
@@ -98,6 +98,29 @@ fn loaded(fleet: &Fleet, command: &Command, ends: &LinkEnds) -> anyhow::Result<L
     })
 }
 
+/// The access with the name of its context: that of the cluster, or the only one that a tool made for it.
+pub(super) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
+    if access.context.is_some() {
+        return Ok(access.clone());
+    }
+    let contexts = access.kubeconfig()?.contexts;
+    let contexts = contexts.iter().map(|context| context.name.as_str());
+    match context_of(&name.to_string(), contexts) {
+        Ok(context) => Ok(access.with_context(context)),
+        Err(several) => Err(fail(
+            format!("no context of the kubeconfig is certainly that of {name}"),
+            if several.is_empty() {
+                format!("set context for {name} in the file")
+            } else {
+                format!(
+                    "set context for {name} in the file, to one of {}",
+                    several.join(", ")
+                )
+            },
+        )),
+    }
+}
+
 /// Where the file names a link.
 pub(super) fn places(link: &FleetLink) -> String {
     let places = link.places.iter().map(ToString::to_string);
@@ -114,6 +137,31 @@ impl LoadedFleet {
             context: cluster.context.clone(),
             ..all.clone()
         }
+    }
+
+    /// A connection to a cluster of the file, and how it is made. Sends no request.
+    pub(super) async fn connect(
+        &self,
+        all: &Access,
+        name: &ClusterName,
+    ) -> anyhow::Result<(Access, Cluster)> {
+        let access = named(&self.access(all, self.cluster(name)?), name)?;
+        let cluster = Cluster::connect(&access).await?;
+        Ok((access, cluster))
+    }
+
+    /// A cluster of the file. Fails if there is none of this name.
+    pub(super) fn cluster(&self, name: &ClusterName) -> anyhow::Result<&FleetCluster> {
+        let clusters = &self.fleet.clusters;
+        let found = clusters.iter().find(|cluster| cluster.name == *name);
+        found.ok_or_else(|| {
+            let known = clusters.iter().map(|cluster| cluster.name.to_string());
+            let known: Vec<String> = known.collect();
+            fail(
+                format!("the file has no cluster {name}"),
+                format!("known clusters: {}", known.join(", ")),
+            )
+        })
     }
 
     /// Whether this link is in the file.

@@ -193,7 +193,12 @@ async fn accounts_of(
             "ClusterRoleBinding" => (change.name.as_str(), CLUSTER_ROLE_BINDING),
             "ServiceAccount" => (change.name.as_str(), SERVICE_ACCOUNT),
             "Secret" if !change.name.starts_with(labels::CREDENTIALS_PREFIX) => {
-                (change.name.trim_end_matches("-token"), SECRET)
+                // `west-token`, or `west-token-x7k2p` of a rotation.
+                let account = change.name.rsplit_once("-token");
+                (
+                    account.map_or(change.name.as_str(), |(account, _)| account),
+                    SECRET,
+                )
             }
             _ => continue,
         };

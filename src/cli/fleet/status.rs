@@ -5,8 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::{
-    gather::named,
-    loaded::LoadedFleet,
+    loaded::{LoadedFleet, named},
     states::{ClusterStates, FleetReport},
 };
 use crate::{

@@ -33,7 +33,6 @@ Exit codes: 0 done, or nothing to do; 1 a link failed (old token still works).";
 /// continues with the token that it created, and does what is left to do.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Rotate {
     /// Name of the target cluster
     #[arg(long, value_name = "NAME", required_unless_present = "all", conflicts_with = "all", add = ArgValueCompleter::new(complete::clusters))]
@@ -47,26 +46,11 @@ pub(crate) struct Rotate {
     /// Context of the source cluster [default: --context, or the current one]
     #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub(super) source: Option<String>,
-    /// Rotate only credentials that are older than this, or expire within this time, such as 30d
-    #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
-    pub(super) older_than: Option<Duration>,
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(super) namespace: String,
-    /// Do not restart Linkerd's destination controller, and revoke nothing, because it uses the old token until it
-    /// restarts. Run the command again after the restart, which then revokes it
-    #[arg(long)]
-    pub(super) no_restart: bool,
-    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`, unless a Secret
-    /// of the source cluster still has them. Links in other clusters cannot be seen
-    #[arg(long)]
-    pub(super) revoke_shared: bool,
-    /// Show what would be done, and change nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// How long to wait for the controller, and for the restart
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = args::duration)]
-    pub(super) wait: Duration,
+    #[command(flatten)]
+    pub(super) flags: RotationFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = RotateFormat::Text)]
     pub(super) output: RotateFormat,
@@ -78,4 +62,26 @@ pub(super) enum RotateFormat {
     Text,
     /// One JSON document
     Json,
+}
+
+/// How links are rotated, also by `fleet rotate`.
+#[derive(Clone, Debug, Args)]
+pub(in crate::cli) struct RotationFlags {
+    /// Rotate only credentials that are older than this, or expire within this time, such as 30d
+    #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
+    pub(in crate::cli) older_than: Option<Duration>,
+    /// Do not restart Linkerd's destination controller, and revoke nothing, because it uses the old token until it
+    /// restarts. Run the command again after the restart, which then revokes it
+    #[arg(long)]
+    pub(in crate::cli) no_restart: bool,
+    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`, unless a Secret
+    /// of the source cluster still has them. Links in other clusters cannot be seen
+    #[arg(long)]
+    pub(in crate::cli) revoke_shared: bool,
+    /// Show what would be done, and change nothing
+    #[arg(long)]
+    pub(in crate::cli) dry_run: bool,
+    /// How long to wait for the controller, and for the restart
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = args::duration)]
+    pub(in crate::cli) wait: Duration,
 }

@@ -12,27 +12,48 @@ use super::{
 };
 use crate::{
     api::{labels, link::Link},
-    cli::common::{cluster::Cluster, linked::links, output},
+    cli::common::{cluster::Cluster, linked::links, output, wait::Progress},
     client::Access,
     hint::fail,
     mirror::{has_discovery, is_through_gateway},
 };
 
 /// The source cluster.
-pub(super) struct SourceCluster {
-    pub(super) cluster: Cluster,
-    pub(super) access: Access,
+pub(in crate::cli) struct SourceCluster {
+    /// What messages call it, if they concern several source clusters.
+    pub(in crate::cli) name: Option<String>,
+    pub(in crate::cli) cluster: Cluster,
+    pub(in crate::cli) access: Access,
     /// Namespace of Links.
-    pub(super) namespace: String,
+    pub(in crate::cli) namespace: String,
     /// Namespace of Linkerd.
-    pub(super) linkerd: String,
+    pub(in crate::cli) linkerd: String,
 }
 
 /// The target cluster of a link.
-pub(super) struct TargetCluster {
-    pub(super) cluster: Cluster,
+pub(in crate::cli) struct TargetCluster {
+    pub(in crate::cli) cluster: Cluster,
     /// The context that was used.
-    pub(super) context: String,
+    pub(in crate::cli) context: String,
+}
+
+impl SourceCluster {
+    /// What messages call the link to this cluster.
+    pub(super) fn link_to(&self, target: &str) -> String {
+        match &self.name {
+            Some(name) => format!("{name} → {target}"),
+            None => target.to_owned(),
+        }
+    }
+
+    /// Waits for something that others do, and says so if it takes long. Waits of several clusters would draw over each
+    /// other.
+    pub(super) async fn wait_for<T>(&self, message: &str, work: impl Future<Output = T>) -> T {
+        match &self.name {
+            Some(_) => work.await,
+            None => Progress::new(message).during(work).await,
+        }
+    }
 }
 
 /// The Secret that the controller reads.
@@ -79,7 +100,8 @@ pub(super) async fn linkerds(
         let known = known.find(|token| stored.has(&token.text));
         if known.is_some_and(|token| token.owner == TokenOwner::Another) {
             output::note(&format!(
-                "{cluster}: the Secret {} has the token of another Link, and stays as it is",
+                "{}: the Secret {} has the token of another Link, and stays as it is",
+                source.link_to(cluster),
                 stored.path()
             ));
             is_shared = true;

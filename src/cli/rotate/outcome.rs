@@ -5,20 +5,20 @@ use serde::Serialize;
 /// The result of one link.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RotationOutcome {
-    pub(super) cluster: String,
-    pub(super) result: Ending,
+pub(in crate::cli) struct RotationOutcome {
+    pub(in crate::cli) cluster: String,
+    pub(in crate::cli) result: Ending,
     /// Why it failed, or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<String>,
+    pub(in crate::cli) reason: Option<String>,
     #[serde(flatten)]
-    pub(super) done: RotationDetails,
+    pub(in crate::cli) done: RotationDetails,
 }
 
 /// The kind of result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Ending {
+pub(in crate::cli) enum Ending {
     /// New credentials are in use, and the old token is revoked or kept on purpose.
     Rotated,
     /// The Secrets have new credentials, but Linkerd uses the old ones until it restarts (`--no-restart`).
@@ -34,18 +34,18 @@ pub(super) enum Ending {
 /// What was done for one link.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RotationDetails {
+pub(in crate::cli) struct RotationDetails {
     /// Token Secret of the new credentials, with its namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) token_secret: Option<String>,
+    pub(in crate::cli) token_secret: Option<String>,
     /// The start of the SHA-256 of the kubeconfig in use, as the Link's status has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) credentials_fingerprint: Option<String>,
+    pub(in crate::cli) credentials_fingerprint: Option<String>,
     /// Token Secrets that were deleted.
-    pub(super) revoked: Vec<String>,
+    pub(in crate::cli) revoked: Vec<String>,
     /// Token Secrets that were kept, because other links or Linkerd may still use them.
-    pub(super) kept: Vec<String>,
+    pub(in crate::cli) kept: Vec<String>,
     /// When the old token expires, if it does. Such a token has no Secret, and cannot be revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) old_token_expires: Option<String>,
+    pub(in crate::cli) old_token_expires: Option<String>,
 }

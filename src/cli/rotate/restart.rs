@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     decision::DESTINATION,
-    gather::{SourceCluster, has_destination},
+    gather::{self, SourceCluster},
 };
 use crate::{
     api::{labels, link::Link},
@@ -34,9 +34,7 @@ pub(super) async fn is_possible(
     proven: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
     let (cluster, namespace) = (&source.cluster, &source.linkerd);
-    if !has_destination(source).await? {
-        return Err(not_found(namespace));
-    }
+    has_destination(source).await?;
     let secrets = cluster.api::<Secret>(namespace);
     let params = ListParams::default().labels(labels::CREDENTIALS_CLUSTER);
     let known = cluster
@@ -69,6 +67,14 @@ pub(super) async fn is_possible(
             )
         ),
     ))
+}
+
+/// Fails if Linkerd has no destination controller.
+pub(super) async fn has_destination(source: &SourceCluster) -> anyhow::Result<()> {
+    if gather::has_destination(source).await? {
+        return Ok(());
+    }
+    Err(not_found(&source.linkerd))
 }
 
 fn is_disconnected(link: &Link) -> bool {

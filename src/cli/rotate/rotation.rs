@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 
 use super::{
-    args::Rotate,
+    args::RotationFlags,
     credentials::{Stored, TokenAccount},
     decision::{DESTINATION, Decision, Facts, Old, Steps, TokenHolder},
     gather::{Linkerds, SourceCluster, TargetCluster, is_of_target, linkerds, own},
@@ -13,10 +13,10 @@ use super::{
     tokens::{TokenSecret, Tokens, link_id},
 };
 use crate::{
-    api::link::Link,
+    api::{labels, link::Link},
     cli::common::{
         output,
-        wait::{POLL_INTERVAL, Progress, poll},
+        wait::{POLL_INTERVAL, poll},
     },
     clusters::snapshot::{Destination, Known},
     hint::fail,
@@ -70,7 +70,9 @@ impl<'a> Rotation<'a> {
             )
         })?;
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
-        let tokens = Tokens::of(&target.cluster, &account, &id).list().await?;
+        let fleet = link.labels().get(labels::FLEET).cloned();
+        let tokens = Tokens::of(&target.cluster, &account, &id, fleet);
+        let tokens = tokens.list().await?;
         is_of_target(&target, &own, &account, tokens.iter())?;
         let Linkerds { ours, is_shared } = linkerds(source, &link, &own, &tokens).await?;
         Ok(Self {
@@ -124,7 +126,7 @@ impl<'a> Rotation<'a> {
     /// Decides what to do, and changes nothing. Returns the result and its reason if there is nothing to do.
     pub(super) fn decide(
         &mut self,
-        args: &Rotate,
+        flags: &RotationFlags,
         destination: &Known<Destination>,
     ) -> Option<(Ending, String)> {
         let outdated = destination
@@ -141,22 +143,22 @@ impl<'a> Rotation<'a> {
             restart_is_due: outdated == Ok(true) && !self.linkerd.is_empty(),
             now: timing::now(),
         };
-        let decision = facts.decide(args.older_than, args.revoke_shared);
+        let decision = facts.decide(flags.older_than, flags.revoke_shared);
         let old = |new: Option<&TokenSecret>| {
             let new = new.map(|token| token.name.as_str());
-            facts.old(new, args.revoke_shared)
+            facts.old(new, flags.revoke_shared)
         };
         let old = match &decision {
             Decision::Skip(reason) => return Some((Ending::Skipped, reason.clone())),
             Decision::Create => old(None),
             Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
         };
-        if args.dry_run {
+        if flags.dry_run {
             let steps = Steps {
                 account: &self.account,
                 secrets: self.stored().count(),
                 restarts: self.needs_restart(),
-                may_restart: !args.no_restart,
+                may_restart: !flags.no_restart,
             };
             return Some((Ending::Planned, steps.text(&decision, &old)));
         }
@@ -242,7 +244,7 @@ impl<'a> Rotation<'a> {
             Err(error) => {
                 output::warning(&format!(
                     "{}: the Secret {} keeps the new token: {error:#}",
-                    self.cluster(),
+                    self.called(),
                     self.own.path()
                 ));
                 return;
@@ -259,7 +261,7 @@ impl<'a> Rotation<'a> {
             }
             Err(error) => output::warning(&format!(
                 "{}: the token Secret {name} is left over: {error:#}",
-                self.cluster()
+                self.called()
             )),
         }
     }
@@ -277,7 +279,7 @@ impl<'a> Rotation<'a> {
         };
         let waiting = format!("waiting for the Link {name} to use the new credentials");
         let polling = poll(POLL_INTERVAL, wait, attempt, |_| ());
-        let ended = Progress::new(&waiting).during(polling).await?;
+        let ended = self.source.wait_for(&waiting, polling).await?;
         ended.map_err(|status| {
             let why = status
                 .condition("CredentialsValid")
@@ -360,7 +362,7 @@ impl<'a> Rotation<'a> {
         let reason = format!(
             "{DESTINATION} still uses the old token, so nothing was revoked; run {restart}, then run this again to revoke it"
         );
-        output::warning(&format!("{}: {reason}", self.cluster()));
+        output::warning(&format!("{}: {reason}", self.called()));
         reason
     }
 
@@ -377,7 +379,13 @@ impl<'a> Rotation<'a> {
 
     /// The token Secrets in the target cluster.
     fn token_secrets(&self) -> Tokens<'_> {
-        Tokens::of(&self.target.cluster, &self.account, &self.id)
+        let fleet = self.link.labels().get(labels::FLEET);
+        Tokens::of(
+            &self.target.cluster,
+            &self.account,
+            &self.id,
+            fleet.cloned(),
+        )
     }
 
     /// A token Secret, with its namespace.
@@ -385,7 +393,12 @@ impl<'a> Rotation<'a> {
         format!("{}/{name}", self.account.namespace)
     }
 
+    /// What messages call the link.
+    fn called(&self) -> String {
+        self.source.link_to(self.cluster())
+    }
+
     fn say(&self, what: &str) {
-        output::note(&format!("{}: {what}", self.cluster()));
+        output::note(&format!("{}: {what}", self.called()));
     }
 }

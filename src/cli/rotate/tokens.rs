@@ -30,6 +30,8 @@ pub(super) struct Tokens<'a> {
     account: &'a TokenAccount,
     /// The ID of the link, which new Secrets have as a label.
     link: String,
+    /// The fleet of the link, whose accounts belong to one source cluster each.
+    fleet: Option<String>,
     api: Api<KubernetesSecret>,
 }
 
@@ -54,11 +56,17 @@ pub(super) enum TokenOwner {
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn of(target: &'a Cluster, account: &'a TokenAccount, link: &str) -> Self {
+    pub(super) fn of(
+        target: &'a Cluster,
+        account: &'a TokenAccount,
+        link: &str,
+        fleet: Option<String>,
+    ) -> Self {
         Self {
             target,
             account,
             link: link.to_owned(),
+            fleet,
             api: target.api(&account.namespace),
         }
     }
@@ -134,6 +142,18 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
+    fn owner(&self, labels: &BTreeMap<String, String>) -> TokenOwner {
+        match labels.get(labels::TOKEN_OF_LINK) {
+            Some(link) if *link == self.link => TokenOwner::This,
+            Some(_) => TokenOwner::Another,
+            // What a fleet has made for one source cluster, no other uses.
+            None if self.fleet.is_some() && labels.get(labels::FLEET) == self.fleet.as_ref() => {
+                TokenOwner::This
+            }
+            None => TokenOwner::Unknown,
+        }
+    }
+
     fn token(&self, secret: &KubernetesSecret) -> Option<TokenSecret> {
         let data = secret.data.as_ref()?.get("token")?;
         let text = std::str::from_utf8(&data.0)
@@ -143,11 +163,7 @@ impl<'a> Tokens<'a> {
             name: secret.name_any(),
             text: Secret::new(text),
             created: secret.creation_timestamp().map(|time| time.0),
-            owner: match secret.labels().get(labels::TOKEN_OF_LINK) {
-                Some(link) if *link == self.link => TokenOwner::This,
-                Some(_) => TokenOwner::Another,
-                None => TokenOwner::Unknown,
-            },
+            owner: self.owner(secret.labels()),
         })
     }
 }

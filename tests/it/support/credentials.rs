@@ -1,10 +1,13 @@
 //! The credentials of Links, in their Secrets.
 
 use control_plane::ControlPlane;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{
+    ByteString,
+    api::{apps::v1::Deployment, core::v1::Secret},
+};
 use kube::{
     Api, Client, Config,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use linkerd_mc::api::labels as l;
@@ -46,4 +49,36 @@ pub(crate) async fn put(plane: &ControlPlane, cluster: &str, kubeconfig: Option<
         )
         .await
         .unwrap();
+}
+
+/// Stands in for Linkerd's destination controller. No controller runs Deployments here, so its status always says that
+/// the rollout is complete.
+pub(crate) async fn destination(plane: &ControlPlane) -> Api<Deployment> {
+    let api = Api::<Deployment>::namespaced(plane.client(), l::LINKERD_NAMESPACE);
+    let deployment = json!({
+        "metadata": { "name": "linkerd-destination" },
+        "spec": {
+            "replicas": 0,
+            "selector": { "matchLabels": { "app": "destination" } },
+            "template": {
+                "metadata": { "labels": { "app": "destination" } },
+                "spec": { "containers": [{ "name": "destination", "image": "none" }] },
+            },
+        },
+    });
+    let deployment = serde_json::from_value(deployment).unwrap();
+    api.create(&PostParams::default(), &deployment)
+        .await
+        .unwrap();
+    let status = Patch::Merge(json!({ "status": { "observedGeneration": 1_000_000 } }));
+    api.patch_status("linkerd-destination", &PatchParams::default(), &status)
+        .await
+        .unwrap();
+    api
+}
+
+/// The token in a kubeconfig.
+pub(crate) fn token(kubeconfig: &str) -> String {
+    let line = kubeconfig.lines().find(|line| line.contains("token:"));
+    line.unwrap().split(':').nth(1).unwrap().trim().to_owned()
 }

@@ -305,6 +305,21 @@ fn what_is_as_it_should_be_is_not_written_again() {
 }
 
 #[test]
+fn first_token_of_an_account_is_not_made_again_after_a_rotation() {
+    let loaded = loaded(FILE);
+    let [mut east, west] = done(&loaded);
+    east.accounts.tokens[0].metadata.name = Some("west-token-x".to_owned());
+    assert_eq!(short(&loaded, [&east, &west]), [""; 0]);
+
+    // The link has lost its credentials.
+    let [mut east, mut west] = done(&loaded);
+    east.accounts.tokens.clear();
+    west.credentials.clear();
+    let made = "east create Secret linkerd-multicluster/west-token: the account of west";
+    assert_eq!(short(&loaded, [&east, &west])[0], made);
+}
+
+#[test]
 fn what_others_have_made_is_taken_over_and_what_differs_is_shown_with_its_place() {
     let loaded_file = loaded(FILE);
     let (mut east, mut west) = (

@@ -1,0 +1,36 @@
+//! Offers the clusters and links of the file for completion, if a file is typed already and can be read.
+
+use std::{ffi::OsStr, path::Path};
+
+use clap_complete::CompletionCandidate;
+
+use super::loaded::{LoadedFleet, load};
+use crate::{
+    api::labels::LINKERD_NAMESPACE,
+    cli::common::complete::{offer, typed_value},
+};
+
+/// Offers the clusters of the file.
+pub(super) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
+    let names = |loaded: LoadedFleet| {
+        let clusters = loaded.fleet.clusters.iter();
+        clusters.map(|cluster| cluster.name.to_string()).collect()
+    };
+    offer(current, typed().map(names).unwrap_or_default())
+}
+
+/// Offers the links of the file, as `SOURCE/TARGET`.
+pub(super) fn links(current: &OsStr) -> Vec<CompletionCandidate> {
+    let names = |loaded: LoadedFleet| {
+        let links = loaded.fleet.links.keys();
+        let links = links.map(|ends| format!("{}/{}", ends.source, ends.target));
+        links.collect()
+    };
+    offer(current, typed().map(names).unwrap_or_default())
+}
+
+/// The file of the words typed so far.
+fn typed() -> Option<LoadedFleet> {
+    let file = typed_value(&["--file", "-f"])?;
+    load(Path::new(&file), LINKERD_NAMESPACE).ok()
+}

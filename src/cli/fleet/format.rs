@@ -1,0 +1,11 @@
+//! How commands of `fleet` print what they found.
+
+use clap::ValueEnum;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FleetFormat {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+}

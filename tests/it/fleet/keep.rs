@@ -1,0 +1,291 @@
+//! `fleet rotate`, `fleet drain` and `fleet undrain` on real control planes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use control_plane::ControlPlane;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _, api::ListParams};
+use linkerd_mc::api::labels as l;
+use serde_json::Value;
+
+use super::Fleet;
+use crate::support::{
+    controller::Controller,
+    credentials::{destination, kubeconfig, secrets, token},
+    installation::NAMESPACE,
+    links::{condition_is, links},
+    objects::{join, members_are, namespace},
+    program::Outcome,
+};
+
+const MESH: &str = "links:\n- mesh: all\n";
+
+/// The names of the token Secrets of each account that has the name of a cluster.
+async fn tokens(plane: &ControlPlane, accounts: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let kind = format!("type={}", l::SERVICE_ACCOUNT_TOKEN_TYPE);
+    let params = ListParams::default().fields(&kind);
+    let found = secrets(plane).list(&params).await.unwrap();
+    let mut tokens: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for secret in found {
+        let account = secret.annotations().get(l::SERVICE_ACCOUNT_NAME).cloned();
+        let account = account.unwrap_or_default();
+        if accounts.contains(&account.as_str()) {
+            tokens.entry(account).or_default().push(secret.name_any());
+        }
+    }
+    tokens
+}
+
+/// The token that the controller of a cluster has for another one, and the name of its Secret there.
+async fn in_use(source: &ControlPlane, target: &ControlPlane) -> (String, String) {
+    let held = token(&kubeconfig(source, target.name()).await);
+    let of = Api::<Secret>::namespaced(target.client(), NAMESPACE);
+    let found = of.list(&ListParams::default()).await.unwrap();
+    let has = |secret: &&Secret| {
+        let data = secret.data.as_ref().and_then(|data| data.get("token"));
+        data.is_some_and(|data| data.0 == held.as_bytes())
+    };
+    let secret = found.items.iter().find(has).unwrap();
+    (held.clone(), secret.name_any())
+}
+
+fn results(outcome: &Outcome) -> BTreeMap<String, String> {
+    let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let links = document["links"].as_array().unwrap().iter();
+    let links = links.map(|link| {
+        let text = |key: &str| link[key].as_str().unwrap().to_owned();
+        (
+            format!("{}/{}", text("source"), text("cluster")),
+            text("result"),
+        )
+    });
+    links.collect()
+}
+
+/// How many links ended in which way.
+fn counted(outcome: &Outcome) -> BTreeMap<String, usize> {
+    let mut counted = BTreeMap::new();
+    for result in results(outcome).into_values() {
+        *counted.entry(result).or_default() += 1;
+    }
+    counted
+}
+
+fn ended(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(result, count)| ((*result).to_owned(), *count))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
+    let mut fleet = Fleet::start("turn").await;
+    let planes = fleet.planes.clone();
+    let [east, north, west] = &planes;
+    let names = ["turn-east", "turn-north", "turn-west"];
+    let _controllers = planes.each_ref().map(|plane| Controller::start(plane, &[]));
+    for plane in &planes {
+        destination(plane).await;
+    }
+    let mesh = fleet.file(&names, MESH);
+    let applied = fleet.run("apply", &mesh, &[]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    fleet.writes();
+
+    let dry = fleet.run("rotate", &mesh, &["--dry-run", "-o=json"]);
+    assert_eq!((dry.code, counted(&dry)), (0, ended(&[("planned", 6)])));
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // The first token of each account is replaced too, and `apply` does not make it again.
+    let rotated = fleet.run("rotate", &mesh, &["--at-most=2", "-o=json"]);
+    assert_eq!(rotated.code, 0, "{}", rotated.stderr);
+    assert_eq!(counted(&rotated), ended(&[("rotated", 6)]));
+    let writes = fleet.writes();
+    for plane in &planes {
+        let restart = format!("{} patch deployments/linkerd-destination", plane.name());
+        let at = writes.iter().enumerate();
+        let restarts: Vec<usize> = at.filter(|(_, w)| **w == restart).map(|(i, _)| i).collect();
+        let [restart] = restarts[..] else {
+            panic!("{writes:?}");
+        };
+        // All new tokens were written before.
+        let secrets = format!("{} patch secrets/", plane.name());
+        let of_links =
+            |writes: &[String]| writes.iter().filter(|w| w.starts_with(&secrets)).count();
+        assert_eq!((of_links(&writes[..restart]), of_links(&writes)), (4, 4));
+        for (account, tokens) in tokens(plane, &names).await {
+            assert_eq!(tokens.len(), 1, "{account}: {tokens:?}");
+            assert_ne!(tokens[0], format!("{account}-token"));
+        }
+    }
+    let planned = fleet.run("plan", &mesh, &[]);
+    assert_eq!(planned.stdout, "Nothing to do.\n", "{}", planned.stderr);
+    let young = fleet.run("rotate", &mesh, &["--older-than=1h", "-o=json"]);
+    assert_eq!((young.code, counted(&young)), (0, ended(&[("skipped", 6)])));
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // Killed at any time and run again, it does what is left.
+    for seed in 1..=3 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let after = Duration::from_millis(random.u64(300..5000));
+        fleet.killed("rotate", &[], &mesh, after).await;
+        let rotated = fleet.run("rotate", &mesh, &["-o=json"]);
+        assert_eq!(rotated.code, 0, "seed {seed}: {}", rotated.stderr);
+        for plane in &planes {
+            for (account, tokens) in tokens(plane, &names).await {
+                assert_eq!(tokens.len(), 1, "seed {seed}: {account}: {tokens:?}");
+            }
+        }
+    }
+
+    // While a cluster does not answer, Linkerd is not restarted where that would cut it off, and no token in use goes.
+    north.pause_api_server().unwrap();
+    for plane in [east, west] {
+        let link = condition_is(plane, names[1], "Connected", "False", "Unreachable");
+        link.await;
+    }
+    let (_, before) = in_use(west, east).await;
+    fleet.writes();
+    let blocked = fleet.run("rotate", &mesh, &["-o=json"]);
+    assert_eq!(blocked.code, 1, "{}", blocked.stderr);
+    assert_eq!(counted(&blocked), ended(&[("failed", 6)]));
+    let (held, after) = in_use(west, east).await;
+    assert_ne!(before, after);
+    let of_west = &tokens(east, &names).await[names[2]];
+    assert!(of_west.contains(&before), "{of_west:?}");
+    let why = format!(
+        "cannot restart linkerd-destination now: {} is unreachable",
+        names[1]
+    );
+    assert!(blocked.stderr.contains(&why), "{}", blocked.stderr);
+    let writes = fleet.writes();
+    assert!(
+        !writes.iter().any(|w| w.contains("deployments")),
+        "{writes:?}"
+    );
+
+    // Then the rest is done, without another token for what has a new one.
+    north.resume_api_server().unwrap();
+    for plane in [east, west] {
+        condition_is(plane, names[1], "Connected", "True", "Connected").await;
+    }
+    let rest = fleet.run("rotate", &mesh, &["-o=json"]);
+    assert_eq!(
+        (rest.code, counted(&rest)),
+        (0, ended(&[("rotated", 6)])),
+        "{}",
+        rest.stderr
+    );
+    assert_eq!(in_use(west, east).await, (held, after.clone()));
+    assert_eq!(tokens(east, &names).await[names[2]], [after]);
+
+    // Some of the links.
+    let link = format!("--link={}/{}", names[2], names[0]);
+    let some = fleet.run("rotate", &mesh, &[&link, "-o=json"]);
+    let name = format!("{}/{}", names[2], names[0]);
+    assert_eq!(results(&some), [(name, "rotated".to_owned())].into());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn drained_cluster_leaves_federated_services_everywhere_and_rejoins() {
+    let fleet = Fleet::start("rest").await;
+    let [east, north, west] = &fleet.planes;
+    let names = ["rest-east", "rest-north", "rest-west"];
+    let _controllers = [east, north, west].map(|plane| Controller::start(plane, &[]));
+    namespace("shop", &[east, north, west]).await;
+    for plane in [east, north, west] {
+        join(plane, "shop", "web", "member", "no").await;
+    }
+    join(north, "shop", "only", "member", "no").await;
+    let mesh = fleet.file(&names, MESH);
+    let applied = fleet.run("apply", &mesh, &[]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    for (plane, other) in [(east, names[2]), (west, names[0])] {
+        let both = [format!("web@{}", names[1]), format!("web@{other}")];
+        let mut both = both.to_vec();
+        both.sort();
+        members_are(
+            plane,
+            "shop",
+            "web-federated",
+            Some(&both.join(",")),
+            Some("web"),
+        )
+        .await;
+        members_are(
+            plane,
+            "shop",
+            "only-federated",
+            Some(&format!("only@{}", names[1])),
+            None,
+        )
+        .await;
+    }
+
+    let dry = fleet.run("drain", &mesh, &[names[1], "--dry-run"]);
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    for name in [names[0], names[2]] {
+        let command = format!(
+            "kubectl --context {name} -n linkerd-multicluster annotate links.multicluster.linkerd.io rest-north --overwrite \
+             multicluster.linkerd.io/drained-until="
+        );
+        assert!(dry.stdout.contains(&command), "{}", dry.stdout);
+    }
+    assert_eq!(drained_until(west, names[1]).await, None);
+
+    // It stays where there is no other member, and that is said.
+    let drained = fleet.run("drain", &mesh, &[names[1]]);
+    assert_eq!(drained.code, 1, "{}", drained.stderr);
+    let stays = format!(
+        "{}: shop/only-federated\n{}: shop/only-federated\n",
+        names[0], names[2]
+    );
+    assert_eq!(drained.stdout, stays, "{}", drained.stderr);
+    for (plane, other) in [(east, names[2]), (west, names[0])] {
+        let left = format!("web@{other}");
+        members_are(plane, "shop", "web-federated", Some(&left), Some("web")).await;
+    }
+    let until = drained_until(west, names[1]).await;
+    assert!(until.is_some() && until == drained_until(east, names[1]).await);
+    // The drain is no difference between the file and the clusters.
+    let planned = fleet.run("plan", &mesh, &[]);
+    assert_eq!(planned.stdout, "Nothing to do.\n", "{}", planned.stderr);
+    let status = fleet.run("status", &mesh, &[]);
+    assert!(status.stdout.contains("drained"), "{}", status.stdout);
+
+    // A source cluster that does not answer delays no other.
+    east.pause_api_server().unwrap();
+    let back = fleet.run("undrain", &mesh, &[names[1], "-o=json"]);
+    east.resume_api_server().unwrap();
+    assert_eq!(back.code, 1, "{}", back.stderr);
+    let document: Value = serde_json::from_str(&back.stdout).unwrap();
+    let sources = document["sources"].as_array().unwrap().iter();
+    let shown = sources.map(|source| (source["source"].as_str(), source["result"].as_str()));
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            (Some(names[0]), Some("failed")),
+            (Some(names[2]), Some("undrained"))
+        ]
+    );
+    assert_eq!(drained_until(west, names[1]).await, None);
+    let back = fleet.run("undrain", &mesh, &[names[1]]);
+    assert_eq!(back.code, 0, "{}", back.stderr);
+    assert!(
+        back.stderr
+            .contains(&format!("{}: {} is not drained", names[2], names[1])),
+        "{}",
+        back.stderr
+    );
+    for plane in [east, west] {
+        assert_eq!(drained_until(plane, names[1]).await, None);
+    }
+}
+
+async fn drained_until(plane: &ControlPlane, link: &str) -> Option<String> {
+    let link = links(plane).get(link).await.unwrap();
+    link.annotations().get(l::DRAINED_UNTIL).cloned()
+}
