@@ -13,10 +13,12 @@ use self::{
     progress::Checks,
     report::{CheckFormat, Report},
 };
-use super::common::{
-    args::{Global, duration, timeout},
-    contexts::Contexts,
-    wait::Progress,
+use super::{
+    common::{
+        args::{Global, duration, timeout},
+        wait::Progress,
+    },
+    fleet::FleetContexts,
 };
 use crate::clusters::workloads::ParseArgs;
 
@@ -35,18 +37,23 @@ Examples:
   linkerd-mc check --wait 2m
 
   # Check all clusters of the kubeconfig, and write a report for CI
-  linkerd-mc check --all-contexts --output junit > check.xml";
+  linkerd-mc check --all-contexts --output junit > check.xml
+
+  # Check all clusters of a fleet that have links
+  linkerd-mc check --file fleet.yaml --output short";
 
 /// Check linked clusters for problems
 ///
 /// Each check is printed as soon as its result is known, and problems again at the end, with commands that fix them or
 /// show their causes. Exits with 0 if there are no errors, and with 1 otherwise; warnings are not errors. If it is
 /// installed on PATH as `linkerd-multicluster`, `linkerd check` runs it too.
+///
+/// With --file, all clusters are checked that the file links to others, and the links between them.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Check {
     #[command(flatten)]
-    contexts: Contexts,
+    contexts: FleetContexts,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: CheckFormat,
@@ -86,8 +93,10 @@ pub(crate) async fn run(
     args: &Check,
     parse: ParseArgs,
 ) -> anyhow::Result<ExitCode> {
-    let contexts = args.contexts.select(global, args.timeout).await?;
-    let mut report = Report::new(global, args.output, &contexts);
+    let selected = args.contexts.select(global, args.timeout).await?;
+    let selected = selected.sources();
+    let contexts = &selected.contexts;
+    let mut report = Report::new(args.output, &selected);
     let progress = if report.is_streamed() {
         Progress::new("checking")
     } else {

@@ -4,6 +4,7 @@ mod accounts;
 mod apply;
 mod change;
 mod complete;
+mod contexts;
 mod drain;
 mod facts;
 mod format;
@@ -26,6 +27,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand, ValueHint};
 
+pub(super) use self::contexts::{FleetContexts, FleetLinks, SelectedClusters};
 use self::{
     apply::write_links,
     drain::{FleetDrainArgs, FleetUndrainArgs},

@@ -21,6 +21,18 @@ pub(crate) struct Topology {
     pub clusters: Vec<ClusterNode>,
     /// Links, by source.
     pub links: Vec<Edge>,
+    /// Links that the file of a fleet has and the clusters do not have; `None` if there is no file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Vec<MissingLink>>,
+}
+
+/// A Link that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct MissingLink {
+    /// The cluster that should have it.
+    pub source: String,
+    /// The cluster that it should lead to.
+    pub target: String,
 }
 
 /// A cluster.
@@ -49,9 +61,19 @@ pub(crate) struct Edge {
     pub one_way: Option<bool>,
     /// Whether both clusters have the same trust anchors; `null` if unknown.
     pub shares_trust_anchors: Option<bool>,
+    /// Whether the file of a fleet has it; `None` if there is no file, or if the Link is of another installation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_file: Option<bool>,
     /// The Link.
     #[serde(flatten)]
     pub link: LinkSummary,
+}
+
+impl Edge {
+    /// Whether the target has no Link back, and the file of a fleet, if there is one, does not say so.
+    pub(crate) fn lacks_link_back(&self) -> bool {
+        self.one_way == Some(true) && self.in_file != Some(true)
+    }
 }
 
 impl Topology {
@@ -101,11 +123,39 @@ impl Topology {
                     shares_trust_anchors: target.and_then(|target| {
                         Some(trusted[source].as_ref()? == trusted[target].as_ref()?)
                     }),
+                    in_file: None,
                     link: LinkSummary::in_cluster(link, snapshot),
                 });
             }
         }
-        Self { clusters, links }
+        Self {
+            clusters,
+            links,
+            missing: None,
+        }
+    }
+
+    /// Compares the Links of a namespace with those of a file, which are pairs of a source and a target. Nothing is missing
+    /// in a cluster whose Links are not known.
+    pub(crate) fn compare(&mut self, wanted: &BTreeSet<(String, String)>, namespace: &str) {
+        let mut missing = wanted.clone();
+        for edge in &mut self.links {
+            if edge.link.namespace == namespace {
+                // A Link under another name is not that of the file.
+                let ends = (edge.source.clone(), edge.link.cluster.clone());
+                edge.in_file = Some(wanted.contains(&ends));
+                missing.remove(&ends);
+            }
+        }
+        let clusters = &self.clusters;
+        let is_read = |name: &String| {
+            let mut clusters = clusters.iter();
+            clusters.any(|cluster| cluster.name == *name && cluster.reachable == Some(true))
+        };
+        missing.retain(|(source, _)| is_read(source));
+        let missing = missing.into_iter();
+        let missing = missing.map(|(source, target)| MissingLink { source, target });
+        self.missing = Some(missing.collect());
     }
 
     /// Clusters whose Links cannot be listed, one line each.
@@ -126,7 +176,7 @@ impl Topology {
 
     /// Links whose target cluster has no Link back, one line each.
     pub(crate) fn one_way(&self) -> Vec<String> {
-        let one_way = self.links.iter().filter(|edge| edge.one_way == Some(true));
+        let one_way = self.links.iter().filter(|edge| edge.lacks_link_back());
         one_way
             .map(|Edge { source, target, .. }| {
                 format!("{source} → {target} is one-way: {target} has no Link to {source}")
@@ -293,6 +343,30 @@ pub(crate) mod tests {
             snapshot("north", B, Ok(vec![to("moon", elsewhere, "moon")])),
             snapshot("south", A, Err("no answer".into())),
         ]
+    }
+
+    #[test]
+    fn links_are_compared_with_a_file() {
+        let mut topology = Topology::of(&snapshots());
+        topology.links[3].link.namespace = "other".into();
+        let wanted = [
+            ("west", "east"),
+            ("north", "east"),
+            ("east", "west"),
+            ("south", "east"),
+        ];
+        let wanted = wanted.map(|(source, target)| (source.to_owned(), target.to_owned()));
+        topology.compare(&wanted.into(), &topology.links[0].link.namespace.clone());
+        let marks: Vec<_> = topology.links.iter().map(|edge| edge.in_file).collect();
+        // The first is called w, and the last is of another installation.
+        assert_eq!(marks, [Some(false), Some(true), Some(false), None]);
+        let missing = topology.missing.unwrap();
+        let missing: Vec<_> = missing
+            .iter()
+            .map(|link| (link.source.as_str(), link.target.as_str()))
+            .collect();
+        // Nothing is known of south.
+        assert_eq!(missing, [("east", "west"), ("north", "east")]);
     }
 
     #[test]

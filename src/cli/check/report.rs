@@ -10,10 +10,11 @@ use crate::{
         report::{self, CATEGORY, Category},
         rules::{CheckResult, Level, evaluate_topology},
     },
-    cli::common::{
-        args::Global, output, paste::same_cluster, prose::wrapped, table::terminal_width,
+    cli::{
+        common::{output, prose::wrapped, table::terminal_width},
+        fleet::{FleetLinks, SelectedClusters},
     },
-    clusters::{cluster_client::KubeContext, snapshot::ClusterSnapshot, topology::Topology},
+    clusters::{snapshot::ClusterSnapshot, topology::Topology},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,6 +37,8 @@ pub(super) enum CheckFormat {
 pub(super) struct Report {
     format: CheckFormat,
     clusters: Vec<ReportedCluster>,
+    /// The links that the clusters should have.
+    fleet: Option<FleetLinks>,
 }
 
 struct ReportedCluster {
@@ -48,19 +51,19 @@ struct ReportedCluster {
 }
 
 impl Report {
-    pub(super) fn new(global: &Global, format: CheckFormat, contexts: &[KubeContext]) -> Self {
+    pub(super) fn new(format: CheckFormat, selected: &SelectedClusters) -> Self {
+        let contexts = &selected.contexts;
         let several = contexts.len() > 1;
-        let clusters = contexts.iter().map(|context| {
-            let name = several.then(|| context.name.clone());
-            ReportedCluster {
-                flags: same_cluster(global, name.as_deref()),
-                name,
-                topics: Vec::new(),
-            }
+        let clusters = contexts.iter().zip(&selected.flags);
+        let clusters = clusters.map(|(context, flags)| ReportedCluster {
+            name: several.then(|| context.name.clone()),
+            flags: flags.clone(),
+            topics: Vec::new(),
         });
         Self {
             format,
             clusters: clusters.collect(),
+            fleet: selected.fleet.clone(),
         }
     }
 
@@ -89,7 +92,7 @@ impl Report {
 
     /// Prints what is left, after the results of all clusters. Exit code 1 if there are errors.
     pub(super) fn end(self, snapshots: &[ClusterSnapshot]) -> anyhow::Result<ExitCode> {
-        let between = between(snapshots);
+        let between = between(snapshots, self.fleet.as_ref());
         let (format, is_streamed) = (self.format, self.is_streamed());
         let all = if is_streamed {
             let topics = self.clusters.into_iter().flat_map(|cluster| cluster.topics);
@@ -154,11 +157,15 @@ fn of_cluster(topic: &str, cluster: Option<&str>) -> String {
 }
 
 /// The checks of the Links between several clusters.
-fn between(snapshots: &[ClusterSnapshot]) -> Option<Category> {
-    let results = match snapshots {
-        [] | [_] => return None,
-        several => evaluate_topology(&Topology::of(several)),
-    };
+fn between(snapshots: &[ClusterSnapshot], fleet: Option<&FleetLinks>) -> Option<Category> {
+    if snapshots.len() < 2 {
+        return None;
+    }
+    let mut topology = Topology::of(snapshots);
+    if let Some(fleet) = fleet {
+        topology.compare(&fleet.links, &fleet.namespace);
+    }
+    let results = evaluate_topology(&topology);
     (!results.is_empty()).then(|| Category {
         name: format!("{CATEGORY}: between clusters"),
         results,
@@ -210,7 +217,7 @@ mod tests {
     #[test]
     fn several_clusters_have_a_category_together() {
         let all = snapshots();
-        let name = |count| between(&all[..count]).map(|category| category.name);
+        let name = |count| between(&all[..count], None).map(|category| category.name);
         assert_eq!(name(1), None);
         assert_eq!(
             name(2).as_deref(),

@@ -45,10 +45,16 @@ pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::
 }
 
 fn only(topology: Topology, cluster: &str) -> Topology {
-    let links = topology.links.into_iter();
+    let Topology {
+        clusters,
+        mut links,
+        missing,
+    } = topology;
+    links.retain(|edge| edge.link.cluster == cluster);
     Topology {
-        clusters: topology.clusters,
-        links: links.filter(|edge| edge.link.cluster == cluster).collect(),
+        clusters,
+        links,
+        missing,
     }
 }
 

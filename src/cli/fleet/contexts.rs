@@ -1,0 +1,192 @@
+//! The clusters of commands that take contexts, or the file of a fleet.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueHint};
+use futures::future::join_all;
+
+use super::loaded::{LoadedFleet, load, named};
+use crate::{
+    cli::common::{args::Global, cluster::connecting, contexts::Contexts, paste::same_cluster},
+    clusters::cluster_client::{ClusterClient, KubeContext},
+    fleet::FleetCluster,
+};
+
+/// Which clusters to use.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::cli) struct FleetContexts {
+    #[command(flatten)]
+    contexts: Contexts,
+    /// Use the clusters of this file of `fleet`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["context", "all_contexts"])]
+    file: Option<PathBuf>,
+}
+
+/// The chosen clusters.
+pub(in crate::cli) struct SelectedClusters {
+    pub(in crate::cli) contexts: Vec<KubeContext>,
+    /// The flags of commands in each cluster, with a space before each.
+    pub(in crate::cli) flags: Vec<String>,
+    /// The links of the file, if the clusters are from one.
+    pub(in crate::cli) fleet: Option<FleetLinks>,
+}
+
+/// The links of a fleet.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct FleetLinks {
+    /// Sources and targets.
+    pub(in crate::cli) links: BTreeSet<(String, String)>,
+    /// Namespace of the Links.
+    pub(in crate::cli) namespace: String,
+}
+
+impl FleetContexts {
+    /// The chosen clusters. Sends no requests.
+    pub(in crate::cli) async fn select(
+        &self,
+        global: &Global,
+        deadline: Duration,
+    ) -> anyhow::Result<SelectedClusters> {
+        if let Some(file) = &self.file {
+            global.refuse_address()?;
+            let loaded = load(file, &global.linkerd_namespace)?;
+            return Ok(of_file(global, &loaded, deadline).await);
+        }
+        let contexts = self.contexts.select(global, deadline).await?;
+        let several = contexts.len() > 1;
+        let flags = contexts.iter().map(|context| {
+            let name = several.then_some(context.name.as_str());
+            same_cluster(global, name)
+        });
+        Ok(SelectedClusters {
+            flags: flags.collect(),
+            contexts,
+            fleet: None,
+        })
+    }
+}
+
+impl SelectedClusters {
+    /// Only the clusters that have links, if they are from a file.
+    pub(in crate::cli) fn sources(self) -> Self {
+        let Some(fleet) = &self.fleet else {
+            return self;
+        };
+        let is_source = |name: &str| fleet.links.iter().any(|(source, _)| source == name);
+        let all = self.contexts.into_iter().zip(self.flags);
+        let all = all.filter(|(context, _)| is_source(&context.name));
+        let (contexts, flags) = all.unzip();
+        Self {
+            contexts,
+            flags,
+            fleet: self.fleet,
+        }
+    }
+}
+
+async fn of_file(global: &Global, loaded: &LoadedFleet, deadline: Duration) -> SelectedClusters {
+    let clusters = loaded.fleet.clusters.iter();
+    let clusters = clusters.map(|cluster| of_cluster(global, loaded, cluster, deadline));
+    let (contexts, flags) = connecting(join_all(clusters)).await.into_iter().unzip();
+    let links = loaded.fleet.links.keys();
+    let links = links.map(|ends| (ends.source.to_string(), ends.target.to_string()));
+    SelectedClusters {
+        contexts,
+        flags,
+        fleet: Some(FleetLinks {
+            links: links.collect(),
+            namespace: loaded.namespace.clone(),
+        }),
+    }
+}
+
+/// A cluster under its name in the file, and the flags of commands in it.
+async fn of_cluster(
+    global: &Global,
+    loaded: &LoadedFleet,
+    cluster: &FleetCluster,
+    deadline: Duration,
+) -> (KubeContext, String) {
+    let (name, linkerd) = (cluster.name.to_string(), &loaded.linkerd);
+    let access = loaded.access(&global.access(), cluster);
+    let access = match named(&access, &cluster.name) {
+        Ok(access) => access,
+        Err(error) => {
+            let client = Err(format!("{error:#}"));
+            return (KubeContext { name, client }, String::new());
+        }
+    };
+    let client = ClusterClient::new(&name, &access, deadline, linkerd).await;
+    let its = Global {
+        kubeconfig: access.kubeconfig.clone(),
+        ..global.clone()
+    };
+    let flags = same_cluster(&its, access.context.as_deref());
+    let client = client.map_err(|error| format!("{error:#}"));
+    (KubeContext { name, client }, flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    const KUBECONFIG: &str = "
+contexts:
+- {name: admin@east, context: {cluster: east}}
+- {name: west, context: {cluster: west}}
+clusters:
+- {name: east, cluster: {server: 'https://east.example'}}
+- {name: west, cluster: {server: 'https://west.example'}}
+";
+    const FLEET: &str = "
+name: f
+clusters: [{name: hub, context: admin@east}, {name: west}, {name: north}]
+links: [{hub: hub, spokes: [west, north]}]
+";
+
+    fn shown(selected: &SelectedClusters) -> Vec<String> {
+        let all = selected.contexts.iter().zip(&selected.flags);
+        let all = all.map(|(context, flags)| {
+            let client = match &context.client {
+                Ok(client) => client.identity.server.clone(),
+                Err(why) => why.split(':').next().unwrap_or_default().to_owned(),
+            };
+            format!("{}: {client};{flags}", context.name)
+        });
+        all.collect()
+    }
+
+    #[tokio::test]
+    async fn clusters_of_a_file_have_its_names_and_the_flags_of_their_contexts() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let global = Global {
+            kubeconfig: Some(of("kubeconfig", KUBECONFIG)),
+            linkerd_namespace: "linkerd".to_owned(),
+            ..Global::default()
+        };
+        let chosen = FleetContexts {
+            file: Some(of("fleet.yaml", FLEET)),
+            ..FleetContexts::default()
+        };
+        let second = Duration::from_secs(1);
+        let selected = chosen.select(&global, second).await.unwrap();
+        let flags = |path: &Path, context: &str| {
+            format!(" --kubeconfig {} --context {context}", path.display())
+        };
+        let path = global.kubeconfig.as_ref().unwrap();
+        let (hub, west, north) = (
+            format!("hub: east.example:443;{}", flags(path, "admin@east")),
+            format!("west: west.example:443;{}", flags(path, "west")),
+            "north: no context of the kubeconfig is certainly that of north;".to_owned(),
+        );
+        assert_eq!(shown(&selected), [hub, west.clone(), north.clone()]);
+        assert_eq!(shown(&selected.sources()), [west, north]);
+    }
+}
