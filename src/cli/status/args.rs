@@ -34,10 +34,10 @@ Examples:
 
 /// Show the status of Links: connection, gateway, credentials, mirrored Services
 ///
-/// Problems are listed below the table: gateways that fail their probes, Services that are not mirrored, and a
-/// controller that does not report, without which the values are marked as old. For the credentials of a Link, this is the first problem that `check` finds: in
-/// the controller's Secret, in Linkerd's Secret, or that Linkerd does not use its current one. Secrets that you may not
-/// read are skipped.
+/// Problems are listed below the table: gateways that fail their probes, Services that are not mirrored, credentials
+/// that expire or that Linkerd does not use, and a controller that does not report, whose values are marked as old. Of
+/// the problems with the credentials of a Link, only the first is listed; `check` has all. Secrets that you may not read
+/// are skipped.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]

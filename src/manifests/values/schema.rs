@@ -53,9 +53,9 @@ pub(super) fn nearest(path: &str) -> Option<&'static str> {
 const FOUND_OUT: [&str; 2] = ["identityTrustDomain", "controller.image.version"];
 
 const HEADER: &str = "\
-# All values of `linkerd-mc install`, as set by the other flags. Pass this file with --values FILE.
-# What is commented out is found out: the trust domain by asking the cluster, and the version of the image, which is
-# that of the program.
+# All values of `linkerd-mc install`. Change them, and pass this file with --values FILE.
+# Two are commented out, because `install` finds them: the trust domain in the cluster, and the version of the image,
+# which is that of the program.
 ";
 
 impl Values {
