@@ -155,7 +155,31 @@ pub(crate) fn reconcile_except(
         }
     }
     ours.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    writes.extend(ours.into_iter().map(Write::delete_slice));
+    for slice in ours {
+        writes.extend(empty(slice));
+        writes.push(Write::delete_slice(slice));
+    }
+}
+
+/// The write that removes the endpoints of a slice before it is deleted, if some of them are Pods.
+///
+/// When a slice is deleted, Linkerd's destination controller looks up its Pods, and keeps the address of one that does
+/// not exist any more until it is restarted (`deleteEndpointSlice` in its `port_publisher.go`). When a slice is changed,
+/// it goes by the names of Pods.
+fn empty(slice: &EndpointSlice) -> Option<Write> {
+    let ready = slice
+        .endpoints
+        .iter()
+        .filter(|endpoint| endpoint.is_ready());
+    let mut pods = ready.filter_map(|endpoint| endpoint.pod.as_ref()?.target.as_ref());
+    pods.next()?;
+    Some(guarded(
+        ObjectKind::EndpointSlice,
+        slice.group().unwrap_or_default(),
+        &slice.metadata,
+        json!({}),
+        json!({ "endpoints": [] }),
+    ))
 }
 
 /// The write that updates the mark of a slice that stays, if other slices now share its addresses, or no longer do.

@@ -239,6 +239,33 @@ fn pods_of_the_local_member_are_shown_as_they_are() {
 }
 
 #[test]
+fn slice_of_pods_that_are_gone_is_emptied_before_it_is_deleted() {
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(2))
+        .worked_on(&key());
+    let name = slices(&state)
+        .into_iter()
+        .map(|slice| slice.metadata.name())
+        .find(|name| name.contains("local"))
+        .unwrap();
+    let gone = state.clone().pods(pods(0));
+    let writes = plan(&gone, &key()).writes;
+    let both = ["patch", "delete"].map(|verb| format!("{verb} EndpointSlice ns/{name}"));
+    assert_eq!(described(&writes), both);
+    assert_eq!(body(&writes, name)["endpoints"], serde_json::json!([]));
+    // Linkerd forgets Pods that are not ready as soon as they are not.
+    let mut unready = pods(2);
+    for pod in &mut unready.endpoints {
+        pod.conditions.ready = Some(false);
+    }
+    let unready = two(By::Gateway, By::Gateway)
+        .pods(unready)
+        .worked_on(&key())
+        .pods(pods(0));
+    assert_eq!(described(&plan(&unready, &key()).writes), both[1..]);
+}
+
+#[test]
 fn slices_of_pods_have_a_hundred_endpoints_at_most() {
     let state = two(By::Gateway, By::Gateway)
         .pods(pods(250))
