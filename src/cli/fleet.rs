@@ -5,10 +5,14 @@ mod apply;
 mod change;
 mod complete;
 mod contexts;
+mod credentials;
 mod drain;
 mod facts;
+mod folder;
 mod format;
 mod gather;
+mod layout;
+mod link_objects;
 mod link_plan;
 mod loaded;
 mod matrix;
@@ -16,29 +20,31 @@ mod plan;
 mod ready;
 mod removal;
 mod remove;
+mod render;
 mod rotate;
+mod source;
 mod states;
 mod status;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand};
 
 pub(super) use self::contexts::{FleetContexts, FleetLinks, SelectedClusters};
 use self::{
     apply::write_links,
     drain::{FleetDrainArgs, FleetUndrainArgs},
     format::FleetFormat,
-    gather::{ReadClusters, read_all},
+    gather::{ReadClusters, known, read_all},
     loaded::{LoadedFleet, link_flags, load},
     plan::FleetPlan,
     ready::wait_until_ready,
-    removal::KnownClusters,
     remove::remove_all,
     rotate::FleetRotateArgs,
+    source::{FleetSource, PENDING},
 };
 use super::common::{
     args::{self, Global},
@@ -74,6 +80,12 @@ Examples:
   # Take east out of all federated Services for 4 hours, and let it rejoin
   linkerd-mc fleet drain --file fleet.yaml east --duration 4h
   linkerd-mc fleet undrain --file fleet.yaml east
+  # Write the Links into a folder for Argo CD or Flux
+  linkerd-mc fleet render --file fleet.yaml --output-dir clusters
+
+  # Write the credentials with which others reach east, to hand them over
+  linkerd-mc fleet credentials --file fleet.yaml --target east \
+    --output-dir secrets
 
   # Write the JSON schema of the file, for an editor
   linkerd-mc fleet schema > fleet.schema.json
@@ -88,9 +100,6 @@ the names of the clusters:
   - name: north
   links:
   - mesh: all";
-
-/// Exit code if there is something to do, as for `plan`.
-const PENDING: u8 = 2;
 
 /// Link many clusters, as one file says
 ///
@@ -111,6 +120,8 @@ enum FleetCommand {
     Rotate(Box<FleetRotateArgs>),
     Drain(FleetDrainArgs),
     Undrain(FleetUndrainArgs),
+    Render(render::FleetRenderArgs),
+    Credentials(credentials::FleetCredentialsArgs),
     /// Print the JSON schema of the file, for editors
     Schema,
 }
@@ -167,17 +178,6 @@ struct FleetStatusArgs {
     output: FleetFormat,
 }
 
-/// The file, and how its clusters are read.
-#[derive(Debug, Args)]
-struct FleetSource {
-    /// File with the fleet
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    file: PathBuf,
-    /// How long to read each cluster
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
-    timeout: Duration,
-}
-
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<ExitCode> {
     if global.context.is_some() {
@@ -194,6 +194,8 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
         FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
         FleetCommand::Drain(args) => Box::pin(drain::drain(global, args)).await,
         FleetCommand::Undrain(args) => Box::pin(drain::undrain(global, args)).await,
+        FleetCommand::Render(args) => render::run(global, args).await,
+        FleetCommand::Credentials(args) => credentials::run(global, args).await,
         FleetCommand::Schema => {
             let flags = LinkFlags::new(link_flags());
             output::data(&output::json(&schema(&flags))?)?;
@@ -291,13 +293,4 @@ async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitC
         FleetFormat::Json => output::json(&report)?,
     })?;
     Ok(output::exit_code(report.has_problems()))
-}
-
-/// What was read, without the clients.
-fn known(read: &ReadClusters) -> KnownClusters<'_> {
-    let known = read.iter().map(|(name, read)| {
-        let facts = read.as_ref().map(|read| &read.facts);
-        (name, facts.map_err(String::as_str))
-    });
-    known.collect()
 }

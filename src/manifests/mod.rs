@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod chart;
+pub(crate) mod external_secret;
 pub mod gateway;
 pub mod install;
 pub mod kubeconfig;

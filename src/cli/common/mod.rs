@@ -6,6 +6,7 @@ pub(super) mod cluster;
 pub(super) mod cluster_name;
 pub(super) mod complete;
 pub(super) mod contexts;
+pub(super) mod files;
 pub(super) mod frame;
 pub(super) mod given;
 pub(super) mod interrupt;

@@ -128,8 +128,10 @@ async fn write_link(
             .plan(&made)
             .map_err(|obstacle| anyhow::anyhow!(obstacle.why))?;
     }
-    if let Some(token) = plan.token.as_ref().filter(|_| !plan.source.is_empty()) {
-        case.check_way(token).await?;
+    if let (Some(token), Some(Ok(side)), false) =
+        (&plan.token, &target.facts.target, plan.source.is_empty())
+    {
+        link.check_way(side, token).await?;
     }
     for planned in &plan.source {
         write(&source.cluster, &loaded.fleet.name, planned).await?;
@@ -141,7 +143,7 @@ async fn write_link(
 }
 
 /// An account that was made a moment ago, when it has its token.
-async fn account_of(
+pub(super) async fn account_of(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
@@ -174,7 +176,11 @@ async fn account_of(
     })
 }
 
-async fn write(cluster: &Cluster, fleet: &str, planned: &PlannedWrite) -> anyhow::Result<()> {
+pub(super) async fn write(
+    cluster: &Cluster,
+    fleet: &str,
+    planned: &PlannedWrite,
+) -> anyhow::Result<()> {
     let (namespace, name) = (&planned.change.namespace, &planned.change.name);
     match &planned.action {
         WriteAction::Apply { object, removed } => {

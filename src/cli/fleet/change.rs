@@ -8,6 +8,9 @@ use crate::{api::labels, cli::link::changes::SettingChange, manifests::render::O
 /// Why a Secret is written that leads to another API server or has another token.
 pub(super) const NEW_CREDENTIALS: &str = "new credentials";
 
+/// Why an object is written that only gets the label of the fleet.
+pub(super) const TAKEN_OVER: &str = "taken over as it is";
+
 /// One object that would be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct FleetChange {
@@ -55,13 +58,18 @@ pub(super) enum WriteAction {
 
 impl WriteAction {
     /// Applies an object, with the label of the fleet.
-    pub(super) fn apply(mut object: Value, fleet: &str) -> Self {
-        object["metadata"]["labels"][labels::FLEET] = json!(fleet);
+    pub(super) fn apply(object: Value, fleet: &str) -> Self {
         Self::Apply {
-            object,
+            object: labelled(object, fleet),
             removed: None,
         }
     }
+}
+
+/// An object with the label of a fleet.
+pub(super) fn labelled(mut object: Value, fleet: &str) -> Value {
+    object["metadata"]["labels"][labels::FLEET] = json!(fleet);
+    object
 }
 
 /// A setting that changes.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::Future,
     time::Duration,
 };
 
@@ -16,6 +17,7 @@ use kube::api::ListParams;
 use super::{
     facts::{AccountFacts, ClusterFacts, TargetSide},
     loaded::{LoadedFleet, LoadedLink, named},
+    removal::KnownClusters,
 };
 use crate::{
     api::labels,
@@ -42,6 +44,15 @@ pub(super) struct ReadCluster {
 /// What is known of the clusters, by their names; an error says why nothing is.
 pub(super) type ReadClusters = BTreeMap<ClusterName, Result<ReadCluster, String>>;
 
+/// What was read, without the clients.
+pub(super) fn known(read: &ReadClusters) -> KnownClusters<'_> {
+    let known = read.iter().map(|(name, read)| {
+        let facts = read.as_ref().map(|read| &read.facts);
+        (name, facts.map_err(String::as_str))
+    });
+    known.collect()
+}
+
 /// Reads all clusters of the file, and those that are not in it any more and have a context.
 pub(super) async fn read_all(
     global: &Global,
@@ -64,6 +75,52 @@ pub(super) async fn read_all(
     read
 }
 
+/// A target cluster, as far as links to it need to know it.
+pub(super) struct ReadTarget {
+    pub(super) cluster: Cluster,
+    pub(super) side: TargetSide,
+}
+
+/// Reads one target cluster, as far as links to it need that: its Linkerd and its gateway.
+pub(super) async fn read_target(
+    global: &Global,
+    loaded: &LoadedFleet,
+    link: &LoadedLink,
+) -> anyhow::Result<ReadTarget> {
+    let name = &link.ends.target;
+    let (access, cluster) = loaded.connect(&global.access(), name).await?;
+    let side = target(loaded, &cluster, &access, link).await?;
+    Ok(ReadTarget { cluster, side })
+}
+
+/// Reads all target clusters of the file in this way, side by side. An error says why nothing is known of one.
+pub(super) async fn read_targets(
+    global: &Global,
+    loaded: &LoadedFleet,
+    timeout: Duration,
+) -> BTreeMap<ClusterName, Result<TargetSide, String>> {
+    let clusters = loaded.fleet.clusters.iter();
+    let links = clusters.filter_map(|cluster| loaded.link_to(&cluster.name));
+    let reads = links.map(|link| async move {
+        let read = in_time(timeout, Box::pin(read_target(global, loaded, link))).await;
+        (link.ends.target.clone(), read.map(|read| read.side))
+    });
+    stream::iter(reads)
+        .buffer_unordered(SIDE_BY_SIDE)
+        .collect()
+        .await
+}
+
+async fn in_time<T>(
+    timeout: Duration,
+    read: impl Future<Output = anyhow::Result<T>>,
+) -> Result<T, String> {
+    match tokio::time::timeout(timeout, read).await {
+        Ok(read) => read.map_err(|error| format!("{error:#}")),
+        Err(_) => Err(format!("it was not read within {timeout:?}")),
+    }
+}
+
 /// Clusters that are not in the file, and that the fleet has linked.
 fn left(loaded: &LoadedFleet, read: &ReadClusters) -> BTreeSet<ClusterName> {
     let known = read.values().filter_map(|read| read.as_ref().ok());
@@ -78,11 +135,7 @@ async fn read_some(
     timeout: Duration,
 ) -> ReadClusters {
     let reads = clusters.into_iter().map(|(name, access)| async move {
-        let read = Box::pin(read(loaded, &name, &access));
-        let read = match tokio::time::timeout(timeout, read).await {
-            Ok(read) => read.map_err(|error| format!("{error:#}")),
-            Err(_) => Err(format!("it was not read within {timeout:?}")),
-        };
+        let read = in_time(timeout, Box::pin(read(loaded, &name, &access))).await;
         (name, read)
     });
     stream::iter(reads)
@@ -99,23 +152,6 @@ async fn read(
     let access = named(access, name)?;
     let cluster = Cluster::connect(&access).await?;
     let namespace = &loaded.namespace;
-    let (of_links, of_tokens) = (
-        format!("type={}", labels::CREDENTIALS_TYPE),
-        format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE),
-    );
-    let secrets = async |namespace: &str, fields: &str| {
-        let (api, params) = (
-            cluster.api::<Secret>(namespace),
-            ListParams::default().fields(fields),
-        );
-        cluster.request("list the Secrets", api.list(&params)).await
-    };
-    let all = ListParams::default();
-    let accounts = cluster.api::<ServiceAccount>(namespace);
-    let (roles, bindings) = (
-        cluster.all::<ClusterRole>(),
-        cluster.all::<ClusterRoleBinding>(),
-    );
     let target = async {
         match loaded.link_to(name) {
             Some(link) => Some(
@@ -126,30 +162,54 @@ async fn read(
             None => None,
         }
     };
-    let (has_links, links, own, linkerds, tokens, accounts, roles, bindings, target) = futures::join!(
+    let (has_links, links, own, linkerds, accounts, target) = futures::join!(
         LINK.is_served(&cluster),
         links(&cluster, namespace),
-        secrets(namespace, &of_links),
-        secrets(&loaded.linkerd, &of_links),
-        secrets(namespace, &of_tokens),
-        cluster.request("list the ServiceAccounts", accounts.list(&all)),
-        cluster.request("list the ClusterRoles", roles.list(&all)),
-        cluster.request("list the ClusterRoleBindings", bindings.list(&all)),
+        secrets(&cluster, namespace, labels::CREDENTIALS_TYPE),
+        secrets(&cluster, &loaded.linkerd, labels::CREDENTIALS_TYPE),
+        accounts(&cluster, namespace),
         target,
     );
     let facts = ClusterFacts {
         has_links: has_links?,
         links: links?,
-        credentials: own?.items.into_iter().chain(linkerds?.items).collect(),
-        accounts: AccountFacts {
-            accounts: accounts?.items,
-            tokens: tokens?.items,
-            roles: roles?.items,
-            bindings: bindings?.items,
-        },
+        credentials: own?.into_iter().chain(linkerds?).collect(),
+        accounts: accounts?,
         target,
     };
     Ok(ReadCluster { cluster, facts })
+}
+
+/// The accounts in a cluster that others may use.
+pub(super) async fn accounts(cluster: &Cluster, namespace: &str) -> anyhow::Result<AccountFacts> {
+    let all = ListParams::default();
+    let accounts = cluster.api::<ServiceAccount>(namespace);
+    let (roles, bindings) = (
+        cluster.all::<ClusterRole>(),
+        cluster.all::<ClusterRoleBinding>(),
+    );
+    let (tokens, accounts, roles, bindings) = futures::join!(
+        secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
+        cluster.request("list the ServiceAccounts", accounts.list(&all)),
+        cluster.request("list the ClusterRoles", roles.list(&all)),
+        cluster.request("list the ClusterRoleBindings", bindings.list(&all)),
+    );
+    Ok(AccountFacts {
+        accounts: accounts?.items,
+        tokens: tokens?,
+        roles: roles?.items,
+        bindings: bindings?.items,
+    })
+}
+
+/// The Secrets of a type.
+async fn secrets(cluster: &Cluster, namespace: &str, of_type: &str) -> anyhow::Result<Vec<Secret>> {
+    let (api, params) = (
+        cluster.api::<Secret>(namespace),
+        ListParams::default().fields(&format!("type={of_type}")),
+    );
+    let list = api.list(&params);
+    Ok(cluster.request("list the Secrets", list).await?.items)
 }
 
 async fn target(

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     accounts::{account_writes, covers, token},
-    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
+    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER, WriteAction},
     facts::{AccountFacts, ClusterFacts, TargetSide, fleet_of, is_of, kubeconfig},
     loaded::{LoadedFleet, LoadedLink, places},
 };
@@ -19,12 +19,9 @@ use crate::{
             changes::{SettingChange, of_credentials, of_link, removal},
             taken::{NameHolder, holder, objection},
         },
-        link_gen::{Existing, KubeconfigTarget, Remark, WantedLink, Way},
+        link_gen::{KubeconfigTarget, Remark},
     },
-    manifests::{
-        kubeconfig::Secret,
-        link::{ClusterName, LinkObjects},
-    },
+    manifests::{kubeconfig::Secret, link::ClusterName},
 };
 
 /// What has to be written for one link.
@@ -80,8 +77,10 @@ impl LinkCase<'_> {
         let account = account_writes(fleet, namespace, &name, accounts, token.is_some());
         let account = account.map_err(in_target)?;
         let mut remarks = Vec::new();
-        let objects = self.objects(side, token.as_ref(), &mut remarks);
-        let objects = objects.map_err(|error| in_target(format!("{error:#}")))?;
+        let made = self
+            .link
+            .objects(self.loaded, side, token.as_ref(), &mut remarks);
+        let objects = made.map_err(|error| in_target(format!("{error:#}")))?;
         let secrets =
             std::iter::once(&objects.credentials).chain(&objects.control_plane_credentials);
         let secrets = secrets.filter_map(|secret| self.of_secret(secret, token.is_some()));
@@ -142,42 +141,6 @@ impl LinkCase<'_> {
         let evidence: Vec<_> = evidence.collect();
         let why = objection(&evidence)?;
         Some(format!("the Link {target} {why}; unlink it first"))
-    }
-
-    /// The objects of the link in the source cluster. Without a token, what depends on it is wrong.
-    pub(super) fn objects(
-        &self,
-        side: &TargetSide,
-        token: Option<&Secret>,
-        remarks: &mut Vec<Remark>,
-    ) -> anyhow::Result<LinkObjects> {
-        let LoadedLink { ends, args, given } = self.link;
-        let wanted = WantedLink {
-            name: &ends.target,
-            linkerd: &self.loaded.linkerd,
-            args,
-            given,
-            existing: Existing::default(),
-        };
-        let way = self.way(side, remarks)?;
-        let none = Secret::new("");
-        wanted.objects(&side.facts, &way, token.unwrap_or(&none), remarks)
-    }
-
-    fn way(&self, side: &TargetSide, remarks: &mut Vec<Remark>) -> anyhow::Result<Way> {
-        let LoadedLink { ends, args, .. } = self.link;
-        let (context, inside) = (&side.facts.context, &side.inside);
-        Way::of(context, inside, &ends.target, args, remarks)
-    }
-
-    /// Tries the way of the link to the API server, as far as that is possible from here.
-    pub(super) async fn check_way(&self, token: &Secret) -> anyhow::Result<()> {
-        let Some(Ok(side)) = &self.target.target else {
-            return Ok(()); // the link is not planned then
-        };
-        let way = self.way(side, &mut Vec::new())?;
-        let account = self.link.ends.source.to_string();
-        way.check(&side.facts.context, &account, token).await
     }
 
     fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<PlannedWrite> {
@@ -262,7 +225,7 @@ impl LinkCase<'_> {
     {
         PlannedWrite {
             action: WriteAction::Label,
-            ..self.write("patch", wanted, "taken over as it is", Vec::new())
+            ..self.write("patch", wanted, TAKEN_OVER, Vec::new())
         }
     }
 

@@ -2,4 +2,5 @@
 
 mod file;
 mod planned;
+mod rendered;
 mod shown;

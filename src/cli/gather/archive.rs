@@ -1,16 +1,16 @@
 //! A gzip-compressed tar archive that is bounded in size, and written whole or not at all.
 
-use std::{
-    fs::{File, OpenOptions, remove_file, rename},
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use flate2::{Compression, write::GzEncoder};
 use tar::{Builder, EntryType, Header};
 
-use crate::{hint::fail, timing};
+use crate::{
+    cli::common::files::{FileReaders, write_whole},
+    hint::fail,
+    timing,
+};
 
 /// Maximum size of a file in bytes, before compression. Of a longer one, the end is left out.
 const MOST_OF_A_FILE: usize = 8 << 20;
@@ -78,33 +78,22 @@ impl Archive {
 
     /// Writes the file, whole or not at all. Returns its size in bytes.
     pub(super) fn finish(self) -> anyhow::Result<usize> {
-        let mut partial = self.path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let finished = self.builder.into_inner().and_then(GzEncoder::finish);
-        let written = finished.and_then(|content| {
-            private_file(&partial)?.write_all(&content)?;
-            rename(&partial, &self.path)?;
-            Ok(content.len())
-        });
-        written
-            .inspect_err(|_| drop(remove_file(&partial)))
-            .with_context(|| format!("cannot write {}", self.path.display()))
+        // Only for its owner, because nobody has checked yet what is in it.
+        let written = self
+            .builder
+            .into_inner()
+            .and_then(GzEncoder::finish)
+            .and_then(|content| {
+                write_whole(&self.path, &content, FileReaders::Owner)?;
+                Ok(content.len())
+            });
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
-}
-
-/// A new file that only its owner may read, because nobody has checked yet what is in it.
-fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::{fs::File, io::Read as _};
 
     use flate2::read::GzDecoder;
 

@@ -167,14 +167,19 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// What a command needs besides the flag, and not to wait.
-const NEEDED: [(&str, &str); 21] = [
+const NEEDED: [(&str, &str); 23] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
     ("drain", "--cluster-name=x"),
     ("fleet apply", "--file=missing.yaml"),
+    ("fleet credentials", "--file=missing.yaml --target=x"),
     ("fleet drain", "--file=missing.yaml"),
     ("fleet plan", "--file=missing.yaml"),
+    (
+        "fleet render",
+        "--file=missing.yaml --output-dir=missing --dry-run",
+    ),
     ("fleet rotate", "--file=missing.yaml"),
     ("fleet status", "--file=missing.yaml"),
     ("fleet undrain", "--file=missing.yaml"),

@@ -13,7 +13,6 @@ use crate::{
     cli::{
         fleet::{
             facts::{ClusterFacts, TargetSide, kubeconfig},
-            link_plan::LinkCase,
             loaded::{LoadedFleet, parse},
             plan::FleetPlan,
             removal::KnownClusters,
@@ -33,11 +32,11 @@ const FILE: &str =
     "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{target: east, source: west}]\n";
 const NAMESPACE: &str = labels::MULTICLUSTER_NAMESPACE;
 
-fn loaded(text: &str) -> LoadedFleet {
+pub(super) fn loaded(text: &str) -> LoadedFleet {
     parse("fleet.yaml", text, Path::new(""), "linkerd").unwrap()
 }
 
-fn name(name: &str) -> ClusterName {
+pub(super) fn name(name: &str) -> ClusterName {
     name.parse().unwrap()
 }
 
@@ -58,7 +57,7 @@ fn token(n: u8, expires: Option<i64>) -> String {
 }
 
 /// A cluster with the extension, and a gateway at this address.
-fn installed(cluster: &str, address: &str) -> ClusterFacts {
+pub(super) fn installed(cluster: &str, address: &str) -> ClusterFacts {
     let gateway: Service = serde_json::from_value(json!({
         "metadata": { "name": "linkerd-gateway", "annotations": {
             "mirror.linkerd.io/gateway-identity": "gw.id", "mirror.linkerd.io/probe-path": "/ready",
@@ -142,18 +141,13 @@ fn with_link(
     held: &str,
     fleet: Option<&str>,
 ) {
-    let case = LinkCase {
-        loaded,
-        link: &loaded.links[0],
-        source,
-        target,
-        now: Timestamp::UNIX_EPOCH,
-    };
     let Some(Ok(side)) = &target.target else {
         panic!("no target");
     };
     let token = portable::Secret::new(held);
-    let mut made = case.objects(side, Some(&token), &mut Vec::new()).unwrap();
+    let link = &loaded.links[0];
+    let made = link.objects(loaded, side, Some(&token), &mut Vec::new());
+    let mut made = made.unwrap();
     let label = fleet.map(|fleet| (labels::FLEET.to_owned(), fleet.to_owned()));
     for secret in std::iter::once(made.credentials).chain(made.control_plane_credentials) {
         let mut secret = secret;

@@ -1,0 +1,70 @@
+//! Writes files whole or not at all.
+
+use std::{
+    fs::{OpenOptions, remove_file, rename},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Who may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileReaders {
+    /// Its owner alone, because it may hold secrets.
+    Owner,
+    /// Those whom the umask lets.
+    Umask,
+}
+
+/// Writes a file, under another name first, so that a part of it is never seen. Replaces one that exists.
+pub(crate) fn write_whole(path: &Path, content: &[u8], readers: FileReaders) -> io::Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let mut options = OpenOptions::new();
+    // A new file: one that is there may be readable for others.
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if readers == FileReaders::Owner {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    match remove_file(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = options
+        .open(&partial)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| rename(&partial, path));
+    written.inspect_err(|_| drop(remove_file(&partial)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn secrets_are_never_in_a_file_that_others_may_read() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.yaml");
+        // What an interrupted run, or somebody else, has left.
+        let partial = folder.path().join("secret.yaml.partial");
+        for left in [&partial, &path] {
+            std::fs::write(left, "old").unwrap();
+            std::fs::set_permissions(left, PermissionsExt::from_mode(0o644)).unwrap();
+        }
+        let already_open = std::fs::File::open(&partial).unwrap();
+        write_whole(&path, b"new", FileReaders::Owner).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let seen = io::read_to_string(already_open).unwrap();
+        assert_eq!(seen, "old");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+
+        let nowhere = folder.path().join("missing/file");
+        assert!(write_whole(&nowhere, b"new", FileReaders::Umask).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! `fleet credentials`: the credentials of one target cluster, for whoever takes them to the source clusters.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
+use serde_json::{Value, json};
+
+use super::{
+    accounts::{account_writes, token},
+    apply::{account_of, write},
+    change::labelled,
+    facts::AccountFacts,
+    gather::{ReadTarget, accounts, read_target},
+    loaded::{LoadedFleet, LoadedLink, load},
+    source::FleetSource,
+};
+use crate::{
+    cli::{
+        common::{
+            args::{Global, ManifestOutput},
+            files::{FileReaders, write_whole},
+            output,
+            wait::spin,
+        },
+        link_gen::Remark,
+    },
+    hint::{fail, misuse},
+    manifests::{link::ClusterName, render::Manifest},
+    timing,
+};
+
+/// Print the Secrets with which source clusters reach a target cluster
+///
+/// Only the target cluster is used: by whoever has its context, for the owners of the source clusters, or for a store of
+/// secrets. An account is created for each source cluster that has none; otherwise its token is used again. The output is
+/// that of `link-gen`, without the Link.
+///
+/// The Secrets of all source clusters have the same names. So the output has one of them, or one file for each.
+#[derive(Debug, Args)]
+pub(super) struct FleetCredentialsArgs {
+    #[command(flatten)]
+    source_file: FleetSource,
+    /// The target cluster
+    #[arg(long, value_name = "NAME")]
+    target: ClusterName,
+    /// The source clusters, comma-separated [default: all that the file links to the target cluster]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    source: Vec<ClusterName>,
+    /// Write a file for each source cluster, DIR/SOURCE/TARGET.yaml, that only you can read
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    output_dir: Option<PathBuf>,
+    /// Print the Link too, after its Secrets
+    #[arg(long)]
+    with_link: bool,
+    #[command(flatten)]
+    output: ManifestOutput,
+}
+
+/// Runs the command.
+pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result<ExitCode> {
+    let FleetSource { file, timeout } = &args.source_file;
+    let loaded = load(file, &global.linkerd_namespace)?;
+    let links = chosen(&loaded, args)?;
+    let [first, ..] = links.as_slice() else {
+        return Err(fail(
+            format!("the file links no cluster to {}", args.target),
+            "add a link to it, or name another cluster with --target",
+        ));
+    };
+    let reading = async {
+        let target = read_target(global, &loaded, first).await?;
+        let accounts = accounts(&target.cluster, &loaded.namespace).await?;
+        anyhow::Ok((target, accounts))
+    };
+    let reading = tokio::time::timeout(*timeout, Box::pin(reading));
+    let read = spin("reading the cluster", reading).await;
+    let (target, accounts) =
+        read.with_context(|| format!("{} was not read within {timeout:?}", args.target))??;
+    let mut remarks = BTreeSet::new();
+    let mut made = Vec::new();
+    for link in &links {
+        let objects = objects_of(&loaded, link, &target, &accounts, args.with_link);
+        let (objects, own) = Box::pin(objects)
+            .await
+            .with_context(|| format!("cannot make the credentials of {}", link.ends.source))?;
+        remarks.extend(own);
+        made.push((&link.ends.source, Manifest::from_objects(objects)?));
+    }
+    remarks.iter().for_each(Remark::say);
+    match (&args.output_dir, made.as_slice()) {
+        (Some(folder), made) => write_files(folder, args, made)?,
+        (None, made) => {
+            for (_, manifest) in made {
+                output::data(&args.output.format(manifest))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The links whose credentials are wanted.
+fn chosen<'l>(
+    loaded: &'l LoadedFleet,
+    args: &FleetCredentialsArgs,
+) -> anyhow::Result<Vec<&'l LoadedLink>> {
+    let target = &args.target;
+    let all = loaded
+        .links
+        .iter()
+        .filter(|link| link.ends.target == *target);
+    let all: Vec<&LoadedLink> = all.collect();
+    let is_linked = |source: &&ClusterName| all.iter().any(|link| link.ends.source == **source);
+    if let Some(unknown) = args.source.iter().find(|source| !is_linked(source)) {
+        return Err(fail(
+            format!("the file does not link {unknown} to {target}"),
+            "correct --source or --target, or add the link to the file",
+        ));
+    }
+    let is_wanted =
+        |link: &&LoadedLink| args.source.is_empty() || args.source.contains(&link.ends.source);
+    let chosen: Vec<&LoadedLink> = all.iter().copied().filter(is_wanted).collect();
+    if args.output_dir.is_none() && chosen.len() > 1 {
+        let sources = chosen.iter().map(|link| link.ends.source.to_string());
+        let sources: Vec<String> = sources.collect();
+        return Err(misuse(
+            format!(
+                "the Secrets of {} source clusters have the same names: {}",
+                sources.len(),
+                sources.join(", ")
+            ),
+            "choose one with --source, or write a file for each with --output-dir",
+        ));
+    }
+    Ok(chosen)
+}
+
+/// The Secrets of one link, with a token of its account, which is made if it is missing.
+async fn objects_of(
+    loaded: &LoadedFleet,
+    link: &LoadedLink,
+    target: &ReadTarget,
+    accounts: &AccountFacts,
+    with_link: bool,
+) -> anyhow::Result<(Vec<Value>, Vec<Remark>)> {
+    let (fleet, namespace) = (&loaded.fleet.name, &loaded.namespace);
+    let source = link.ends.source.to_string();
+    let now = timing::now();
+    let mut own = token(accounts, &source, None, now);
+    let missing = account_writes(fleet, namespace, &source, accounts, own.is_some());
+    for planned in missing.map_err(|why| anyhow::anyhow!(why))? {
+        write(&target.cluster, fleet, &planned).await?;
+    }
+    if own.is_none() {
+        let made = account_of(&target.cluster, namespace, &source).await?;
+        own = token(&made, &source, None, now);
+    }
+    let token = own.with_context(|| format!("the account {source} has no token that works"))?;
+    let mut remarks = Vec::new();
+    let made = link.objects(loaded, &target.side, Some(&token), &mut remarks)?;
+    link.check_way(&target.side, &token).await?;
+    let secrets = std::iter::once(&made.credentials).chain(&made.control_plane_credentials);
+    let link = with_link.then(|| json!(made.link));
+    let objects = secrets.map(|secret| json!(secret)).chain(link);
+    let objects = objects.map(|object| labelled(object, fleet)).collect();
+    Ok((objects, remarks))
+}
+
+/// Writes a file for each source cluster.
+fn write_files(
+    folder: &Path,
+    args: &FleetCredentialsArgs,
+    made: &[(&ClusterName, Manifest)],
+) -> anyhow::Result<()> {
+    for (source, manifest) in made {
+        let own = folder.join(source.to_string());
+        let path = own.join(format!("{}.yaml", args.target));
+        let text = args.output.format(manifest);
+        fs::create_dir_all(&own)
+            .and_then(|()| write_whole(&path, text.as_bytes(), FileReaders::Owner))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    output::note(&format!("{} files written", made.len()));
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! The files of a fleet for Git: a folder for each cluster with its Links, the accounts of others in it, and which
+//! credentials it needs. Without the content of any Secret. Pure.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+
+use super::{
+    change::labelled,
+    facts::TargetSide,
+    loaded::{LoadedFleet, LoadedLink},
+};
+use crate::{
+    api::labels::{self, KUBECONFIG_KEY},
+    cli::link_gen::Remark,
+    manifests::{
+        external_secret::{external_secret, store_key},
+        install::{RemoteAccess, allow},
+        link::{ClusterName, LinkObjects},
+        render::Manifest,
+        yaml::to_yaml,
+    },
+    suggest::ClusterFlags,
+};
+
+/// Texts of files, by their paths in the folder.
+pub(super) type FleetFiles = BTreeMap<String, String>;
+
+/// Folder of a cluster with the accounts that others use.
+pub(super) const ACCOUNTS: &str = "accounts";
+/// Folder with what makes its credentials.
+pub(super) const CREDENTIALS: &str = "credentials";
+/// Folder with its Links.
+pub(super) const LINKS: &str = "links";
+/// File in the folder of a cluster that says which credentials it needs.
+pub(super) const NOTE: &str = "credentials.md";
+/// File in each folder that names the others.
+pub(super) const KUSTOMIZATION: &str = "kustomization.yaml";
+
+/// What there is to render.
+pub(super) struct FleetLayout<'l> {
+    pub(super) loaded: &'l LoadedFleet,
+    /// Name of the file, for commands.
+    pub(super) file: &'l str,
+    /// A `ClusterSecretStore` from which the External Secrets Operator takes credentials.
+    pub(super) store: Option<&'l str>,
+    /// What is known of the target clusters.
+    pub(super) targets: &'l BTreeMap<ClusterName, Result<TargetSide, String>>,
+    /// The files of the fleet that are there.
+    pub(super) existing: &'l FleetFiles,
+}
+
+/// The files, and what could not be rendered.
+#[derive(Debug, Default)]
+pub(super) struct RenderedFleet {
+    pub(super) files: FleetFiles,
+    /// Why files about a cluster are missing, or stay as they are.
+    pub(super) problems: BTreeMap<ClusterName, String>,
+    pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
+}
+
+/// The first line of a file that a fleet has rendered. Only files with it are changed or removed.
+pub(super) fn mark(fleet: &str) -> String {
+    format!("linkerd-mc fleet {fleet}: ")
+}
+
+impl FleetLayout<'_> {
+    /// All files that should be there.
+    pub(super) fn render(&self) -> anyhow::Result<RenderedFleet> {
+        let mut rendered = RenderedFleet::default();
+        let mut needed: BTreeMap<&ClusterName, Vec<String>> = BTreeMap::new();
+        let mut accounts = BTreeMap::new();
+        for link in &self.loaded.links {
+            let (source, target) = (&link.ends.source, &link.ends.target);
+            let path = format!("{target}/{ACCOUNTS}/{source}.yaml");
+            let account = match accounts.entry(source) {
+                Entry::Occupied(made) => made.into_mut(),
+                Entry::Vacant(new) => new.insert(self.account(source)?),
+            };
+            rendered.files.insert(path, account.clone());
+            let rows = needed.entry(source).or_default();
+            match self.objects(link, &mut rendered.remarks) {
+                Ok(made) => {
+                    rows.push(self.row(link, &made));
+                    self.add(&mut rendered.files, link, &made)?;
+                }
+                Err(why) => {
+                    rendered.problems.insert(target.clone(), why);
+                    rows.extend(self.existing_row(link));
+                    self.keep(&mut rendered.files, link);
+                }
+            }
+        }
+        for (source, rows) in needed {
+            let text = self.note(source, &rows);
+            rendered.files.insert(format!("{source}/{NOTE}"), text);
+        }
+        self.add_kustomizations(&mut rendered.files)?;
+        Ok(rendered)
+    }
+
+    /// Keeps the files of a link as they are, because its target cluster is not known now.
+    fn keep(&self, files: &mut FleetFiles, link: &LoadedLink) {
+        let (source, target) = (&link.ends.source, &link.ends.target);
+        for part in [CREDENTIALS, LINKS] {
+            let path = format!("{source}/{part}/{target}.yaml");
+            if let Some(text) = self.existing.get(&path) {
+                files.insert(path, text.clone());
+            }
+        }
+    }
+
+    fn objects(
+        &self,
+        link: &LoadedLink,
+        remarks: &mut BTreeSet<(ClusterName, Remark)>,
+    ) -> Result<LinkObjects, String> {
+        let target = &link.ends.target;
+        let side = match self.targets.get(target) {
+            Some(Ok(side)) => side,
+            Some(Err(why)) => return Err(why.clone()),
+            None => return Err("it was not read".to_owned()),
+        };
+        let mut own = Vec::new();
+        let made = link.objects(self.loaded, side, None, &mut own);
+        remarks.extend(own.into_iter().map(|remark| (target.clone(), remark)));
+        made.map_err(|error| format!("{error:#}"))
+    }
+
+    fn add(
+        &self,
+        files: &mut FleetFiles,
+        link: &LoadedLink,
+        made: &LinkObjects,
+    ) -> anyhow::Result<()> {
+        let (source, target) = (&link.ends.source, &link.ends.target);
+        let text = self.yaml(vec![json!(made.link)])?;
+        files.insert(format!("{source}/{LINKS}/{target}.yaml"), text);
+        let Some(store) = self.store else {
+            return Ok(());
+        };
+        let key = store_key(source, target);
+        let secrets = needed(made).map(|(secret, property)| {
+            let mut secret = secret.clone();
+            let labels = secret.metadata.labels.get_or_insert_default();
+            labels.insert(labels::FLEET.to_owned(), self.loaded.fleet.name.clone());
+            external_secret(store, &key, property, &secret)
+        });
+        let text = self.yaml(secrets.collect())?;
+        files.insert(format!("{source}/{CREDENTIALS}/{target}.yaml"), text);
+        Ok(())
+    }
+
+    /// The account of a source cluster. Kubernetes fills its Secret with a token.
+    fn account(&self, source: &ClusterName) -> anyhow::Result<String> {
+        let names = [source.to_string()];
+        let namespace = &self.loaded.namespace;
+        self.yaml(allow(namespace, &names, RemoteAccess::Full, false)?.into_objects())
+    }
+
+    /// Objects of the fleet as a file, which is the same for all versions that make the same objects.
+    fn yaml(&self, objects: Vec<Value>) -> anyhow::Result<String> {
+        let objects = objects.into_iter().map(|object| {
+            let mut object = labelled(object, &self.loaded.fleet.name);
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                let set = metadata
+                    .get_mut("annotations")
+                    .and_then(Value::as_object_mut);
+                let is_empty = set.is_some_and(|annotations| {
+                    annotations.remove(labels::CREATED_BY);
+                    annotations.is_empty()
+                });
+                if is_empty {
+                    metadata.remove("annotations");
+                }
+            }
+            object
+        });
+        let text = Manifest::from_objects(objects.collect())?.to_yaml();
+        Ok(format!("{}{text}", self.header()))
+    }
+
+    fn header(&self) -> String {
+        let mark = mark(&self.loaded.fleet.name);
+        format!("# {mark}written by `fleet render`, which overwrites changes.\n")
+    }
+
+    /// One in each folder, and one for all of a cluster.
+    fn add_kustomizations(&self, files: &mut FleetFiles) -> anyhow::Result<()> {
+        let mut resources: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for path in files.keys() {
+            let parts: Vec<&str> = path.split('/').collect();
+            if let [cluster, part, file] = parts.as_slice() {
+                let folder = resources.entry(format!("{cluster}/{part}")).or_default();
+                folder.insert((*file).to_owned());
+                let whole = resources.entry((*cluster).to_owned()).or_default();
+                whole.insert((*part).to_owned());
+            }
+        }
+        for (folder, resources) in resources {
+            let kustomization = json!({
+                "apiVersion": "kustomize.config.k8s.io/v1beta1",
+                "kind": "Kustomization",
+                "resources": resources,
+            });
+            let text = to_yaml(&kustomization)?;
+            let path = format!("{folder}/{KUSTOMIZATION}");
+            files.insert(path, format!("{}{text}", self.header()));
+        }
+        Ok(())
+    }
+
+    /// Which Secrets a cluster needs, and who can make them.
+    fn note(&self, source: &ClusterName, rows: &[String]) -> String {
+        let mark = mark(&self.loaded.fleet.name);
+        let head = if self.store.is_some() {
+            "| Target | Secrets | In the store | Command |\n| --- | --- | --- | --- |\n"
+        } else {
+            "| Target | Secrets | Command |\n| --- | --- | --- |\n"
+        };
+        format!(
+            "<!-- {mark}written by `fleet render`, which overwrites changes. -->\n# Credentials of {source}\n\n\
+             The Links of {source} need these Secrets, which are not in Git. Whoever has the context of the target cluster \
+             prints them with the command.\n\n{head}{}",
+            rows.concat()
+        )
+    }
+
+    /// The Secrets of a link, as a row of the note.
+    fn row(&self, link: &LoadedLink, made: &LinkObjects) -> String {
+        let (source, target) = (&link.ends.source, &link.ends.target);
+        let command = ClusterFlags::default().mc(
+            "fleet credentials --file {} --target {} --source {}",
+            &[self.file, &target.to_string(), &source.to_string()],
+        );
+        let names = needed(made).map(|(secret, _)| {
+            let namespace = secret.metadata.namespace.clone().unwrap_or_default();
+            format!("`{namespace}/{}`", target.credentials_secret())
+        });
+        let mut cells = vec![target.to_string(), names.collect::<Vec<_>>().join(", ")];
+        if self.store.is_some() {
+            let key = store_key(source, target);
+            let properties: BTreeSet<_> = needed(made).map(|(_, property)| property).collect();
+            let properties: Vec<_> = properties.into_iter().map(|of| format!("`{of}`")).collect();
+            cells.push(format!("`{key}`: {}", properties.join(", ")));
+        }
+        format!("| {} | {command} |\n", cells.join(" | "))
+    }
+
+    /// The row of a link in the note that is there.
+    fn existing_row(&self, link: &LoadedLink) -> Option<String> {
+        let note = self.existing.get(&format!("{}/{NOTE}", link.ends.source))?;
+        let begin = format!("| {} |", link.ends.target);
+        let row = note.lines().find(|line| line.starts_with(&begin))?;
+        Some(format!("{row}\n"))
+    }
+}
+
+/// The credentials that a Link needs, each with the property of the store that has its kubeconfig. Linkerd has one of
+/// its own if the controller goes through the gateway.
+fn needed(made: &LinkObjects) -> impl Iterator<Item = (&Secret, &'static str)> {
+    let own = &made.credentials.data;
+    let all = std::iter::once(&made.credentials).chain(&made.control_plane_credentials);
+    all.map(move |secret| {
+        let is_shared = secret.data == *own;
+        let property = if is_shared {
+            KUBECONFIG_KEY
+        } else {
+            "linkerdKubeconfig"
+        };
+        (secret, property)
+    })
+}

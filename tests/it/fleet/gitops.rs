@@ -1,0 +1,173 @@
+//! `fleet` with Git: what `fleet render` writes and `fleet credentials` hands over makes the same links as `fleet apply`.
+
+use std::{fs, path::Path};
+
+use control_plane::ControlPlane;
+
+use super::Fleet;
+use crate::support::{
+    controller::Controller,
+    objects::{export, namespace, service, web},
+    program::Outcome,
+};
+
+/// All files below a folder, by their paths in it.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                found.push((name, fs::read(path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+async fn kubectl_apply(plane: &ControlPlane, flag: &str, path: &Path) {
+    let path = path.to_str().unwrap();
+    plane.kubectl(&["apply", flag, path]).await.unwrap();
+}
+
+fn succeeded(outcome: &Outcome) -> &str {
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    &outcome.stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
+    let mut fleet = Fleet::start("git").await;
+    let planes = fleet.planes.clone();
+    let names = ["git-east", "git-north", "git-west"];
+    let [east, north, west] = &planes;
+    let _controllers = [east, north, west].map(|plane| Controller::start(plane, &[]));
+    namespace("fleet", &[east, north, west]).await;
+    export(north, "fleet", &web("web", "true")).await;
+    let file = fleet.file(&names, "links:\n- mesh: all\n");
+    let (git, secrets) = (
+        fleet.folder.path().join("clusters"),
+        fleet.folder.path().join("secrets"),
+    );
+    let render = |fleet: &Fleet, file: &Path, flags: &[&str]| {
+        let dir = ["--output-dir", git.to_str().unwrap()];
+        fleet.run("render", file, &[&dir, flags].concat())
+    };
+
+    // Nothing is written to the clusters, and the same bytes are written each time.
+    fleet.writes();
+    let dry = render(&fleet, &file, &["--dry-run"]);
+    assert_eq!(dry.code, 2, "{}{}", dry.stdout, dry.stderr);
+    assert!(!git.exists());
+    let first = render(&fleet, &file, &[]);
+    assert!(
+        succeeded(&first).ends_with("\n24 added, 0 changed, 0 removed, 0 as they were.\n"),
+        "{}",
+        first.stdout
+    );
+    let rendered = files(&git);
+    let again = render(&fleet, &file, &[]);
+    assert_eq!(
+        succeeded(&again),
+        "0 added, 0 changed, 0 removed, 24 as they were.\n"
+    );
+    assert_eq!(files(&git), rendered);
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // Each cluster gets its folder, and from each target cluster the credentials. The rendered accounts are used.
+    for plane in &planes {
+        kubectl_apply(plane, "-k", &git.join(plane.name())).await;
+    }
+    fleet.writes();
+    let dir = ["--output-dir", secrets.to_str().unwrap()];
+    for target in names {
+        let flags = [&["--target", target], &dir[..]].concat();
+        assert_eq!(succeeded(&fleet.run("credentials", &file, &flags)), "");
+    }
+    assert_eq!(fleet.writes(), [""; 0]);
+    let handed_over = files(&secrets);
+    assert_eq!(handed_over.len(), 6);
+    for (name, _) in &handed_over {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = secrets.join(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    for plane in &planes {
+        for other in names.iter().filter(|name| **name != plane.name()) {
+            let path = secrets.join(plane.name()).join(format!("{other}.yaml"));
+            kubectl_apply(plane, "-f", &path).await;
+        }
+    }
+    for plane in [east, west] {
+        service(plane, "fleet", "web-git-north", |_| true).await;
+    }
+    // There is nothing left for `fleet apply`.
+    let plan = fleet.run("plan", &file, &[]);
+    assert_eq!(succeeded(&plan), "Nothing to do.\n", "{}", plan.stderr);
+
+    // For one source cluster, they are printed. The Secrets of several have the same names.
+    let one = ["--target", "git-east", "--source", "git-west"];
+    let printed = fleet.run("credentials", &file, &one);
+    let path = secrets.join("git-west/git-east.yaml");
+    assert_eq!(succeeded(&printed), fs::read_to_string(path).unwrap());
+    let refused = fleet.run("credentials", &file, &["--target", "git-east"]);
+    let why = refused.misuse();
+    assert!(
+        why.contains("2 source clusters have the same names"),
+        "{why}"
+    );
+    let with_link = fleet.run("credentials", &file, &[&one[..], &["--with-link"]].concat());
+    assert_eq!(
+        succeeded(&with_link).matches("\nkind: ").count(),
+        3,
+        "{}",
+        with_link.stdout
+    );
+
+    a_cluster_leaves(&fleet, &git, &render);
+}
+
+/// North leaves the file, and a stranger's file stays; then east does not answer.
+fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[&str]) -> Outcome) {
+    fs::write(git.join("git-north/links/mine.yaml"), "kind: Link\n").unwrap();
+    let rest = fleet.file(&["git-east", "git-west"], "links:\n- mesh: all\n");
+    let removed = render(fleet, &rest, &[]);
+    let removed = succeeded(&removed);
+    assert!(
+        removed.contains("- git-north/links/git-east.yaml\n")
+            && removed.contains("- git-west/accounts/git-north.yaml\n"),
+        "{removed}"
+    );
+    assert!(
+        removed.ends_with("0 added, 6 changed, 12 removed, 6 as they were.\n"),
+        "{removed}"
+    );
+    let left = files(git);
+    let left = left.iter().map(|(name, _)| name.as_str());
+    let left: Vec<&str> = left.filter(|name| name.starts_with("git-north")).collect();
+    assert_eq!(left, ["git-north/links/mine.yaml"]);
+    // What the clusters have and the file has not is what `fleet plan` shows.
+    let plan = fleet.run("plan", &rest, &[]);
+    assert_eq!(plan.code, 2, "{}{}", plan.stdout, plan.stderr);
+
+    let before = files(git);
+    let [east, ..] = &fleet.planes;
+    east.pause_api_server().unwrap();
+    let unread = render(fleet, &rest, &["--timeout", "5s"]);
+    east.resume_api_server().unwrap();
+    assert_eq!(unread.code, 1, "{}{}", unread.stdout, unread.stderr);
+    assert!(
+        unread
+            .stderr
+            .contains("the files about links to it stay as they are"),
+        "{}",
+        unread.stderr
+    );
+    assert_eq!(files(git), before);
+}
