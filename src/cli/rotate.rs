@@ -24,10 +24,10 @@ use self::args::RotateFormat;
 pub(super) use self::{
     args::RotationFlags,
     batch::{Batch, WantedRotation},
-    credentials::TokenAccount,
-    gather::{SourceCluster, TargetCluster},
+    credentials::{Credentials, TokenAccount},
+    gather::{SourceCluster, TargetCluster, TokenSource},
     outcome::{Ending, RotationDetails, RotationOutcome},
-    tokens::link_id,
+    tokens::{TokenOwner, TokenSecret, Tokens, link_id},
 };
 use super::common::{
     args::Global,
@@ -75,7 +75,10 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
     let chosen = chosen(&source, args, &links)?.into_iter().cloned();
     let wanted = chosen.map(async |link| {
         let target = target(global, args, &link.spec.target_cluster_name).await;
-        WantedRotation { link, target }
+        WantedRotation {
+            link,
+            from: target.map(TokenSource::Target),
+        }
     });
     let wanted = join_all(wanted).await;
     let batch = Batch {

@@ -160,6 +160,16 @@ impl Destination {
         let times = changed.zip(self.started);
         times.is_some_and(|(changed, started)| changed > started)
     }
+
+    /// Whether all of its Pods certainly read the credentials for this cluster after they were last changed. It reads those
+    /// that are created while it runs.
+    pub(crate) fn is_current(&self, cluster: &str) -> bool {
+        let known = self.credentials.get(cluster);
+        known.is_some_and(|known| match known.changed {
+            None => true,
+            Some(changed) => self.started.is_some_and(|started| started > changed),
+        })
+    }
 }
 
 /// A credentials Secret in the namespace of Linkerd's control plane, without token and keys.
@@ -451,5 +461,34 @@ mod tests {
         assert_eq!(of("shop", "web-east"), expect(2, 3));
         assert_eq!(of("other", "web-east"), expect(0, 0));
         assert_eq!(of("shop", "unknown"), expect(0, 0));
+    }
+
+    #[test]
+    fn linkerd_certainly_uses_what_it_read_after_the_last_change() {
+        let at = |second| Some(Timestamp::from_second(second).unwrap());
+        for (changed, started, is_current, is_outdated) in [
+            (None, None, true, false),
+            (at(10), at(11), true, false),
+            (at(10), at(9), false, true),
+            // Both are rounded to seconds.
+            (at(10), at(10), false, false),
+            (at(10), None, false, false),
+        ] {
+            let known = LinkerdCredentials {
+                changed,
+                ..LinkerdCredentials::default()
+            };
+            let destination = Destination {
+                credentials: [("east".to_owned(), known)].into(),
+                started,
+                ..Destination::default()
+            };
+            let said = (
+                destination.is_current("east"),
+                destination.is_outdated("east"),
+            );
+            assert_eq!(said, (is_current, is_outdated), "{destination:?}");
+            assert!(!destination.is_current("north"));
+        }
     }
 }

@@ -67,7 +67,7 @@ const PAGES: [(&str, &str); 17] = [
     ("docs/quick-start.md", ""),
     ("docs/laptop.md", "linkerd-mc link --target east --source west --federated-through gateway"),
     ("docs/fleet.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
-    ("docs/link.md", "linkerd-mc --context east unlink --cluster-name west --apply --yes; linkerd-mc --context west unlink --cluster-name east --apply --yes"),
+    ("docs/link.md", "linkerd-mc --context east unlink --cluster-name west --apply --yes; linkerd-mc --context west unlink --cluster-name east --apply --yes; kubectl --context east -n linkerd-multicluster delete serviceaccount west --ignore-not-found"),
     ("docs/export.md", "linkerd-mc link --target east --source west"),
     ("docs/federate.md", "kubectl --context east -n shop label --overwrite service web mirror.linkerd.io/exported-"),
     ("docs/headless.md", ""),

@@ -1,5 +1,6 @@
 //! `fleet`: many links from one file, on real control planes.
 
+mod apart;
 mod gitops;
 mod keep;
 

@@ -3,48 +3,43 @@
 
 mod args;
 mod choice;
+mod context;
+mod hand_over;
+mod outcome;
+mod remaining;
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use futures::future::join_all;
-use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 pub(super) use self::args::FleetRotateArgs;
-use self::choice::chosen;
-use super::{
-    format::FleetFormat,
-    loaded::{LoadedFleet, load},
+use self::{
+    choice::{LinkPart, chosen, named},
+    context::FleetRotation,
+    hand_over::handed,
+    outcome::{LinkRotation, failed, summary},
+    remaining::remaining,
 };
+use super::{format::FleetFormat, loaded::load};
 use crate::{
     api::link::Link,
     cli::{
         common::{args::Global, interrupt::on_interrupt, linked::links, output, wait::spin},
         rotate::{
-            Batch, Ending, RotationDetails, RotationOutcome, SourceCluster, TargetCluster,
+            Batch, Ending, RotationOutcome, SourceCluster, TargetCluster, TokenSource,
             WantedRotation, is_duplicate,
         },
     },
-    manifests::link::ClusterName,
+    fleet::LinkEnds,
+    hint::fail,
+    manifests::{kubeconfig::Secret, link::ClusterName},
 };
-
-/// The result of one link.
-#[derive(Debug, Serialize)]
-struct LinkRotation {
-    source: String,
-    #[serde(flatten)]
-    outcome: RotationOutcome,
-}
-
-/// All that the rotation of a source cluster needs.
-struct FleetRotation<'a> {
-    global: &'a Global,
-    args: &'a FleetRotateArgs,
-    loaded: &'a LoadedFleet,
-    limit: Semaphore,
-}
 
 /// Runs the command.
 pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::Result<ExitCode> {
@@ -56,36 +51,76 @@ pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::R
             "run the same command again, which does the rest",
         );
     }
-    let mut sources: BTreeMap<&ClusterName, Vec<&ClusterName>> = BTreeMap::new();
-    for ends in chosen {
-        sources.entry(&ends.source).or_default().push(&ends.target);
-    }
+    let parts = Parts::of(chosen, &named(&loaded, &args.only)?)?;
     let fleet = FleetRotation {
         global,
         args,
         loaded: &loaded,
         limit: Semaphore::new(args.at_most.get().into()),
     };
-    let rotations = sources.iter();
-    let rotations = rotations.map(|(source, targets)| fleet.of_source(source, targets));
-    let done = spin("rotating", join_all(rotations)).await;
-    let done: Vec<LinkRotation> = done.into_iter().flatten().collect();
+    let done = spin("rotating", fleet.rotate(&parts)).await;
     output::note(&summary(&done));
-    if args.output == FleetFormat::Json {
-        output::data(&output::json(&json!({ "links": done }))?)?;
-    }
+    let remaining = remaining(&args.file, args.hand_over.as_deref(), &done);
+    output::data(&match args.output {
+        FleetFormat::Text => remaining::text(&remaining),
+        FleetFormat::Json => output::json(&json!({ "links": done, "remaining": remaining }))?,
+    })?;
     let has_failed = |link: &LinkRotation| link.outcome.result == Ending::Failed;
     Ok(output::exit_code(done.iter().any(has_failed)))
 }
 
+/// What is to be done in which cluster.
+#[derive(Debug, Default)]
+struct Parts<'p> {
+    /// By source cluster: the links that are rotated there, and in which way.
+    sources: BTreeMap<&'p ClusterName, Vec<(&'p LinkEnds, LinkPart)>>,
+    /// By target cluster: the source clusters that cannot be used.
+    targets: BTreeMap<&'p ClusterName, Vec<&'p ClusterName>>,
+}
+
+impl<'p> Parts<'p> {
+    fn of(chosen: Vec<&'p LinkEnds>, only: &BTreeSet<ClusterName>) -> anyhow::Result<Self> {
+        let mut parts = Self::default();
+        for ends in chosen {
+            let LinkEnds { source, target } = ends;
+            match LinkPart::of(ends, only) {
+                Some(LinkPart::Target) => parts.targets.entry(target).or_default().push(source),
+                Some(part) => parts.sources.entry(source).or_default().push((ends, part)),
+                None => {}
+            }
+        }
+        if parts.sources.is_empty() && parts.targets.is_empty() {
+            return Err(fail(
+                "the clusters of --only have none of these links",
+                "name a cluster of these links with --only",
+            ));
+        }
+        Ok(parts)
+    }
+}
+
 impl FleetRotation<'_> {
+    /// Does all parts side by side.
+    async fn rotate(&self, parts: &Parts<'_>) -> Vec<LinkRotation> {
+        let sources = parts.sources.iter();
+        let sources = sources.map(|(source, links)| self.of_source(source, links));
+        let targets = parts.targets.iter();
+        let targets = targets.map(|(target, sources)| self.of_target(target, sources));
+        let (sources, targets) = futures::join!(join_all(sources), join_all(targets));
+        sources.into_iter().chain(targets).flatten().collect()
+    }
+
     /// Rotates the links of one source cluster.
-    async fn of_source(&self, name: &ClusterName, targets: &[&ClusterName]) -> Vec<LinkRotation> {
+    async fn of_source(
+        &self,
+        name: &ClusterName,
+        targets: &[(&LinkEnds, LinkPart)],
+    ) -> Vec<LinkRotation> {
         let done = Box::pin(self.try_source(name, targets)).await;
         let done = done.with_context(|| format!("cannot rotate the credentials in {name}"));
         let outcomes = done.unwrap_or_else(|error| {
             output::error(&error);
-            let failed = targets.iter().map(|target| failed(target, &error));
+            let failed = targets.iter().map(|(ends, _)| failed(&ends.target, &error));
             failed.collect()
         });
         let outcomes = outcomes.into_iter().map(|outcome| LinkRotation {
@@ -98,7 +133,7 @@ impl FleetRotation<'_> {
     async fn try_source(
         &self,
         name: &ClusterName,
-        targets: &[&ClusterName],
+        targets: &[(&LinkEnds, LinkPart)],
     ) -> anyhow::Result<Vec<RotationOutcome>> {
         let (access, cluster) = self.loaded.connect(&self.global.access(), name).await?;
         let source = SourceCluster {
@@ -110,7 +145,8 @@ impl FleetRotation<'_> {
         };
         let links = links(&source.cluster, &source.namespace).await?;
         let (mut wanted, mut outcomes) = (Vec::new(), Vec::new());
-        for target in targets {
+        for (ends, part) in targets {
+            let target = &ends.target;
             let Some(link) = link_to(&links, target) else {
                 let why = "there is no Link; `fleet apply` makes it";
                 output::warning(&format!("{name} → {target}: {why}"));
@@ -119,7 +155,12 @@ impl FleetRotation<'_> {
             };
             wanted.push(WantedRotation {
                 link: link.clone(),
-                target: self.target(target).await,
+                from: match part {
+                    LinkPart::Whole => self.target(target).await.map(TokenSource::Target),
+                    LinkPart::Source | LinkPart::Target => {
+                        self.handed(ends).map(TokenSource::HandedOver)
+                    }
+                },
             });
         }
         let batch = Batch {
@@ -130,6 +171,14 @@ impl FleetRotation<'_> {
         };
         outcomes.extend(batch.rotate(&links, wanted).await?);
         Ok(outcomes)
+    }
+
+    /// The token that was handed over for a link, if there is one.
+    fn handed(&self, ends: &LinkEnds) -> anyhow::Result<Option<Secret>> {
+        match &self.args.take_over {
+            Some(folder) => handed(folder, ends),
+            None => Ok(None),
+        }
     }
 
     async fn target(&self, name: &ClusterName) -> anyhow::Result<TargetCluster> {
@@ -144,49 +193,4 @@ fn link_to<'l>(links: &'l [Link], target: &ClusterName) -> Option<&'l Link> {
     let target = target.to_string();
     let mut links = links.iter();
     links.find(|link| link.spec.target_cluster_name == target && !is_duplicate(link))
-}
-
-fn failed(target: &ClusterName, error: &anyhow::Error) -> RotationOutcome {
-    RotationOutcome {
-        cluster: target.to_string(),
-        result: Ending::Failed,
-        reason: Some(format!("{error:#}")),
-        done: RotationDetails::default(),
-    }
-}
-
-/// How many links ended in which way.
-fn summary(done: &[LinkRotation]) -> String {
-    let endings = [
-        (Ending::Rotated, "rotated"),
-        (Ending::RestartNeeded, "to be restarted"),
-        (Ending::Planned, "would be rotated"),
-        (Ending::Skipped, "skipped"),
-        (Ending::Failed, "failed"),
-    ];
-    let counts = endings.iter().filter_map(|(ending, what)| {
-        let links = done.iter();
-        let count = links.filter(|link| link.outcome.result == *ending).count();
-        (count > 0).then(|| format!("{count} {what}"))
-    });
-    let counts: Vec<String> = counts.collect();
-    format!("links: {}", counts.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_summary_counts_what_there_is() {
-        let of = |result| LinkRotation {
-            source: "west".to_owned(),
-            outcome: RotationOutcome {
-                result,
-                ..failed(&"east".parse().unwrap(), &anyhow::anyhow!("no"))
-            },
-        };
-        let done = [Ending::Failed, Ending::Rotated, Ending::Rotated].map(of);
-        assert_eq!(summary(&done), "links: 2 rotated, 1 failed");
-    }
 }

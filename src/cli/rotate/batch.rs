@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::{
     args::RotationFlags,
     decision::{DESTINATION, TokenHolder},
-    gather::{self, SourceCluster, TargetCluster},
+    gather::{self, SourceCluster, TokenSource},
     outcome::{Ending, RotationDetails, RotationOutcome},
     restart,
     rotation::Rotation,
@@ -27,10 +27,10 @@ use crate::{
     hint::fail,
 };
 
-/// A link to rotate, and its target cluster, or why that cannot be used.
+/// A link to rotate, and where its token comes from, or why there can be none.
 pub(in crate::cli) struct WantedRotation {
     pub(in crate::cli) link: Link,
-    pub(in crate::cli) target: anyhow::Result<TargetCluster>,
+    pub(in crate::cli) from: anyhow::Result<TokenSource>,
 }
 
 /// How the links of one source cluster are rotated.
@@ -115,9 +115,9 @@ impl<'a> Batch<'a> {
 
     /// Reads what is known of a link.
     async fn gather(&self, wanted: WantedRotation) -> anyhow::Result<Rotation<'a>> {
-        let WantedRotation { link, target } = wanted;
+        let WantedRotation { link, from } = wanted;
         let what = self.cannot_rotate(&link.spec.target_cluster_name);
-        let gathered = async { Rotation::gather(self.source, target?, link).await };
+        let gathered = async { Rotation::gather(self.source, from?, link).await };
         gathered.await.context(what)
     }
 
@@ -224,7 +224,10 @@ impl<'a> Batch<'a> {
         }
         let holders = holders.as_deref().unwrap_or_default();
         match rotation.revoke(holders).await {
-            Ok(()) => rotation.ended(Ending::Rotated, None),
+            Ok(()) => {
+                let ending = rotation.ending();
+                rotation.ended(ending, None)
+            }
             Err(error) => {
                 output::error(&error);
                 rotation.failed(&error)

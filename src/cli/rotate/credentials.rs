@@ -19,7 +19,7 @@ use crate::{
 
 /// A kubeconfig with a token. No `Debug`: it holds credentials.
 #[derive(Clone)]
-pub(super) struct Credentials {
+pub(in crate::cli) struct Credentials {
     document: Value,
     token: Secret,
 }
@@ -31,6 +31,8 @@ pub(in crate::cli) struct TokenAccount {
     pub(in crate::cli) name: String,
     /// The UID of the ServiceAccount, which tells clusters apart.
     pub(in crate::cli) uid: Option<String>,
+    /// The Secret that has the token. Requested tokens do not have this claim.
+    pub(in crate::cli) secret: Option<String>,
     /// When the token was issued. Tokens in Secrets do not have this claim.
     pub(super) issued: Option<Timestamp>,
     /// When it expires, if it does.
@@ -38,6 +40,18 @@ pub(in crate::cli) struct TokenAccount {
 }
 
 impl TokenAccount {
+    /// The account with this name, of which nothing else is known.
+    pub(in crate::cli) fn named(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: None,
+            secret: None,
+            issued: None,
+            expires: None,
+        }
+    }
+
     /// The ServiceAccount of a token, if it belongs to one.
     pub(in crate::cli) fn of(token: &Secret) -> Option<Self> {
         let claims = token_claims(token.expose())?;
@@ -51,13 +65,17 @@ impl TokenAccount {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             uid: uid.and_then(Value::as_str).map(str::to_owned),
+            secret: claims
+                .get("kubernetes.io/serviceaccount/secret.name")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
             issued: time("iat"),
             expires: time("exp"),
         })
     }
 
     /// Whether `token` belongs to an account of the same name in another cluster, as far as is known.
-    pub(super) fn is_elsewhere(&self, token: &Secret) -> bool {
+    pub(in crate::cli) fn is_elsewhere(&self, token: &Secret) -> bool {
         let uid = Self::of(token).and_then(|account| account.uid);
         self.uid.is_some() && uid.is_some() && self.uid != uid
     }
@@ -65,7 +83,7 @@ impl TokenAccount {
 
 impl Credentials {
     /// Reads a kubeconfig. Fails if it has no user with a token. Errors do not quote it.
-    pub(super) fn read(bytes: &[u8]) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn read(bytes: &[u8]) -> anyhow::Result<Self> {
         let text = std::str::from_utf8(bytes).context("the kubeconfig is not valid UTF-8")?;
         let document: Value = yaml::from_yaml(text)
             .map_err(|_| anyhow::anyhow!("the kubeconfig is not valid YAML"))?;
@@ -77,7 +95,7 @@ impl Credentials {
     }
 
     /// The token.
-    pub(super) fn token(&self) -> &Secret {
+    pub(in crate::cli) fn token(&self) -> &Secret {
         &self.token
     }
 
@@ -144,6 +162,11 @@ impl Stored {
         format!("{}/{}", self.namespace, self.name)
     }
 
+    /// The fingerprint of the kubeconfig, as it was read.
+    pub(super) fn fingerprint(&self) -> String {
+        fingerprint(&self.original.0)
+    }
+
     /// Whether the Secret has this token, as it was read.
     pub(super) fn has(&self, token: &Secret) -> bool {
         self.credentials.token() == token
@@ -157,7 +180,7 @@ impl Stored {
         token: &Secret,
     ) -> anyhow::Result<(String, bool)> {
         if self.has(token) {
-            return Ok((fingerprint(&self.original.0), false));
+            return Ok((self.fingerprint(), false));
         }
         let kubeconfig = self.credentials.with_token(token)?;
         let data = ByteString(kubeconfig.expose().as_bytes().to_vec());

@@ -120,6 +120,17 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// What to do with a token that was handed over, which is the only one that is known.
+    pub(super) fn taken(&self) -> Decision<'a> {
+        match self.tokens {
+            [token, ..] if self.held.iter().all(|held| **held == token.text) => {
+                Decision::Finish(token)
+            }
+            [token, ..] => Decision::Continue(token),
+            [] => Decision::Skip("no token was handed over".to_owned()),
+        }
+    }
+
     /// The age of the controller's token in seconds; `None` if it is at least `limit`, or unknown, or if the token
     /// expires within `limit`.
     fn young(&self, limit: Duration) -> Option<i64> {
@@ -182,6 +193,9 @@ impl Steps<'_> {
         if self.restarts && self.may_restart {
             steps.push(format!("restart {DESTINATION}"));
         }
+        if steps.is_empty() && old.revoked.is_empty() {
+            steps.push("check that the token is in use".to_owned());
+        }
         if !(old.revoked.is_empty() || self.restarts && !self.may_restart) {
             let names = old.revoked.join(", ");
             steps.push(format!("delete the token Secret {names}"));
@@ -225,13 +239,7 @@ mod tests {
         shared: bool,
     ) -> String {
         let held: Vec<Secret> = held.iter().copied().map(Secret::new).collect();
-        let account = TokenAccount {
-            namespace: "mc".into(),
-            name: "west".into(),
-            uid: None,
-            issued: None,
-            expires: None,
-        };
+        let account = TokenAccount::named("mc", "west");
         let facts = Facts {
             tokens,
             held: held.iter().collect(),
@@ -362,13 +370,7 @@ mod tests {
         assert_eq!(decided(&tokens, &["own"], false, None, false), "create");
         assert_eq!(decided(&tokens, &["own"], false, None, true), "finish own");
         let (own, shared) = (Secret::new("own"), Secret::new("shared"));
-        let account = TokenAccount {
-            namespace: String::new(),
-            name: String::new(),
-            uid: None,
-            issued: None,
-            expires: None,
-        };
+        let account = TokenAccount::named("", "");
         let facts = |held| Facts {
             tokens: &tokens,
             held,
@@ -425,5 +427,26 @@ mod tests {
             ]
         );
         assert_eq!(old.revoked, ["first"]);
+    }
+
+    #[test]
+    fn token_that_was_handed_over_is_taken_unless_all_secrets_have_it() {
+        let account = TokenAccount::named("mc", "west");
+        let tokens = [token("new", TokenOwner::This, 0)];
+        let [old, new] = ["old", "new"].map(Secret::new);
+        for (held, expected) in [
+            (vec![&new, &new], Decision::Finish(&tokens[0])),
+            (vec![&new, &old], Decision::Continue(&tokens[0])),
+            (vec![&old, &old], Decision::Continue(&tokens[0])),
+        ] {
+            let facts = Facts {
+                tokens: &tokens,
+                held,
+                account: &account,
+                restart_is_due: false,
+                now: now(),
+            };
+            assert_eq!(facts.taken(), expected);
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     cli::common::{cluster::Cluster, linked::links, output, wait::Progress},
     client::Access,
     hint::fail,
+    manifests::kubeconfig::Secret,
     mirror::{has_discovery, is_through_gateway},
 };
 
@@ -35,6 +36,14 @@ pub(in crate::cli) struct TargetCluster {
     pub(in crate::cli) cluster: Cluster,
     /// The context that was used.
     pub(in crate::cli) context: String,
+}
+
+/// Where the new token of a link comes from.
+pub(in crate::cli) enum TokenSource {
+    /// It is created in the target cluster.
+    Target(TargetCluster),
+    /// The target cluster has handed it over. Without one, the token in the controller's Secret is meant.
+    HandedOver(Option<Secret>),
 }
 
 impl SourceCluster {
@@ -196,6 +205,34 @@ pub(super) async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenH
             token: stored.credentials.token().clone(),
         })
         .collect())
+}
+
+/// A token that was handed over. Fails if it is of another account, or of another cluster, which must not see the token.
+pub(super) fn handed_over(
+    token: &Secret,
+    own: &Stored,
+    account: &TokenAccount,
+) -> anyhow::Result<TokenSecret> {
+    let other = TokenAccount::of(token);
+    let is_same = other.as_ref().is_some_and(|other| {
+        (&other.namespace, &other.name) == (&account.namespace, &account.name)
+    });
+    if !is_same || account.is_elsewhere(token) {
+        return Err(fail(
+            format!(
+                "the token that was handed over is of another account, or of another cluster, than the one in the Secret {}",
+                own.path()
+            ),
+            "take the file that was made for this link",
+        ));
+    }
+    let name = other.and_then(|other| other.secret);
+    Ok(TokenSecret {
+        name: name.unwrap_or_else(|| "(requested)".to_owned()),
+        text: token.clone(),
+        created: None,
+        owner: TokenOwner::This,
+    })
 }
 
 /// Fails if tokens of the target cluster show that it is not the cluster of the link, where a new token would be of no

@@ -25,6 +25,12 @@ pub(in crate::cli) enum Ending {
     RestartNeeded,
     /// The credentials are not old enough.
     Skipped,
+    /// The source cluster uses the token that it was handed, and the target cluster can revoke older ones.
+    InUse,
+    /// The target cluster has a new token, which the source cluster has to take.
+    HandedOver,
+    /// The target cluster has revoked the tokens before the one in use.
+    Revoked,
     /// It would be rotated.
     Planned,
     /// Something failed; the old token still works.

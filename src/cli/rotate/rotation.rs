@@ -1,14 +1,20 @@
 //! Rotates the credentials of one link.
 
+mod ending;
+
 use std::time::Duration;
 
+use anyhow::Context as _;
 use kube::ResourceExt as _;
 
 use super::{
     args::RotationFlags,
     credentials::{Stored, TokenAccount},
-    decision::{DESTINATION, Decision, Facts, Old, Steps, TokenHolder},
-    gather::{Linkerds, SourceCluster, TargetCluster, is_of_target, linkerds, own},
+    decision::{Decision, Facts, Old, Steps},
+    gather::{
+        Linkerds, SourceCluster, TargetCluster, TokenSource, handed_over, is_of_target, linkerds,
+        own,
+    },
     outcome::{Ending, RotationDetails, RotationOutcome},
     tokens::{TokenSecret, Tokens, link_id},
 };
@@ -27,7 +33,8 @@ use crate::{
 /// One link, and its credentials.
 pub(super) struct Rotation<'a> {
     source: &'a SourceCluster,
-    target: TargetCluster,
+    /// Without it, the link takes a token that was handed over, and nothing is revoked.
+    target: Option<TargetCluster>,
     link: Link,
     /// Identifies the link in the target cluster.
     id: String,
@@ -42,6 +49,8 @@ pub(super) struct Rotation<'a> {
     is_shared: bool,
     /// Whether Linkerd's destination controller may have started before that Link wrote the Secret.
     may_be_outdated: bool,
+    /// Whether Linkerd certainly uses what its Secrets have.
+    is_current: bool,
     /// The token of an earlier run, to continue with.
     begun: Option<TokenSecret>,
     /// The new token, once all Secrets have it.
@@ -55,7 +64,7 @@ impl<'a> Rotation<'a> {
     /// Reads the Secrets of a link, and the tokens in the target cluster.
     pub(super) async fn gather(
         source: &'a SourceCluster,
-        target: TargetCluster,
+        from: TokenSource,
         link: Link,
     ) -> anyhow::Result<Self> {
         let cluster = link.spec.target_cluster_name.clone();
@@ -71,9 +80,18 @@ impl<'a> Rotation<'a> {
         })?;
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
         let fleet = link.labels().get(labels::FLEET).cloned();
-        let tokens = Tokens::of(&target.cluster, &account, &id, fleet);
-        let tokens = tokens.list().await?;
-        is_of_target(&target, &own, &account, tokens.iter())?;
+        let (target, tokens) = match from {
+            TokenSource::Target(target) => {
+                let tokens = Tokens::of(&target.cluster, &account, Some(&id), fleet);
+                let tokens = tokens.list().await?;
+                is_of_target(&target, &own, &account, tokens.iter())?;
+                (Some(target), tokens)
+            }
+            TokenSource::HandedOver(token) => {
+                let token = token.as_ref().unwrap_or_else(|| own.credentials.token());
+                (None, vec![handed_over(token, &own, &account)?])
+            }
+        };
         let Linkerds { ours, is_shared } = linkerds(source, &link, &own, &tokens).await?;
         Ok(Self {
             source,
@@ -86,6 +104,7 @@ impl<'a> Rotation<'a> {
             linkerd: ours,
             is_shared,
             may_be_outdated: false,
+            is_current: false,
             begun: None,
             new: None,
             old: Old::default(),
@@ -115,7 +134,7 @@ impl<'a> Rotation<'a> {
 
     /// Whether Linkerd, which reads credentials only at startup, may still have those of this link.
     pub(super) fn needs_restart(&self) -> bool {
-        !self.linkerd.is_empty() || self.may_be_outdated
+        !(self.linkerd.is_empty() || self.is_current) || self.may_be_outdated
     }
 
     /// Whether token Secrets are to be deleted.
@@ -132,7 +151,11 @@ impl<'a> Rotation<'a> {
         let outdated = destination
             .as_ref()
             .map(|it| it.is_outdated(self.cluster()));
+        let is_read = destination
+            .as_ref()
+            .is_ok_and(|it| it.is_current(self.cluster()));
         self.may_be_outdated = self.is_shared && outdated != Ok(false);
+        self.is_current = self.target.is_none() && is_read && self.has_taken();
         let facts = Facts {
             tokens: &self.tokens,
             held: self
@@ -143,7 +166,10 @@ impl<'a> Rotation<'a> {
             restart_is_due: outdated == Ok(true) && !self.linkerd.is_empty(),
             now: timing::now(),
         };
-        let decision = facts.decide(flags.older_than, flags.revoke_shared);
+        let decision = match self.target {
+            Some(_) => facts.decide(flags.older_than, flags.revoke_shared),
+            None => facts.taken(),
+        };
         let old = |new: Option<&TokenSecret>| {
             let new = new.map(|token| token.name.as_str());
             facts.old(new, flags.revoke_shared)
@@ -154,20 +180,17 @@ impl<'a> Rotation<'a> {
             Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
         };
         if flags.dry_run {
-            let steps = Steps {
-                account: &self.account,
-                secrets: self.stored().count(),
-                restarts: self.needs_restart(),
-                may_restart: !flags.no_restart,
-            };
-            return Some((Ending::Planned, steps.text(&decision, &old)));
+            let steps = self.steps(flags).text(&decision, &old);
+            return Some((Ending::Planned, steps));
         }
         match decision {
             Decision::Finish(token) => {
                 let (name, text) = (self.in_target(&token.name), token.text.clone());
-                self.say(&format!(
-                    "finishing an earlier rotation: all Secrets have the token of {name}"
-                ));
+                if self.target.is_some() {
+                    self.say(&format!(
+                        "finishing an earlier rotation: all Secrets have the token of {name}"
+                    ));
+                }
                 self.done.token_secret = Some(name);
                 self.new = Some(text);
             }
@@ -178,21 +201,45 @@ impl<'a> Rotation<'a> {
         None
     }
 
+    fn steps(&self, flags: &RotationFlags) -> Steps<'_> {
+        Steps {
+            account: &self.account,
+            secrets: self.stored().count(),
+            restarts: self.needs_restart(),
+            may_restart: !flags.no_restart,
+        }
+    }
+
+    /// Whether all Secrets have the token that was handed over.
+    fn has_taken(&self) -> bool {
+        let mut tokens = self.tokens.iter();
+        tokens.all(|token| self.stored().all(|stored| stored.has(&token.text)))
+    }
+
     /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
     /// the controller uses it, into those of Linkerd. If the controller cannot use it, everything is undone. Does
     /// nothing if all Secrets have the new token.
     pub(super) async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
         if self.new.is_some() {
+            // Somebody else may have written a token that was handed over, a moment ago.
+            if self.target.is_none() {
+                let fingerprint = self.own.fingerprint();
+                self.in_use(&fingerprint, wait).await?;
+                self.done.credentials_fingerprint = Some(fingerprint);
+            }
             return Ok(());
         }
         let token = if let Some(token) = self.begun.take() {
-            self.say(&format!(
-                "continuing with the token Secret {} of an earlier run",
-                self.in_target(&token.name)
-            ));
+            let from = match self.target {
+                Some(_) => "continuing with the token Secret",
+                None => "taking the token of the Secret",
+            };
+            self.say(&format!("{from} {}", self.in_target(&token.name)));
             token
         } else {
-            let token = self.token_secrets().create().await?;
+            let tokens = self.token_secrets();
+            let tokens = tokens.context("no token was handed over")?;
+            let token = tokens.create().await?;
             self.say(&format!(
                 "created the token Secret {}",
                 self.in_target(&token.name)
@@ -208,6 +255,7 @@ impl<'a> Rotation<'a> {
         for at in 0..self.linkerd.len() {
             let written = self.linkerd[at].put(&self.source.cluster, &token.text);
             if written.await?.1 {
+                self.is_current = false;
                 self.say(&format!("wrote the Secret {}", self.linkerd[at].path()));
             }
         }
@@ -221,12 +269,9 @@ impl<'a> Rotation<'a> {
         token: &TokenSecret,
         wait: Duration,
     ) -> anyhow::Result<()> {
-        is_of_target(
-            &self.target,
-            &self.own,
-            &self.account,
-            std::iter::once(token),
-        )?;
+        if let Some(target) = &self.target {
+            is_of_target(target, &self.own, &self.account, std::iter::once(token))?;
+        }
         let (fingerprint, is_new) = self.own.put(&self.source.cluster, &token.text).await?;
         if is_new {
             self.say(&format!("wrote the Secret {}", self.own.path()));
@@ -254,7 +299,10 @@ impl<'a> Rotation<'a> {
             return;
         }
         let name = self.in_target(&token.name);
-        match self.token_secrets().revoke(&token.name).await {
+        let Some(tokens) = self.token_secrets() else {
+            return; // it can be taken again
+        };
+        match tokens.revoke(&token.name).await {
             Ok(()) => {
                 self.say(&format!("deleted the token Secret {name}"));
                 self.done.token_secret = None;
@@ -297,95 +345,24 @@ impl<'a> Rotation<'a> {
         })
     }
 
-    /// Deletes the tokens that were in use before, except those that a Secret still has. Fails if a Secret of the link
-    /// does not have the new one any more.
-    pub(super) async fn revoke(&mut self, holders: &[TokenHolder]) -> anyhow::Result<()> {
-        let Some(new) = self.new.clone() else {
-            return Ok(());
-        };
-        if let Some(changed) = self.changed(&new).await? {
-            self.keep();
-            return Err(fail(
-                format!(
-                    "the Secret {changed} does not have the new token any more, so nothing was revoked"
-                ),
-                "see who else writes it, such as another rotation or a GitOps tool, then run this again",
-            ));
-        }
-        for (name, holder) in self.old.keep_used(&self.tokens, holders) {
-            let name = self.in_target(&name);
-            self.say(&format!(
-                "kept the token Secret {name}, because the Secret {holder} has its token"
-            ));
-            self.done.kept.push(name);
-        }
-        for name in &self.old.revoked {
-            self.token_secrets().revoke(name).await?;
-            let name = self.in_target(name);
-            self.say(&format!("deleted the token Secret {name}"));
-            self.done.revoked.push(name);
-        }
-        for name in &self.old.kept {
-            let name = self.in_target(name);
-            self.say(&format!(
-                "kept the token Secret {name}, which other links may use; delete it with --revoke-shared"
-            ));
-            self.done.kept.push(name);
-        }
-        if let Some(expires) = self.account.expires {
-            self.say(&format!(
-                "the old token cannot be revoked, and is valid until {expires}"
-            ));
-            self.done.old_token_expires = Some(expires.to_string());
-        }
-        self.say("rotated the credentials");
-        Ok(())
-    }
-
-    /// A Secret that does not have this token any more.
-    async fn changed(&self, token: &Secret) -> anyhow::Result<Option<String>> {
-        for stored in self.stored() {
-            if !stored.holds(&self.source.cluster, token).await? {
-                return Ok(Some(stored.path()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Lists the old tokens as kept, and warns that Linkerd still uses one of them.
-    pub(super) fn restart_is_needed(&mut self) -> String {
-        self.keep();
-        let restart = self.source.cluster.flags.kubectl(
-            "-n {} rollout restart deployment/{}",
-            &[&self.source.linkerd, DESTINATION],
-        );
-        let reason = format!(
-            "{DESTINATION} still uses the old token, so nothing was revoked; run {restart}, then run this again to revoke it"
-        );
-        output::warning(&format!("{}: {reason}", self.called()));
-        reason
-    }
-
-    /// Lists the old tokens as kept, because Linkerd may still use them.
-    pub(super) fn keep(&mut self) {
-        let old = self.old.revoked.iter().chain(&self.old.kept);
-        self.done.kept = old.map(|name| self.in_target(name)).collect();
-    }
-
     /// The Secrets with credentials: the controller's, and those of Linkerd.
     fn stored(&self) -> impl Iterator<Item = &Stored> {
         std::iter::once(&self.own).chain(&self.linkerd)
     }
 
-    /// The token Secrets in the target cluster.
-    fn token_secrets(&self) -> Tokens<'_> {
-        let fleet = self.link.labels().get(labels::FLEET);
-        Tokens::of(
-            &self.target.cluster,
-            &self.account,
-            &self.id,
-            fleet.cloned(),
-        )
+    /// The token Secrets in the target cluster, if that can be used.
+    fn token_secrets(&self) -> Option<Tokens<'_>> {
+        let target = &self.target.as_ref()?.cluster;
+        let fleet = self.link.labels().get(labels::FLEET).cloned();
+        Some(Tokens::of(target, &self.account, Some(&self.id), fleet))
+    }
+
+    /// The result when all is done.
+    pub(super) fn ending(&self) -> Ending {
+        match self.target {
+            Some(_) => Ending::Rotated,
+            None => Ending::InUse,
+        }
     }
 
     /// A token Secret, with its namespace.

@@ -25,11 +25,12 @@ use crate::{
 const FILLED: Duration = Duration::from_secs(30);
 
 /// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
-pub(super) struct Tokens<'a> {
+pub(in crate::cli) struct Tokens<'a> {
     target: &'a Cluster,
     account: &'a TokenAccount,
-    /// The ID of the link, which new Secrets have as a label.
-    link: String,
+    /// The ID of the link, which new Secrets have as a label. It is not known without the source cluster; then they have
+    /// the label of the fleet.
+    link: Option<String>,
     /// The fleet of the link, whose accounts belong to one source cluster each.
     fleet: Option<String>,
     api: Api<KubernetesSecret>,
@@ -37,16 +38,16 @@ pub(super) struct Tokens<'a> {
 
 /// A token Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TokenSecret {
-    pub(super) name: String,
-    pub(super) text: Secret,
-    pub(super) created: Option<Timestamp>,
-    pub(super) owner: TokenOwner,
+pub(in crate::cli) struct TokenSecret {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) text: Secret,
+    pub(in crate::cli) created: Option<Timestamp>,
+    pub(in crate::cli) owner: TokenOwner,
 }
 
 /// Who uses a token, by the label of its Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenOwner {
+pub(in crate::cli) enum TokenOwner {
     /// Only this link.
     This,
     /// Only another link.
@@ -56,23 +57,23 @@ pub(super) enum TokenOwner {
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn of(
+    pub(in crate::cli) fn of(
         target: &'a Cluster,
         account: &'a TokenAccount,
-        link: &str,
+        link: Option<&str>,
         fleet: Option<String>,
     ) -> Self {
         Self {
             target,
             account,
-            link: link.to_owned(),
+            link: link.map(str::to_owned),
             fleet,
             api: target.api(&account.namespace),
         }
     }
 
     /// The Secrets that have a token, newest last.
-    pub(super) async fn list(&self) -> anyhow::Result<Vec<TokenSecret>> {
+    pub(in crate::cli) async fn list(&self) -> anyhow::Result<Vec<TokenSecret>> {
         let kind = format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE);
         let params = ListParams::default().fields(&kind);
         let found = self
@@ -92,7 +93,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Creates a Secret for this link, and waits for its token.
-    pub(super) async fn create(&self) -> anyhow::Result<TokenSecret> {
+    pub(in crate::cli) async fn create(&self) -> anyhow::Result<TokenSecret> {
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{}-token-", self.account.name)),
@@ -101,7 +102,7 @@ impl<'a> Tokens<'a> {
                         labels::EXTENSION.to_owned(),
                         labels::EXTENSION_NAME.to_owned(),
                     ),
-                    (labels::TOKEN_OF_LINK.to_owned(), self.link.clone()),
+                    self.label(),
                 ])),
                 annotations: Some(BTreeMap::from([(
                     labels::SERVICE_ACCOUNT_NAME.to_owned(),
@@ -134,7 +135,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Revokes a token: deletes its Secret.
-    pub(super) async fn revoke(&self, name: &str) -> anyhow::Result<()> {
+    pub(in crate::cli) async fn revoke(&self, name: &str) -> anyhow::Result<()> {
         let params = DeleteParams::default();
         let delete = self.api.delete(name, &params);
         let what = format!("delete the token Secret {name}");
@@ -142,9 +143,18 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
+    /// The label by which a new Secret is known again.
+    fn label(&self) -> (String, String) {
+        let (key, value) = match (&self.link, &self.fleet) {
+            (Some(link), _) => (labels::TOKEN_OF_LINK, link.clone()),
+            (None, fleet) => (labels::FLEET, fleet.clone().unwrap_or_default()),
+        };
+        (key.to_owned(), value)
+    }
+
     fn owner(&self, labels: &BTreeMap<String, String>) -> TokenOwner {
         match labels.get(labels::TOKEN_OF_LINK) {
-            Some(link) if *link == self.link => TokenOwner::This,
+            Some(link) if Some(link) == self.link.as_ref() => TokenOwner::This,
             Some(_) => TokenOwner::Another,
             // What a fleet has made for one source cluster, no other uses.
             None if self.fleet.is_some() && labels.get(labels::FLEET) == self.fleet.as_ref() => {

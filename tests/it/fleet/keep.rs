@@ -18,10 +18,13 @@ use crate::support::{
     program::Outcome,
 };
 
-const MESH: &str = "links:\n- mesh: all\n";
+pub(super) const MESH: &str = "links:\n- mesh: all\n";
 
 /// The names of the token Secrets of each account that has the name of a cluster.
-async fn tokens(plane: &ControlPlane, accounts: &[&str]) -> BTreeMap<String, Vec<String>> {
+pub(super) async fn tokens(
+    plane: &ControlPlane,
+    accounts: &[&str],
+) -> BTreeMap<String, Vec<String>> {
     let kind = format!("type={}", l::SERVICE_ACCOUNT_TOKEN_TYPE);
     let params = ListParams::default().fields(&kind);
     let found = secrets(plane).list(&params).await.unwrap();
@@ -37,7 +40,7 @@ async fn tokens(plane: &ControlPlane, accounts: &[&str]) -> BTreeMap<String, Vec
 }
 
 /// The token that the controller of a cluster has for another one, and the name of its Secret there.
-async fn in_use(source: &ControlPlane, target: &ControlPlane) -> (String, String) {
+pub(super) async fn in_use(source: &ControlPlane, target: &ControlPlane) -> (String, String) {
     let held = token(&kubeconfig(source, target.name()).await);
     let of = Api::<Secret>::namespaced(target.client(), NAMESPACE);
     let found = of.list(&ListParams::default()).await.unwrap();
@@ -49,7 +52,7 @@ async fn in_use(source: &ControlPlane, target: &ControlPlane) -> (String, String
     (held.clone(), secret.name_any())
 }
 
-fn results(outcome: &Outcome) -> BTreeMap<String, String> {
+pub(super) fn results(outcome: &Outcome) -> BTreeMap<String, String> {
     let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let links = document["links"].as_array().unwrap().iter();
     let links = links.map(|link| {

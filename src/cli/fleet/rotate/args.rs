@@ -7,6 +7,7 @@ use clap_complete::ArgValueCompleter;
 
 use crate::{
     cli::{
+        common::args,
         fleet::{complete, format::FleetFormat},
         rotate::RotationFlags,
     },
@@ -23,7 +24,17 @@ Examples:
   linkerd-mc fleet rotate --file fleet.yaml --older-than 30d
 
   # Rotate what has to do with east, after its tokens have leaked
-  linkerd-mc fleet rotate --file fleet.yaml --cluster east";
+  linkerd-mc fleet rotate --file fleet.yaml --cluster east
+
+  # With access to east alone: make new tokens for those who link to it
+  linkerd-mc fleet rotate --file fleet.yaml --only east --hand-over handed
+
+  # With access to west alone: take them, and print what remains for east
+  linkerd-mc fleet rotate --file fleet.yaml --only west --take-over handed
+
+  # With access to east alone: revoke the tokens before the one that west uses
+  linkerd-mc fleet rotate --file fleet.yaml --only east \\
+    --in-use west=west-token-x7k2p";
 
 /// Replace the credentials of the links without interrupting traffic
 ///
@@ -35,6 +46,10 @@ Examples:
 /// A cluster that does not answer is named, and delays no other. As long as it does not, Linkerd is not restarted where
 /// that would cut it off from that cluster: the new tokens are in use there, and the old ones stay. Run the command again,
 /// also after an interrupt: it does what is left.
+///
+/// If nobody has access to both clusters of a link, the rotation has three steps, each with --only: the target cluster makes
+/// a new token (--hand-over), the source cluster takes it (--take-over), and the target cluster revokes the older ones
+/// (--in-use). What remains for others is printed as commands.
 ///
 /// Exit codes: 0 done, or nothing to do, 1 a link failed (its old token still works), 2 invalid usage.
 #[derive(Debug, Args)]
@@ -52,11 +67,46 @@ pub(in crate::cli::fleet) struct FleetRotateArgs {
     /// How many links get their new tokens, and how many clusters are restarted, at the same time
     #[arg(long, value_name = "NUMBER", default_value = "4")]
     pub(super) at_most: NonZero<u8>,
+    /// Use only this cluster of the file, or this context. Can be repeated
+    #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
+    pub(super) only: Vec<String>,
+    /// For source clusters that cannot be used, make new tokens and write each to DIR/SOURCE/TARGET.yaml, which only you can
+    /// read
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "only")]
+    pub(super) hand_over: Option<PathBuf>,
+    /// From target clusters that cannot be used, take the tokens in DIR/SOURCE/TARGET.yaml. Without a file, the Secrets of the
+    /// link count as the new ones, for example because a store of secrets has written them
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "only")]
+    pub(super) take_over: Option<PathBuf>,
+    /// The source cluster uses the token of this Secret: revoke older ones. Can be repeated
+    #[arg(long, value_name = "SOURCE=SECRET", requires = "only", value_parser = in_use)]
+    pub(super) in_use: Vec<InUseToken>,
     #[command(flatten)]
     pub(super) flags: RotationFlags,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
     pub(super) output: FleetFormat,
+}
+
+/// The token that a source cluster uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InUseToken {
+    pub(super) source: ClusterName,
+    /// The Secret with the token, in the target cluster.
+    pub(super) secret: String,
+}
+
+/// Parses `SOURCE=SECRET`.
+fn in_use(text: &str) -> Result<InUseToken, String> {
+    let (source, secret) = text
+        .split_once('=')
+        .ok_or("must be SOURCE=SECRET, such as west=west-token-x7k2p")?;
+    Ok(InUseToken {
+        source: source
+            .parse()
+            .map_err(|error: <ClusterName as std::str::FromStr>::Err| error.to_string())?,
+        secret: args::object_name(secret)?,
+    })
 }
 
 /// Parses `SOURCE/TARGET`.
@@ -77,6 +127,18 @@ fn link_ends(text: &str) -> Result<LinkEnds, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_in_use_is_a_cluster_and_a_secret() {
+        let token = in_use("west=west-token-x").unwrap();
+        assert_eq!(
+            (token.source.to_string(), token.secret),
+            ("west".to_owned(), "west-token-x".to_owned())
+        );
+        for wrong in ["", "west", "west=", "=x", "west=a=b", "west=A"] {
+            assert!(in_use(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_link_is_its_source_and_its_target() {

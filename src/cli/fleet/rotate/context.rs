@@ -1,0 +1,15 @@
+//! What all parts of a rotation need.
+
+use tokio::sync::Semaphore;
+
+use super::args::FleetRotateArgs;
+use crate::cli::{common::args::Global, fleet::loaded::LoadedFleet};
+
+/// All that the rotation of a cluster needs.
+pub(super) struct FleetRotation<'a> {
+    pub(super) global: &'a Global,
+    pub(super) args: &'a FleetRotateArgs,
+    pub(super) loaded: &'a LoadedFleet,
+    /// Bounds what happens at the same time.
+    pub(super) limit: Semaphore,
+}

@@ -1,0 +1,102 @@
+//! What is left for others, as commands. Pure.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::outcome::LinkRotation;
+use crate::{cli::rotate::Ending, suggest::ClusterFlags};
+
+/// A step that somebody with access to another cluster has to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct RemainingStep {
+    /// Whose step it is.
+    pub(super) cluster: String,
+    pub(super) command: String,
+}
+
+/// The steps after these, each once.
+pub(super) fn remaining(
+    file: &Path,
+    hand_over: Option<&Path>,
+    done: &[LinkRotation],
+) -> Vec<RemainingStep> {
+    let (file, folder) = (file.to_string_lossy(), hand_over.map(Path::to_string_lossy));
+    let flags = ClusterFlags::default();
+    let mut steps = Vec::new();
+    for LinkRotation { source, outcome } in done {
+        let token = outcome.done.token_secret.as_deref().unwrap_or_default();
+        let token = token.rsplit('/').next().unwrap_or_default();
+        let (cluster, command) = match (outcome.result, &folder) {
+            (Ending::HandedOver, Some(folder)) => (
+                source,
+                flags.mc(
+                    "fleet rotate --file {} --only {} --take-over {}",
+                    &[&file, source, folder],
+                ),
+            ),
+            (Ending::InUse, _) => (
+                &outcome.cluster,
+                flags.mc(
+                    "fleet rotate --file {} --only {} --in-use {}={}",
+                    &[&file, &outcome.cluster, source, token],
+                ),
+            ),
+            _ => continue,
+        };
+        let step = RemainingStep {
+            cluster: cluster.clone(),
+            command: command.line().to_owned(),
+        };
+        if !steps.contains(&step) {
+            steps.push(step);
+        }
+    }
+    steps
+}
+
+/// The steps as text, for a shell.
+pub(super) fn text(steps: &[RemainingStep]) -> String {
+    let steps = steps.iter();
+    let steps =
+        steps.map(|step| format!("# What remains, for {}\n{}\n", step.cluster, step.command));
+    steps.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::rotate::{RotationDetails, RotationOutcome};
+
+    #[test]
+    fn each_cluster_gets_the_command_for_its_step() {
+        let of = |source: &str, target: &str, result| LinkRotation {
+            source: source.to_owned(),
+            outcome: RotationOutcome {
+                cluster: target.to_owned(),
+                result,
+                reason: None,
+                done: RotationDetails {
+                    token_secret: Some(format!("mc/{source}-token-x")),
+                    ..RotationDetails::default()
+                },
+            },
+        };
+        let done = [
+            of("west", "east", Ending::HandedOver),
+            of("west", "north", Ending::HandedOver),
+            of("north", "east", Ending::HandedOver),
+            of("east", "west", Ending::InUse),
+            of("east", "north", Ending::Failed),
+            of("north", "west", Ending::Rotated),
+            of("south", "west", Ending::Revoked),
+        ];
+        let steps = remaining(Path::new("a b.yaml"), Some(Path::new("handed")), &done);
+        assert_eq!(
+            text(&steps),
+            "# What remains, for west\nlinkerd-mc fleet rotate --file 'a b.yaml' --only west --take-over handed\n\
+             # What remains, for north\nlinkerd-mc fleet rotate --file 'a b.yaml' --only north --take-over handed\n\
+             # What remains, for west\nlinkerd-mc fleet rotate --file 'a b.yaml' --only west --in-use east=east-token-x\n"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! `fleet rotate --only`: nobody has access to both clusters of a link.
+
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use control_plane::ControlPlane;
+use serde_json::Value;
+
+use super::{
+    Fleet,
+    keep::{MESH, in_use, results, tokens},
+};
+use crate::support::{
+    controller::Controller,
+    credentials::destination,
+    program::{Outcome, run},
+};
+
+/// Runs `fleet rotate` with access to one cluster.
+fn rotate(plane: &ControlPlane, file: &Path, flags: &[&str]) -> Outcome {
+    let file = file.to_str().unwrap();
+    let own = ["fleet", "rotate", "--file", file, "--only", plane.name()];
+    run(plane.kubeconfig(), &[&own[..], flags].concat())
+}
+
+fn json(outcome: &Outcome) -> Value {
+    serde_json::from_str(&outcome.stdout).unwrap()
+}
+
+fn pairs(pairs: &[(&str, &str, &str)]) -> BTreeMap<String, String> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(source, target, result)| (format!("{source}/{target}"), (*result).to_owned()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
+    let mut fleet = Fleet::start("apart").await;
+    let planes = fleet.planes.clone();
+    let [east, north, west] = &planes;
+    let names @ [of_east, of_north, of_west] = ["apart-east", "apart-north", "apart-west"];
+    let _controllers = planes.each_ref().map(|plane| Controller::start(plane, &[]));
+    for plane in &planes {
+        destination(plane).await;
+    }
+    let mesh = fleet.file(&names, MESH);
+    let applied = fleet.run("apply", &mesh, &[]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    let folder = fleet.folder.path().join("handed");
+    let handed = folder.to_str().unwrap();
+
+    // East makes tokens for the others, and the second time the same.
+    let since = in_use(west, east).await;
+    for _ in 0..2 {
+        let made = rotate(east, &mesh, &["--hand-over", handed, "-o=json"]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        let expected = [
+            (of_west, of_east, "handedOver"),
+            (of_north, of_east, "handedOver"),
+            (of_east, of_west, "inUse"),
+            (of_east, of_north, "inUse"),
+        ];
+        assert_eq!(results(&made), pairs(&expected), "{}", made.stderr);
+        assert_eq!(tokens(east, &names).await[of_west].len(), 2);
+    }
+    let own = folder.join(of_west).join(format!("{of_east}.yaml"));
+    let mode = fs::metadata(&own).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(in_use(west, east).await, since);
+
+    // West takes its token, and no other one.
+    let others = folder.join(of_north).join(format!("{of_east}.yaml"));
+    let (right, wrong) = (fs::read(&own).unwrap(), fs::read(&others).unwrap());
+    fs::write(&own, wrong).unwrap();
+    let link = format!("--link={of_west}/{of_east}");
+    let refused = rotate(west, &mesh, &[&link, "--take-over", handed, "-o=json"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("is of another account"),
+        "{}",
+        refused.stderr
+    );
+    fs::write(&own, right).unwrap();
+    fleet.writes();
+    let taken = rotate(west, &mesh, &[&link, "--take-over", handed, "-o=json"]);
+    assert_eq!(taken.code, 0, "{}", taken.stderr);
+    assert_eq!(results(&taken), pairs(&[(of_west, of_east, "inUse")]));
+    let writes = fleet.writes();
+    let secret = format!("{of_west} patch secrets/cluster-credentials-{of_east}");
+    let restart = format!("{of_west} patch deployments/linkerd-destination");
+    assert_eq!(writes, [secret.clone(), secret, restart]);
+    let (held, name) = in_use(west, east).await;
+    assert_ne!((&held, &name), (&since.0, &since.1));
+    assert_eq!(tokens(east, &names).await[of_west].len(), 2);
+
+    // East revokes the old one, as the command says that was printed for it.
+    let remaining = &json(&taken)["remaining"][0];
+    assert_eq!(remaining["cluster"], of_east);
+    let command = remaining["command"].as_str().unwrap();
+    let flag = format!("--in-use {of_west}={name}");
+    assert!(
+        command.ends_with(&format!("--only {of_east} {flag}")),
+        "{command}"
+    );
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let unknown = format!("--in-use={of_west}=unknown");
+    let refused = rotate(east, &mesh, &[&link, &unknown]);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.stderr.contains("has no token Secret unknown"),
+        "{}",
+        refused.stderr
+    );
+    let revoked = run(
+        east.kubeconfig(),
+        &[&words[..], &[&link, "-o=json"]].concat(),
+    );
+    assert_eq!(
+        results(&revoked),
+        pairs(&[(of_west, of_east, "revoked")]),
+        "{}",
+        revoked.stderr
+    );
+    assert_eq!(
+        tokens(east, &names).await[of_west],
+        std::slice::from_ref(&name)
+    );
+
+    // A store of secrets has written those of north.
+    north
+        .kubectl(&["apply", "-f", others.to_str().unwrap()])
+        .await
+        .unwrap();
+    let link = format!("--link={of_north}/{of_east}");
+    fleet.writes();
+    let confirmed = rotate(north, &mesh, &[&link]);
+    assert_eq!(confirmed.code, 0, "{}", confirmed.stderr);
+    let restart = format!("{of_north} patch deployments/linkerd-destination");
+    assert_eq!(fleet.writes(), [restart]);
+    let (_, name) = in_use(north, east).await;
+    let end = format!("--only {of_east} --in-use {of_north}={name}\n");
+    assert!(confirmed.stdout.ends_with(&end), "{}", confirmed.stdout);
+
+    // All is as the file says, and whoever has access to all finds nothing that is half done but the old token.
+    let planned = fleet.run("plan", &mesh, &[]);
+    assert_eq!(planned.stdout, "Nothing to do.\n", "{}", planned.stderr);
+    let young = fleet.run("rotate", &mesh, &["--older-than=1h", &link, "-o=json"]);
+    assert_eq!(
+        results(&young),
+        pairs(&[(of_north, of_east, "rotated")]),
+        "{}",
+        young.stderr
+    );
+    assert_eq!(tokens(east, &names).await[of_north], [name]);
+}
