@@ -18,7 +18,7 @@ const GATEWAY_NAME: &str = "gateway.north.example";
 pub(crate) struct Third {
     pub(crate) pods: Vec<Pod>,
     pub(crate) gateway: Pod,
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
 }
 
 impl Third {
