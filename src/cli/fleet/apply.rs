@@ -16,7 +16,6 @@ use serde_json::json;
 
 use super::{
     change::{PlannedWrite, WriteAction},
-    facts::AccountFacts,
     gather::{ReadCluster, ReadClusters},
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
@@ -123,9 +122,9 @@ async fn write_link(
     }
     let in_target = plan.account.len();
     if plan.token.is_none() {
-        let made = account_of(&target.cluster, &loaded.namespace, &account).await?;
+        let (made, token) = account_of(&target.cluster, &loaded.namespace, &account).await?;
         plan = case
-            .plan(&made)
+            .plan(&target.facts.accounts.with(made, token))
             .map_err(|obstacle| anyhow::anyhow!(obstacle.why))?;
     }
     if let (Some(token), Some(Ok(side)), false) =
@@ -142,12 +141,12 @@ async fn write_link(
     })
 }
 
-/// An account that was made a moment ago, when it has its token.
+/// An account that was made a moment ago, and its token, when it has one.
 pub(super) async fn account_of(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
-) -> anyhow::Result<AccountFacts> {
+) -> anyhow::Result<(ServiceAccount, Secret)> {
     let accounts = cluster.api::<ServiceAccount>(namespace);
     let account = cluster
         .request("read the ServiceAccount", accounts.get(name))
@@ -169,11 +168,7 @@ pub(super) async fn account_of(
             "check that kube-controller-manager, which adds the token, is running",
         )
     })?;
-    Ok(AccountFacts {
-        accounts: vec![account],
-        tokens: vec![token],
-        ..AccountFacts::default()
-    })
+    Ok((account, token))
 }
 
 pub(super) async fn write(

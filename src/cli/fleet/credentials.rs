@@ -157,8 +157,8 @@ async fn objects_of(
         write(&target.cluster, fleet, &planned).await?;
     }
     if own.is_none() {
-        let made = account_of(&target.cluster, namespace, &source).await?;
-        own = token(&made, &source, None, now);
+        let (account, made) = account_of(&target.cluster, namespace, &source).await?;
+        own = token(&accounts.with(account, made), &source, None, now);
     }
     let token = own.with_context(|| format!("the account {source} has no token that works"))?;
     let mut remarks = Vec::new();

@@ -36,7 +36,7 @@ pub(super) struct ClusterFacts {
 }
 
 /// The accounts in one cluster, in the fleet's namespace.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct AccountFacts {
     pub(super) accounts: Vec<ServiceAccount>,
     /// The Secrets with their tokens.
@@ -66,6 +66,16 @@ impl AccountFacts {
             .chain(own(&self.bindings, fleet))
             .chain(tokens)
             .collect()
+    }
+
+    /// The same after this account was made. The others stay: the credentials of a link may still be those of another one.
+    pub(super) fn with(&self, account: ServiceAccount, token: Secret) -> Self {
+        let mut all = self.clone();
+        let name = account.name_any();
+        all.accounts.retain(|known| known.name_any() != name);
+        all.accounts.push(account);
+        all.tokens.push(token);
+        all
     }
 
     /// A ServiceAccount.

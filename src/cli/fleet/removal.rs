@@ -35,7 +35,17 @@ pub(super) fn removal(
     let fleet = &loaded.fleet.name;
     let links = facts.links.iter().filter(|link| is_of(*link, fleet));
     let links = links.filter(|link| !loaded.wants(name, &link.spec.target_cluster_name));
-    removal.changes.extend(links.map(|link| gone("Link", link)));
+    for link in links {
+        removal.changes.push(gone("Link", link));
+        let target = &link.spec.target_cluster_name;
+        let is_known = |target: ClusterName| known.contains_key(&target);
+        if !target.parse().is_ok_and(is_known) {
+            removal.problems.push(format!(
+                "the account {name} in {target} stays: {target} is not in the file, and no context has its name; if it \
+                 still exists, run `linkerd-mc revoke --service-account-name {name}` for it"
+            ));
+        }
+    }
     removal.changes.extend(secrets(loaded, name, facts));
     for source in facts.accounts.names_of(fleet) {
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());

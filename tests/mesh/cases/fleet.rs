@@ -24,7 +24,9 @@ const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes && \
     kubectl --context west -n linkerd rollout restart deployment/linkerd-destination";
 const AGAIN: &str = "linkerd-mc fleet plan --file fleet.yaml";
 const ROTATE: &str = "linkerd-mc fleet rotate --file fleet.yaml";
-const LESS: &str = "linkerd-mc fleet apply --file fleet.yaml --yes";
+/// Without a context for it, the cluster that has left the file cannot be read.
+const LESS: &str = "{ linkerd-mc fleet plan --file fleet.yaml || true; } | grep 'the account west in north stays'; \
+    KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --yes";
 /// What a fleet makes.
 const MADE: &str = "links.multicluster.linkerd.io,secrets,serviceaccounts";
 
@@ -96,6 +98,8 @@ fn write(rig: &Rig, north: &Third, with_north: bool) -> anyhow::Result<()> {
         links.push(json!({ "source": "west", "target": NORTH }));
     }
     let file = json!({ "name": "rig", "clusters": clusters, "links": links });
+    let home = &rig.west.place.home;
+    fs::copy(north.cluster.plane.kubeconfig(), home.join(NORTH))?;
     // JSON is YAML.
     Ok(fs::write(
         rig.west.place.home.join("fleet.yaml"),

@@ -1,11 +1,12 @@
 //! A third cluster, `north`, which exists only while a case needs it.
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, eventually};
 
 use super::{
     NAMESPACE, Rig,
     cluster::{Cluster, port_of},
     pod::{Pod, PodTemplate},
+    wait::SOON,
     workloads,
 };
 
@@ -27,6 +28,12 @@ impl Third {
         let plane = ControlPlane::start(NORTH).await?;
         let mut cluster = Cluster::start(&rig.west.place, plane, 3, &rig.root).await?;
         cluster.install().await?;
+        // For a moment after the CRD was made, Links cannot be listed.
+        let links = ["get", "links.multicluster.linkerd.io", "--all-namespaces"];
+        eventually("Links to be served", SOON, async || {
+            cluster.plane.kubectl(&links).await.map(Some)
+        })
+        .await?;
         cluster.apply(&workloads::accounts()).await?;
         cluster.apply(&workloads::member()).await?;
         let gateway = cluster.start_gateway(GATEWAY_NAME).await?;

@@ -12,7 +12,8 @@ use crate::{
     api::{labels, link::LinkerdConfig},
     cli::{
         fleet::{
-            facts::{ClusterFacts, TargetSide, kubeconfig},
+            facts::{AccountFacts, ClusterFacts, TargetSide, kubeconfig},
+            link_plan::LinkCase,
             loaded::{LoadedFleet, parse},
             plan::FleetPlan,
             removal::KnownClusters,
@@ -42,9 +43,13 @@ pub(super) fn name(name: &str) -> ClusterName {
 
 /// A token of the account `west` in east; `n` tells tokens apart.
 fn token(n: u8, expires: Option<i64>) -> String {
+    token_of("west", n, expires)
+}
+
+fn token_of(account: &str, n: u8, expires: Option<i64>) -> String {
     let mut claims = json!({
-        "sub": format!("system:serviceaccount:{NAMESPACE}:west"),
-        "kubernetes.io/serviceaccount/service-account.uid": "uid-of-west",
+        "sub": format!("system:serviceaccount:{NAMESPACE}:{account}"),
+        "kubernetes.io/serviceaccount/service-account.uid": format!("uid-of-{account}"),
         "n": n,
     });
     if let Some(at) = expires {
@@ -360,6 +365,47 @@ fn what_others_have_made_is_taken_over_and_what_differs_is_shown_with_its_place(
 }
 
 #[test]
+fn link_by_another_address_is_known_by_its_old_account_when_the_new_one_was_made() {
+    let loaded = loaded(&FILE.replace(
+        "{name: east}",
+        "{name: east, apiServerAddress: 'https://other.example'}",
+    ));
+    let (mut east, mut west) = (
+        installed("east", "192.0.2.1"),
+        installed("west", "192.0.2.2"),
+    );
+    let shared = json!({ "metadata": { "name": "shared", "uid": "uid-of-shared" } });
+    let shared = serde_json::from_value(shared).unwrap();
+    east.accounts.accounts.push(shared);
+    with_link(
+        &loaded,
+        &mut west,
+        &east,
+        &token_of("shared", 1, None),
+        None,
+    );
+    let mut made = ClusterFacts::default();
+    with_account(&mut made, true);
+    let AccountFacts {
+        mut accounts,
+        mut tokens,
+        ..
+    } = made.accounts;
+    let after = east.accounts.with(accounts.remove(0), tokens.remove(0));
+    let case = LinkCase {
+        loaded: &loaded,
+        link: &loaded.links[0],
+        source: &west,
+        target: &east,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    for accounts in [&east.accounts, &after] {
+        let planned = case.plan(accounts).map_err(|obstacle| obstacle.why);
+        assert!(planned.is_ok(), "{:?}", planned.err());
+    }
+}
+
+#[test]
 fn only_what_the_fleet_has_made_goes() {
     let file = "name: f\nclusters: [{name: east}, {name: west}]\nlinks: []\n";
     let (full, empty) = (loaded(FILE), loaded(file));
@@ -389,6 +435,12 @@ fn only_what_the_fleet_has_made_goes() {
             "east: the ServiceAccount west stays: west is not in the file, no context"
         )
     );
+    // The Link is all that says that east has an account.
+    let alone = plan(&empty, &[("west", Ok(&west))]);
+    let said = lines(&alone);
+    let stays = "west: the account west in east stays: east is not in the file, and no context has its name";
+    assert!(said.iter().any(|line| line.starts_with(stays)), "{said:?}");
+    assert!(alone.is_pending() && alone.has_problems());
 
     // A link of somebody else, and of another fleet.
     for label in [None, Some("other")] {
