@@ -11,9 +11,12 @@ mod facts;
 mod folder;
 mod format;
 mod gather;
+mod import;
+mod imported;
 mod layout;
 mod link_objects;
 mod link_plan;
+mod link_settings;
 mod loaded;
 mod matrix;
 mod plan;
@@ -87,6 +90,9 @@ Examples:
   linkerd-mc fleet credentials --file fleet.yaml --target east \
     --output-dir secrets
 
+  # Write a file for clusters that are linked already
+  linkerd-mc fleet import --context 'east,we*' > imported.yaml
+
   # Write the JSON schema of the file, for an editor
   linkerd-mc fleet schema > fleet.schema.json
 
@@ -122,6 +128,7 @@ enum FleetCommand {
     Undrain(FleetUndrainArgs),
     Render(render::FleetRenderArgs),
     Credentials(credentials::FleetCredentialsArgs),
+    Import(import::FleetImportArgs),
     /// Print the JSON schema of the file, for editors
     Schema,
 }
@@ -180,7 +187,8 @@ struct FleetStatusArgs {
 
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<ExitCode> {
-    if global.context.is_some() {
+    let names_contexts = matches!(args.command, FleetCommand::Import(_));
+    if global.context.is_some() && !names_contexts {
         return Err(misuse(
             "--context cannot be used with fleet",
             "set context for each cluster in the file",
@@ -196,6 +204,7 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
         FleetCommand::Undrain(args) => Box::pin(drain::undrain(global, args)).await,
         FleetCommand::Render(args) => render::run(global, args).await,
         FleetCommand::Credentials(args) => credentials::run(global, args).await,
+        FleetCommand::Import(args) => Box::pin(import::run(global, args)).await,
         FleetCommand::Schema => {
             let flags = LinkFlags::new(link_flags());
             output::data(&output::json(&schema(&flags))?)?;

@@ -4,10 +4,12 @@
 //! origins. What cannot be meant is an error with the line. The settings are flags of `link`, and their definition is
 //! passed in ([`LinkFlags`]): the file has the same words, rules and descriptions, and no second list of them.
 
+mod compose;
 mod entries;
 mod expand;
 mod file;
 mod flags;
+mod grouping;
 mod keys;
 mod reader;
 mod schema;
@@ -16,6 +18,7 @@ mod tests;
 mod types;
 
 pub(crate) use self::{
+    compose::{ComposedCluster, ComposedFleet, ComposedSettings},
     file::read,
     flags::LinkFlags,
     schema::schema,

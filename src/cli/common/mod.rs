@@ -5,6 +5,7 @@ pub(super) mod changes;
 pub(super) mod cluster;
 pub(super) mod cluster_name;
 pub(super) mod complete;
+pub(super) mod context_pattern;
 pub(super) mod contexts;
 pub(super) mod files;
 pub(super) mod frame;

@@ -111,7 +111,7 @@ pub(super) async fn read_targets(
         .await
 }
 
-async fn in_time<T>(
+pub(super) async fn in_time<T>(
     timeout: Duration,
     read: impl Future<Output = anyhow::Result<T>>,
 ) -> Result<T, String> {
@@ -203,7 +203,11 @@ pub(super) async fn accounts(cluster: &Cluster, namespace: &str) -> anyhow::Resu
 }
 
 /// The Secrets of a type.
-async fn secrets(cluster: &Cluster, namespace: &str, of_type: &str) -> anyhow::Result<Vec<Secret>> {
+pub(super) async fn secrets(
+    cluster: &Cluster,
+    namespace: &str,
+    of_type: &str,
+) -> anyhow::Result<Vec<Secret>> {
     let (api, params) = (
         cluster.api::<Secret>(namespace),
         ListParams::default().fields(&format!("type={of_type}")),

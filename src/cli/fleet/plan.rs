@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::{FleetChange, NEW_CREDENTIALS},
+    change::{FleetChange, NEW_CREDENTIALS, TAKEN_OVER},
     link_plan::LinkCase,
     loaded::LoadedFleet,
     removal::{KnownClusters, removal},
@@ -32,6 +32,14 @@ pub(super) struct ClusterPlan {
     pub(super) changes: Vec<FleetChange>,
     /// What cannot be done, and why.
     pub(super) problems: BTreeSet<String>,
+}
+
+impl ClusterPlan {
+    /// The number of changes that do more than to label what is there.
+    pub(super) fn differing(&self) -> usize {
+        let changes = self.changes.iter();
+        changes.filter(|change| change.why != TAKEN_OVER).count()
+    }
 }
 
 impl FleetPlan {

@@ -1,6 +1,7 @@
 //! Tests of the file, with the real flags of `link`, and of plans, with what clusters of a test have.
 
 mod file;
+mod imported;
 mod planned;
 mod rendered;
 mod shown;

@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 31] = [
+const FREE: [&str; 32] = [
     "as_groups",
     "as_user",
     "context",
@@ -44,6 +44,7 @@ const FREE: [&str; 31] = [
     "from_existing",
     "kubeconfig",
     "link_file",
+    "output_dir",
     "set",
     "set_file",
     "set_string",
@@ -167,7 +168,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// What a command needs besides the flag, and not to wait.
-const NEEDED: [(&str, &str); 23] = [
+const NEEDED: [(&str, &str); 24] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
@@ -175,6 +176,7 @@ const NEEDED: [(&str, &str); 23] = [
     ("fleet apply", "--file=missing.yaml"),
     ("fleet credentials", "--file=missing.yaml --target=x"),
     ("fleet drain", "--file=missing.yaml"),
+    ("fleet import", "--all-contexts --timeout=1s"),
     ("fleet plan", "--file=missing.yaml"),
     (
         "fleet render",

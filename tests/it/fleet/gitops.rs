@@ -8,7 +8,7 @@ use super::Fleet;
 use crate::support::{
     controller::Controller,
     objects::{export, namespace, service, web},
-    program::Outcome,
+    program::{Outcome, run},
 };
 
 /// All files below a folder, by their paths in it.
@@ -110,6 +110,17 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     // There is nothing left for `fleet apply`.
     let plan = fleet.run("plan", &file, &[]);
     assert_eq!(succeeded(&plan), "Nothing to do.\n", "{}", plan.stderr);
+
+    // What is there is a file that says the same.
+    let imported = run(
+        &fleet.kubeconfig,
+        &["fleet", "import", "--context", "git-*"],
+    );
+    assert_eq!(
+        succeeded(&imported),
+        "name: f\nclusters:\n- name: git-east\n- name: git-north\n- name: git-west\nlinks:\n- mesh: all\n"
+    );
+    assert_eq!(fleet.writes(), [""; 0]);
 
     // For one source cluster, they are printed. The Secrets of several have the same names.
     let one = ["--target", "git-east", "--source", "git-west"];

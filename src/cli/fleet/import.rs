@@ -1,0 +1,202 @@
+//! `fleet import`: writes a file from clusters as they are.
+
+use std::{path::Path, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use clap::{Args, FromArgMatches as _};
+use clap_complete::ArgValueCompleter;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
+use kube::api::ListParams;
+
+use super::{
+    gather::{in_time, known, read_all, secrets},
+    imported::{ImportedCluster, ImportedFleet, import},
+    loaded::{link_flags, parse},
+    plan::FleetPlan,
+};
+use crate::{
+    api::labels,
+    cli::{
+        common::{
+            args::{self, Global},
+            cluster::Cluster,
+            cluster_name::{cluster_name, context_of},
+            complete,
+            context_pattern::matching,
+            linked::links,
+            output,
+            wait::spin,
+        },
+        link_gen::entry,
+    },
+    client::Access,
+    hint::misuse,
+    manifests::{
+        gateway::{Overrides, RemoteGateway},
+        link::LinkOptions,
+    },
+    timing,
+};
+
+/// Number of clusters that are read at the same time.
+const SIDE_BY_SIDE: usize = 16;
+
+/// Print a file for clusters as they are linked now
+///
+/// The clusters are those of `--context`, a list in which `*` stands for any text, or all contexts of the kubeconfig. What
+/// several links have in common is written once, as meshes, hubs and defaults. Nothing is changed.
+///
+/// What the file cannot say is named, and so is what `fleet apply` would change besides the label of the fleet.
+///
+/// Exit codes: 0 the file says all, 1 a cluster was not read, or something is left out, 2 invalid usage.
+#[derive(Debug, Args)]
+pub(super) struct FleetImportArgs {
+    /// Use all contexts of the kubeconfig; for several of them, pass --context 'prod-*,staging'
+    #[arg(long, conflicts_with = "context")]
+    all_contexts: bool,
+    /// Name of the fleet [default: that of the Links, or fleet]
+    #[arg(long, value_name = "NAME", value_parser = args::namespace)]
+    name: Option<String>,
+    /// Namespace of the Links
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
+    namespace: String,
+    /// How long to read each cluster
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
+    timeout: Duration,
+}
+
+/// Runs the command.
+pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<ExitCode> {
+    let access = global.access();
+    let contexts = access.kubeconfig()?.contexts;
+    let contexts: Vec<String> = contexts.into_iter().map(|context| context.name).collect();
+    let chosen = match (&global.context, args.all_contexts) {
+        (Some(patterns), _) => matching(patterns, &contexts)?,
+        (None, true) => contexts.clone(),
+        (None, false) => {
+            return Err(misuse(
+                "fleet import needs the contexts of the clusters",
+                "pass --context 'prod-*,staging', or --all-contexts",
+            ));
+        }
+    };
+    let reads = chosen.iter().map(|context| {
+        let access = access.with_context(context);
+        async move { read(global, args, context, &access).await }
+    });
+    let reads = stream::iter(reads).buffered(SIDE_BY_SIDE);
+    let read = spin("reading the clusters", reads.collect::<Vec<_>>()).await;
+    let mut clusters = Vec::new();
+    let mut has_problems = false;
+    for (cluster, server, problem) in read {
+        if let Some(why) = problem {
+            output::warning(&format!("{}: not read: {why}", cluster.context));
+            has_problems = true;
+        }
+        // Several contexts may lead to one cluster.
+        if clusters.iter().all(|(_, other)| *other != server) {
+            clusters.push((cluster, server));
+        }
+    }
+    let clusters: Vec<ImportedCluster> = clusters.into_iter().map(|(cluster, _)| cluster).collect();
+    let defaults = link_flags()
+        .no_binary_name(true)
+        .try_get_matches_from([""; 0])?;
+    let defaults = LinkOptions::from_arg_matches(&defaults)?;
+    let ImportedFleet {
+        mut fleet,
+        left_out,
+    } = import(&clusters, args.name.as_deref(), &args.namespace, &defaults);
+    for cluster in &mut fleet.clusters {
+        let name = cluster.name.to_string();
+        let found = context_of(&name, contexts.iter().map(String::as_str));
+        cluster.context = cluster
+            .context
+            .take()
+            .filter(|own| found != Ok(own.as_str()));
+    }
+    for why in &left_out {
+        output::warning(&format!("left out: {why}"));
+    }
+    let text = fleet.text()?;
+    Box::pin(say_what_differs(global, &text, args.timeout)).await?;
+    output::data(&text)?;
+    Ok(output::exit_code(has_problems || !left_out.is_empty()))
+}
+
+/// Reads a cluster. Returns what is known of it, the address of its API server, and why it was not read.
+async fn read(
+    global: &Global,
+    args: &FleetImportArgs,
+    context: &str,
+    access: &Access,
+) -> (ImportedCluster, String, Option<String>) {
+    let mut known = ImportedCluster {
+        context: context.to_owned(),
+        derived: cluster_name(context),
+        ..ImportedCluster::default()
+    };
+    let read = async {
+        known.entry = entry(access)?.cluster;
+        let cluster = Cluster::connect(access).await?;
+        let accounts = cluster.api::<ServiceAccount>(&args.namespace);
+        let all = ListParams::default();
+        let (namespace, name) = (labels::MULTICLUSTER_NAMESPACE, labels::GATEWAY_NAME);
+        let (links, own, linkerds, accounts, gateway) = futures::try_join!(
+            links(&cluster, &args.namespace),
+            secrets(&cluster, &args.namespace, labels::CREDENTIALS_TYPE),
+            secrets(
+                &cluster,
+                &global.linkerd_namespace,
+                labels::CREDENTIALS_TYPE
+            ),
+            cluster.request("list the ServiceAccounts", accounts.list(&all)),
+            cluster.get::<Service>("read the gateway's Service", namespace, name),
+        )?;
+        known.links = links;
+        known.credentials = own.into_iter().chain(linkerds).collect::<Vec<Secret>>();
+        known.accounts = accounts.items;
+        let gateway = gateway.and_then(|service| {
+            RemoteGateway::read(&service, &Overrides::default(), &cluster.flags).ok()
+        });
+        known.gateway = Some(gateway.map_or_else(Default::default, |gateway| {
+            (gateway.addresses, gateway.port)
+        }));
+        Ok(())
+    };
+    let problem = in_time(args.timeout, Box::pin(read)).await.err();
+    let server = known.entry.server.trim_end_matches('/').to_owned();
+    (known, server, problem)
+}
+
+/// Plans the fleet of the new file, and says what `fleet apply` would change besides its label.
+async fn say_what_differs(global: &Global, text: &str, timeout: Duration) -> anyhow::Result<()> {
+    let loaded = parse(
+        "the new file",
+        text,
+        Path::new(""),
+        &global.linkerd_namespace,
+    )
+    .context("cannot write a file for these Links")?;
+    let global = Global {
+        context: None,
+        ..global.clone()
+    };
+    let reading = read_all(&global, &loaded, timeout);
+    let read = spin("comparing the clusters with the file", reading).await;
+    let plan = FleetPlan::of(&loaded, &known(&read), timing::now());
+    for cluster in &plan.clusters {
+        let differing = cluster.differing();
+        if differing > 0 {
+            output::warning(&format!(
+                "{}: `fleet apply` would change {differing} objects; `fleet plan` shows them",
+                cluster.name
+            ));
+        }
+        for problem in &cluster.problems {
+            output::warning(&format!("{}: {problem}", cluster.name));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! From clusters as they are to what a file has to say so that nothing changes. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::ResourceExt as _;
+
+use super::{
+    facts::{fleet_of, kubeconfig},
+    link_settings::{cluster_settings, link_settings},
+};
+use crate::{
+    api::{labels, link::Link},
+    cli::link_gen::{Evidence, KubeconfigTarget},
+    fleet::{ComposedCluster, ComposedFleet, ComposedSettings, LinkEnds},
+    manifests::{
+        kubeconfig::ClusterEntry,
+        link::{ClusterName, LinkOptions},
+    },
+};
+
+/// Name of a fleet, if nothing has one yet.
+const FLEET_NAME: &str = "fleet";
+
+/// A cluster as it is.
+#[derive(Default)]
+pub(super) struct ImportedCluster {
+    pub(super) context: String,
+    /// The name that the context suggests.
+    pub(super) derived: Option<ClusterName>,
+    /// The cluster, as the user's kubeconfig has it.
+    pub(super) entry: ClusterEntry,
+    /// Addresses and port of its gateway; `None` if it was not read.
+    pub(super) gateway: Option<(Vec<String>, u16)>,
+    /// The Links of the namespace.
+    pub(super) links: Vec<Link>,
+    /// Their credentials, and those of Linkerd.
+    pub(super) credentials: Vec<Secret>,
+    /// The accounts that others may use.
+    pub(super) accounts: Vec<ServiceAccount>,
+}
+
+/// What was imported.
+#[derive(Debug)]
+pub(super) struct ImportedFleet {
+    pub(super) fleet: ComposedFleet,
+    /// What is not in it, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+/// A Link, and the clusters that it links.
+struct FoundLink<'f> {
+    source: usize,
+    target: usize,
+    link: &'f Link,
+    held: Option<KubeconfigTarget>,
+}
+
+/// Turns clusters into a fleet. Without a name, it is that of the only fleet to which Links belong.
+pub(super) fn import(
+    clusters: &[ImportedCluster],
+    name: Option<&str>,
+    namespace: &str,
+    defaults: &LinkOptions,
+) -> ImportedFleet {
+    let mut left_out = Vec::new();
+    let mut found = Vec::new();
+    for (source, cluster) in clusters.iter().enumerate() {
+        for link in &cluster.links {
+            let held = held(cluster, link, namespace);
+            match target_of(clusters, link, held.as_ref()) {
+                Ok(target) => found.push(FoundLink {
+                    source,
+                    target,
+                    link,
+                    held,
+                }),
+                Err(why) => left_out.push(format!(
+                    "the Link {} of {}: {why}",
+                    link.name_any(),
+                    cluster.context
+                )),
+            }
+        }
+    }
+    let names = names(clusters, &found, &mut left_out);
+    let (mut links, mut said) = (
+        BTreeMap::new(),
+        BTreeMap::<usize, Vec<ComposedSettings>>::new(),
+    );
+    for of in &found {
+        let (Some(source), Some(target)) = (&names[of.source], &names[of.target]) else {
+            continue; // the cluster is left out
+        };
+        let (own, named) = (of.link.name_any(), &of.link.spec.target_cluster_name);
+        let why = if *named != target.to_string() {
+            format!("it calls the cluster {named}, and others call it {target}")
+        } else if own != *named {
+            format!("a fleet has only Links with the name of their cluster, {target}")
+        } else {
+            String::new()
+        };
+        if !why.is_empty() {
+            left_out.push(format!("the Link {own} of {source}: {why}"));
+            continue;
+        }
+        let ends = LinkEnds {
+            source: source.clone(),
+            target: target.clone(),
+        };
+        links.insert(ends, link_settings(of.link, defaults));
+        let reached = cluster_settings(of.link, of.held.as_ref(), &clusters[of.target]);
+        said.entry(of.target).or_default().push(reached);
+    }
+    let composed = clusters.iter().enumerate().filter_map(|(at, cluster)| {
+        Some(ComposedCluster {
+            name: names[at].clone()?,
+            context: Some(cluster.context.clone()),
+            settings: said
+                .get(&at)
+                .and_then(|said| most(said))
+                .unwrap_or_default(),
+        })
+    });
+    let composed = composed.collect();
+    ImportedFleet {
+        fleet: ComposedFleet {
+            name: name.map_or_else(|| fleet_name(clusters), str::to_owned),
+            namespace: Some(namespace.to_owned())
+                .filter(|namespace| namespace != labels::MULTICLUSTER_NAMESPACE),
+            clusters: composed,
+            links,
+        },
+        left_out,
+    }
+}
+
+/// The kubeconfig of the controller for a Link.
+fn held(cluster: &ImportedCluster, link: &Link, namespace: &str) -> Option<KubeconfigTarget> {
+    let name = &link.spec.cluster_credentials_secret;
+    let mut secrets = cluster.credentials.iter();
+    let secret = secrets.find(|secret| {
+        secret.name_any() == *name && secret.namespace().as_deref() == Some(namespace)
+    });
+    secret.and_then(kubeconfig)
+}
+
+/// The cluster that a Link leads to: by its credentials, or by its name if there are none.
+fn target_of(
+    clusters: &[ImportedCluster],
+    link: &Link,
+    held: Option<&KubeconfigTarget>,
+) -> Result<usize, String> {
+    let name = &link.spec.target_cluster_name;
+    let is_called = |of: &usize| {
+        let derived = clusters[*of].derived.as_ref();
+        derived.is_some_and(|derived| derived.to_string() == *name)
+    };
+    let Some(held) = held else {
+        let mut all = 0..clusters.len();
+        return all.find(is_called).ok_or_else(|| {
+            format!("its credentials are not known, and no context is called {name}")
+        });
+    };
+    let leads_to = |cluster: &ImportedCluster| {
+        let account = held.account.as_ref();
+        let known = account.and_then(|of| {
+            let mut accounts = cluster.accounts.iter();
+            accounts.find(|account| account.name_any() == of.name)
+        });
+        held.evidence(&cluster.entry, known) == Evidence::Same
+    };
+    let same = (0..clusters.len()).filter(|at| leads_to(&clusters[*at]));
+    let same: Vec<usize> = same.collect();
+    let called = same.iter().copied().find(is_called);
+    called
+        .or_else(|| same.first().copied())
+        .ok_or_else(|| format!("it leads to {name}, which is none of the contexts"))
+}
+
+/// The name of each cluster: that which Links have for it, or the one of its context.
+fn names(
+    clusters: &[ImportedCluster],
+    found: &[FoundLink<'_>],
+    left_out: &mut Vec<String>,
+) -> Vec<Option<ClusterName>> {
+    let mut taken = BTreeSet::new();
+    let mut names = Vec::new();
+    for (at, cluster) in clusters.iter().enumerate() {
+        let used = found.iter().filter(|of| of.target == at);
+        let used = used.filter_map(|of| of.link.spec.target_cluster_name.parse().ok());
+        let used: Vec<ClusterName> = used.collect();
+        let name = most(&used).or_else(|| cluster.derived.clone());
+        let name = name.filter(|name| taken.insert(name.clone()));
+        if name.is_none() {
+            let context = &cluster.context;
+            left_out.push(format!(
+                "the context {context}: it has no name that no other cluster has"
+            ));
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// The fleet to which Links belong, if it is one.
+fn fleet_name(clusters: &[ImportedCluster]) -> String {
+    let links = clusters.iter().flat_map(|cluster| &cluster.links);
+    let fleets: BTreeSet<&str> = links.filter_map(fleet_of).collect();
+    let only = fleets.iter().next().filter(|_| fleets.len() == 1);
+    only.copied().unwrap_or(FLEET_NAME).to_owned()
+}
+
+/// The value that occurs most often; of several, the first.
+fn most<T: Clone + PartialEq>(all: &[T]) -> Option<T> {
+    let count = |of: &T| all.iter().filter(|other| *other == of).count();
+    let top = all.iter().map(count).max()?;
+    all.iter().find(|of| count(of) == top).cloned()
+}
