@@ -13,7 +13,7 @@ pub(crate) fn matching(list: &str, contexts: &[String]) -> anyhow::Result<Vec<St
         if found.is_empty() {
             return Err(fail(
                 format!("no context of the kubeconfig is called {pattern}"),
-                "`kubectl config get-contexts -o name` lists all; * stands for any text",
+                "`kubectl config get-contexts` lists all; * stands for any text",
             ));
         }
         for context in found {
