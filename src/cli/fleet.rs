@@ -83,11 +83,12 @@ Examples:
   # Take east out of all federated Services for 4 hours, and let it rejoin
   linkerd-mc fleet drain --file fleet.yaml east --duration 4h
   linkerd-mc fleet undrain --file fleet.yaml east
+
   # Write the Links into a folder for Argo CD or Flux
   linkerd-mc fleet render --file fleet.yaml --output-dir clusters
 
   # Write the credentials with which others reach east, to hand them over
-  linkerd-mc fleet credentials --file fleet.yaml --target east \
+  linkerd-mc fleet credentials --file fleet.yaml --target east \\
     --output-dir secrets
 
   # Write a file for clusters that are linked already

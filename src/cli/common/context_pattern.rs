@@ -70,7 +70,7 @@ mod tests {
             ("*ab*ab", "ab", false),
             ("*ab*ab", "abab", true),
             ("a**b", "ab", true),
-            ("ab*ba", "aba", false),
+            ("ax*xa", "axa", false),
             ("*é*", "café au lait", true),
         ] {
             assert_eq!(is_match(pattern, text), expected, "{pattern} {text}");
