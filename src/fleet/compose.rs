@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     grouping::{GroupKind, LinkGroup, group},
     keys::{CLUSTER, FileKey, KeyShape, SETTINGS},
-    types::LinkEnds,
+    types::{ComposedSettings, LinkEnds},
 };
 use crate::manifests::{
     link::ClusterName,
@@ -17,9 +17,6 @@ use crate::manifests::{
 
 /// Maximum width of a line with a list.
 const WIDTH: usize = 100;
-
-/// Values of flags, by their keys in the file.
-pub(crate) type ComposedSettings = BTreeMap<&'static str, Value>;
 
 /// A cluster of the file.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{compose::ComposedSettings, types::LinkEnds};
+use super::types::{ComposedSettings, LinkEnds};
 use crate::manifests::link::ClusterName;
 
 /// An entry of `links`.

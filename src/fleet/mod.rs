@@ -18,9 +18,9 @@ mod tests;
 mod types;
 
 pub(crate) use self::{
-    compose::{ComposedCluster, ComposedFleet, ComposedSettings},
+    compose::{ComposedCluster, ComposedFleet},
     file::read,
     flags::LinkFlags,
     schema::schema,
-    types::{FlagValue, Fleet, FleetCluster, FleetLink, LinkEnds},
+    types::{ComposedSettings, FlagValue, Fleet, FleetCluster, FleetLink, LinkEnds},
 };

@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde_json::Value;
+
 use crate::manifests::link::ClusterName;
+
+/// Values of flags, by their keys in the file.
+pub(crate) type ComposedSettings = BTreeMap<&'static str, Value>;
 
 /// What a file says.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ use crate::{
         link::Link,
     },
     cli::link_gen::{ApiServerFacts, KubeconfigTarget, LinkFacts},
+    manifests::{kubeconfig::ClusterEntry, link::ClusterName},
 };
 
 /// One cluster.
@@ -33,6 +34,24 @@ pub(super) struct ClusterFacts {
     pub(super) accounts: AccountFacts,
     /// What links to it need, if there are any; or why that is not known.
     pub(super) target: Option<Result<TargetSide, String>>,
+}
+
+/// A cluster that is linked already, and of which a file is made.
+#[derive(Default)]
+pub(super) struct ImportedCluster {
+    pub(super) context: String,
+    /// The name that the context suggests.
+    pub(super) derived: Option<ClusterName>,
+    /// The cluster, as the user's kubeconfig has it.
+    pub(super) entry: ClusterEntry,
+    /// Addresses and port of its gateway; `None` if it was not read.
+    pub(super) gateway: Option<(Vec<String>, u16)>,
+    /// The Links of the namespace.
+    pub(super) links: Vec<Link>,
+    /// Their credentials, and those of Linkerd.
+    pub(super) credentials: Vec<Secret>,
+    /// The accounts that others may use.
+    pub(super) accounts: Vec<ServiceAccount>,
 }
 
 /// The accounts in one cluster, in the fleet's namespace.

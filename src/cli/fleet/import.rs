@@ -10,8 +10,9 @@ use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
 use kube::api::ListParams;
 
 use super::{
+    facts::ImportedCluster,
     gather::{in_time, known, read_all, secrets},
-    imported::{ImportedCluster, ImportedFleet, import},
+    imported::{ImportedFleet, import},
     loaded::{link_flags, parse},
     plan::FleetPlan,
 };

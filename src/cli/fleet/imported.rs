@@ -2,43 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt as _;
 
 use super::{
-    facts::{fleet_of, kubeconfig},
+    facts::{ImportedCluster, fleet_of, kubeconfig},
     link_settings::{cluster_settings, link_settings},
 };
 use crate::{
     api::{labels, link::Link},
     cli::link_gen::{Evidence, KubeconfigTarget},
     fleet::{ComposedCluster, ComposedFleet, ComposedSettings, LinkEnds},
-    manifests::{
-        kubeconfig::ClusterEntry,
-        link::{ClusterName, LinkOptions},
-    },
+    manifests::link::{ClusterName, LinkOptions},
 };
 
 /// Name of a fleet, if nothing has one yet.
 const FLEET_NAME: &str = "fleet";
-
-/// A cluster as it is.
-#[derive(Default)]
-pub(super) struct ImportedCluster {
-    pub(super) context: String,
-    /// The name that the context suggests.
-    pub(super) derived: Option<ClusterName>,
-    /// The cluster, as the user's kubeconfig has it.
-    pub(super) entry: ClusterEntry,
-    /// Addresses and port of its gateway; `None` if it was not read.
-    pub(super) gateway: Option<(Vec<String>, u16)>,
-    /// The Links of the namespace.
-    pub(super) links: Vec<Link>,
-    /// Their credentials, and those of Linkerd.
-    pub(super) credentials: Vec<Secret>,
-    /// The accounts that others may use.
-    pub(super) accounts: Vec<ServiceAccount>,
-}
 
 /// What was imported.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::imported::ImportedCluster;
+use super::facts::ImportedCluster;
 use crate::{
     api::{labels, link::Link, selector::Selector},
     cli::link_gen::KubeconfigTarget,

@@ -12,8 +12,9 @@ use super::planned::{installed, loaded, name};
 use crate::{
     api::labels,
     cli::fleet::{
+        facts::ImportedCluster,
         facts::TargetSide,
-        imported::{ImportedCluster, ImportedFleet, import},
+        imported::{ImportedFleet, import},
         loaded::{LoadedFleet, link_flags},
     },
     manifests::{
