@@ -128,10 +128,15 @@ pub struct LinkObjects {
 }
 
 impl LinkObjects {
+    /// The credentials: those for the controller, then those for Linkerd, if there are any.
+    pub fn secrets(&self) -> impl Iterator<Item = &KubernetesSecret> {
+        std::iter::once(&self.credentials).chain(&self.control_plane_credentials)
+    }
+
     /// The objects in the order in which they should be applied.
     pub fn manifest(&self) -> anyhow::Result<Manifest> {
-        let secrets = std::iter::once(&self.credentials).chain(&self.control_plane_credentials);
-        let values: Result<Vec<Value>, _> = secrets
+        let values: Result<Vec<Value>, _> = self
+            .secrets()
             .map(serde_json::to_value)
             .chain([serde_json::to_value(&self.link)])
             .collect();

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::{
     change::{PlannedWrite, WriteAction},
+    facts::AccountFacts,
     gather::{ReadCluster, ReadClusters},
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
@@ -122,9 +123,10 @@ async fn write_link(
     }
     let in_target = plan.account.len();
     if plan.token.is_none() {
-        let (made, token) = account_of(&target.cluster, &loaded.namespace, &account).await?;
+        let known = &target.facts.accounts;
+        let made = account_of(&target.cluster, &loaded.namespace, &account, known).await?;
         plan = case
-            .plan(&target.facts.accounts.with(made, token))
+            .plan(&made)
             .map_err(|obstacle| anyhow::anyhow!(obstacle.why))?;
     }
     if let (Some(token), Some(Ok(side)), false) =
@@ -141,12 +143,13 @@ async fn write_link(
     })
 }
 
-/// An account that was made a moment ago, and its token, when it has one.
+/// The `known` accounts with one that was made a moment ago, when it has its token.
 pub(super) async fn account_of(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
-) -> anyhow::Result<(ServiceAccount, Secret)> {
+    known: &AccountFacts,
+) -> anyhow::Result<AccountFacts> {
     let accounts = cluster.api::<ServiceAccount>(namespace);
     let account = cluster
         .request("read the ServiceAccount", accounts.get(name))
@@ -168,7 +171,7 @@ pub(super) async fn account_of(
             "check that kube-controller-manager, which adds the token, is running",
         )
     })?;
-    Ok((account, token))
+    Ok(known.with(account, token))
 }
 
 pub(super) async fn write(

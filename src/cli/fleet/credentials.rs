@@ -157,16 +157,15 @@ async fn objects_of(
         write(&target.cluster, fleet, &planned).await?;
     }
     if own.is_none() {
-        let (account, made) = account_of(&target.cluster, namespace, &source).await?;
-        own = token(&accounts.with(account, made), &source, None, now);
+        let made = account_of(&target.cluster, namespace, &source, accounts).await?;
+        own = token(&made, &source, None, now);
     }
     let token = own.with_context(|| format!("the account {source} has no token that works"))?;
     let mut remarks = Vec::new();
     let made = link.objects(loaded, &target.side, Some(&token), &mut remarks)?;
     link.check_way(&target.side, &token).await?;
-    let secrets = std::iter::once(&made.credentials).chain(&made.control_plane_credentials);
     let link = with_link.then(|| json!(made.link));
-    let objects = secrets.map(|secret| json!(secret)).chain(link);
+    let objects = made.secrets().map(|secret| json!(secret)).chain(link);
     let objects = objects.map(|object| labelled(object, fleet)).collect();
     Ok((objects, remarks))
 }

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Number of clusters that are read at the same time.
-const SIDE_BY_SIDE: usize = 16;
+pub(super) const SIDE_BY_SIDE: usize = 16;
 
 /// A cluster that was read.
 pub(super) struct ReadCluster {

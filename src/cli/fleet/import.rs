@@ -11,7 +11,7 @@ use kube::api::ListParams;
 
 use super::{
     facts::ImportedCluster,
-    gather::{in_time, known, read_all, secrets},
+    gather::{SIDE_BY_SIDE, in_time, known, read_all, secrets},
     imported::{ImportedFleet, import},
     loaded::{link_flags, parse},
     plan::FleetPlan,
@@ -39,9 +39,6 @@ use crate::{
     },
     timing,
 };
-
-/// Number of clusters that are read at the same time.
-const SIDE_BY_SIDE: usize = 16;
 
 /// Print a file for clusters as they are linked now
 ///

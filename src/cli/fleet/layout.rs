@@ -261,8 +261,7 @@ impl FleetLayout<'_> {
 /// its own if the controller goes through the gateway.
 fn needed(made: &LinkObjects) -> impl Iterator<Item = (&Secret, &'static str)> {
     let own = &made.credentials.data;
-    let all = std::iter::once(&made.credentials).chain(&made.control_plane_credentials);
-    all.map(move |secret| {
+    made.secrets().map(move |secret| {
         let is_shared = secret.data == *own;
         let property = if is_shared {
             KUBECONFIG_KEY

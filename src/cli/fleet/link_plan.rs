@@ -81,8 +81,7 @@ impl LinkCase<'_> {
             .link
             .objects(self.loaded, side, token.as_ref(), &mut remarks);
         let objects = made.map_err(|error| in_target(format!("{error:#}")))?;
-        let secrets =
-            std::iter::once(&objects.credentials).chain(&objects.control_plane_credentials);
+        let secrets = objects.secrets();
         let secrets = secrets.filter_map(|secret| self.of_secret(secret, token.is_some()));
         let source = secrets.chain(self.of_link(&objects.link)).collect();
         Ok(LinkPlan {

@@ -179,8 +179,7 @@ impl Prepared {
     /// Undoes a link that was applied in part, so that no unused credentials stay: the first `applied` objects were
     /// written, and the next one failed.
     async fn undo(&self, applied: usize) {
-        let objects = &self.objects;
-        let new = std::iter::once(&objects.credentials).chain(&objects.control_plane_credentials);
+        let new = self.objects.secrets();
         let applied = new.zip(&self.source.secrets).take(applied);
         // The request may have succeeded although its answer was lost.
         let link = self.changed_link().await;

@@ -14,7 +14,7 @@ use crate::manifests::kubeconfig::Secret;
 pub(super) const DESTINATION: &str = "linkerd-destination";
 
 /// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
-const RECENT: SignedDuration = SignedDuration::from_hours(1);
+pub(in crate::cli) const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// The credentials of a link.
 pub(super) struct Facts<'a> {

@@ -5,15 +5,8 @@ use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Pa
 use control_plane::ControlPlane;
 use serde_json::Value;
 
-use super::{
-    Fleet,
-    keep::{MESH, in_use, results, tokens},
-};
-use crate::support::{
-    controller::Controller,
-    credentials::destination,
-    program::{Outcome, run},
-};
+use super::keep::{in_use, linked, results, tokens};
+use crate::support::program::{Outcome, run};
 
 /// Runs `fleet rotate` with access to one cluster.
 fn rotate(plane: &ControlPlane, file: &Path, flags: &[&str]) -> Outcome {
@@ -36,17 +29,10 @@ fn pairs(pairs: &[(&str, &str, &str)]) -> BTreeMap<String, String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
-    let mut fleet = Fleet::start("apart").await;
+    let names @ [of_east, of_north, of_west] = ["apart-east", "apart-north", "apart-west"];
+    let (mut fleet, mesh, _controllers) = linked("apart", &names).await;
     let planes = fleet.planes.clone();
     let [east, north, west] = &planes;
-    let names @ [of_east, of_north, of_west] = ["apart-east", "apart-north", "apart-west"];
-    let _controllers = planes.each_ref().map(|plane| Controller::start(plane, &[]));
-    for plane in &planes {
-        destination(plane).await;
-    }
-    let mesh = fleet.file(&names, MESH);
-    let applied = fleet.run("apply", &mesh, &[]);
-    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     let folder = fleet.folder.path().join("handed");
     let handed = folder.to_str().unwrap();
 

@@ -1,6 +1,6 @@
 //! `fleet rotate`, `fleet drain` and `fleet undrain` on real control planes.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Secret;
@@ -18,7 +18,7 @@ use crate::support::{
     program::Outcome,
 };
 
-pub(super) const MESH: &str = "links:\n- mesh: all\n";
+const MESH: &str = "links:\n- mesh: all\n";
 
 /// The names of the token Secrets of each account that has the name of a cluster.
 pub(super) async fn tokens(
@@ -81,20 +81,30 @@ fn ended(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
         .collect()
 }
 
+/// A fleet whose three clusters all link to each other, each with a controller and a Deployment like Linkerd's destination
+/// controller, and its file.
+pub(super) async fn linked(fleet: &str, names: &[&str; 3]) -> (Fleet, PathBuf, [Controller; 3]) {
+    let fleet = Fleet::start(fleet).await;
+    let controllers = fleet
+        .planes
+        .each_ref()
+        .map(|plane| Controller::start(plane, &[]));
+    for plane in &fleet.planes {
+        destination(plane).await;
+    }
+    let mesh = fleet.file(names, MESH);
+    let applied = fleet.run("apply", &mesh, &[]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    (fleet, mesh, controllers)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
-    let mut fleet = Fleet::start("turn").await;
+    let names = ["turn-east", "turn-north", "turn-west"];
+    let (mut fleet, mesh, _controllers) = linked("turn", &names).await;
     let planes = fleet.planes.clone();
     let [east, north, west] = &planes;
-    let names = ["turn-east", "turn-north", "turn-west"];
-    let _controllers = planes.each_ref().map(|plane| Controller::start(plane, &[]));
-    for plane in &planes {
-        destination(plane).await;
-    }
-    let mesh = fleet.file(&names, MESH);
-    let applied = fleet.run("apply", &mesh, &[]);
-    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     fleet.writes();
 
     let dry = fleet.run("rotate", &mesh, &["--dry-run", "-o=json"]);

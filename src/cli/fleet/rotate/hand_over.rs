@@ -28,8 +28,8 @@ use crate::{
             loaded::LoadedLink,
         },
         rotate::{
-            Credentials, Ending, RotationDetails, RotationOutcome, TokenAccount, TokenOwner,
-            TokenSecret, Tokens,
+            Credentials, Ending, RECENT, RotationDetails, RotationOutcome, TokenAccount,
+            TokenOwner, TokenSecret, Tokens,
         },
     },
     fleet::LinkEnds,
@@ -37,9 +37,6 @@ use crate::{
     manifests::{kubeconfig::Secret, link::ClusterName, render::Manifest, yaml},
     timing,
 };
-
-/// A token that was created this long ago, or less, is handed over again by the next run.
-const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// The file in which a token is handed over.
 pub(super) fn path_of(folder: &Path, ends: &LinkEnds) -> std::path::PathBuf {
@@ -214,7 +211,7 @@ impl<'a> TargetPart<'a> {
         let mut remarks = Vec::new();
         let made = self.link.objects(loaded, side, Some(token), &mut remarks)?;
         self.link.check_way(side, token).await?;
-        let secrets = std::iter::once(&made.credentials).chain(&made.control_plane_credentials);
+        let secrets = made.secrets();
         let secrets = secrets.map(|secret| labelled(json!(secret), &loaded.fleet.name));
         let manifest = Manifest::from_objects(secrets.collect::<Vec<_>>())?;
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
