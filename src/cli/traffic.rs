@@ -31,7 +31,11 @@ pub(crate) async fn run(global: &Global, args: &TrafficArgs) -> anyhow::Result<E
         .map(|context| Observer::new(context, args))
         .collect();
     let mut at = Instant::now();
-    spin("reading the proxies", observe(&mut observers)).await;
+    let first = spin("reading the proxies", observe(&mut observers)).await;
+    let first = TrafficView::of(first);
+    if first.is_silent() && !args.watch {
+        return finish(&contexts, args, &first); // counting would show no more
+    }
     loop {
         at += args.interval;
         let next = async {
@@ -45,10 +49,7 @@ pub(crate) async fn run(global: &Global, args: &TrafficArgs) -> anyhow::Result<E
             TrafficView::of(spin(&message, next).await)
         };
         if !args.watch {
-            refuse_silence(&contexts, &view)?;
-            require(args, &view)?;
-            show(args, &view)?;
-            return Ok(output::exit_code(view.has_silent_cluster()));
+            return finish(&contexts, args, &view);
         }
         update(args, &view)?;
         // A round may take longer than the interval.
@@ -59,6 +60,18 @@ pub(crate) async fn run(global: &Global, args: &TrafficArgs) -> anyhow::Result<E
 /// Takes the next sample of each cluster. Returns what happened since the one before.
 async fn observe(observers: &mut [Observer<'_>]) -> Vec<observe::Observation> {
     join_all(observers.iter_mut().map(Observer::observe)).await
+}
+
+/// Prints the only result.
+fn finish(
+    contexts: &[KubeContext],
+    args: &TrafficArgs,
+    view: &TrafficView,
+) -> anyhow::Result<ExitCode> {
+    refuse_silence(contexts, view)?;
+    require(args, view)?;
+    show(args, view)?;
+    Ok(output::exit_code(view.has_silent_cluster()))
 }
 
 /// Fails if there is only one cluster, and nothing is known about it.

@@ -32,7 +32,7 @@ use crate::{
         link_gen::entry,
     },
     client::Access,
-    hint::misuse,
+    hint::{fail, misuse},
     manifests::{
         gateway::{Overrides, RemoteGateway},
         link::LinkOptions,
@@ -47,7 +47,7 @@ use crate::{
 ///
 /// What the file cannot say is named, and so is what `fleet apply` would change besides the label of the fleet.
 ///
-/// Exit codes: 0 the file says all, 1 a cluster was not read, or something is left out, 2 invalid usage.
+/// Exit codes: 0 the file says all, 1 a cluster was not read, or something is left out (no file if none was read), 2 invalid usage.
 #[derive(Debug, Args)]
 pub(super) struct FleetImportArgs {
     /// Use all contexts of the kubeconfig; for several of them, pass --context 'prod-*,staging'
@@ -86,16 +86,22 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
     let reads = stream::iter(reads).buffered(SIDE_BY_SIDE);
     let read = spin("reading the clusters", reads.collect::<Vec<_>>()).await;
     let mut clusters = Vec::new();
-    let mut has_problems = false;
+    let mut unread = 0;
     for (cluster, server, problem) in read {
         if let Some(why) = problem {
             output::warning(&format!("{}: not read: {why}", cluster.context));
-            has_problems = true;
+            unread += 1;
         }
         // Several contexts may lead to one cluster.
         if clusters.iter().all(|(_, other)| *other != server) {
             clusters.push((cluster, server));
         }
+    }
+    if unread == chosen.len() {
+        return Err(fail(
+            "cannot write a file: none of the clusters could be read",
+            "the warnings say why; `linkerd-mc version --context NAME` tries one of them",
+        ));
     }
     let clusters: Vec<ImportedCluster> = clusters.into_iter().map(|(cluster, _)| cluster).collect();
     let defaults = link_flags()
@@ -120,7 +126,7 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
     let text = fleet.text()?;
     Box::pin(say_what_differs(global, &text, args.timeout)).await?;
     output::data(&text)?;
-    Ok(output::exit_code(has_problems || !left_out.is_empty()))
+    Ok(output::exit_code(unread > 0 || !left_out.is_empty()))
 }
 
 /// Reads a cluster. Returns what is known of it, the address of its API server, and why it was not read.

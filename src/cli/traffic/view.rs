@@ -93,6 +93,13 @@ impl TrafficView {
             .any(|cluster| cluster.problem().is_some())
     }
 
+    /// Whether no cluster could be read, so that there is nothing to count.
+    pub(super) fn is_silent(&self) -> bool {
+        self.clusters
+            .iter()
+            .all(|cluster| cluster.problem.is_some())
+    }
+
     /// Why nothing is known about the first cluster.
     pub(super) fn problem(&self) -> Option<TrafficProblem> {
         self.clusters.first()?.problem()

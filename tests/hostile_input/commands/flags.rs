@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, error::ErrorKind};
+use clap::{Arg, ArgAction, Command, error::ErrorKind};
 use futures::{StreamExt as _, stream};
 
 use super::program::{Limits, Place, nothing};
@@ -114,10 +114,9 @@ fn line(command: &str, arg: &Arg, value: &str) -> Vec<String> {
 
 /// Whether clap takes the value. What else is wrong with the command line does not count. `Err` if it refuses the value in
 /// another way than is documented.
-fn is_taken(line: &[String]) -> Result<bool, String> {
+fn is_taken(parser: &mut Command, line: &[String]) -> Result<bool, String> {
     let program = std::iter::once("linkerd-mc".to_owned());
-    let parsed =
-        linkerd_mc::cli::command().try_get_matches_from(program.chain(line.iter().cloned()));
+    let parsed = parser.try_get_matches_from_mut(program.chain(line.iter().cloned()));
     let Err(error) = parsed else {
         return Ok(true);
     };
@@ -144,13 +143,14 @@ fn is_odd(value: &str) -> bool {
 
 #[test]
 fn flags_refuse_bad_values_unless_they_take_any_text() {
+    let parser = &mut linkerd_mc::cli::command();
     let (mut wrong, mut unused) = (Vec::new(), FREE.to_vec());
     for (name, args) in commands() {
         for arg in args {
             let whole = format!("{name} {}", arg.get_id());
             let is_free = |free: &&str| *free == arg.get_id().as_str() || *free == whole;
             for value in values() {
-                match is_taken(&line(&name, &arg, &value)) {
+                match is_taken(parser, &line(&name, &arg, &value)) {
                     Ok(true) if is_odd(&value) => {
                         unused.retain(|free| !is_free(free));
                         if !FREE.iter().any(&is_free) {
@@ -175,68 +175,103 @@ const NEEDED: [(&str, &str); 24] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
+    ("diagnose", "default/x"),
     ("drain", "--cluster-name=x"),
-    ("fleet apply", "--file=missing.yaml"),
-    ("fleet credentials", "--file=missing.yaml --target=x"),
-    ("fleet drain", "--file=missing.yaml"),
+    ("fleet apply", "--file=../fleet.yaml"),
+    ("fleet credentials", "--file=../fleet.yaml --target=x"),
+    ("fleet drain", "--file=../fleet.yaml x"),
     ("fleet import", "--all-contexts --timeout=1s"),
-    ("fleet plan", "--file=missing.yaml"),
+    ("fleet plan", "--file=../fleet.yaml"),
     (
         "fleet render",
-        "--file=missing.yaml --output-dir=missing --dry-run",
+        "--file=../fleet.yaml --output-dir=missing --dry-run",
     ),
-    ("fleet rotate", "--file=missing.yaml"),
-    ("fleet status", "--file=missing.yaml"),
-    ("fleet undrain", "--file=missing.yaml"),
-    ("gateways", ""),
-    ("graph", ""),
-    ("hand-back", ""),
+    ("fleet rotate", "--file=../fleet.yaml"),
+    ("fleet status", "--file=../fleet.yaml"),
+    ("fleet undrain", "--file=../fleet.yaml x"),
     ("install", "--ignore-cluster"),
     ("link", "--from=x --to=y"),
     ("link-gen", "--cluster-name=x"),
     ("plan", "--link=x"),
     ("revoke", "--service-account-name=x"),
     ("rotate", "--cluster-name=x"),
+    ("traffic", "--interval=1s"),
     ("undrain", "--cluster-name=x"),
     ("unlink", "--cluster-name=x"),
+    ("verify", "--target=x --source=y --timeout=30s"),
 ];
 /// Commands whose flags are not tried on a running program: the controller never ends, and `man` writes files.
 const LEFT_OUT: [&str; 2] = ["man", "run-controller"];
 
 /// The command lines of a flag that a process is started for: all values that clap takes, and one that it refuses, because
-/// refusals end before the command begins. Which one of them differs from flag to flag.
-fn tried(command: &str, arg: &Arg, flag: usize) -> Vec<Vec<String>> {
-    let lines = values().map(|value| line(command, arg, &value));
+/// refusals end before the command begins. Of a flag that all commands have, each command tries one value that is taken,
+/// and another one than the command before. `turn` counts the command lines so far.
+fn tried(parser: &mut Command, command: &str, arg: &Arg, turn: usize) -> Vec<Vec<String>> {
+    let given = arg.get_long().map(|long| format!("--{long}="));
+    let is_tried = |needed: &&str| match &given {
+        Some(given) => needed.starts_with(given),
+        None => !needed.starts_with('-'),
+    };
+    let needed: Vec<&str> = needed(command).filter(|needed| !is_tried(needed)).collect();
+    let command = [&[command], &needed[..]].concat().join(" ");
+    let lines = values().map(|value| line(&command, arg, &value));
     let (mut tried, refused): (Vec<_>, Vec<_>) = lines
         .into_iter()
-        .partition(|line| is_taken(line) == Ok(true));
-    tried.extend(refused.into_iter().cycle().nth(flag));
+        .partition(|line| is_taken(parser, line) == Ok(true));
+    if arg.is_global_set() {
+        tried = tried.into_iter().cycle().nth(turn).into_iter().collect();
+    }
+    tried.extend(refused.into_iter().cycle().nth(turn));
     tried
+}
+
+/// What a command needs, one argument each.
+fn needed(command: &str) -> impl Iterator<Item = &'static str> + use<> {
+    let found = NEEDED.iter().find(|(name, _)| *name == command);
+    found
+        .into_iter()
+        .flat_map(|(_, args)| args.split_whitespace())
+}
+
+/// The commands whose flags are tried on a running program.
+fn started() -> impl Iterator<Item = (String, Vec<Arg>)> {
+    let commands = commands().into_iter();
+    commands.filter(|(name, _)| !LEFT_OUT.contains(&name.as_str()))
+}
+
+#[test]
+fn commands_run_with_what_they_need() {
+    let mut parser = linkerd_mc::cli::command();
+    for (name, _) in started() {
+        let needed: Vec<&str> = needed(&name).collect();
+        let line = [
+            &["linkerd-mc"],
+            &name.split(' ').collect::<Vec<_>>()[..],
+            &needed,
+        ]
+        .concat();
+        if let Err(error) = parser.try_get_matches_from_mut(&line) {
+            panic!("{line:?}: {error}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: just test-all"]
 async fn commands_with_bad_values_end_as_documented() {
+    let parser = &mut linkerd_mc::cli::command();
     let mut lines = Vec::new();
-    for (name, args) in commands() {
-        if LEFT_OUT.contains(&name.as_str()) {
-            continue;
-        }
-        let needed = NEEDED.iter().find(|(command, _)| *command == name);
-        let needed: Vec<_> = needed
-            .iter()
-            .flat_map(|(_, args)| args.split_whitespace())
-            .collect();
-        for (flag, arg) in args.iter().enumerate() {
-            let given = format!("--{}=", arg.get_long().unwrap_or_default());
-            let needed = needed.iter().filter(|other| !other.starts_with(&given));
-            lines.extend(tried(&name, arg, flag).into_iter().map(|mut line| {
-                line.splice(1..1, needed.clone().map(|text| (*text).to_owned()));
-                line
-            }));
+    for (name, args) in started() {
+        for arg in args {
+            // The report is written to any path, whatever the result is.
+            if format!("{name} {}", arg.get_id()) != "verify junit" {
+                lines.extend(tried(parser, &name, &arg, lines.len()));
+            }
         }
     }
+    println!("{} command lines", lines.len());
     let place = &Place::with(NOBODY);
+    place.write("fleet.yaml", FLEET);
     let limits = &Limits {
         codes: &[0, 1, 2],
         ends_within: Duration::from_secs(20),
@@ -245,6 +280,12 @@ async fn commands_with_bad_values_end_as_documented() {
     nothing(&runs.buffer_unordered(8).concat().await);
 }
 
+/// A fleet of the clusters in [`NOBODY`].
+const FLEET: &str = "\
+name: fleet
+clusters: [{name: x}, {name: y}]
+links: [{mesh: all}]
+";
 /// A kubeconfig of API servers that are not there: nobody listens on this port, so each request is refused at once.
 const NOBODY: &str = "\
 apiVersion: v1

@@ -27,6 +27,11 @@ impl Place {
         Self { folder }
     }
 
+    /// Writes a file beside the kubeconfig.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
     fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
