@@ -50,5 +50,5 @@ pub use intercept::{Asked, Interceptor, Verdict};
 pub use linkerd::LinkerdOptions;
 pub use pieces::Pieces;
 pub use plane::{Backup, ControlPlane, Pids};
-pub use programs::{Assets, go};
+pub use programs::{Assets, gitops_crds, go};
 pub use wait::eventually;

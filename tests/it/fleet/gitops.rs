@@ -1,5 +1,7 @@
 //! `fleet` with Git: what `fleet render` writes and `fleet credentials` hands over makes the same links as `fleet apply`.
 
+mod tools;
+
 use std::{fs, path::Path};
 
 use control_plane::ControlPlane;
@@ -7,6 +9,7 @@ use control_plane::ControlPlane;
 use super::Fleet;
 use crate::support::{
     controller::Controller,
+    links::is_well,
     objects::{export, namespace, service, web},
     program::{Outcome, run},
 };
@@ -56,8 +59,12 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
         fleet.folder.path().join("secrets"),
     );
     let render = |fleet: &Fleet, file: &Path, flags: &[&str]| {
-        let dir = ["--output-dir", git.to_str().unwrap()];
-        fleet.run("render", file, &[&dir, flags].concat())
+        let usual = [
+            "--output-dir",
+            git.to_str().unwrap(),
+            "--secret-store=platform",
+        ];
+        fleet.run("render", file, &[&usual, flags].concat())
     };
 
     // Nothing is written to the clusters, and the same bytes are written each time.
@@ -67,7 +74,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     assert!(!git.exists());
     let first = render(&fleet, &file, &[]);
     assert!(
-        succeeded(&first).ends_with("\n24 added, 0 changed, 0 removed, 0 as they were.\n"),
+        succeeded(&first).ends_with("\n33 added, 0 changed, 0 removed, 0 as they were.\n"),
         "{}",
         first.stdout
     );
@@ -75,14 +82,18 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     let again = render(&fleet, &file, &[]);
     assert_eq!(
         succeeded(&again),
-        "0 added, 0 changed, 0 removed, 24 as they were.\n"
+        "0 added, 0 changed, 0 removed, 33 as they were.\n"
     );
     assert_eq!(files(&git), rendered);
     assert_eq!(fleet.writes(), [""; 0]);
 
     // Each cluster gets its folder, and from each target cluster the credentials. The rendered accounts are used.
-    for plane in &planes {
-        kubectl_apply(plane, "-k", &git.join(plane.name())).await;
+    tokio::join!(tools::install(east), tools::install(west));
+    tools::examples_are_valid(east).await;
+    tools::as_flux(east, fleet.folder.path()).await;
+    tools::as_argo_cd(west, fleet.folder.path()).await;
+    for part in ["accounts", "links"] {
+        kubectl_apply(north, "-k", &git.join(north.name()).join(part)).await;
     }
     fleet.writes();
     let dir = ["--output-dir", secrets.to_str().unwrap()];
@@ -106,6 +117,11 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     }
     for plane in [east, west] {
         service(plane, "fleet", "web-git-north", |_| true).await;
+    }
+    for plane in &planes {
+        for other in names.iter().filter(|name| **name != plane.name()) {
+            is_well(plane, other).await;
+        }
     }
     // There is nothing left for `fleet apply`.
     let plan = fleet.run("plan", &file, &[]);
@@ -156,7 +172,7 @@ fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[
         "{removed}"
     );
     assert!(
-        removed.ends_with("0 added, 6 changed, 12 removed, 6 as they were.\n"),
+        removed.ends_with("0 added, 8 changed, 17 removed, 8 as they were.\n"),
         "{removed}"
     );
     let left = files(git);

@@ -1,11 +1,12 @@
 //! Programs that tests and the playground run, built once with Go and kept: those of a control plane ([`Assets`]) and
-//! [`helm`]. Whatever else tests build with Go, [`go`] builds in the same way.
+//! [`helm`]. Whatever else tests build with Go, [`go`] builds in the same way. [`gitops_crds`] only downloads files.
 //!
 //! This crate has next to no dependencies, so that it is compiled in seconds: Go's build, which takes minutes, can run
 //! while Rust compiles everything else. Its program makes all builds; `.ci/run` starts it first. Its example is what
 //! `cargo run --example playground` starts.
 
 mod assets;
+mod crds;
 pub mod go;
 mod helm;
 mod kept;
@@ -15,6 +16,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 pub use assets::Assets;
+pub use crds::gitops_crds;
 pub use helm::helm;
 
 /// What `main` returns when it has failed: says why, without a backtrace.

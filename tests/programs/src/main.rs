@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
-use programs::{Assets, failed, helm};
+use programs::{Assets, failed, gitops_crds, helm};
 
 fn main() -> ExitCode {
-    match Assets::locate().and_then(|_| helm()) {
+    match Assets::locate()
+        .and_then(|_| helm())
+        .and_then(|_| gitops_crds())
+    {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
