@@ -11,6 +11,7 @@ mod facts;
 mod folder;
 mod format;
 mod gather;
+mod hand_over;
 mod import;
 mod imported;
 mod layout;
@@ -19,13 +20,17 @@ mod link_plan;
 mod link_settings;
 mod loaded;
 mod matrix;
+mod part;
+mod part_plan;
 mod plan;
 mod ready;
+mod remaining;
 mod removal;
 mod remove;
 mod render;
 mod rotate;
 mod source;
+mod source_writes;
 mod states;
 mod status;
 #[cfg(test)]
@@ -43,11 +48,12 @@ use self::{
     format::FleetFormat,
     gather::{ReadClusters, known, read_all},
     loaded::{LoadedFleet, link_flags, load},
+    part::UsedClusters,
     plan::FleetPlan,
     ready::wait_until_ready,
     remove::remove_all,
     rotate::FleetRotateArgs,
-    source::{FleetSource, PENDING},
+    source::{FleetOnly, FleetSource, PENDING},
 };
 use super::common::{
     args::{self, Global},
@@ -70,6 +76,10 @@ Examples:
 
   # Link the clusters, and unlink those that the file does not name any more
   linkerd-mc fleet apply --file fleet.yaml --yes
+
+  # With access to east alone: make the accounts of those who link to it,
+  # and print what remains for them
+  linkerd-mc fleet apply --file fleet.yaml --only east
 
   # Show how all links are doing
   linkerd-mc fleet status --file fleet.yaml
@@ -137,12 +147,16 @@ enum FleetCommand {
 /// Show what would be created, changed and deleted in which cluster, and why
 ///
 /// Reads all clusters side by side, and changes nothing. A cluster that does not answer is named, and the others are shown.
+/// With --only, what can be done in the named clusters is shown, and what remains for the owners of others, as commands.
 ///
-/// Exit codes: 0 nothing to do, 1 failed, or a cluster was not read, or something cannot be done, 2 changes (or invalid usage).
+/// Exit codes: 0 nothing to do, 1 failed, or a cluster was not read, or something cannot be done, 2 changes, or steps that
+/// remain for others (or invalid usage).
 #[derive(Debug, Args)]
 struct FleetPlanArgs {
     #[command(flatten)]
     source: FleetSource,
+    #[command(flatten)]
+    only: FleetOnly,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
     output: FleetFormat,
@@ -158,11 +172,18 @@ struct FleetPlanArgs {
 /// deleted when the file does not name it any more: first the Link, then, when its mirrors are gone, its Secrets, and then
 /// the account in the target cluster.
 ///
-/// Exit codes: 0 all is as the file says, 1 something is not (or was not read), 2 invalid usage.
+/// If nobody has access to all clusters, pass --only with those that you have. The accounts in them are made for others,
+/// and Links get the settings of the file. Nothing is concluded about other clusters: what only they know, such as
+/// credentials and the gateway, stays as it is, and what remains for their owners is printed as commands.
+///
+/// Exit codes: 0 all is as the file says, or what can be done with --only is done, 1 something is not (or was not read), 2
+/// invalid usage.
 #[derive(Debug, Args)]
 struct FleetApplyArgs {
     #[command(flatten)]
     source: FleetSource,
+    #[command(flatten)]
+    only: FleetOnly,
     /// Do not ask before settings are changed and objects are deleted
     #[arg(long)]
     yes: bool,
@@ -214,28 +235,43 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
     }
 }
 
+/// A plan, and what it was made of.
+struct PlannedFleet {
+    loaded: LoadedFleet,
+    used: UsedClusters,
+    read: ReadClusters,
+    plan: FleetPlan,
+}
+
 /// Reads the file and its clusters, plans, and says what the user has to know about the links.
 async fn planned(
     global: &Global,
     source: &FleetSource,
-) -> anyhow::Result<(LoadedFleet, ReadClusters, FleetPlan)> {
+    only: &FleetOnly,
+) -> anyhow::Result<PlannedFleet> {
     let loaded = load(&source.file, &global.linkerd_namespace)?;
-    let reading = read_all(global, &loaded, source.timeout);
+    let used = only.used(global, &loaded)?;
+    let reading = read_all(global, &loaded, &used, source.timeout);
     let read = spin("reading the clusters", reading).await;
-    let plan = FleetPlan::of(&loaded, &known(&read), timing::now());
+    let plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
     for (target, remark) in &plan.remarks {
         remark.say_of(&target.to_string());
     }
-    Ok((loaded, read, plan))
+    Ok(PlannedFleet {
+        loaded,
+        used,
+        read,
+        plan,
+    })
 }
 
 async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode> {
-    let (_, _, plan) = planned(global, &args.source).await?;
+    let PlannedFleet { plan, .. } = planned(global, &args.source, &args.only).await?;
     output::data(&match args.output {
-        FleetFormat::Text => view::text(&plan),
+        FleetFormat::Text => view::text(&plan) + &remaining::text(&plan.remaining),
         FleetFormat::Json => output::json(&plan)?,
     })?;
-    Ok(if plan.is_pending() {
+    Ok(if plan.is_pending() || !plan.remaining.is_empty() {
         ExitCode::from(PENDING)
     } else {
         output::exit_code(plan.has_problems())
@@ -243,34 +279,47 @@ async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode>
 }
 
 async fn apply(global: &Global, args: &FleetApplyArgs) -> anyhow::Result<ExitCode> {
-    let (loaded, read, plan) = planned(global, &args.source).await?;
-    output::data(&view::text(&plan))?;
-    if !plan.is_pending() {
-        return Ok(output::exit_code(plan.has_problems()));
+    let planned = planned(global, &args.source, &args.only).await?;
+    let plan = &planned.plan;
+    output::data(&view::text(plan))?;
+    let mut is_incomplete = plan.has_problems();
+    if plan.is_pending() {
+        let otherwise = "pass --yes to change and delete without confirmation";
+        if plan.is_destructive() && !args.yes && !confirmed("Do this?", otherwise)? {
+            return Err(fail("canceled: nothing was changed", otherwise));
+        }
+        on_interrupt(
+            "a part of this may be done",
+            "run the same command again, which does the rest",
+        );
+        is_incomplete |= Box::pin(write(&planned, args.wait)).await;
     }
-    let otherwise = "pass --yes to change and delete without confirmation";
-    if plan.is_destructive() && !args.yes && !confirmed("Do this?", otherwise)? {
-        return Err(fail("canceled: nothing was changed", otherwise));
-    }
-    on_interrupt(
-        "a part of this may be done",
-        "run the same command again, which does the rest",
-    );
-    let writing = Box::pin(write_links(&loaded, &read));
+    output::data(&remaining::text(&plan.remaining))?;
+    Ok(output::exit_code(is_incomplete))
+}
+
+/// Does what is planned. Returns whether something failed.
+async fn write(planned: &PlannedFleet, wait: Duration) -> bool {
+    let PlannedFleet {
+        loaded,
+        used,
+        read,
+        plan,
+    } = planned;
+    let writing = Box::pin(write_links(loaded, read, used));
     let mut outcome = Progress::silent("writing").during(writing).await;
-    let removing = remove_all(&loaded, &read, &plan, args.wait, &mut outcome);
+    let removing = remove_all(loaded, read, plan, wait, &mut outcome);
     Box::pin(removing).await;
-    if !args.wait.is_zero() {
-        let ready = wait_until_ready(&loaded, &read, &outcome.links, args.wait);
+    if !wait.is_zero() {
+        let ready = wait_until_ready(loaded, read, &outcome.links, wait);
         outcome.failed.extend(Box::pin(ready).await);
     }
     for failed in &outcome.failed {
         output::warning(failed);
     }
-    warn_of_restarts(&loaded, &read, &plan);
+    warn_of_restarts(loaded, read, plan);
     output::note(&format!("{} objects written or deleted", outcome.written));
-    let is_incomplete = plan.has_problems() || !outcome.failed.is_empty();
-    Ok(output::exit_code(is_incomplete))
+    !outcome.failed.is_empty()
 }
 
 /// Says where Linkerd has to be restarted, as `link` does.

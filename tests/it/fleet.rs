@@ -3,6 +3,7 @@
 mod apart;
 mod gitops;
 mod keep;
+mod only;
 
 use std::{
     collections::BTreeSet,

@@ -20,6 +20,8 @@ use super::{
     gather::{ReadCluster, ReadClusters},
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
+    part::{LinkPart, UsedClusters},
+    part_plan::PartCase,
 };
 use crate::{
     api::{labels, link::Link},
@@ -50,38 +52,85 @@ pub(super) struct FleetOutcome {
     pub(super) failed: Vec<String>,
 }
 
-/// Writes all links side by side. One that fails delays no other.
-pub(super) async fn write_links(loaded: &LoadedFleet, read: &ReadClusters) -> FleetOutcome {
-    let pairs = loaded.links.iter().filter_map(|link| {
+/// What can be written for a link, with the clusters that it needs.
+enum LinkWork<'w> {
+    Whole(&'w LoadedLink, [&'w ReadCluster; 2]),
+    Part(&'w LoadedLink, LinkPart, &'w ReadCluster),
+}
+
+impl<'w> LinkWork<'w> {
+    /// `None` if there is nothing, or a cluster was not read.
+    fn of(link: &'w LoadedLink, read: &'w ReadClusters, used: &UsedClusters) -> Option<Self> {
         let of = |name| read.get(name)?.as_ref().ok();
-        Some((link, of(&link.ends.source)?, of(&link.ends.target)?))
-    });
-    let pairs: Vec<_> = pairs.collect();
+        let (source, target) = (&link.ends.source, &link.ends.target);
+        Some(match LinkPart::of(&link.ends, used)? {
+            LinkPart::Whole => Self::Whole(link, [of(source)?, of(target)?]),
+            part @ LinkPart::Source => Self::Part(link, part, of(source)?),
+            part @ LinkPart::Target => Self::Part(link, part, of(target)?),
+        })
+    }
+
+    fn link(&self) -> &'w LoadedLink {
+        match self {
+            Self::Whole(link, _) | Self::Part(link, ..) => link,
+        }
+    }
+
+    /// The cluster under whose name progress is shown.
+    fn shown_for(&self) -> &'w ClusterName {
+        let ends = &self.link().ends;
+        match self {
+            Self::Part(_, LinkPart::Target, _) => &ends.target,
+            _ => &ends.source,
+        }
+    }
+
+    async fn write(&self, loaded: &LoadedFleet) -> anyhow::Result<WrittenLink> {
+        match self {
+            Self::Whole(link, [source, target]) => write_link(loaded, link, source, target).await,
+            Self::Part(link, part, cluster) => write_part(loaded, link, *part, cluster).await,
+        }
+    }
+}
+
+/// Writes all links side by side, in the clusters that are used. One that fails delays no other.
+pub(super) async fn write_links(
+    loaded: &LoadedFleet,
+    read: &ReadClusters,
+    used: &UsedClusters,
+) -> FleetOutcome {
+    let links = loaded.links.iter();
+    let all = links.filter_map(|link| LinkWork::of(link, read, used));
+    let all: Vec<LinkWork<'_>> = all.collect();
     let mut waiting: BTreeMap<&ClusterName, (usize, usize)> = BTreeMap::new();
-    for (link, ..) in &pairs {
-        waiting.entry(&link.ends.source).or_default().0 += 1;
+    for work in &all {
+        waiting.entry(work.shown_for()).or_default().0 += 1;
     }
     let (waiting, outcome) = (RefCell::new(waiting), RefCell::new(FleetOutcome::default()));
-    let writes = pairs.iter().map(|(link, source, target)| {
+    let writes = all.iter().map(|work| {
         let (waiting, outcome) = (&waiting, &outcome);
         async move {
-            let done = Box::pin(write_link(loaded, link, source, target)).await;
+            let done = Box::pin(work.write(loaded)).await;
+            let ends = &work.link().ends;
             let mut outcome = outcome.borrow_mut();
             let mut waiting = waiting.borrow_mut();
-            let (left, written) = waiting.entry(&link.ends.source).or_default();
+            let (left, written) = waiting.entry(work.shown_for()).or_default();
             *left -= 1;
             match done {
                 Ok(done) => {
-                    *written += done.in_source;
+                    *written += match work {
+                        LinkWork::Part(_, LinkPart::Target, _) => done.in_target,
+                        _ => done.in_source,
+                    };
                     outcome.written += done.in_source + done.in_target;
                     if done.in_source > 0 {
-                        outcome.links.insert(link.ends.clone());
+                        outcome.links.insert(ends.clone());
                     }
                 }
-                Err(error) => outcome.failed.push(format!("{}: {error:#}", link.ends)),
+                Err(error) => outcome.failed.push(format!("{ends}: {error:#}")),
             }
             if *left == 0 && *written > 0 {
-                output::note(&format!("{}: {written} objects written", link.ends.source));
+                output::note(&format!("{}: {written} objects written", work.shown_for()));
             }
         }
     });
@@ -92,7 +141,36 @@ pub(super) async fn write_links(loaded: &LoadedFleet, read: &ReadClusters) -> Fl
     outcome.into_inner()
 }
 
+/// Writes what can be written with one cluster of a link.
+async fn write_part(
+    loaded: &LoadedFleet,
+    link: &LoadedLink,
+    part: LinkPart,
+    read: &ReadCluster,
+) -> anyhow::Result<WrittenLink> {
+    let case = PartCase {
+        loaded,
+        link,
+        facts: &read.facts,
+        now: timing::now(),
+    };
+    let mut written = WrittenLink::default();
+    let Ok(plan) = case.plan(part) else {
+        return Ok(written); // the plan has said why
+    };
+    for planned in &plan.writes {
+        write(&read.cluster, &loaded.fleet.name, planned).await?;
+    }
+    let count = match part {
+        LinkPart::Target => &mut written.in_target,
+        _ => &mut written.in_source,
+    };
+    *count = plan.writes.len();
+    Ok(written)
+}
+
 /// How many objects were written for a link.
+#[derive(Default)]
 struct WrittenLink {
     in_target: usize,
     in_source: usize,
@@ -112,10 +190,7 @@ async fn write_link(
         now: timing::now(),
     };
     let Ok(mut plan) = case.plan(&target.facts.accounts) else {
-        return Ok(WrittenLink {
-            in_target: 0,
-            in_source: 0,
-        }); // the plan has said why
+        return Ok(WrittenLink::default()); // the plan has said why
     };
     let account = link.ends.source.to_string();
     for planned in &plan.account {

@@ -17,6 +17,7 @@ use kube::api::ListParams;
 use super::{
     facts::{AccountFacts, ClusterFacts, TargetSide},
     loaded::{LoadedFleet, LoadedLink, named},
+    part::UsedClusters,
     removal::KnownClusters,
 };
 use crate::{
@@ -53,17 +54,19 @@ pub(super) fn known(read: &ReadClusters) -> KnownClusters<'_> {
     known.collect()
 }
 
-/// Reads all clusters of the file, and those that are not in it any more and have a context.
+/// Reads the clusters of the file that are used, and those that are not in it any more and have a context.
 pub(super) async fn read_all(
     global: &Global,
     loaded: &LoadedFleet,
+    used: &UsedClusters,
     timeout: Duration,
 ) -> ReadClusters {
     let all = global.access();
     let wanted = loaded.fleet.clusters.iter();
+    let wanted = wanted.filter(|cluster| used.contains(&cluster.name));
     let wanted = wanted.map(|cluster| (cluster.name.clone(), loaded.access(&all, cluster)));
     let mut read = read_some(loaded, wanted.collect(), timeout).await;
-    let left = left(loaded, &read);
+    let left = left(loaded, &read, used);
     let contexts = all.kubeconfig().map(|all| all.contexts).unwrap_or_default();
     let contexts = contexts.iter().map(|context| context.name.as_str());
     let left = left.into_iter().filter_map(|name| {
@@ -121,8 +124,12 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// Clusters that are not in the file, and that the fleet has linked.
-fn left(loaded: &LoadedFleet, read: &ReadClusters) -> BTreeSet<ClusterName> {
+/// Clusters that are not in the file, and that the fleet has linked, or those of `--only`.
+fn left(loaded: &LoadedFleet, read: &ReadClusters, used: &UsedClusters) -> BTreeSet<ClusterName> {
+    if !used.is_all() {
+        let left = used.names().filter(|name| !read.contains_key(name));
+        return left.cloned().collect();
+    }
     let known = read.values().filter_map(|read| read.as_ref().ok());
     let named = known.flat_map(|read| read.facts.named(&loaded.fleet.name));
     let named = named.filter_map(|name| name.parse::<ClusterName>().ok());

@@ -14,6 +14,7 @@ use super::{
     gather::{SIDE_BY_SIDE, in_time, known, read_all, secrets},
     imported::{ImportedFleet, import},
     loaded::{link_flags, parse},
+    part::UsedClusters,
     plan::FleetPlan,
 };
 use crate::{
@@ -187,9 +188,10 @@ async fn say_what_differs(global: &Global, text: &str, timeout: Duration) -> any
         context: None,
         ..global.clone()
     };
-    let reading = read_all(&global, &loaded, timeout);
+    let all = UsedClusters::default();
+    let reading = read_all(&global, &loaded, &all, timeout);
     let read = spin("comparing the clusters with the file", reading).await;
-    let plan = FleetPlan::of(&loaded, &known(&read), timing::now());
+    let plan = FleetPlan::of(&loaded, &known(&read), &all, timing::now());
     for cluster in &plan.clusters {
         let differing = cluster.differing();
         if differing > 0 {

@@ -18,6 +18,8 @@ use crate::{
 
 /// A file that can be used.
 pub(super) struct LoadedFleet {
+    /// The file, as messages and commands name it.
+    pub(super) name: String,
     pub(super) fleet: Fleet,
     pub(super) links: Vec<LoadedLink>,
     /// Namespace of the Links and of the accounts.
@@ -64,6 +66,7 @@ pub(super) fn parse(
     }
     let all = command.try_get_matches_from(words(&fleet.flags))?;
     Ok(LoadedFleet {
+        name: name.to_owned(),
         namespace: LinkArgs::from_arg_matches(&all)?.namespace,
         linkerd: linkerd.to_owned(),
         folder: folder.to_owned(),

@@ -6,10 +6,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::{FleetChange, NEW_CREDENTIALS, TAKEN_OVER},
+    change::{FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER},
+    hand_over::HandOvers,
     link_plan::LinkCase,
-    loaded::LoadedFleet,
-    removal::{KnownClusters, removal},
+    loaded::{LoadedFleet, LoadedLink},
+    part::{LinkPart, UsedClusters},
+    part_plan::{NotDone, PartCase},
+    remaining::RemainingStep,
+    removal::{ClusterRemoval, KnownClusters, removal},
 };
 use crate::{cli::link_gen::Remark, manifests::link::ClusterName};
 
@@ -18,6 +22,11 @@ use crate::{cli::link_gen::Remark, manifests::link::ClusterName};
 pub(super) struct FleetPlan {
     pub(super) fleet: String,
     pub(super) clusters: Vec<ClusterPlan>,
+    /// Steps for the owners of other clusters, in this order.
+    pub(super) remaining: Vec<RemainingStep>,
+    /// Clusters of the file that are not used.
+    #[serde(rename = "notUsed")]
+    pub(super) not_used: Vec<String>,
     /// What the user has to know about the links, by their target clusters.
     #[serde(skip)]
     pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
@@ -32,6 +41,9 @@ pub(super) struct ClusterPlan {
     pub(super) changes: Vec<FleetChange>,
     /// What cannot be done, and why.
     pub(super) problems: BTreeSet<String>,
+    /// What is not done, because clusters that it needs are not used.
+    #[serde(rename = "notDone")]
+    pub(super) not_done: Vec<String>,
 }
 
 impl ClusterPlan {
@@ -43,66 +55,23 @@ impl ClusterPlan {
 }
 
 impl FleetPlan {
-    /// Plans the links of a file, and the removal of what is not in it any more.
-    pub(super) fn of(loaded: &LoadedFleet, known: &KnownClusters<'_>, now: Timestamp) -> Self {
-        let mut clusters: BTreeMap<&ClusterName, ClusterPlan> = known
-            .iter()
-            .map(|(name, facts)| {
-                let plan = ClusterPlan {
-                    name: name.to_string(),
-                    error: facts.as_ref().err().map(|why| (*why).to_owned()),
-                    ..ClusterPlan::default()
-                };
-                (*name, plan)
-            })
-            .collect();
-        let mut remarks = BTreeSet::new();
+    /// Plans the links of a file, and the removal of what is not in it any more, in the clusters that are used.
+    pub(super) fn of(
+        loaded: &LoadedFleet,
+        known: &KnownClusters<'_>,
+        used: &UsedClusters,
+        now: Timestamp,
+    ) -> Self {
+        let mut planning = Planning::new(loaded, known, used, now);
         for link in &loaded.links {
-            let (source, target) = (&link.ends.source, &link.ends.target);
-            let (Some(Ok(of_source)), Some(Ok(of_target))) = (known.get(source), known.get(target))
-            else {
-                continue; // the cluster that was not read says why
-            };
-            let case = LinkCase {
-                loaded,
-                link,
-                source: of_source,
-                target: of_target,
-                now,
-            };
-            match case.plan(&of_target.accounts) {
-                Ok(plan) => {
-                    remarks.extend(
-                        plan.remarks
-                            .into_iter()
-                            .map(|remark| (target.clone(), remark)),
-                    );
-                    let own = clusters.entry(target).or_default();
-                    own.changes
-                        .extend(plan.account.into_iter().map(|write| write.change));
-                    clusters
-                        .entry(source)
-                        .or_default()
-                        .changes
-                        .extend(plan.source.into_iter().map(|write| write.change));
-                }
-                Err(obstacle) => {
-                    if let Some(cluster) = clusters.get_mut(&obstacle.cluster) {
-                        cluster.problems.insert(obstacle.why);
-                    }
-                }
+            match LinkPart::of(&link.ends, used) {
+                Some(LinkPart::Whole) => planning.whole(link),
+                Some(part) => planning.part(link, part),
+                None => {}
             }
         }
-        for (name, cluster) in &mut clusters {
-            let removal = removal(loaded, name, known);
-            cluster.changes.extend(removal.changes);
-            cluster.problems.extend(removal.problems);
-        }
-        Self {
-            fleet: loaded.fleet.name.clone(),
-            clusters: clusters.into_values().collect(),
-            remarks,
-        }
+        planning.removals();
+        planning.done()
     }
 
     /// The number of changes with this verb.
@@ -138,5 +107,160 @@ impl FleetPlan {
     pub(super) fn has_problems(&self) -> bool {
         let mut clusters = self.clusters.iter();
         clusters.any(|cluster| cluster.error.is_some() || !cluster.problems.is_empty())
+    }
+}
+
+/// A plan that is being made.
+struct Planning<'p> {
+    loaded: &'p LoadedFleet,
+    known: &'p KnownClusters<'p>,
+    used: &'p UsedClusters,
+    now: Timestamp,
+    clusters: BTreeMap<&'p ClusterName, ClusterPlan>,
+    /// What is not done in a cluster, with the other clusters that it needs.
+    not_done: BTreeMap<(&'p ClusterName, NotDone), BTreeSet<String>>,
+    remarks: BTreeSet<(ClusterName, Remark)>,
+    hand_overs: HandOvers,
+}
+
+impl<'p> Planning<'p> {
+    fn new(
+        loaded: &'p LoadedFleet,
+        known: &'p KnownClusters<'p>,
+        used: &'p UsedClusters,
+        now: Timestamp,
+    ) -> Self {
+        let clusters = known.iter().map(|(name, facts)| {
+            let plan = ClusterPlan {
+                name: name.to_string(),
+                error: facts.as_ref().err().map(|why| (*why).to_owned()),
+                ..ClusterPlan::default()
+            };
+            (*name, plan)
+        });
+        Self {
+            loaded,
+            known,
+            used,
+            now,
+            clusters: clusters.collect(),
+            not_done: BTreeMap::new(),
+            remarks: BTreeSet::new(),
+            hand_overs: HandOvers::default(),
+        }
+    }
+
+    /// Plans a link in both of its clusters.
+    fn whole(&mut self, link: &'p LoadedLink) {
+        let (source, target) = (&link.ends.source, &link.ends.target);
+        let (Some(Ok(of_source)), Some(Ok(of_target))) =
+            (self.known.get(source), self.known.get(target))
+        else {
+            return; // the cluster that was not read says why
+        };
+        let case = LinkCase {
+            loaded: self.loaded,
+            link,
+            source: of_source,
+            target: of_target,
+            now: self.now,
+        };
+        match case.plan(&of_target.accounts) {
+            Ok(plan) => {
+                let remarks = plan.remarks.into_iter();
+                self.remarks
+                    .extend(remarks.map(|remark| (target.clone(), remark)));
+                self.add(target, plan.account);
+                self.add(source, plan.source);
+            }
+            Err(obstacle) => {
+                if let Some(cluster) = self.clusters.get_mut(&obstacle.cluster) {
+                    cluster.problems.insert(obstacle.why);
+                }
+            }
+        }
+    }
+
+    /// Plans what can be done for a link in the one of its clusters that is used.
+    fn part(&mut self, link: &'p LoadedLink, part: LinkPart) {
+        let (source, target) = (&link.ends.source, &link.ends.target);
+        let (own, other) = match part {
+            LinkPart::Target => (target, source),
+            _ => (source, target),
+        };
+        let Some(Ok(facts)) = self.known.get(own) else {
+            return; // it says why
+        };
+        let case = PartCase {
+            loaded: self.loaded,
+            link,
+            facts,
+            now: self.now,
+        };
+        match case.plan(part) {
+            Ok(plan) => {
+                self.add(own, plan.writes);
+                for what in plan.not_done {
+                    let others = self.not_done.entry((own, what)).or_default();
+                    others.insert(other.to_string());
+                }
+                if plan.needs_credentials {
+                    self.hand_overs.credentials(source, target);
+                    if part == LinkPart::Source {
+                        self.hand_overs.accounts(target);
+                    }
+                }
+            }
+            Err(why) => {
+                let cluster = self.clusters.entry(own).or_default();
+                cluster.problems.insert(why);
+            }
+        }
+    }
+
+    fn add(&mut self, cluster: &'p ClusterName, writes: Vec<PlannedWrite>) {
+        let changes = writes.into_iter().map(|write| write.change);
+        let plan = self.clusters.entry(cluster).or_default();
+        plan.changes.extend(changes);
+    }
+
+    /// Plans the removal of what is not in the file.
+    fn removals(&mut self) {
+        for (name, cluster) in &mut self.clusters {
+            let ClusterRemoval {
+                changes,
+                problems,
+                targets,
+                sources,
+            } = removal(self.loaded, name, self.known, self.used);
+            cluster.changes.extend(changes);
+            cluster.problems.extend(problems);
+            for target in &targets {
+                self.hand_overs.accounts(target);
+            }
+            for source in &sources {
+                self.hand_overs.revoked(source, name);
+                let stays = (*name, NotDone::AccountRemoval);
+                let others = self.not_done.entry(stays).or_default();
+                others.insert(source.to_string());
+            }
+        }
+    }
+
+    fn done(mut self) -> FleetPlan {
+        for ((cluster, what), others) in self.not_done {
+            let plan = self.clusters.entry(cluster).or_default();
+            plan.not_done.push(what.text(&others));
+        }
+        let names = self.loaded.fleet.clusters.iter();
+        let names = names.map(|cluster| &cluster.name);
+        let not_used = names.filter(|name| !self.used.contains(name));
+        FleetPlan {
+            fleet: self.loaded.fleet.name.clone(),
+            clusters: self.clusters.into_values().collect(),
+            remaining: self.hand_overs.steps(self.loaded),
+            not_used: not_used.map(ToString::to_string).collect(),
+            remarks: self.remarks,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a fleet has made, and the file does not name any more. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 
@@ -8,6 +8,7 @@ use super::{
     change::FleetChange,
     facts::{AccountFacts, ClusterFacts, is_of, kubeconfig},
     loaded::LoadedFleet,
+    part::UsedClusters,
 };
 use crate::{api::labels, cli::link_gen::KubeconfigTarget, manifests::link::ClusterName};
 
@@ -20,6 +21,10 @@ pub(super) struct ClusterRemoval {
     pub(super) changes: Vec<FleetChange>,
     /// What stays for now, and why.
     pub(super) problems: Vec<String>,
+    /// Target clusters that are not used, with accounts that nobody needs after this.
+    pub(super) targets: BTreeSet<ClusterName>,
+    /// Source clusters that are not used, whose accounts are not in the file.
+    pub(super) sources: BTreeSet<ClusterName>,
 }
 
 /// Finds what has to go in one cluster: Links and their Secrets, and accounts.
@@ -27,6 +32,7 @@ pub(super) fn removal(
     loaded: &LoadedFleet,
     name: &ClusterName,
     known: &KnownClusters<'_>,
+    used: &UsedClusters,
 ) -> ClusterRemoval {
     let Some(Ok(facts)) = known.get(name) else {
         return ClusterRemoval::default();
@@ -38,12 +44,15 @@ pub(super) fn removal(
     for link in links {
         removal.changes.push(gone("Link", link));
         let target = &link.spec.target_cluster_name;
-        let is_known = |target: ClusterName| known.contains_key(&target);
-        if !target.parse().is_ok_and(is_known) {
-            removal.problems.push(format!(
+        match target.parse::<ClusterName>() {
+            Ok(target) if known.contains_key(&target) => {}
+            Ok(target) if !used.contains(&target) => {
+                removal.targets.insert(target);
+            }
+            _ => removal.problems.push(format!(
                 "the account {name} in {target} stays: {target} is not in the file, and no context has its name; if it \
                  still exists, run `linkerd-mc revoke --service-account-name {name}` for it"
-            ));
+            )),
         }
     }
     removal.changes.extend(secrets(loaded, name, facts));
@@ -51,6 +60,10 @@ pub(super) fn removal(
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
         let parsed = source.parse::<ClusterName>().ok();
         if parsed.as_ref().is_some_and(is_wanted) {
+            continue;
+        }
+        if let Some(source) = parsed.clone().filter(|source| !used.contains(source)) {
+            removal.sources.insert(source);
             continue;
         }
         let uid = facts.accounts.account(&source).and_then(ResourceExt::uid);

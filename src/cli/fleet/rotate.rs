@@ -8,10 +8,7 @@ mod hand_over;
 mod outcome;
 mod remaining;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Context as _;
 use futures::future::join_all;
@@ -20,13 +17,18 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::args::FleetRotateArgs;
 use self::{
-    choice::{LinkPart, chosen, named},
+    choice::chosen,
     context::FleetRotation,
     hand_over::handed,
     outcome::{LinkRotation, failed, summary},
     remaining::remaining,
 };
-use super::{format::FleetFormat, loaded::load};
+use super::{
+    format::FleetFormat,
+    loaded::load,
+    part::{LinkPart, UsedClusters},
+    remaining::text,
+};
 use crate::{
     api::link::Link,
     cli::{
@@ -51,7 +53,8 @@ pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::R
             "run the same command again, which does the rest",
         );
     }
-    let parts = Parts::of(chosen, &named(&loaded, &args.only)?)?;
+    let used = UsedClusters::named(&loaded, &args.only, |_| false)?;
+    let parts = Parts::of(chosen, &used)?;
     let fleet = FleetRotation {
         global,
         args,
@@ -62,7 +65,7 @@ pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::R
     output::note(&summary(&done));
     let remaining = remaining(&args.file, args.hand_over.as_deref(), &done);
     output::data(&match args.output {
-        FleetFormat::Text => remaining::text(&remaining),
+        FleetFormat::Text => text(&remaining),
         FleetFormat::Json => output::json(&json!({ "links": done, "remaining": remaining }))?,
     })?;
     let has_failed = |link: &LinkRotation| link.outcome.result == Ending::Failed;
@@ -79,11 +82,11 @@ struct Parts<'p> {
 }
 
 impl<'p> Parts<'p> {
-    fn of(chosen: Vec<&'p LinkEnds>, only: &BTreeSet<ClusterName>) -> anyhow::Result<Self> {
+    fn of(chosen: Vec<&'p LinkEnds>, used: &UsedClusters) -> anyhow::Result<Self> {
         let mut parts = Self::default();
         for ends in chosen {
             let LinkEnds { source, target } = ends;
-            match LinkPart::of(ends, only) {
+            match LinkPart::of(ends, used) {
                 Some(LinkPart::Target) => parts.targets.entry(target).or_default().push(source),
                 Some(part) => parts.sources.entry(source).or_default().push((ends, part)),
                 None => {}

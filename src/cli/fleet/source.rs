@@ -3,8 +3,16 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
+use clap_complete::ArgValueCompleter;
 
-use crate::cli::common::args;
+use super::{complete, loaded::LoadedFleet, part::UsedClusters};
+use crate::{
+    cli::common::{
+        args::{self, Global},
+        cluster_name::context_of,
+    },
+    manifests::link::ClusterName,
+};
 
 /// Exit code if there is something to do, as for `plan`.
 pub(super) const PENDING: u8 = 2;
@@ -18,4 +26,27 @@ pub(super) struct FleetSource {
     /// How long to read each cluster
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
     pub(super) timeout: Duration,
+}
+
+/// The clusters that may be used.
+#[derive(Debug, Args)]
+pub(super) struct FleetOnly {
+    /// Use only this cluster of the file, or this context. What remains for others is printed as commands. Can be repeated
+    #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
+    only: Vec<String>,
+}
+
+impl FleetOnly {
+    /// The clusters. One that has left the file is known by its context.
+    pub(super) fn used(
+        &self,
+        global: &Global,
+        loaded: &LoadedFleet,
+    ) -> anyhow::Result<UsedClusters> {
+        let contexts = global.access().kubeconfig();
+        let contexts = contexts.map(|all| all.contexts).unwrap_or_default();
+        let contexts = contexts.iter().map(|context| context.name.as_str());
+        let has_context = |name: &ClusterName| context_of(&name.to_string(), contexts.clone());
+        UsedClusters::named(loaded, &self.only, |name| has_context(name).is_ok())
+    }
 }

@@ -2,6 +2,7 @@
 
 mod file;
 mod imported;
+mod parts;
 mod planned;
 mod rendered;
 mod shown;

@@ -13,7 +13,7 @@ use crate::api::text::one_line;
 /// Maximum number of names on one line.
 const LISTED: usize = 20;
 
-/// The whole plan.
+/// The whole plan, without what remains.
 pub(super) fn text(plan: &FleetPlan) -> String {
     let mut text = String::new();
     for cluster in &plan.clusters {
@@ -33,8 +33,10 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
         error,
         changes,
         problems,
+        not_done,
     } = cluster;
-    if error.is_none() && changes.is_empty() && problems.is_empty() {
+    let is_done = changes.is_empty() && problems.is_empty() && not_done.is_empty();
+    if error.is_none() && is_done {
         return;
     }
     let bold = Style::new().bold();
@@ -44,6 +46,9 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
     let wrong = error.iter().map(|why| format!("not read: {why}"));
     for problem in wrong.chain(problems.iter().cloned()) {
         let _ = writeln!(text, "  {yellow}‼{yellow:#} {}", one_line(&problem));
+    }
+    for what in not_done {
+        let _ = writeln!(text, "  · {}", one_line(what));
     }
     let mut groups: BTreeMap<(u8, &str, &str), Vec<&FleetChange>> = BTreeMap::new();
     let mut order = Vec::new();
@@ -121,6 +126,11 @@ fn summary(plan: &FleetPlan) -> String {
         0 => String::new(),
         1 => " 1 cluster was not read.".to_owned(),
         unread => format!(" {unread} clusters were not read."),
+    };
+    let unread = match plan.not_used.len() {
+        0 => unread,
+        1 => format!("{unread} 1 cluster was left out by --only."),
+        others => format!("{unread} {others} clusters were left out by --only."),
     };
     if !plan.is_pending() {
         return format!("Nothing to do.{unread}\n");

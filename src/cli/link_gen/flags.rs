@@ -61,7 +61,7 @@ pub(crate) struct LinkArgs {
     pub(super) token_duration: Option<Duration>,
     /// Use the target's gateway; without it, only remote discovery and federated Services work
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) gateway: bool,
+    pub(in crate::cli) gateway: bool,
     /// Name of the gateway's Service
     #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME, value_parser = args::object_name)]
     pub(super) gateway_name: String,
@@ -70,12 +70,12 @@ pub(crate) struct LinkArgs {
     pub(super) gateway_namespace: String,
     /// Addresses of the gateway, comma-separated [default: those of its load balancer]
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = args::host)]
-    pub(super) gateway_addresses: Vec<String>,
+    pub(in crate::cli) gateway_addresses: Vec<String>,
     /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
-    pub(super) gateway_port: u16,
+    pub(in crate::cli) gateway_port: u16,
     #[command(flatten)]
-    pub(super) options: LinkOptions,
+    pub(in crate::cli) options: LinkOptions,
 }
 
 /// What a flag about the gateway does together with `--gateway=false`.
@@ -144,7 +144,7 @@ impl LinkArgs {
     }
 
     /// Whether Linkerd's control plane cannot reach the target's API server.
-    pub(super) fn is_without_discovery(&self) -> bool {
+    pub(in crate::cli) fn is_without_discovery(&self) -> bool {
         self.api_server_through_gateway
             && self.api_server_address.is_none()
             && !self.discovery_through_gateway

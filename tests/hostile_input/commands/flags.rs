@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 35] = [
+const FREE: [&str; 37] = [
     "as_groups",
     "as_user",
     "context",
@@ -52,6 +52,8 @@ const FREE: [&str; 35] = [
     "target",
     "values",
     "check namespace",
+    "fleet apply only",
+    "fleet plan only",
     "fleet rotate hand_over",
     "fleet rotate only",
     "fleet rotate take_over",

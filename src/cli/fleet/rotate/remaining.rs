@@ -2,18 +2,11 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::outcome::LinkRotation;
-use crate::{cli::rotate::Ending, suggest::ClusterFlags};
-
-/// A step that somebody with access to another cluster has to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct RemainingStep {
-    /// Whose step it is.
-    pub(super) cluster: String,
-    pub(super) command: String,
-}
+use crate::{
+    cli::{fleet::remaining::RemainingStep, rotate::Ending},
+    suggest::ClusterFlags,
+};
 
 /// The steps after these, each once.
 pub(super) fn remaining(
@@ -44,10 +37,7 @@ pub(super) fn remaining(
             ),
             _ => continue,
         };
-        let step = RemainingStep {
-            cluster: cluster.clone(),
-            command: command.line().to_owned(),
-        };
+        let step = RemainingStep::of(cluster, &command);
         if !steps.contains(&step) {
             steps.push(step);
         }
@@ -55,18 +45,13 @@ pub(super) fn remaining(
     steps
 }
 
-/// The steps as text, for a shell.
-pub(super) fn text(steps: &[RemainingStep]) -> String {
-    let steps = steps.iter();
-    let steps =
-        steps.map(|step| format!("# What remains, for {}\n{}\n", step.cluster, step.command));
-    steps.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::rotate::{RotationDetails, RotationOutcome};
+    use crate::cli::{
+        fleet::remaining::text,
+        rotate::{RotationDetails, RotationOutcome},
+    };
 
     #[test]
     fn each_cluster_gets_the_command_for_its_step() {

@@ -15,6 +15,7 @@ use crate::{
             facts::{AccountFacts, ClusterFacts, TargetSide, kubeconfig},
             link_plan::LinkCase,
             loaded::{LoadedFleet, parse},
+            part::UsedClusters,
             plan::FleetPlan,
             removal::KnownClusters,
             view,
@@ -29,7 +30,7 @@ use crate::{
     suggest::ClusterFlags,
 };
 
-const FILE: &str =
+pub(super) const FILE: &str =
     "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{target: east, source: west}]\n";
 const NAMESPACE: &str = labels::MULTICLUSTER_NAMESPACE;
 
@@ -42,7 +43,7 @@ pub(super) fn name(name: &str) -> ClusterName {
 }
 
 /// A token of the account `west` in east; `n` tells tokens apart.
-fn token(n: u8, expires: Option<i64>) -> String {
+pub(super) fn token(n: u8, expires: Option<i64>) -> String {
     token_of("west", n, expires)
 }
 
@@ -139,7 +140,7 @@ fn with_account(facts: &mut ClusterFacts, labelled: bool) {
 }
 
 /// The link of [`FILE`] as it is there: with this token, and with the label of a fleet.
-fn with_link(
+pub(super) fn with_link(
     loaded: &LoadedFleet,
     source: &mut ClusterFacts,
     target: &ClusterFacts,
@@ -172,7 +173,7 @@ fn with_link(
 }
 
 /// The clusters east and west as they are when all is done.
-fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
+pub(super) fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
     let (mut east, mut west) = (
         installed("east", "192.0.2.1"),
         installed("west", "192.0.2.2"),
@@ -183,12 +184,20 @@ fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
 }
 
 fn plan(loaded: &LoadedFleet, clusters: &[(&str, Result<&ClusterFacts, &str>)]) -> FleetPlan {
+    plan_with(loaded, &UsedClusters::default(), clusters)
+}
+
+pub(super) fn plan_with(
+    loaded: &LoadedFleet,
+    used: &UsedClusters,
+    clusters: &[(&str, Result<&ClusterFacts, &str>)],
+) -> FleetPlan {
     let names: Vec<ClusterName> = clusters.iter().map(|(of, _)| name(of)).collect();
     let known: KnownClusters<'_> = names
         .iter()
         .zip(clusters.iter().map(|(_, facts)| *facts))
         .collect();
-    FleetPlan::of(loaded, &known, Timestamp::from_second(1000).unwrap())
+    FleetPlan::of(loaded, &known, used, Timestamp::from_second(1000).unwrap())
 }
 
 /// A plan of east and west in short: `cluster verb kind name: why; field: before -> after (place)`.
@@ -196,7 +205,7 @@ fn short(loaded: &LoadedFleet, [east, west]: [&ClusterFacts; 2]) -> Vec<String> 
     lines(&plan(loaded, &[("east", Ok(east)), ("west", Ok(west))]))
 }
 
-fn lines(plan: &FleetPlan) -> Vec<String> {
+pub(super) fn lines(plan: &FleetPlan) -> Vec<String> {
     let mut lines = Vec::new();
     for cluster in &plan.clusters {
         for change in &cluster.changes {

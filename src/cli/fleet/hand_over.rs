@@ -1,0 +1,97 @@
+//! What remains for the owners of clusters that were not read, in the order in which it has to be done. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{loaded::LoadedFleet, remaining::RemainingStep};
+use crate::{manifests::link::ClusterName, suggest::ClusterFlags};
+
+/// The folder in which credentials are handed over.
+const FOLDER: &str = "handed";
+
+/// What has to be done by whom.
+#[derive(Debug, Default)]
+pub(super) struct HandOvers {
+    /// Clusters with accounts to make or to remove.
+    accounts: BTreeSet<ClusterName>,
+    /// By target cluster: the source clusters that need credentials for it.
+    credentials: BTreeMap<ClusterName, BTreeSet<ClusterName>>,
+    /// By target cluster: the accounts that are not needed any more, as soon as their clusters have removed their Links.
+    revoked: BTreeMap<ClusterName, BTreeSet<ClusterName>>,
+}
+
+impl HandOvers {
+    /// The owner of this cluster makes the accounts of others in it, and removes those that are not in the file.
+    pub(super) fn accounts(&mut self, target: &ClusterName) {
+        self.accounts.insert(target.clone());
+    }
+
+    /// The source cluster needs the Link to a target cluster, and credentials for it.
+    pub(super) fn credentials(&mut self, source: &ClusterName, target: &ClusterName) {
+        let sources = self.credentials.entry(target.clone()).or_default();
+        sources.insert(source.clone());
+    }
+
+    /// The source cluster removes its Link, and then the target cluster the account.
+    pub(super) fn revoked(&mut self, source: &ClusterName, target: &ClusterName) {
+        let sources = self.revoked.entry(target.clone()).or_default();
+        sources.insert(source.clone());
+    }
+
+    /// The steps as commands.
+    pub(super) fn steps(&self, loaded: &LoadedFleet) -> Vec<RemainingStep> {
+        let mut steps = Vec::new();
+        let (file, here) = (loaded.name.as_str(), ClusterFlags::default());
+        let apply = |cluster: &ClusterName| {
+            let values = [file, &cluster.to_string()];
+            let command = here.mc("fleet apply --file {} --only {}", &values);
+            RemainingStep::of(cluster, &command)
+        };
+        steps.extend(self.accounts.iter().map(apply));
+        let mut handed: BTreeMap<&ClusterName, Vec<&ClusterName>> = BTreeMap::new();
+        for (target, sources) in &self.credentials {
+            let names = joined(sources);
+            let values = [file, &target.to_string(), &names, FOLDER];
+            let command = here.mc(
+                "fleet credentials --file {} --target {} --source {} --with-link --output-dir {}",
+                &values,
+            );
+            steps.push(RemainingStep::of(target, &command));
+            for source in sources {
+                handed.entry(source).or_default().push(target);
+            }
+        }
+        for (source, targets) in handed {
+            let flags = flags(loaded, source);
+            for target in targets {
+                let values = [FOLDER, &source.to_string(), &target.to_string()];
+                let command = flags.kubectl("apply -f {}/{}/{}.yaml", &values);
+                steps.push(RemainingStep::of(source, &command));
+            }
+            steps.push(apply(source));
+        }
+        let sources: BTreeSet<&ClusterName> = self.revoked.values().flatten().collect();
+        steps.extend(sources.into_iter().map(apply));
+        for (target, sources) in &self.revoked {
+            let (flags, names) = (flags(loaded, target), joined(sources));
+            let revoke = flags.mc(
+                "revoke --service-account-name {} --namespace {}",
+                &[&names, &loaded.namespace],
+            );
+            let command = revoke.piped(&flags.kubectl("delete -f -", &[]));
+            steps.push(RemainingStep::of(target, &command));
+        }
+        steps
+    }
+}
+
+fn joined(names: &BTreeSet<ClusterName>) -> String {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    names.join(",")
+}
+
+/// The flags that name a cluster: the context of the file, or the one with the name of the cluster.
+fn flags(loaded: &LoadedFleet, name: &ClusterName) -> ClusterFlags {
+    let cluster = loaded.cluster(name).ok();
+    let context = cluster.and_then(|cluster| cluster.context.clone());
+    ClusterFlags::of_context(&context.unwrap_or_else(|| name.to_string()))
+}

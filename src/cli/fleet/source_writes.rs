@@ -1,0 +1,184 @@
+//! What is written for a link in its source cluster, compared with what is there. Pure.
+
+use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{
+    accounts::covers,
+    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER, WriteAction},
+    facts::{ClusterFacts, fleet_of, is_of, kubeconfig},
+    loaded::{LoadedFleet, LoadedLink, places},
+};
+use crate::{
+    api::link::Link,
+    cli::link::{
+        changes::{SettingChange, of_credentials, of_link, removal},
+        taken::{NameHolder, holder},
+    },
+};
+
+/// A link, and what is known of its source cluster.
+#[derive(Clone, Copy)]
+pub(super) struct SourceWrites<'c> {
+    pub(super) loaded: &'c LoadedFleet,
+    pub(super) link: &'c LoadedLink,
+    pub(super) source: &'c ClusterFacts,
+}
+
+impl SourceWrites<'_> {
+    /// Why there can be no Link of this name, as far as the source cluster says.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        if !self.source.has_links {
+            let why = "it has no CRD for Links: the extension is not installed";
+            return Some(why.to_owned());
+        }
+        let target = &self.link.ends.target;
+        match holder(&self.source.links, &target.to_string()) {
+            NameHolder::Duplicate(other) => {
+                return Some(format!(
+                    "the Link {} links it to {target} already",
+                    other.name_any()
+                ));
+            }
+            NameHolder::Renamed(link) => {
+                let other = &link.spec.target_cluster_name;
+                return Some(format!("the Link {target} is for the cluster {other}"));
+            }
+            NameHolder::Same(link) => {
+                let other = fleet_of(link).filter(|other| *other != self.loaded.fleet.name);
+                if let Some(other) = other {
+                    return Some(format!("the Link {target} belongs to the fleet {other}"));
+                }
+            }
+            NameHolder::Nobody => {}
+        }
+        None
+    }
+
+    /// The write of a Secret with credentials, if there is one. Without a token, those of `wanted` are not valid.
+    pub(super) fn of_secret(
+        &self,
+        wanted: &KubernetesSecret,
+        has_token: bool,
+    ) -> Option<PlannedWrite> {
+        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+        let write = |verb, why: &str, fields| self.write(verb, wanted, why, fields);
+        let Some(old) = self.source.credentials(&namespace, &name) else {
+            return Some(write("create", &self.places(), Vec::new()));
+        };
+        let (now, new) = (kubeconfig(old), kubeconfig(wanted));
+        let (Some(now), Some(new), true) = (&now, &new, has_token) else {
+            return Some(write("patch", NEW_CREDENTIALS, Vec::new()));
+        };
+        let metadata = |secret: &KubernetesSecret| {
+            let annotations = secret.metadata.annotations.clone();
+            json!([
+                secret.metadata.labels.clone().unwrap_or_default(),
+                annotations.unwrap_or_default()
+            ])
+        };
+        if !now.is_same(new) {
+            let fields = of_credentials(Some(now), new);
+            return Some(write("patch", NEW_CREDENTIALS, fields));
+        }
+        if !covers(&metadata(old), &metadata(wanted)) {
+            let why = "other labels or annotations";
+            return Some(write("patch", why, Vec::new()));
+        }
+        (!is_of(old, &self.loaded.fleet.name)).then(|| self.taken_over(wanted))
+    }
+
+    /// The write of the Link, if there is one.
+    pub(super) fn of_link(&self, wanted: &Link) -> Option<PlannedWrite> {
+        let name = wanted.name_any();
+        let mut links = self.source.links.iter();
+        let Some(old) = links.find(|link| link.name_any() == name) else {
+            return Some(self.write("create", wanted, &self.places(), Vec::new()));
+        };
+        let fields = of_link(old, wanted);
+        let is_own = is_of(old, &self.loaded.fleet.name);
+        if fields.is_empty() {
+            return (!is_own).then(|| self.taken_over(wanted));
+        }
+        let why = if is_own {
+            "other settings"
+        } else {
+            "taken over, with other settings"
+        };
+        let mut write = self.write("patch", wanted, why, fields);
+        if let WriteAction::Apply { removed, .. } = &mut write.action {
+            *removed = removal(old, wanted);
+        }
+        Some(write)
+    }
+
+    /// Applies an object.
+    fn write<K>(
+        &self,
+        verb: &'static str,
+        wanted: &K,
+        why: &str,
+        fields: Vec<SettingChange>,
+    ) -> PlannedWrite
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        PlannedWrite {
+            change: FleetChange {
+                verb,
+                kind: K::kind(&()).into_owned(),
+                namespace: wanted.namespace().unwrap_or_default(),
+                name: wanted.name_any(),
+                why: why.to_owned(),
+                fields: self.fields(fields),
+            },
+            action: WriteAction::apply(json!(wanted), &self.loaded.fleet.name),
+        }
+    }
+
+    /// Labels an object that is as it should be.
+    fn taken_over<K>(&self, wanted: &K) -> PlannedWrite
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        PlannedWrite {
+            action: WriteAction::Label,
+            ..self.write("patch", wanted, TAKEN_OVER, Vec::new())
+        }
+    }
+
+    /// The changes, each with the place in the file that sets it.
+    fn fields(&self, changes: Vec<SettingChange>) -> Vec<FieldChange> {
+        let settings = self.loaded.fleet.links.get(&self.link.ends);
+        let place = |field: &str| {
+            let key = key_of(field);
+            let set = settings?.settings.values().find(|value| value.key == key)?;
+            Some(set.place.to_string())
+        };
+        let changes = changes.into_iter();
+        changes
+            .map(|change| FieldChange::of(change, place))
+            .collect()
+    }
+
+    /// Where the file names the link.
+    fn places(&self) -> String {
+        let link = self.loaded.fleet.links.get(&self.link.ends);
+        link.map(places).unwrap_or_default()
+    }
+}
+
+/// The key of the file that sets a field of a Link, or an annotation.
+fn key_of(field: &str) -> String {
+    if field == "headless-services" {
+        return "enableHeadlessServices".to_owned();
+    }
+    let mut words = field.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |key, word| {
+        let (head, tail) = word.split_at(word.len().min(1));
+        format!("{key}{}{tail}", head.to_uppercase())
+    })
+}
