@@ -2,6 +2,7 @@
 
 mod accounts;
 mod apply;
+mod by_context;
 mod change;
 mod complete;
 mod contexts;
@@ -249,7 +250,7 @@ async fn planned(
     source: &FleetSource,
     only: &FleetOnly,
 ) -> anyhow::Result<PlannedFleet> {
-    let loaded = load(&source.file, &global.linkerd_namespace)?;
+    let loaded = load(global, &source.file)?;
     let used = only.used(global, &loaded)?;
     let reading = read_all(global, &loaded, &used, source.timeout);
     let read = spin("reading the clusters", reading).await;
@@ -344,7 +345,7 @@ fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan)
 
 async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitCode> {
     let FleetSource { file, timeout } = &args.source;
-    let loaded = load(file, &global.linkerd_namespace)?;
+    let loaded = load(global, file)?;
     let report = Box::pin(status::report(global, &loaded, *timeout));
     let report = spin("reading the clusters", report).await;
     output::data(&match args.output {

@@ -65,6 +65,12 @@ pub(super) const CLUSTER: &[FileKey] = &[
         Text,
     ),
     key(
+        "contexts",
+        "Instead of name and context: contexts of the kubeconfig, comma-separated; * stands for any text. Each is a \
+         cluster with the name that its context suggests",
+        Text,
+    ),
+    key(
         "kubeconfig",
         "Path of a kubeconfig, from the folder of this file; without it, that of the command",
         Text,

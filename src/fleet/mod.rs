@@ -19,8 +19,8 @@ mod types;
 
 pub(crate) use self::{
     compose::{ComposedCluster, ComposedFleet},
-    file::read,
+    file::{FindContexts, read},
     flags::LinkFlags,
     schema::schema,
-    types::{ComposedSettings, FlagValue, Fleet, FleetCluster, FleetLink, LinkEnds},
+    types::{ComposedSettings, FlagValue, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds},
 };

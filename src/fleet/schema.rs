@@ -16,7 +16,10 @@ pub(crate) fn schema(flags: &LinkFlags) -> Value {
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     schema["title"] = json!("A fleet of linkerd-mc: which clusters link to which");
     schema["required"] = json!(["name", "clusters", "links"]);
-    schema["properties"]["clusters"]["items"]["required"] = json!(["name"]);
+    schema["properties"]["clusters"]["items"]["oneOf"] = json!([
+        { "required": ["name"], "properties": { "contexts": false } },
+        { "required": ["contexts"], "properties": { "name": false, "context": false } },
+    ]);
     let kinds = KINDS.map(|kind| json!({ "required": kind.required }));
     schema["properties"]["links"]["items"]["oneOf"] = json!(kinds);
     schema

@@ -18,6 +18,8 @@ pub(crate) struct Fleet {
     pub(crate) flags: Vec<FlagValue>,
     /// The clusters, in the order of the file.
     pub(crate) clusters: Vec<FleetCluster>,
+    /// The line of the first clusters that are named by the contexts of a kubeconfig, if there are some.
+    pub(crate) by_context: Option<u64>,
     /// The links, by source and target.
     pub(crate) links: BTreeMap<LinkEnds, FleetLink>,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Fleet {
 #[derive(Debug)]
 pub(crate) struct FleetCluster {
     pub(crate) name: ClusterName,
-    /// The line of its name.
+    /// The line of its name, or of its contexts.
     pub(crate) line: u64,
     /// Context of the kubeconfig; without it, the one of the name.
     pub(crate) context: Option<String>,
@@ -34,6 +36,13 @@ pub(crate) struct FleetCluster {
     pub(crate) kubeconfig: Option<String>,
     /// Flags for the links to it.
     pub(crate) flags: Vec<FlagValue>,
+}
+
+/// A cluster that is named by its context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundCluster {
+    pub(crate) name: ClusterName,
+    pub(crate) context: String,
 }
 
 /// The clusters of one link.

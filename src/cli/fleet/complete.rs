@@ -1,13 +1,19 @@
 //! Offers the clusters and links of the file for completion, if a file is typed already and can be read.
 
-use std::{ffi::OsStr, path::Path};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use clap_complete::CompletionCandidate;
 
 use super::loaded::{LoadedFleet, load};
 use crate::{
     api::labels::LINKERD_NAMESPACE,
-    cli::common::complete::{offer, typed_value},
+    cli::common::{
+        args::Global,
+        complete::{offer, typed_value},
+    },
 };
 
 /// Offers the clusters of the file.
@@ -32,5 +38,10 @@ pub(super) fn links(current: &OsStr) -> Vec<CompletionCandidate> {
 /// The file of the words typed so far.
 fn typed() -> Option<LoadedFleet> {
     let file = typed_value(&["--file", "-f"])?;
-    load(Path::new(&file), LINKERD_NAMESPACE).ok()
+    let global = Global {
+        kubeconfig: typed_value(&["--kubeconfig"]).map(PathBuf::from),
+        linkerd_namespace: LINKERD_NAMESPACE.to_owned(),
+        ..Global::default()
+    };
+    load(&global, Path::new(&file)).ok()
 }

@@ -49,7 +49,7 @@ impl FleetContexts {
     ) -> anyhow::Result<SelectedClusters> {
         if let Some(file) = &self.file {
             global.refuse_address()?;
-            let loaded = load(file, &global.linkerd_namespace)?;
+            let loaded = load(global, file)?;
             return Ok(of_file(global, &loaded, deadline).await);
         }
         let contexts = self.contexts.select(global, deadline).await?;

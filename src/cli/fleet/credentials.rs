@@ -65,7 +65,7 @@ pub(super) struct FleetCredentialsArgs {
 /// Runs the command.
 pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result<ExitCode> {
     let FleetSource { file, timeout } = &args.source_file;
-    let loaded = load(file, &global.linkerd_namespace)?;
+    let loaded = load(global, file)?;
     let links = chosen(&loaded, args)?;
     let [first, ..] = links.as_slice() else {
         return Err(fail(

@@ -161,7 +161,7 @@ async fn run(
     order: DrainOrder,
     wait: Duration,
 ) -> anyhow::Result<ExitCode> {
-    let loaded = load(&which.file, &global.linkerd_namespace)?;
+    let loaded = load(global, &which.file)?;
     let sources = sources(&loaded, &which.cluster)?;
     if !which.dry_run {
         on_interrupt(

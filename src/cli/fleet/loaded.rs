@@ -5,13 +5,19 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args as _, Command, FromArgMatches as _};
 
+use super::by_context::clusters;
 use crate::{
     cli::{
-        common::{args, cluster::Cluster, cluster_name::context_of, given::Given},
+        common::{
+            args::{self, Global},
+            cluster::Cluster,
+            cluster_name::context_of,
+            given::Given,
+        },
         link_gen::{Existing, LinkArgs},
     },
     client::Access,
-    fleet::{self, Fleet, FleetCluster, FleetLink, LinkEnds, LinkFlags},
+    fleet::{self, FindContexts, Fleet, FleetCluster, FleetLink, LinkEnds, LinkFlags},
     hint::fail,
     manifests::link::ClusterName,
 };
@@ -41,23 +47,45 @@ pub(super) fn link_flags() -> Command {
     LinkArgs::augment_args(Command::new("link"))
 }
 
-/// Reads the file.
-pub(super) fn load(file: &Path, linkerd: &str) -> anyhow::Result<LoadedFleet> {
+/// Reads the file, and the contexts that it names by pattern.
+pub(super) fn load(global: &Global, file: &Path) -> anyhow::Result<LoadedFleet> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
     let folder = file.parent().unwrap_or_else(|| Path::new(""));
-    parse(&name, &text, folder, linkerd)
+    let contexts = |own: Option<&str>, patterns: &str| {
+        let access = Access {
+            kubeconfig: own
+                .map(|own| folder.join(own))
+                .or_else(|| global.kubeconfig.clone()),
+            ..Access::default()
+        };
+        clusters(patterns, &access.kubeconfig()?.contexts)
+    };
+    parse_with(&name, &text, folder, &global.linkerd_namespace, &contexts)
 }
 
-/// Parses the text of a file in this folder.
+/// Parses the text of a file in this folder, without any contexts to name by pattern.
 pub(super) fn parse(
     name: &str,
     text: &str,
     folder: &Path,
     linkerd: &str,
 ) -> anyhow::Result<LoadedFleet> {
+    parse_with(name, text, folder, linkerd, &|_, patterns| {
+        clusters(patterns, &[])
+    })
+}
+
+/// Parses the text of a file in this folder. `contexts` finds the clusters of contexts.
+fn parse_with(
+    name: &str,
+    text: &str,
+    folder: &Path,
+    linkerd: &str,
+    contexts: &FindContexts<'_>,
+) -> anyhow::Result<LoadedFleet> {
     let command = link_flags();
-    let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()))?;
+    let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), contexts)?;
     let command = command.no_binary_name(true);
     let mut links = Vec::new();
     for (ends, link) in &fleet.links {

@@ -11,6 +11,7 @@ use crate::{
         args::{self, Global},
         cluster_name::context_of,
     },
+    hint::misuse,
     manifests::link::ClusterName,
 };
 
@@ -33,7 +34,7 @@ pub(super) struct FleetSource {
 pub(super) struct FleetOnly {
     /// Use only this cluster of the file, or this context. What remains for others is printed as commands. Can be repeated
     #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
-    only: Vec<String>,
+    pub(super) only: Vec<String>,
 }
 
 impl FleetOnly {
@@ -43,6 +44,13 @@ impl FleetOnly {
         global: &Global,
         loaded: &LoadedFleet,
     ) -> anyhow::Result<UsedClusters> {
+        if let (false, Some(line)) = (self.only.is_empty(), loaded.fleet.by_context) {
+            let file = &loaded.name;
+            return Err(misuse(
+                format!("--only cannot be used with contexts (line {line} of {file})"),
+                "which clusters they are depends on your kubeconfig, so give each an entry with name and context",
+            ));
+        }
         let contexts = global.access().kubeconfig();
         let contexts = contexts.map(|all| all.contexts).unwrap_or_default();
         let contexts = contexts.iter().map(|context| context.name.as_str());

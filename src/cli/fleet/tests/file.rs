@@ -3,7 +3,13 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
-    cli::fleet::loaded::{LoadedFleet, link_flags, parse},
+    cli::{
+        common::args::Global,
+        fleet::{
+            loaded::{LoadedFleet, link_flags, load, parse},
+            source::FleetOnly,
+        },
+    },
     fleet::{LinkFlags, schema},
     hint::hint_of,
 };
@@ -146,9 +152,24 @@ fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
             "did you mean clusters?",
         ),
         (
-            "name: f\nclusters:\n- name: a\n  contexts: b\nlinks: []\n",
-            "unknown key contexts in fleet.yaml, line 4",
+            "name: f\nclusters:\n- name: a\n  content: b\nlinks: []\n",
+            "unknown key content in fleet.yaml, line 4",
             "did you mean context?",
+        ),
+        (
+            "name: f\nclusters:\n- contexts: b-*\n  name: a\nlinks: []\n",
+            "name cannot be used with contexts (line 4 of fleet.yaml)",
+            "remove one of them",
+        ),
+        (
+            "name: f\nclusters:\n- contexts: b-*\nlinks: []\n",
+            "invalid contexts in fleet.yaml, line 3",
+            "`kubectl config get-contexts` lists all",
+        ),
+        (
+            "name: f\nclusters:\n- contexts: [b]\nlinks: []\n",
+            "invalid contexts in fleet.yaml, line 3: must be a text",
+            "contexts: Instead of name and context",
         ),
         (
             "name: f\nclusters:\n- name: a\n- name: a\nlinks: []\n",
@@ -266,6 +287,84 @@ fn refused(text: &str, what: &str, hint: &str) {
     let (said, hinted) = (error.to_string(), hint_of(&error).unwrap_or_default());
     assert!(said.starts_with(what), "{text}\n{said}");
     assert!(hinted.starts_with(hint), "{text}\n{hinted}");
+}
+
+#[test]
+fn contexts_that_a_pattern_names_are_clusters_with_the_settings_of_the_entry() {
+    const KUBECONFIG: &str = "contexts:
+- {name: prod-b, context: {cluster: b}}
+- {name: kind-prod-a, context: {cluster: a}}
+- {name: hub, context: {cluster: hub}}
+";
+    let folder = tempfile::tempdir().unwrap();
+    let (file, kubeconfig) = (folder.path().join("f.yaml"), folder.path().join("config"));
+    fs::write(&kubeconfig, KUBECONFIG).unwrap();
+    let global = |kubeconfig: Option<&Path>| Global {
+        kubeconfig: kubeconfig.map(Path::to_owned),
+        linkerd_namespace: "linkerd".to_owned(),
+        ..Global::default()
+    };
+    let read = |clusters: &str, global: &Global| {
+        fs::write(
+            &file,
+            format!("name: f\nclusters:\n{clusters}links: [{{mesh: all}}]\n"),
+        )
+        .unwrap();
+        load(global, &file)
+    };
+    let by_command = global(Some(&kubeconfig));
+    let all = "- name: hub\n- contexts: '*prod-*'\n  gatewayPort: 4243\n";
+    let loaded = read(all, &by_command).unwrap();
+    let clusters = loaded.fleet.clusters.iter();
+    let clusters = clusters.map(|of| {
+        let context = of.context.as_deref().unwrap_or_default();
+        format!("{} {context} {}", of.name, of.line)
+    });
+    assert_eq!(
+        clusters.collect::<Vec<_>>(),
+        ["hub  3", "prod-a kind-prod-a 4", "prod-b prod-b 4"]
+    );
+    let links = loaded.links.iter();
+    let links = links.map(|link| format!("{} {}", link.ends.target, link.args.gateway_port));
+    let links: BTreeSet<String> = links.collect();
+    let expected = ["hub 0", "prod-a 4243", "prod-b 4243"];
+    assert_eq!(links, expected.map(str::to_owned).into());
+
+    // A kubeconfig of the entry, from the folder of the file.
+    let own = "- contexts: prod-b,hub\n  kubeconfig: config\n";
+    let loaded = read(own, &global(Some(Path::new("/missing")))).unwrap();
+    assert_eq!(loaded.links.len(), 2);
+
+    for (clusters, what) in [
+        (
+            "- contexts: prod-*\n- name: prod-b\n",
+            "are called prod-b: at line 3 and at line 4",
+        ),
+        (
+            "- name: x\n  context: prod-b\n- contexts: prod-*\n",
+            "have the same context (line 5)",
+        ),
+        (
+            "- contexts: prod-*\n- contexts: '*b'\n",
+            "are called prod-b: at line 3 and at line 4",
+        ),
+        ("- contexts: east-*\n", "invalid contexts in "),
+    ] {
+        let error = read(clusters, &by_command).err().unwrap();
+        assert!(error.to_string().contains(what), "{error:#}");
+    }
+    // Another person has other contexts, so that nobody knows which clusters have left the file.
+    let loaded = read(all, &by_command).unwrap();
+    let only = FleetOnly {
+        only: vec!["hub".to_owned()],
+    };
+    let error = only.used(&by_command, &loaded).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("--only cannot be used with contexts (line 4 of "),
+        "{error:#}"
+    );
 }
 
 #[test]
