@@ -74,7 +74,8 @@ See it follow, with `linkerd-mc --context west status --services --watch` aside:
     mirror.linkerd.io/exported=remote-discovery
   # lose a Pod: db-1-east goes
   kubectl --context east -n shop delete pod db-1 --force
-  # west's own Pods of cart fail, and it fails over; with \"True\" it returns after a moment
+  # west's own Pods of cart fail, and it fails over;
+  # with \"True\" it returns after a moment
   kubectl --context west -n shop patch pod cart-0 --subresource=status \\
     -p '{{\"status\":{{\"conditions\":[{{\"type\":\"Ready\",\"status\":\"False\"}}]}}}}'
   # unlink: all that came from east goes, and cart-federated spans two clusters

@@ -152,7 +152,7 @@ fn remedies(text: &mut String, category: &Category, result: &CheckResult) {
 }
 
 /// Adds these flags to the commands in a text, which are between backticks.
-fn with_flags(text: &str, flags: &str) -> String {
+pub(crate) fn with_flags(text: &str, flags: &str) -> String {
     let parts = text.split('`').enumerate();
     let parts = parts.map(|(at, part)| match at % 2 {
         1 => flagged(part, flags),

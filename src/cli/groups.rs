@@ -69,7 +69,24 @@ pub(super) fn without_idle_flags(mut command: Command) -> Command {
         let hidden: Vec<Arg> = hidden.map(|arg| arg.clone().hide(true)).collect();
         command = command.mut_subcommand(name, |sub| sub.args(hidden));
     }
-    command
+    with_contexts_of_import(command, &global)
+}
+
+/// Shows `--context` in the help of `fleet import`, the only command of `fleet` that takes it.
+fn with_contexts_of_import(command: Command, global: &[Arg]) -> Command {
+    let contexts = global
+        .iter()
+        .filter(|arg| arg.get_id() == "context")
+        .map(|arg| {
+            arg.clone()
+                .value_name("NAMES")
+                .help("Contexts of the clusters, comma-separated; `*` stands for any text")
+                .help_heading(None::<&str>)
+        });
+    let contexts: Vec<Arg> = contexts.collect();
+    command.mut_subcommand("fleet", |fleet| {
+        fleet.mut_subcommand("import", |import| import.args(contexts))
+    })
 }
 
 /// Lists the commands in groups.
@@ -146,6 +163,18 @@ mod tests {
         }
         assert!(!help.contains('\x1b'), "{help}");
         assert!(help.contains("--context <NAME>"), "{help}");
+    }
+
+    #[test]
+    fn help_of_fleet_import_has_the_contexts() {
+        let mut all = crate::cli::command();
+        all.build();
+        for (name, is_shown) in [("import", true), ("plan", false)] {
+            let fleet = all.find_subcommand("fleet").unwrap();
+            let mut sub = fleet.find_subcommand(name).unwrap().clone();
+            let help = sub.render_long_help().to_string();
+            assert_eq!(help.contains("--context <NAMES>"), is_shown, "{help}");
+        }
     }
 
     #[test]

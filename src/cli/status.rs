@@ -89,10 +89,22 @@ async fn require(
         && status.services.as_ref().is_some_and(Vec::is_empty)
     {
         let namespace = args.filter().namespace;
-        let place = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
+        let place = namespace.as_ref();
+        let place = place.map_or_else(String::new, |namespace| format!("{namespace}/"));
+        let hint = match (contexts, namespace) {
+            ([only], Some(namespace)) => {
+                let flags = &only.flags;
+                format!("`linkerd-mc{flags} diagnose {namespace}/{name}` says why")
+            }
+            ([only], None) => {
+                let flags = &only.flags;
+                format!("run `linkerd-mc{flags} status --services` to see all")
+            }
+            _ => "pass --services to see all".to_owned(),
+        };
         return Err(fail(
             format!("no mirror or federated Service is, or comes from, {place}{name}"),
-            "run `linkerd-mc status --services` to see all; only Services that are exported are mirrored",
+            format!("{hint}; only Services that are exported are mirrored"),
         ));
     }
     Ok(())

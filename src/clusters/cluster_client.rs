@@ -16,6 +16,8 @@ pub(crate) struct KubeContext {
     pub name: String,
     /// The client.
     pub client: Known<ClusterClient>,
+    /// Flags with which other commands use the same cluster, such as ` --context west`.
+    pub flags: String,
 }
 
 /// A cluster that commands send requests to.

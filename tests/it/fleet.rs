@@ -360,7 +360,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     assert!(
         shown[2]
             .1
-            .starts_with("no context of the kubeconfig is certainly that of plan-south"),
+            .starts_with("the kubeconfig has no context for plan-south"),
         "{shown:?}"
     );
     assert_eq!((shown[3].0, shown[3].1, shown[3].2), ("plan-west", "", 7));
@@ -373,7 +373,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     assert!(
         planned
             .stdout
-            .ends_with("Nothing to do. 1 cluster was not read.\n"),
+            .ends_with("Nothing to do in the clusters that were read. 1 cluster was not read.\n"),
         "{}",
         planned.stdout
     );

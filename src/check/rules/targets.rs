@@ -51,6 +51,10 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
             return Some(problem.map(|(_, why)| why.to_owned()).into_iter().collect());
         }
         Some(match link.target.as_ref()? {
+            Err(why) if why.ends_with(": Unauthorized") => vec![format!(
+                "the API server refuses the token, which was revoked or has expired; run `linkerd-mc rotate --cluster-name {}`",
+                link.cluster()
+            )],
             Err(why) => vec![why.clone()],
             Ok(target) => match &target.denied {
                 Err(why) => vec![format!("cannot check permissions: {why}")],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::future::join_all;
 
-use super::{args::Global, cluster::connecting};
+use super::{args::Global, cluster::connecting, paste::same_cluster};
 use crate::{
     client::{Access, Identity},
     clusters::{
@@ -45,7 +45,8 @@ impl Contexts {
             let namespace = &global.linkerd_namespace;
             let contexts = names.iter().map(|name| {
                 let access = access.with_context(name);
-                context_of(name.clone(), access, deadline, namespace)
+                let flags = same_cluster(global, Some(name));
+                context_of(name.clone(), access, deadline, namespace, flags)
             });
             let mut contexts = connecting(join_all(contexts)).await;
             if self.all_contexts {
@@ -63,6 +64,7 @@ impl Contexts {
         Ok(vec![KubeContext {
             name: name.clone(),
             client: Ok(client),
+            flags: same_cluster(global, None),
         }])
     }
 
@@ -147,11 +149,13 @@ async fn context_of(
     access: Access,
     deadline: Duration,
     linkerd_namespace: &str,
+    flags: String,
 ) -> KubeContext {
     let client = ClusterClient::new(&name, &access, deadline, linkerd_namespace).await;
     KubeContext {
         name,
         client: client.map_err(|error| format!("{error:#}")),
+        flags,
     }
 }
 

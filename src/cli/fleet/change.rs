@@ -75,7 +75,8 @@ pub(super) fn labelled(mut object: Value, fleet: &str) -> Value {
 /// A setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct FieldChange {
-    pub(super) field: &'static str,
+    /// The key of the file, or the field of the Link if no key sets it.
+    pub(super) field: String,
     pub(super) before: String,
     pub(super) after: String,
     /// The place in the file that says so, if one does.
@@ -83,13 +84,29 @@ pub(super) struct FieldChange {
 }
 
 impl FieldChange {
-    /// A change as `link` finds it.
+    /// A change as `link` finds it. `place` is that of a key.
     pub(super) fn of(change: SettingChange, place: impl Fn(&str) -> Option<String>) -> Self {
+        let field = key_of(change.field);
         Self {
-            place: place(change.field),
-            field: change.field,
+            place: place(&field),
+            field,
             before: change.old,
             after: change.new,
         }
     }
+}
+
+/// The key of the file that sets a field of a Link, or an annotation.
+fn key_of(field: &str) -> String {
+    match field {
+        "headless-services" => return "enableHeadlessServices".to_owned(),
+        "api-server-through" => return "apiServerThroughGateway".to_owned(),
+        _ => {}
+    }
+    let mut words = field.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |key, word| {
+        let (head, tail) = word.split_at(word.len().min(1));
+        format!("{key}{}{tail}", head.to_uppercase())
+    })
 }

@@ -53,11 +53,7 @@ impl FleetContexts {
             return Ok(of_file(global, &loaded, deadline).await);
         }
         let contexts = self.contexts.select(global, deadline).await?;
-        let several = contexts.len() > 1;
-        let flags = contexts.iter().map(|context| {
-            let name = several.then_some(context.name.as_str());
-            same_cluster(global, name)
-        });
+        let flags = contexts.iter().map(|context| context.flags.clone());
         Ok(SelectedClusters {
             flags: flags.collect(),
             contexts,
@@ -113,7 +109,15 @@ async fn of_cluster(
         Ok(access) => access,
         Err(error) => {
             let client = Err(format!("{error:#}"));
-            return (KubeContext { name, client }, String::new());
+            let flags = String::new();
+            return (
+                KubeContext {
+                    name,
+                    client,
+                    flags,
+                },
+                String::new(),
+            );
         }
     };
     let client = ClusterClient::new(&name, &access, deadline, linkerd).await;
@@ -123,7 +127,12 @@ async fn of_cluster(
     };
     let flags = same_cluster(&its, access.context.as_deref());
     let client = client.map_err(|error| format!("{error:#}"));
-    (KubeContext { name, client }, flags)
+    let context = KubeContext {
+        name,
+        client,
+        flags: flags.clone(),
+    };
+    (context, flags)
 }
 
 #[cfg(test)]
@@ -184,7 +193,7 @@ links: [{hub: hub, spokes: [west, north]}]
         let (hub, west, north) = (
             format!("hub: east.example:443;{}", flags(path, "admin@east")),
             format!("west: west.example:443;{}", flags(path, "west")),
-            "north: no context of the kubeconfig is certainly that of north;".to_owned(),
+            "north: the kubeconfig has no context for north;".to_owned(),
         );
         assert_eq!(shown(&selected), [hub, west.clone(), north.clone()]);
         assert_eq!(shown(&selected.sources()), [west, north]);

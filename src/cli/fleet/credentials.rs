@@ -92,7 +92,9 @@ pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow:
         remarks.extend(own);
         made.push((&link.ends.source, Manifest::from_objects(objects)?));
     }
-    remarks.iter().for_each(Remark::say);
+    for remark in &remarks {
+        remark.say_of(&args.target.to_string());
+    }
     match (&args.output_dir, made.as_slice()) {
         (Some(folder), made) => write_files(folder, args, made)?,
         (None, made) => {
@@ -184,6 +186,9 @@ fn write_files(
             .and_then(|()| write_whole(&path, text.as_bytes(), FileReaders::Owner))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    output::note(&format!("{} files written", made.len()));
+    output::note(&match made.len() {
+        1 => "1 file written".to_owned(),
+        files => format!("{files} files written"),
+    });
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::{Args as _, Command, FromArgMatches as _};
 
 use super::by_context::clusters;
@@ -138,16 +138,12 @@ pub(super) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Acces
     let contexts = contexts.iter().map(|context| context.name.as_str());
     match context_of(&name.to_string(), contexts) {
         Ok(context) => Ok(access.with_context(context)),
-        Err(several) => Err(fail(
-            format!("no context of the kubeconfig is certainly that of {name}"),
-            if several.is_empty() {
-                format!("set context for {name} in the file")
-            } else {
-                format!(
-                    "set context for {name} in the file, to one of {}",
-                    several.join(", ")
-                )
-            },
+        Err(several) if several.is_empty() => Err(anyhow!(
+            "the kubeconfig has no context for {name}: name one with `context` in the file"
+        )),
+        Err(several) => Err(anyhow!(
+            "the kubeconfig has several contexts for {name} ({}): name one with `context` in the file",
+            several.join(", ")
         )),
     }
 }

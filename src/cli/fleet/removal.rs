@@ -51,7 +51,7 @@ pub(super) fn removal(
             }
             _ => removal.problems.push(format!(
                 "the account {name} in {target} stays: {target} is not in the file, and no context has its name; if it \
-                 still exists, run `linkerd-mc revoke --service-account-name {name}` for it"
+                 still exists, delete what `linkerd-mc revoke --service-account-name {name}` prints for it"
             )),
         }
     }

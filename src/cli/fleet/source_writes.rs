@@ -152,8 +152,7 @@ impl SourceWrites<'_> {
     /// The changes, each with the place in the file that sets it.
     fn fields(&self, changes: Vec<SettingChange>) -> Vec<FieldChange> {
         let settings = self.loaded.fleet.links.get(&self.link.ends);
-        let place = |field: &str| {
-            let key = key_of(field);
+        let place = |key: &str| {
             let set = settings?.settings.values().find(|value| value.key == key)?;
             Some(set.place.to_string())
         };
@@ -168,17 +167,4 @@ impl SourceWrites<'_> {
         let link = self.loaded.fleet.links.get(&self.link.ends);
         link.map(places).unwrap_or_default()
     }
-}
-
-/// The key of the file that sets a field of a Link, or an annotation.
-fn key_of(field: &str) -> String {
-    if field == "headless-services" {
-        return "enableHeadlessServices".to_owned();
-    }
-    let mut words = field.split('-');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |key, word| {
-        let (head, tail) = word.split_at(word.len().min(1));
-        format!("{key}{}{tail}", head.to_uppercase())
-    })
 }

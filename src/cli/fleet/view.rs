@@ -117,12 +117,9 @@ fn add_group(text: &mut String, group: &[&FleetChange]) {
 }
 
 fn summary(plan: &FleetPlan) -> String {
-    let unread = plan
-        .clusters
-        .iter()
-        .filter(|cluster| cluster.error.is_some())
-        .count();
-    let unread = match unread {
+    let unread = plan.clusters.iter();
+    let count = unread.filter(|cluster| cluster.error.is_some()).count();
+    let unread = match count {
         0 => String::new(),
         1 => " 1 cluster was not read.".to_owned(),
         unread => format!(" {unread} clusters were not read."),
@@ -133,7 +130,11 @@ fn summary(plan: &FleetPlan) -> String {
         others => format!("{unread} {others} clusters were left out by --only."),
     };
     if !plan.is_pending() {
-        return format!("Nothing to do.{unread}\n");
+        return match count {
+            0 => "Nothing to do.\n".to_owned(),
+            all if all == plan.clusters.len() => "No cluster was read.\n".to_owned(),
+            _ => format!("Nothing to do in the clusters that were read.{unread}\n"),
+        };
     }
     format!(
         "{} to create, {} to change, {} to delete.{unread}\n",

@@ -160,12 +160,7 @@ impl Way {
 
 fn local(context: &KubeconfigContext) -> Option<Remark> {
     let server = &context.cluster.server;
-    is_local_address(server).then(|| {
-        Remark::Warning(format!(
-            "the link uses the API server address {server}, which other clusters cannot reach; \
-             pass an address that they can reach with --api-server-address",
-        ))
-    })
+    is_local_address(server).then(|| Remark::LocalAddress(server.clone()))
 }
 
 /// The target cluster at its address. Fails if the connection would not be secure, unless that is allowed.

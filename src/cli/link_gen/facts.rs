@@ -9,7 +9,7 @@ use crate::{
     cli::common::given::Given,
     manifests::{
         gateway::{Overrides, RemoteGateway},
-        kubeconfig::{KubeconfigContext, Secret},
+        kubeconfig::{KubeconfigContext, Secret, is_local_address},
         link::{ClusterName, LinkObjects, LinkTarget, link},
     },
     mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
@@ -76,6 +76,7 @@ impl WantedLink<'_> {
             && existing.credentials.is_some()
             && !given.has(&["api_server_address"])
             && kept != now
+            && !is_local_address(now)
         {
             let flag = "--api-server-address";
             remarks.push(Remark::kept("address of the API server", kept, now, flag));

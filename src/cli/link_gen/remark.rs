@@ -7,22 +7,40 @@ use crate::cli::common::output;
 pub(in crate::cli) enum Remark {
     Warning(String),
     Note(String),
+    /// The address of the target's API server that only this machine can reach.
+    LocalAddress(String),
 }
 
 impl Remark {
     /// Prints it.
     pub(in crate::cli) fn say(&self) {
+        self.print(
+            "",
+            "pass an address that they can reach with --api-server-address",
+        );
+    }
+
+    /// Prints it, for one of the clusters of a file.
+    pub(in crate::cli) fn say_of(&self, cluster: &str) {
+        let fix = format!("set apiServerAddress of {cluster} in the file");
+        self.print(&format!("{cluster}: "), &fix);
+    }
+
+    fn print(&self, of: &str, fix: &str) {
+        let text = self.text(fix);
         match self {
-            Self::Warning(text) => output::warning(text),
-            Self::Note(text) => output::note(text),
+            Self::Note(_) => output::note(&format!("{of}{text}")),
+            Self::Warning(_) | Self::LocalAddress(_) => output::warning(&format!("{of}{text}")),
         }
     }
 
-    /// Prints it, for one of several clusters.
-    pub(in crate::cli) fn say_of(&self, cluster: &str) {
+    /// `fix` says how another address is set.
+    fn text(&self, fix: &str) -> String {
         match self {
-            Self::Warning(text) => output::warning(&format!("{cluster}: {text}")),
-            Self::Note(text) => output::note(&format!("{cluster}: {text}")),
+            Self::Warning(text) | Self::Note(text) => text.clone(),
+            Self::LocalAddress(server) => format!(
+                "the link uses the API server address {server}, which other clusters cannot reach; {fix}"
+            ),
         }
     }
 
@@ -31,5 +49,20 @@ impl Remark {
         Self::Note(format!(
             "the link keeps the {what} {kept}; pass {flag} {now} to use the current one"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_address_is_mended_as_the_command_can() {
+        let remark = Remark::LocalAddress("https://127.0.0.1:40123".to_owned());
+        for fix in ["pass --api-server-address", "set apiServerAddress"] {
+            let text = remark.text(fix);
+            assert!(text.contains("https://127.0.0.1:40123"), "{text}");
+            assert!(text.ends_with(fix), "{text}");
+        }
     }
 }

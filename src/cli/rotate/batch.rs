@@ -55,14 +55,14 @@ impl<'a> Batch<'a> {
         let mut outcomes = Vec::new();
         let due = self.due(wanted, &mut outcomes).await?;
         // Checked before anything is changed: without the restart, all links would stay half rotated.
-        if let Err(error) = self.may_restart(links, &due).await {
+        if let Err(error) = self.in_source(self.may_restart(links, &due).await) {
             output::error(&error);
             outcomes.extend(due.into_iter().map(|rotation| rotation.failed(&error)));
             return Ok(outcomes);
         }
         let written = self.written(due, &mut outcomes).await;
         let restarted = Box::pin(self.restarted(&written)).await;
-        let restarted = restarted.inspect_err(output::error);
+        let restarted = self.in_source(restarted).inspect_err(output::error);
         // Read only now, when all links have their new tokens.
         let holders = if written.iter().any(Rotation::revokes) {
             gather::holders(self.source).await
@@ -70,7 +70,7 @@ impl<'a> Batch<'a> {
             Ok(Vec::new())
         };
         let holders = holders.context("cannot find out who uses the old tokens");
-        let holders = holders.inspect_err(output::error);
+        let holders = self.in_source(holders).inspect_err(output::error);
         for rotation in written {
             outcomes.push(self.ended(rotation, &restarted, &holders).await);
         }
@@ -124,6 +124,14 @@ impl<'a> Batch<'a> {
     fn cannot_rotate(&self, cluster: &str) -> String {
         let link = self.source.link_to(cluster);
         format!("cannot rotate the credentials for {link}")
+    }
+
+    /// Names the source cluster in an error, if there are several.
+    fn in_source<T>(&self, done: anyhow::Result<T>) -> anyhow::Result<T> {
+        match &self.source.name {
+            Some(name) => done.with_context(|| format!("cannot rotate the credentials in {name}")),
+            None => done,
+        }
     }
 
     /// Fails if Linkerd has to be restarted, and cannot be.
@@ -223,7 +231,7 @@ impl<'a> Batch<'a> {
             return rotation.failed(error);
         }
         let holders = holders.as_deref().unwrap_or_default();
-        match rotation.revoke(holders).await {
+        match self.in_source(rotation.revoke(holders).await) {
             Ok(()) => {
                 let ending = rotation.ending();
                 rotation.ended(ending, None)

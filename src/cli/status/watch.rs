@@ -61,6 +61,7 @@ fn frame(args: &StatusArgs, contexts: &[KubeContext], status: &view::StatusView)
     let (height, width) = terminal_size().unwrap_or((usize::MAX, usize::MAX));
     let shape = TableShape::of(args, contexts);
     let mut frame = view::frame(status, shape, timing::now(), Some(width));
+    view::complete(&mut frame.notes, contexts);
     if frame.tables.is_empty() {
         frame.notes.extend(absent(args, status).map(str::to_owned));
     }

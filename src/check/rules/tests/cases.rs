@@ -30,6 +30,7 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
     ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
     ("remote cluster access credentials are valid", |f| east(f).target = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| east(f).target = Some(Err("cannot reach the cluster: Unauthorized".to_owned())), Level::Error, "east: the API server refuses the token, which was revoked or has expired; run `linkerd-mc rotate --cluster-name east`"),
     ("remote cluster access credentials are valid", |f| through_gateway(f, "True"), Level::Success, ""),
     ("remote cluster access credentials are valid", |f| through_gateway(f, "False"), Level::Error, "east: no answer"),
     ("remote cluster access credentials are valid", |f| target(f).denied = no(), Level::Error, "east: cannot check permissions: refused"),

@@ -214,7 +214,7 @@ pub(super) fn lines(plan: &FleetPlan) -> Vec<String> {
                 cluster.name, change.verb, change.kind, change.namespace, change.name, change.why
             );
             for field in &change.fields {
-                let (name, before, after) = (field.field, &field.before, &field.after);
+                let (name, before, after) = (&field.field, &field.before, &field.after);
                 write!(line, "; {name}: {before} -> {after}").unwrap();
                 line.extend(field.place.iter().map(|place| format!(" ({place})")));
             }
@@ -348,7 +348,7 @@ fn what_others_have_made_is_taken_over_and_what_differs_is_shown_with_its_place(
         "source: west, settings: {federation: none, enableHeadlessServices: true, excludedLabels: [a, b]}}",
     ));
     let link = "west patch Link linkerd-multicluster/east: taken over, with other settings; excludedLabels:  -> a,b (link, line \
-                3); federation:  -> none (link, line 3); headless-services:  -> enabled (link, line 3)";
+                3); federation:  -> none (link, line 3); enableHeadlessServices:  -> enabled (link, line 3)";
     assert_eq!(
         short(&other, [&east, &west]),
         [taken_over[0], taken_over[1], link]
