@@ -124,20 +124,20 @@ fn summary(plan: &FleetPlan) -> String {
         1 => " 1 cluster was not read.".to_owned(),
         unread => format!(" {unread} clusters were not read."),
     };
-    let unread = match plan.not_used.len() {
-        0 => unread,
-        1 => format!("{unread} 1 cluster was left out by --only."),
-        others => format!("{unread} {others} clusters were left out by --only."),
+    let others = match plan.not_used.len() {
+        0 => String::new(),
+        1 => " 1 cluster was left out by --only.".to_owned(),
+        others => format!(" {others} clusters were left out by --only."),
     };
     if !plan.is_pending() {
         return match count {
-            0 => "Nothing to do.\n".to_owned(),
-            all if all == plan.clusters.len() => "No cluster was read.\n".to_owned(),
-            _ => format!("Nothing to do in the clusters that were read.{unread}\n"),
+            0 => format!("Nothing to do.{others}\n"),
+            all if all == plan.clusters.len() => format!("No cluster was read.{others}\n"),
+            _ => format!("Nothing to do in the clusters that were read.{unread}{others}\n"),
         };
     }
     format!(
-        "{} to create, {} to change, {} to delete.{unread}\n",
+        "{} to create, {} to change, {} to delete.{unread}{others}\n",
         plan.count("create"),
         plan.count("patch"),
         plan.count("delete")
