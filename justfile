@@ -19,7 +19,7 @@ lint:
 test *args:
     cargo test "$@"
 
-# Run all tests, and then the long ones; those that take as many minutes as they are told to are soak and hostile
+# Run all tests, and then the long ones; those that take minutes on demand are soak, hostile and fleet
 test-all: test
     cargo test -- --ignored --skip minutes --skip hostile_target::
     cargo test --test it hostile_target:: -- --ignored --skip minutes
@@ -44,6 +44,10 @@ soak minutes="10":
 # Run without and then with hostile target clusters, for some minutes each, and compare the effect on other clusters
 hostile minutes="5":
     LINKERD_MC_HOSTILE_MINUTES={{quote(minutes)}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
+
+# Link ten control planes to each other, then fifty clusters that four of them stand for, and print how long `fleet` takes: minutes
+fleet:
+    cargo test --release --test it fleet::ten -- fleet::fifty --ignored --nocapture --test-threads 1
 
 # Draw docs/modules.md: the modules of src, and which module uses which
 modules:

@@ -1,9 +1,12 @@
 //! `fleet`: many links from one file, on real control planes.
 
 mod apart;
+mod fifty;
 mod gitops;
 mod keep;
+mod many;
 mod only;
+mod ten;
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,10 @@
 //! The account of one cluster in another one: what it should have, and what is there. Pure.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -17,6 +22,9 @@ use crate::{
         render::ObjectName,
     },
 };
+
+/// The objects of accounts, by namespace and name.
+type RenderedAccounts = BTreeMap<(String, String), Arc<Vec<Value>>>;
 
 /// An object of an account, as it is there.
 struct FoundObject {
@@ -40,13 +48,11 @@ pub(super) fn account_writes(
             "the ServiceAccount {name} belongs to the fleet {other}"
         ));
     }
-    let names = [name.to_owned()];
-    let manifest = allow(namespace, &names, RemoteAccess::Full, false);
-    let manifest = manifest.map_err(|error| format!("{error:#}"))?;
+    let all = objects(namespace, name).map_err(|error| format!("{error:#}"))?;
     let is_foreign = own.is_some_and(|own| !is_of(own, fleet));
     let mut writes = Vec::new();
-    for wanted in manifest.into_objects() {
-        let Some(object) = ObjectName::of(&wanted) else {
+    for wanted in all.iter() {
+        let Some(object) = ObjectName::of(wanted) else {
             continue; // each has a name
         };
         let found = found(facts, fleet, &object);
@@ -57,7 +63,7 @@ pub(super) fn account_writes(
                     object.kind
                 ));
             }
-            Some(found) if is_foreign || covers(&found.object, &wanted) => continue,
+            Some(found) if is_foreign || covers(&found.object, wanted) => continue,
             Some(found) if !found.is_of_fleet => {
                 return Err(format!(
                     "the {} {name} is not as the account needs it, and the fleet has not made it",
@@ -71,10 +77,25 @@ pub(super) fn account_writes(
         };
         writes.push(PlannedWrite {
             change: FleetChange::of(verb, &object, why),
-            action: WriteAction::apply(wanted, fleet),
+            action: WriteAction::apply(wanted.clone(), fleet),
         });
     }
     Ok(writes)
+}
+
+/// The objects of the account of this name. They are rendered once: it takes milliseconds, and a cluster has the same
+/// account in all of its target clusters.
+fn objects(namespace: &str, name: &str) -> anyhow::Result<Arc<Vec<Value>>> {
+    static RENDERED: Mutex<RenderedAccounts> = Mutex::new(BTreeMap::new());
+    let key = (namespace.to_owned(), name.to_owned());
+    let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = rendered.get(&key) {
+        return Ok(known.clone());
+    }
+    let manifest = allow(namespace, &[name.to_owned()], RemoteAccess::Full, false)?;
+    let made = Arc::new(manifest.into_objects());
+    rendered.insert(key, made.clone());
+    Ok(made)
 }
 
 fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<FoundObject> {

@@ -193,8 +193,11 @@ impl LoadedFleet {
 
     /// Whether this link is in the file.
     pub(super) fn wants(&self, source: &ClusterName, target: &str) -> bool {
-        let mut links = self.links.iter();
-        links.any(|link| link.ends.source == *source && link.ends.target.to_string() == target)
+        let Ok(target) = target.parse() else {
+            return false; // no cluster has such a name
+        };
+        let source = source.clone();
+        self.fleet.links.contains_key(&LinkEnds { source, target })
     }
 
     /// A link to this cluster. All have the same flags about how it is reached.

@@ -311,14 +311,27 @@ impl ControlPlane {
 
     /// The requests that the API server has answered since a mark of [`Self::audit_mark`], in the order of its answers,
     /// but for what the servers read for themselves. Since 0 it is all of them, also those before a restart.
-    pub fn audit_since(&self, mark: u64) -> anyhow::Result<Vec<AuditEvent>> {
+    pub fn audit_since(&self, mut mark: u64) -> anyhow::Result<Vec<AuditEvent>> {
+        self.audit_next(&mut mark)
+    }
+
+    /// Like [`Self::audit_since`], and moves the mark behind the last of them: while requests come, each is in the result of
+    /// one call.
+    pub fn audit_next(&self, mark: &mut u64) -> anyhow::Result<Vec<AuditEvent>> {
         let mut log = Vec::new();
         File::open(self.folder().join(AUDIT_LOG))
             .and_then(|mut file| {
-                file.seek(SeekFrom::Start(mark))?;
+                file.seek(SeekFrom::Start(*mark))?;
                 file.read_to_end(&mut log)
             })
             .context("failed to read the audit log")?;
+        // A line that is being written is for the next call.
+        log.truncate(
+            log.iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |end| end + 1),
+        );
+        *mark += u64::try_from(log.len())?;
         audit::parse(&String::from_utf8(log)?)
     }
 

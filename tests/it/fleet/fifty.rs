@@ -1,0 +1,202 @@
+//! A fleet of fifty clusters that all link to each other: how long `fleet plan` and `fleet status` take, and how much
+//! memory they use. Four control planes stand for the clusters, each under a dozen names. `just fleet` runs it.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use control_plane::eventually;
+use futures::future::join_all;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use super::many::{Planes, is_ready, names};
+use crate::support::links::links;
+
+const COUNT: usize = 50;
+const PLANES: usize = 4;
+const LINKS: usize = COUNT * (COUNT - 1);
+/// How long `fleet plan` and `fleet status` may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How long the controllers may take.
+const LINKED: Duration = Duration::from_secs(300);
+/// How often to look at the memory of a process.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// One run of the program.
+struct Measured {
+    code: i32,
+    stdout: String,
+    stderr: String,
+    took: Duration,
+    /// Peak of resident memory, in KiB.
+    peak: u64,
+}
+
+/// The peak of a process' resident memory, in KiB.
+fn peak_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The CPU time of a process. Linux counts it in hundredths of a second.
+fn cpu_of(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
+}
+
+/// Runs `fleet` and measures it.
+fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
+    let path = |name: &str| planes.folder.path().join(name);
+    let to = |name: &str| File::create(path(name)).unwrap();
+    let started = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .arg("fleet")
+        .args(args)
+        .env("KUBECONFIG", kubeconfig)
+        .stdin(Stdio::null())
+        .stdout(to("stdout"))
+        .stderr(to("stderr"))
+        .spawn()
+        .unwrap();
+    let (mut peak, mut cpu) = (0, Duration::ZERO);
+    let status = loop {
+        // What was used so far: it cannot be read any more when the process has ended.
+        peak = peak_of(child.id()).unwrap_or(peak);
+        cpu = cpu_of(child.id()).unwrap_or(cpu);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(LOOK);
+    };
+    let took = started.elapsed();
+    let read = |name: &str| fs::read_to_string(path(name)).unwrap();
+    let measured = Measured {
+        code: status.code().unwrap(),
+        stdout: read("stdout"),
+        stderr: read("stderr"),
+        took,
+        peak,
+    };
+    eprintln!(
+        "fleet of {COUNT}: fleet {}: {:.2} s, {:.2} s of CPU, at most {} MiB, exit code {}",
+        args[0],
+        took.as_secs_f64(),
+        cpu.as_secs_f64(),
+        peak / 1024,
+        measured.code
+    );
+    measured
+}
+
+/// A kubeconfig in which each cluster has entries of its own, which lead to one of the control planes.
+fn kubeconfig(planes: &Planes, clusters: &[String]) -> PathBuf {
+    let read = fs::read_to_string(&planes.kubeconfig).unwrap();
+    let of_planes: Value = serde_saphyr::from_str(&read).unwrap();
+    let mut all = json!({ "apiVersion": "v1", "kind": "Config" });
+    for (key, of) in [
+        ("clusters", "cluster"),
+        ("users", "user"),
+        ("contexts", "context"),
+    ] {
+        let entries = of_planes[key].as_array().unwrap().iter().cycle();
+        let entries = clusters.iter().zip(entries).map(|(name, entry)| {
+            let content = match of {
+                "context" => json!({ "cluster": name, "user": name }),
+                _ => entry[of].clone(),
+            };
+            json!({ "name": name, of: content })
+        });
+        all[key] = entries.collect();
+    }
+    let path = planes.folder.path().join("fifty.kubeconfig");
+    fs::write(&path, all.to_string()).unwrap();
+    path
+}
+
+/// Links by which each control plane has a Link to each cluster: those of the first cluster that it stands for, and one of
+/// the second to the first.
+fn enough(clusters: &[String]) -> String {
+    let (first, rest) = clusters.split_at(PLANES);
+    let links = first.iter().zip(rest).flat_map(|(source, second)| {
+        let others = clusters.iter().filter(move |target| *target != source);
+        let pairs = others.map(move |target| (source, target));
+        pairs.chain([(second, source)])
+    });
+    let links = links.map(|(source, target)| format!("{{source: {source}, target: {target}}}"));
+    format!("[{}]", links.collect::<Vec<_>>().join(", "))
+}
+
+/// Waits until the Links of all clusters are ready.
+async fn ready(planes: &Planes) {
+    let waits = planes.all.iter().map(|plane| async move {
+        let waited = eventually("all Links to be ready", LINKED, async || {
+            let found = links(plane).list(&ListParams::default()).await?.items;
+            let ready = found.iter().filter(|link| is_ready(link)).count();
+            anyhow::ensure!(ready == COUNT, "{ready} of {} are ready", found.len());
+            Ok(Some(()))
+        });
+        waited.await.unwrap();
+    });
+    join_all(waits).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "on demand: just fleet"]
+async fn fifty_clusters_are_planned_and_shown_in_seconds_and_linked_in_minutes() {
+    let planes = Planes::start(&names("fifty", PLANES)).await;
+    let clusters: Vec<String> = (0..COUNT).map(|n| format!("c-{n:02}")).collect();
+    let kubeconfig = kubeconfig(&planes, &clusters);
+    let file = planes.file("fleet.yaml", &clusters, "[{mesh: all}]");
+    let file = file.to_str().unwrap();
+    let run = |args: &[&str]| measured(&planes, &kubeconfig, &[args, &["--file", file]].concat());
+
+    let schema = measured(&planes, &kubeconfig, &["schema"]);
+    assert_eq!(schema.code, 0, "{}", schema.stderr);
+    let plan = run(&["plan"]);
+    assert_eq!(plan.code, 2, "{}", plan.stderr);
+    let all = format!("\n{} to create, 0 to change, 0 to delete.\n", LINKS * 7);
+    assert!(plan.stdout.ends_with(&all), "{}", plan.stdout);
+    let missing = run(&["status"]);
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
+    assert!(
+        missing.stdout.contains("2450 missing"),
+        "{}",
+        missing.stdout
+    );
+
+    let some = planes.file("some.yaml", &clusters, &enough(&clusters));
+    let some = some.to_str().unwrap();
+    let apply = ["apply", "--yes", "--wait=0s", "--file", some];
+    let applied = measured(&planes, &kubeconfig, &apply);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    ready(&planes).await;
+    let linked = run(&["plan"]);
+    assert_eq!(linked.code, 2, "{}", linked.stderr);
+    eprintln!("{}", linked.stdout.lines().last().unwrap_or_default());
+    let status = run(&["status"]);
+    assert_eq!(status.code, 0, "{}", status.stdout);
+    assert!(
+        status.stdout.contains("2450 links: 2450 ready (+)"),
+        "{}",
+        status.stdout
+    );
+    let lines = status.stdout.lines().count();
+    assert!(lines <= COUNT + 6, "{lines} lines");
+
+    for command in [plan, missing, linked, status] {
+        // A program that is not optimised takes ten times as long.
+        let is_optimised = !cfg!(debug_assertions);
+        assert!(command.took <= LIMIT || !is_optimised, "{:?}", command.took);
+        assert!(command.peak <= 256 * 1024, "{} KiB", command.peak);
+    }
+}

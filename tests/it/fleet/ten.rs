@@ -1,0 +1,78 @@
+//! Ten control planes that all link to each other, with 90 links: how long `fleet apply` takes and how much it writes,
+//! a cluster that does not answer, and one that leaves. `just fleet` runs it.
+
+mod alone;
+
+use std::time::{Duration, Instant};
+
+use super::many::{Inventory, Planes, names, shape};
+
+const COUNT: usize = 10;
+/// An account of four objects, two Secrets and a Link.
+const OBJECTS: usize = 7;
+const LINKS: usize = COUNT * (COUNT - 1);
+const MESH: &str = "[{mesh: all}]";
+
+/// Runs `fleet apply`, which has to succeed; how long it took, and what it wrote.
+fn apply(planes: &mut Planes, clusters: &[String], links: &str) -> (Duration, usize) {
+    let file = planes.file("fleet.yaml", clusters, links);
+    planes.counted();
+    let started = Instant::now();
+    let applied = planes.run("apply", &file, &["--yes", "--wait=5m"]);
+    let took = started.elapsed();
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    (took, planes.counted())
+}
+
+/// Nothing is left to do, and nothing is written.
+fn nothing_is_left(planes: &mut Planes, clusters: &[String], links: &str) {
+    let file = planes.file("fleet.yaml", clusters, links);
+    planes.counted();
+    let started = Instant::now();
+    let again = planes.run("apply", &file, &[]);
+    let took = started.elapsed();
+    assert_eq!(
+        (again.code, again.stdout.as_str()),
+        (0, "Nothing to do.\n"),
+        "{}",
+        again.stderr
+    );
+    assert_eq!(planes.counted(), 0);
+    say("again", took, 0);
+}
+
+fn say(what: &str, took: Duration, writes: usize) {
+    eprintln!(
+        "fleet of {COUNT}: {what}: {:.1} s, {writes} writes",
+        took.as_secs_f64()
+    );
+}
+
+fn shapes(inventories: &[Inventory]) -> Vec<Inventory> {
+    inventories.iter().map(shape).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "on demand: just fleet"]
+async fn ten_clusters_that_all_link_to_each_other_for_minutes() {
+    let names = names("ten", COUNT);
+    let started = Instant::now();
+    let mut planes = Planes::start(&names).await;
+    say("ten control planes with controllers", started.elapsed(), 0);
+    let empty = planes.inventories().await;
+
+    let (took, writes) = apply(&mut planes, &names, MESH);
+    say("fleet apply, from nothing to 90 ready Links", took, writes);
+    planes.ready(&names).await;
+    assert_eq!(writes, LINKS * OBJECTS);
+    nothing_is_left(&mut planes, &names, MESH);
+
+    alone::others_are_unaffected_by_a_cluster_that_does_not_answer(&planes, &names).await;
+    alone::mirrors_are_there(&planes, &names).await;
+    let mesh = planes.inventories().await;
+    alone::one_leaves(&mut planes, &names, &empty, &mesh).await;
+
+    let (took, removals) = apply(&mut planes, &names, "[]");
+    say("fleet apply, 72 links removed", took, removals);
+    assert_eq!(shapes(&planes.inventories().await), shapes(&empty));
+}
