@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -111,6 +112,20 @@ impl Planes {
         let file = file.to_str().unwrap();
         let args = [&["fleet", command, "--file", file][..], flags].concat();
         run(&self.kubeconfig, &args)
+    }
+
+    /// Starts a command of `fleet` without a terminal, and without anybody who reads its output.
+    pub(super) fn spawn(&self, command: &str, file: &Path, flags: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(["fleet", command, "--file"])
+            .arg(file)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     /// The number of writes of linkerd-mc and kubectl since the last call.

@@ -1,7 +1,8 @@
 //! Ten control planes that all link to each other, with 90 links: how long `fleet apply` takes and how much it writes,
-//! a cluster that does not answer, and one that leaves. `just fleet` runs it.
+//! a cluster that does not answer, and one that leaves; and `fleet apply` that is killed. `just fleet` runs it.
 
 mod alone;
+mod killed;
 
 use std::time::{Duration, Instant};
 
@@ -75,4 +76,17 @@ async fn ten_clusters_that_all_link_to_each_other_for_minutes() {
     let (took, removals) = apply(&mut planes, &names, "[]");
     say("fleet apply, 72 links removed", took, removals);
     assert_eq!(shapes(&planes.inventories().await), shapes(&empty));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "on demand: just fleet"]
+async fn apply_that_is_killed_at_any_place_ends_the_same_after_minutes() {
+    let names = names("killed", COUNT);
+    let mut planes = Planes::start(&names).await;
+    let empty = shapes(&planes.inventories().await);
+    apply(&mut planes, &names, MESH);
+    let mesh = shapes(&planes.inventories().await);
+    apply(&mut planes, &names, "[]");
+    assert_eq!(shapes(&planes.inventories().await), empty);
+    killed::the_end_is_the_same(&mut planes, &names, &empty, &mesh).await;
 }
