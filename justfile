@@ -57,7 +57,7 @@ modules:
 chart:
     LINKERD_MC_CHART=1 cargo test --lib manifests::chart
 
-# Write docs/reference anew: commands, values, labels, conditions and metrics, from the code
+# Write docs/reference anew: commands, values, labels, conditions, causes and metrics, from the code
 reference:
     LINKERD_MC_DRAW=1 cargo test --lib reference
     LINKERD_MC_DRAW=1 cargo test --test docs reference

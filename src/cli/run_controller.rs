@@ -53,14 +53,14 @@ pub(crate) struct RunController {
     #[arg(long, value_name = "NAME", env = "HOSTNAME", hide_env_values = true)]
     identity: Option<String>,
     /// How long the Lease is valid after a renewal
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::duration, hide = true)]
-    lease_duration: Duration,
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, hide = true)]
+    lease_duration: Option<Duration>,
     /// How long after its last renewal a leader stops
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = args::duration, hide = true)]
-    lease_renew_deadline: Duration,
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, hide = true)]
+    lease_renew_deadline: Option<Duration>,
     /// Interval between attempts to take or renew the Lease
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = args::duration, hide = true)]
-    lease_retry: Duration,
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, hide = true)]
+    lease_retry: Option<Duration>,
     /// Log level
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -126,15 +126,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         let config = access.config().await?;
         let server = server_address(&config);
         let client = multiplexed(config, settings.pages.of_local()).await?;
-        let lease = args.leader_elect.then(|| LeaseSettings {
-            duration: args.lease_duration,
-            renew_deadline: args.lease_renew_deadline,
-            retry: args.lease_retry,
-            ..LeaseSettings::new(
-                &args.mirroring.namespace,
-                args.identity.clone().unwrap_or_else(host_name),
-            )
-        });
+        let lease = args.leader_elect.then(|| lease(args));
         let options = Options {
             settings,
             admin: args
@@ -153,6 +145,18 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     // Does not wait for lookups that hang in the system's resolver.
     runtime.shutdown_timeout(Duration::from_millis(100));
     ended
+}
+
+/// The lease, with the times of [`LeaseSettings::new`] unless flags say otherwise.
+fn lease(args: &RunController) -> LeaseSettings {
+    let identity = args.identity.clone().unwrap_or_else(host_name);
+    let usual = LeaseSettings::new(&args.mirroring.namespace, identity);
+    LeaseSettings {
+        duration: args.lease_duration.unwrap_or(usual.duration),
+        renew_deadline: args.lease_renew_deadline.unwrap_or(usual.renew_deadline),
+        retry: args.lease_retry.unwrap_or(usual.retry),
+        ..usual
+    }
 }
 
 fn settings(args: &RunController, sessions: Handle) -> anyhow::Result<Settings> {

@@ -2,7 +2,7 @@
 //! the state of their Links ([`link_summary`]). `status`, `graph`, `check` and `diagnose` use this module.
 //! [`request_path`] is what is known about one Service, and the way to it.
 //!
-//! Only [`collect`], [`gather`] and the modules that they use have a client, and only read. [`canaries`] also writes.
+//! Modules with a client only read. Only [`canaries`] also writes.
 
 mod access;
 pub(crate) mod bundle;

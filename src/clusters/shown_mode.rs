@@ -20,7 +20,7 @@ pub(crate) enum ShownMode {
     HeadlessPod,
     /// From pod to pod.
     RemoteDiscovery,
-    /// From pod to pod, in several clusters.
+    /// One Service over several clusters, from pod to pod or through gateways.
     Federated,
 }
 

@@ -72,7 +72,7 @@ const BATCH: usize = 256;
 /// Maximum number of Kubernetes Events that wait to be created; more are dropped.
 const EVENT_REQUESTS: usize = 256;
 /// Maximum time between two passes of the loop, which the liveness probe checks.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 
 /// The events of sessions, with the Link and the id of the session.
 type SessionEvents = mpsc::Receiver<(String, u64, session::SessionEvent)>;
@@ -306,7 +306,7 @@ impl Engine {
         let allowed = self.rate_limit.next_allowed(now);
         let timers = Timers {
             now,
-            latest: now + HEARTBEAT,
+            latest: now + LONGEST_SLEEP,
             works: self.works(),
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,

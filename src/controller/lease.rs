@@ -10,7 +10,7 @@
 //! times in the record are only for people. No decision depends on wall clocks.
 //!
 //! **Assumptions.** Clocks of two machines differ in speed by no more than 5 %. Identities are unique among processes
-//! that run at the same time (names of pods are). Writers check the fence before each write.
+//! that run at the same time (names of pods are). Writers check the fence before each write of an object or a status.
 //!
 //! **Caveats.** A write that was sent before the process stopped may arrive later. The preconditions of every write
 //! make that harmless. `CLOCK_MONOTONIC` does not advance while a whole machine is suspended, so a resumed machine may

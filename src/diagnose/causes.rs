@@ -252,7 +252,7 @@ causes! {
         "Restart the destination controller. For a target cluster, rotate the credentials of the Link, which does that too, and check that Linkerd's Pods reach its API server.";
     EndpointsStale in Discovery:
         "Linkerd tells the client's proxy of endpoints that are gone, so a part of its requests fails.",
-        "As above. During a rollout this lasts for a moment only.";
+        "Restart the destination controller. If the endpoints are in a target cluster, rotate the credentials of the Link, which does that too. During a rollout this lasts for a moment only.";
     NothingDiscovered in Discovery:
         "Linkerd tells the client's proxy of no endpoint: the Service has no ready Pod in any of its clusters, or Linkerd does not hear of them. With `--target`, `diagnose` tells which.",
         "Look at the Pods of the Service in the target cluster.";

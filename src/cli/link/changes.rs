@@ -28,7 +28,8 @@ impl std::fmt::Display for SettingChange {
     }
 }
 
-/// Fields of the spec that `link` writes, except lists of keys and what no flag or cluster decides.
+/// Fields of the spec that `link` writes, except `probeSpec`, which has a line of its own. A change of a field that is missing
+/// here is neither shown nor asked for.
 const FIELDS: [&str; 12] = [
     "targetClusterName",
     "targetClusterDomain",

@@ -27,10 +27,10 @@ const MORE: usize = 2;
 struct Retries {
     /// Time until the first try. It doubles with each further try.
     first: Duration,
-    /// Maximum time between two tries of each key. So if `n` keys wait, one of the group is tried at least every
-    /// `longest / n`.
+    /// Maximum time between two tries of a key that waits alone. If `n` keys wait, one of the group is tried at least every
+    /// `longest / n`, unless that is less than `shortest`.
     longest: Duration,
-    /// The maximum time between two tries of the group never becomes shorter than this, however many keys wait.
+    /// Lower limit of `longest / n`. With many keys, each of them waits for longer than `longest`.
     shortest: Duration,
     /// Whether each time is shortened at random, by up to a quarter.
     jitter: bool,

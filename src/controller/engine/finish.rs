@@ -93,6 +93,7 @@ impl Engine {
     ) -> Turn {
         let now = Instant::now();
         match failure {
+            // The engine ends before the key has its turn.
             Failure::Fenced => Turn::Retry(None),
             Failure::Outdated(live) => {
                 if let Some(live) = live {

@@ -226,6 +226,7 @@ impl Engine {
             let kubeconfig = match self.sessions.kubeconfig(secret) {
                 None => continue,
                 Some(Ok(kubeconfig)) => kubeconfig,
+                // The current session goes on with the credentials that it has.
                 Some(Err(_)) => {
                     state.withdraw(&self.metrics);
                     continue;

@@ -16,7 +16,10 @@ use super::{
     state::{Done, Engine},
 };
 use crate::{
-    api::link::{LinkObject, LinkStatus},
+    api::{
+        conditions::READY,
+        link::{LinkObject, LinkStatus},
+    },
     client::{
         fingerprint,
         requests::{RequestError, request},
@@ -178,8 +181,8 @@ fn measure(metrics: &Metrics, link: &str, inputs: &StatusInputs, sent: &LinkStat
         unhealthy: count(sent.unhealthy),
     };
     metrics.link_counts(link, counts);
-    let is_connected = matches!(inputs.connected, Some(Ok(())));
-    metrics.link_ready(link, inputs.settled && is_connected);
+    let ready = sent.condition(READY);
+    metrics.link_ready(link, ready.is_some_and(|ready| ready.status == "True"));
     metrics.link_invalid(link, inputs.invalid.is_some());
     metrics.link_drained(link, inputs.drain.is_some());
 }

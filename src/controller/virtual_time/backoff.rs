@@ -15,7 +15,7 @@ use super::{
     world::{NS, World, hours, pauses, seconds, within},
 };
 
-/// Maximum time between two tries of a write.
+/// Maximum time between two tries of a write: `LONGEST` of `queue.rs`. The pauses are compared with 60 s below, too.
 const LONGEST: Duration = seconds(60);
 /// From when something becomes due until the server gets the request.
 const SENT: Duration = seconds(1);

@@ -105,11 +105,13 @@ async fn deleted_secret_is_reported_and_mirrors_follow_until_it_is_there_again()
     })
     .await;
     sleep(hours(2)).await;
+    // An alert goes by the metric.
+    assert!(world.is("east", "Ready", "False") && !world.is_ready_by_metric("east"));
     east.export("late");
     within(seconds(1), "the mirror", || world.has("late-east")).await;
     world.credentials("east", super::world::TOKEN);
     within(seconds(5), "the report", || {
-        world.is("east", "Ready", "True")
+        world.is("east", "Ready", "True") && world.is_ready_by_metric("east")
     })
     .await;
     world.stop().await;

@@ -253,6 +253,12 @@ impl World {
         count.map_or(0, |count| count.parse().expect("a number"))
     }
 
+    /// Whether the metric says that a Link is ready.
+    pub(super) fn is_ready_by_metric(&self, link: &str) -> bool {
+        let ready = format!("linkerd_mc_link_ready{{link=\"{link}\"}} 1");
+        self.metrics.render().lines().any(|line| line == ready)
+    }
+
     /// Whether a Service of this name exists in the source cluster.
     pub(super) fn has(&self, service: &str) -> bool {
         self.source.get("services", NS, service).is_some()

@@ -9,7 +9,8 @@ use super::{
     handler::{ConnectionStatus, EventHandler},
 };
 
-/// Maximum time without events. A watch that is silent for longer should have ended: its end was lost.
+/// Maximum time without events: [`WATCH_SECONDS`](super::WATCH_SECONDS), and time for the end to arrive. A watch that is
+/// silent for longer has ended, and its end was lost.
 const SILENT: Duration = Duration::from_secs(295);
 /// After this time a watch counts as connected, also without an event.
 const SETTLED: Duration = Duration::from_secs(1);

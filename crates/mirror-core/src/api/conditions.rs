@@ -2,7 +2,8 @@
 //! `docs/reference/status.md` is generated from these comments.
 
 /// Whether the Services of the target cluster are mirrored. `True` after the first sync, and as long as the target cluster
-/// answers. While it is `False`, mirrors stay as they are.
+/// answers. While it is `False`, changes may not arrive, and no mirror is removed because of it. With `Syncing` and
+/// `ChangeNotInEffect` they do arrive, and with `CredentialsInvalid` as long as the controller has a connection from before.
 pub const READY: &str = "Ready";
 /// Reasons of [`READY`].
 pub mod ready {

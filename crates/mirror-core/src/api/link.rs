@@ -1,7 +1,8 @@
 //! The Link custom resource, `multicluster.linkerd.io/v1alpha3`.
 //!
-//! The types follow Linkerd's CRD. `status` also has optional fields of ours. The schema is in
-//! `templates/link-crd.yaml.hbs`; a test compares the types with it on a real API server.
+//! The types follow Linkerd's CRD. `status` also has optional fields of ours. The schema of `spec`
+//! is in `templates/link-spec.yaml.hbs`. `it::install` stores a Link with all fields on a real API server. Our settings are
+//! annotations, so that Links also work with Linkerd's CRD.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

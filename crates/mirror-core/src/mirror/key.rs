@@ -26,7 +26,8 @@ pub enum Key {
         /// Name of the member Services.
         service: String,
     },
-    /// The Services that lead to the gateway of one Link itself: the one for probes, and the one for the API server behind it.
+    /// The Services that lead to the gateway of one Link itself: those for probes, for the API server behind it, and for
+    /// Linkerd.
     Gateway {
         /// Name of the Link.
         link: String,

@@ -27,7 +27,7 @@ use self::{
     simulation::{Rng, Simulation},
 };
 
-/// Cases per property, unless `PROPTEST_CASES` says otherwise. `.ci/run` runs 2,000.
+/// Cases per property, unless `PROPTEST_CASES` says otherwise. `.ci/run` runs 1,000.
 const CASES: u32 = 500;
 
 fn config() -> ProptestConfig {

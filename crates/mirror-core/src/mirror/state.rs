@@ -210,7 +210,7 @@ impl State {
         is_managed(metadata) && self.installation_of(metadata) == Installation::Ours
     }
 
-    /// A local Service that carries our labels, or those of a probe Service.
+    /// A local Service that carries our labels, or those of a gateway Service.
     pub(crate) fn existing(&self, namespace: &str, name: &str) -> Option<&Service> {
         let local = self.local.as_ref()?;
         [&local.mirrors, &local.gateways]

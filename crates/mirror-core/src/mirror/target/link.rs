@@ -133,8 +133,8 @@ pub struct Probe {
     pub period: Duration,
     /// Time limit of one probe, at most the period.
     ///
-    /// Probes never overlap. With the CRD's default of 30 s, a gateway that accepts connections but does not answer
-    /// would count as dead only after three times 30 s, even if the period is shorter.
+    /// Probes never overlap. Without this limit and with the CRD's default of 30 s, a gateway that accepts connections and
+    /// does not answer would count as dead only after 90 s, even if the period is shorter.
     pub timeout: Duration,
     /// Consecutive failures that make a gateway dead, at least 1.
     pub threshold: u32,
