@@ -13,7 +13,7 @@ mod networks;
 pub(crate) mod requests;
 pub(crate) mod service_range;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use kube::{
@@ -48,6 +48,8 @@ pub struct Access {
     pub as_groups: Vec<String>,
     /// Address of the API server; overrides the kubeconfig's.
     pub api_addr: Option<String>,
+    /// A kubeconfig that is in no file, or why there is none. Without it, the one at `kubeconfig` is used.
+    pub given: Option<Arc<Result<Kubeconfig, String>>>,
 }
 
 impl Access {
@@ -87,7 +89,10 @@ impl Access {
     ///
     /// Fails if there is none, even in a cluster.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
-        kubeconfig::read(self.kubeconfig.as_deref())
+        match self.given.as_deref() {
+            Some(given) => given.clone().map_err(anyhow::Error::msg),
+            None => kubeconfig::read(self.kubeconfig.as_deref()),
+        }
     }
 
     /// Configuration of a client for this access.

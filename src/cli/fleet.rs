@@ -13,6 +13,7 @@ mod folder;
 mod format;
 mod gather;
 mod hand_over;
+mod hub;
 mod import;
 mod imported;
 mod layout;
@@ -24,6 +25,8 @@ mod matrix;
 mod part;
 mod part_plan;
 mod plan;
+mod plugins;
+mod profiles;
 mod ready;
 mod remaining;
 mod removal;
@@ -250,7 +253,7 @@ async fn planned(
     source: &FleetSource,
     only: &FleetOnly,
 ) -> anyhow::Result<PlannedFleet> {
-    let loaded = load(global, &source.file)?;
+    let loaded = load(global, &source.file, &source.plugins).await?;
     let used = only.used(global, &loaded)?;
     let reading = read_all(global, &loaded, &used, source.timeout);
     let read = spin("reading the clusters", reading).await;
@@ -344,8 +347,12 @@ fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan)
 }
 
 async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource { file, timeout } = &args.source;
-    let loaded = load(global, file)?;
+    let FleetSource {
+        file,
+        timeout,
+        plugins,
+    } = &args.source;
+    let loaded = load(global, file, plugins).await?;
     let report = Box::pin(status::report(global, &loaded, *timeout));
     let report = spin("reading the clusters", report).await;
     output::data(&match args.output {

@@ -8,37 +8,105 @@ use super::{
     entries::link_rule,
     expand::{LinkRule, expand},
     flags::LinkFlags,
-    keys::{CLUSTER, FILE},
+    keys::{CLUSTER, FILE, PROFILES},
     reader::{FileReader, NodeFields},
-    types::{Fleet, FleetCluster, FoundCluster},
+    types::{Fleet, FleetCluster, FoundCluster, ProfileQuery},
 };
 use crate::{
     hint::{HintExt as _, fail},
-    manifests::located::{Located, from_yaml_located},
+    manifests::{
+        link::ClusterName,
+        located::{Located, from_yaml_located},
+    },
 };
 
-/// Finds the clusters of the contexts that a list of patterns names, in the kubeconfig at a path or in that of the command.
-pub(crate) type FindContexts<'f> =
-    dyn Fn(Option<&str>, &str) -> anyhow::Result<Vec<FoundCluster>> + 'f;
+/// Finds clusters that are not in the file by their names.
+pub(crate) trait ClusterSources {
+    /// Those of the contexts that a list of patterns names, in the kubeconfig at a path or in that of the command.
+    fn contexts(
+        &self,
+        kubeconfig: Option<&str>,
+        patterns: &str,
+    ) -> anyhow::Result<Vec<FoundCluster>>;
+
+    /// Those of ClusterProfiles.
+    fn profiles(&self, query: &ProfileQuery) -> anyhow::Result<Vec<FoundCluster>>;
+}
+
+/// The ClusterProfiles that a file names. They have to be read before the file can be.
+pub(crate) fn profile_queries(
+    file: &str,
+    text: &str,
+    flags: &LinkFlags,
+) -> anyhow::Result<Vec<ProfileQuery>> {
+    let (reader, root) = (FileReader { file, flags }, root(file, text)?);
+    let fields = reader.fields(&root, FILE)?;
+    let Some(clusters) = fields.get("clusters") else {
+        return Ok(Vec::new()); // reading says that they are missing
+    };
+    let mut queries = Vec::new();
+    for node in reader.list(clusters, "clusters")? {
+        let fields = reader.fields(node, CLUSTER)?;
+        if let Some(profiles) = fields.get("clusterProfiles") {
+            queries.push(query(&reader, &fields, profiles)?);
+        }
+    }
+    Ok(queries)
+}
+
+fn query(
+    reader: &FileReader<'_>,
+    entry: &NodeFields<'_>,
+    node: &Located,
+) -> anyhow::Result<ProfileQuery> {
+    let fields = reader.fields(node, PROFILES)?;
+    for key in ["context", "namespace"] {
+        reader.required(node, &fields, key, PROFILES)?;
+    }
+    let namespace = fields["namespace"];
+    // A namespace has the rule of the name of a cluster.
+    let is_label = |text: &&str| text.parse::<ClusterName>().is_ok();
+    let Some(name) = namespace.text().filter(is_label) else {
+        return Err(fail(
+            format!(
+                "invalid namespace in {}, line {}: must be a DNS label{}",
+                reader.file,
+                namespace.line,
+                LinkFlags::got("namespace", namespace)
+            ),
+            "name the namespace of the ClusterProfiles",
+        ));
+    };
+    Ok(ProfileQuery {
+        line: node.line,
+        kubeconfig: text(reader, entry, "kubeconfig")?,
+        context: text(reader, &fields, "context")?.unwrap_or_default(),
+        namespace: name.to_owned(),
+        selector: text(reader, &fields, "selector")?,
+    })
+}
 
 /// Reads the text of a file; messages call it `file`.
 pub(crate) fn read(
     file: &str,
     text: &str,
     flags: &LinkFlags,
-    contexts: &FindContexts<'_>,
+    sources: &impl ClusterSources,
 ) -> anyhow::Result<Fleet> {
-    let root = from_yaml_located(text).hint(
+    fleet(&FileReader { file, flags }, &root(file, text)?, sources)
+}
+
+fn root(file: &str, text: &str) -> anyhow::Result<Located> {
+    from_yaml_located(text).hint(
         || format!("cannot read {file}"),
         || "it must be one YAML document".to_owned(),
-    )?;
-    fleet(&FileReader { file, flags }, &root, contexts)
+    )
 }
 
 fn fleet(
     reader: &FileReader<'_>,
     root: &Located,
-    contexts: &FindContexts<'_>,
+    sources: &impl ClusterSources,
 ) -> anyhow::Result<Fleet> {
     let fields = reader.fields(root, FILE)?;
     for key in ["name", "clusters", "links"] {
@@ -49,9 +117,12 @@ fn fleet(
     let mut by_context = None;
     for node in reader.list(fields["clusters"], "clusters")? {
         let fields = reader.fields(node, CLUSTER)?;
-        if let Some(patterns) = fields.get("contexts") {
+        let (contexts, profiles) = (fields.get("contexts"), fields.get("clusterProfiles"));
+        if let Some(patterns) = contexts {
             by_context.get_or_insert(patterns.line);
-            clusters.extend(clusters_of(reader, &fields, patterns, contexts)?);
+            clusters.extend(of_contexts(reader, &fields, patterns, sources)?);
+        } else if let Some(profiles) = profiles {
+            clusters.extend(of_profiles(reader, &fields, profiles, sources)?);
         } else {
             clusters.push(cluster(reader, node, &fields)?);
         }
@@ -85,39 +156,90 @@ fn cluster(
         name: reader.name(name, "name")?,
         context: text(reader, fields, "context")?,
         kubeconfig: text(reader, fields, "kubeconfig")?,
+        profiles: None,
         flags: reader.values(fields, CLUSTER, "clusters")?,
     })
 }
 
-/// The clusters of an entry that names contexts, all with its settings.
-fn clusters_of(
+/// The clusters of an entry that names contexts.
+fn of_contexts(
     reader: &FileReader<'_>,
     fields: &NodeFields<'_>,
     patterns: &Located,
-    contexts: &FindContexts<'_>,
+    sources: &impl ClusterSources,
 ) -> anyhow::Result<Vec<FleetCluster>> {
-    for key in ["name", "context"] {
-        if let Some(node) = fields.get(key) {
-            return Err(fail(
-                format!(
-                    "{key} cannot be used with contexts (line {} of {})",
-                    node.line, reader.file
-                ),
-                "remove one of them; contexts names each cluster after its context",
-            ));
-        }
-    }
+    refuse_with(
+        reader,
+        fields,
+        "contexts",
+        &["name", "context", "clusterProfiles"],
+    )?;
     let kubeconfig = text(reader, fields, "kubeconfig")?;
     let list = text(reader, fields, "contexts")?.unwrap_or_default();
-    let found = contexts(kubeconfig.as_deref(), &list);
+    let found = sources.contexts(kubeconfig.as_deref(), &list);
     let (file, line) = (reader.file, patterns.line);
     let found = found.with_context(|| format!("invalid contexts in {file}, line {line}"))?;
+    let all = clusters_of(reader, fields, line, found)?;
+    let with_path = all.into_iter().map(|of| FleetCluster {
+        kubeconfig: kubeconfig.clone(),
+        ..of
+    });
+    Ok(with_path.collect())
+}
+
+/// The clusters of an entry that names ClusterProfiles.
+fn of_profiles(
+    reader: &FileReader<'_>,
+    fields: &NodeFields<'_>,
+    node: &Located,
+    sources: &impl ClusterSources,
+) -> anyhow::Result<Vec<FleetCluster>> {
+    refuse_with(reader, fields, "clusterProfiles", &["name", "context"])?;
+    let found = sources.profiles(&query(reader, fields, node)?)?;
+    let all = clusters_of(reader, fields, node.line, found)?;
+    let of_hub = all.into_iter().map(|of| FleetCluster {
+        profiles: Some(node.line),
+        ..of
+    });
+    Ok(of_hub.collect())
+}
+
+/// Fails if an entry has one of these keys too.
+fn refuse_with(
+    reader: &FileReader<'_>,
+    fields: &NodeFields<'_>,
+    key: &str,
+    others: &[&str],
+) -> anyhow::Result<()> {
+    let found = others
+        .iter()
+        .find_map(|other| Some((other, fields.get(other)?)));
+    let Some((other, node)) = found else {
+        return Ok(());
+    };
+    Err(fail(
+        format!(
+            "{other} cannot be used with {key} (line {} of {})",
+            node.line, reader.file
+        ),
+        format!("remove one of them; {key} names the clusters itself"),
+    ))
+}
+
+/// Clusters that were found for an entry, all with its settings.
+fn clusters_of(
+    reader: &FileReader<'_>,
+    fields: &NodeFields<'_>,
+    line: u64,
+    found: Vec<FoundCluster>,
+) -> anyhow::Result<Vec<FleetCluster>> {
     let flags = reader.values(fields, CLUSTER, "clusters")?;
     let found = found.into_iter().map(|of| FleetCluster {
         line,
         name: of.name,
         context: Some(of.context),
-        kubeconfig: kubeconfig.clone(),
+        kubeconfig: None,
+        profiles: None,
         flags: flags.clone(),
     });
     Ok(found.collect())
@@ -152,7 +274,7 @@ fn refuse_doubles(file: &str, clusters: &[FleetCluster]) -> anyhow::Result<()> {
         }
         let own = name.to_string();
         let context = cluster.context.clone().unwrap_or(own);
-        let context = (cluster.kubeconfig.clone(), context);
+        let context = (cluster.kubeconfig.clone(), cluster.profiles, context);
         if let Some(first) = contexts.insert(context, name) {
             return Err(fail(
                 format!(

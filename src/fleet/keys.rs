@@ -71,6 +71,11 @@ pub(super) const CLUSTER: &[FileKey] = &[
         Text,
     ),
     key(
+        "clusterProfiles",
+        "Instead of name and context: ClusterProfiles of a hub. Each is a cluster with the name of the profile",
+        Map(PROFILES),
+    ),
+    key(
         "kubeconfig",
         "Path of a kubeconfig, from the folder of this file; without it, that of the command",
         Text,
@@ -85,6 +90,17 @@ pub(super) const CLUSTER: &[FileKey] = &[
     flag("gatewayNamespace"),
     flag("gatewayAddresses"),
     flag("gatewayPort"),
+];
+
+/// ClusterProfiles of a hub.
+pub(super) const PROFILES: &[FileKey] = &[
+    key("context", "Context of the hub in the kubeconfig", Text),
+    key("namespace", "Namespace of the ClusterProfiles", Name),
+    key(
+        "selector",
+        "Labels of the ClusterProfiles; without it, all of the namespace",
+        Text,
+    ),
 ];
 
 /// An entry of `links`: of one of four kinds.

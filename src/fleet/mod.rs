@@ -19,8 +19,11 @@ mod types;
 
 pub(crate) use self::{
     compose::{ComposedCluster, ComposedFleet},
-    file::{FindContexts, read},
+    file::{ClusterSources, profile_queries, read},
     flags::LinkFlags,
     schema::schema,
-    types::{ComposedSettings, FlagValue, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds},
+    types::{
+        ComposedSettings, FlagValue, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds,
+        ProfileQuery,
+    },
 };

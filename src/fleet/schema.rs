@@ -17,9 +17,12 @@ pub(crate) fn schema(flags: &LinkFlags) -> Value {
     schema["title"] = json!("A fleet of linkerd-mc: which clusters link to which");
     schema["required"] = json!(["name", "clusters", "links"]);
     schema["properties"]["clusters"]["items"]["oneOf"] = json!([
-        { "required": ["name"], "properties": { "contexts": false } },
-        { "required": ["contexts"], "properties": { "name": false, "context": false } },
+        { "required": ["name"] },
+        { "required": ["contexts"], "properties": { "context": false } },
+        { "required": ["clusterProfiles"], "properties": { "context": false } },
     ]);
+    let profiles = &mut schema["properties"]["clusters"]["items"]["properties"]["clusterProfiles"];
+    profiles["required"] = json!(["context", "namespace"]);
     let kinds = KINDS.map(|kind| json!({ "required": kind.required }));
     schema["properties"]["links"]["items"]["oneOf"] = json!(kinds);
     schema

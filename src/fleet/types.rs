@@ -34,15 +34,31 @@ pub(crate) struct FleetCluster {
     pub(crate) context: Option<String>,
     /// Path of the kubeconfig, as it is in the file.
     pub(crate) kubeconfig: Option<String>,
+    /// The line of the ClusterProfiles that it is one of.
+    pub(crate) profiles: Option<u64>,
     /// Flags for the links to it.
     pub(crate) flags: Vec<FlagValue>,
 }
 
-/// A cluster that is named by its context.
+/// A cluster that is named by its context, or by its ClusterProfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundCluster {
     pub(crate) name: ClusterName,
+    /// The context. That of a profile has its name, and is in no kubeconfig of the user.
     pub(crate) context: String,
+}
+
+/// ClusterProfiles of a hub.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ProfileQuery {
+    /// Where the file names them.
+    pub(crate) line: u64,
+    /// Path of the kubeconfig with the hub, as it is in the file.
+    pub(crate) kubeconfig: Option<String>,
+    /// Context of the hub.
+    pub(crate) context: String,
+    pub(crate) namespace: String,
+    pub(crate) selector: Option<String>,
 }
 
 /// The clusters of one link.

@@ -3,6 +3,7 @@
 mod apart;
 mod fifty;
 mod gitops;
+mod hub;
 mod keep;
 mod many;
 mod only;

@@ -7,7 +7,7 @@ use std::{
 
 use clap_complete::CompletionCandidate;
 
-use super::loaded::{LoadedFleet, load};
+use super::loaded::{LoadedFleet, load_offline};
 use crate::{
     api::labels::LINKERD_NAMESPACE,
     cli::common::{
@@ -43,5 +43,5 @@ fn typed() -> Option<LoadedFleet> {
         linkerd_namespace: LINKERD_NAMESPACE.to_owned(),
         ..Global::default()
     };
-    load(&global, Path::new(&file)).ok()
+    load_offline(&global, Path::new(&file)).ok()
 }

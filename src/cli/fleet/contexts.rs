@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use clap::{Args, ValueHint};
 use futures::future::join_all;
 
-use super::loaded::{LoadedFleet, load, named};
+use super::{
+    loaded::{LoadedFleet, load, named},
+    plugins::PluginFlags,
+};
 use crate::{
     cli::common::{args::Global, cluster::connecting, contexts::Contexts, paste::same_cluster},
     clusters::cluster_client::{ClusterClient, KubeContext},
@@ -20,6 +23,8 @@ pub(in crate::cli) struct FleetContexts {
     /// Use the clusters of this file of `fleet`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["context", "all_contexts"])]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    plugins: PluginFlags,
 }
 
 /// The chosen clusters.
@@ -49,7 +54,7 @@ impl FleetContexts {
     ) -> anyhow::Result<SelectedClusters> {
         if let Some(file) = &self.file {
             global.refuse_address()?;
-            let loaded = load(global, file)?;
+            let loaded = load(global, file, &self.plugins).await?;
             return Ok(of_file(global, &loaded, deadline).await);
         }
         let contexts = self.contexts.select(global, deadline).await?;

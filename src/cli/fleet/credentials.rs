@@ -64,8 +64,12 @@ pub(super) struct FleetCredentialsArgs {
 
 /// Runs the command.
 pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource { file, timeout } = &args.source_file;
-    let loaded = load(global, file)?;
+    let FleetSource {
+        file,
+        timeout,
+        plugins,
+    } = &args.source_file;
+    let loaded = load(global, file, plugins).await?;
     let links = chosen(&loaded, args)?;
     let [first, ..] = links.as_slice() else {
         return Err(fail(

@@ -13,6 +13,7 @@ use super::{
     complete,
     format::FleetFormat,
     loaded::{LoadedFleet, load},
+    plugins::PluginFlags,
 };
 use crate::{
     api::duration::rfc3339,
@@ -90,6 +91,8 @@ struct DrainedCluster {
     /// File with the fleet
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
+    #[command(flatten)]
+    plugins: PluginFlags,
     /// Show what would be done, with the equivalent kubectl commands, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -161,7 +164,7 @@ async fn run(
     order: DrainOrder,
     wait: Duration,
 ) -> anyhow::Result<ExitCode> {
-    let loaded = load(global, &which.file)?;
+    let loaded = load(global, &which.file, &which.plugins).await?;
     let sources = sources(&loaded, &which.cluster)?;
     if !which.dry_run {
         on_interrupt(

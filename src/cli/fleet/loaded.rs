@@ -1,11 +1,20 @@
 //! The file of a fleet, with the flags of each of its links.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args as _, Command, FromArgMatches as _};
+use kube::config::Kubeconfig;
 
-use super::by_context::clusters;
+use super::{
+    by_context::clusters,
+    hub::{HubCluster, hub_clusters},
+    plugins::PluginFlags,
+};
 use crate::{
     cli::{
         common::{
@@ -17,7 +26,10 @@ use crate::{
         link_gen::{Existing, LinkArgs},
     },
     client::Access,
-    fleet::{self, FindContexts, Fleet, FleetCluster, FleetLink, LinkEnds, LinkFlags},
+    fleet::{
+        self, ClusterSources, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds, LinkFlags,
+        ProfileQuery,
+    },
     hint::fail,
     manifests::link::ClusterName,
 };
@@ -33,6 +45,8 @@ pub(super) struct LoadedFleet {
     /// Namespace of Linkerd's control planes.
     pub(super) linkerd: String,
     folder: PathBuf,
+    /// The kubeconfigs of clusters that hubs have named, or why there is none.
+    given: BTreeMap<ClusterName, Arc<Result<Kubeconfig, String>>>,
 }
 
 /// A link of the file, as `link` gets it on the command line.
@@ -47,45 +61,122 @@ pub(super) fn link_flags() -> Command {
     LinkArgs::augment_args(Command::new("link"))
 }
 
-/// Reads the file, and the contexts that it names by pattern.
-pub(super) fn load(global: &Global, file: &Path) -> anyhow::Result<LoadedFleet> {
+/// Reads the file, and what it does not name itself: contexts, and ClusterProfiles with these plugins.
+pub(super) async fn load(
+    global: &Global,
+    file: &Path,
+    plugins: &PluginFlags,
+) -> anyhow::Result<LoadedFleet> {
+    let (name, text) = text_of(file)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    let mut sources = FoundSources {
+        global,
+        folder,
+        hubs: BTreeMap::new(),
+    };
+    let queries = fleet::profile_queries(&name, &text, &LinkFlags::new(link_flags()))?;
+    let plugins = plugins.plugins()?;
+    for query in queries {
+        let found = Box::pin(hub_clusters(global, folder, &query, &plugins)).await;
+        let found = found.with_context(|| {
+            format!(
+                "cannot read the clusterProfiles of {name}, line {}",
+                query.line
+            )
+        })?;
+        sources.hubs.insert(query, found);
+    }
+    let mut loaded = parse_with(&name, &text, folder, &global.linkerd_namespace, &sources)?;
+    let hubs = sources.hubs.into_values().flatten();
+    let given = hubs.map(|(name, cluster)| (name, cluster.kubeconfig));
+    loaded.given = given.collect();
+    Ok(loaded)
+}
+
+/// Reads the file without ClusterProfiles. Sends no request.
+pub(super) fn load_offline(global: &Global, file: &Path) -> anyhow::Result<LoadedFleet> {
+    let (name, text) = text_of(file)?;
+    let sources = FoundSources {
+        global,
+        folder: file.parent().unwrap_or_else(|| Path::new("")),
+        hubs: BTreeMap::new(),
+    };
+    let folder = sources.folder;
+    parse_with(&name, &text, folder, &global.linkerd_namespace, &sources)
+}
+
+fn text_of(file: &Path) -> anyhow::Result<(String, String)> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-    let folder = file.parent().unwrap_or_else(|| Path::new(""));
-    let contexts = |own: Option<&str>, patterns: &str| {
+    Ok((name, text))
+}
+
+/// What the file does not name itself.
+struct FoundSources<'s> {
+    global: &'s Global,
+    /// The folder of the file.
+    folder: &'s Path,
+    /// The clusters of ClusterProfiles.
+    hubs: BTreeMap<ProfileQuery, BTreeMap<ClusterName, HubCluster>>,
+}
+
+impl ClusterSources for FoundSources<'_> {
+    fn contexts(
+        &self,
+        kubeconfig: Option<&str>,
+        patterns: &str,
+    ) -> anyhow::Result<Vec<FoundCluster>> {
+        let own = kubeconfig.map(|own| self.folder.join(own));
         let access = Access {
-            kubeconfig: own
-                .map(|own| folder.join(own))
-                .or_else(|| global.kubeconfig.clone()),
+            kubeconfig: own.or_else(|| self.global.kubeconfig.clone()),
             ..Access::default()
         };
         clusters(patterns, &access.kubeconfig()?.contexts)
-    };
-    parse_with(&name, &text, folder, &global.linkerd_namespace, &contexts)
+    }
+
+    fn profiles(&self, query: &ProfileQuery) -> anyhow::Result<Vec<FoundCluster>> {
+        let found = self.hubs.get(query).into_iter().flatten();
+        let found = found.map(|(name, cluster)| FoundCluster {
+            name: name.clone(),
+            context: cluster.context.clone(),
+        });
+        Ok(found.collect())
+    }
 }
 
-/// Parses the text of a file in this folder, without any contexts to name by pattern.
+/// Parses the text of a file in this folder that names all of its clusters.
 pub(super) fn parse(
     name: &str,
     text: &str,
     folder: &Path,
     linkerd: &str,
 ) -> anyhow::Result<LoadedFleet> {
-    parse_with(name, text, folder, linkerd, &|_, patterns| {
-        clusters(patterns, &[])
-    })
+    parse_with(name, text, folder, linkerd, &NoSources)
 }
 
-/// Parses the text of a file in this folder. `contexts` finds the clusters of contexts.
+/// There is nothing but the file.
+struct NoSources;
+
+impl ClusterSources for NoSources {
+    fn contexts(&self, _: Option<&str>, patterns: &str) -> anyhow::Result<Vec<FoundCluster>> {
+        clusters(patterns, &[])
+    }
+
+    fn profiles(&self, _: &ProfileQuery) -> anyhow::Result<Vec<FoundCluster>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Parses the text of a file in this folder.
 fn parse_with(
     name: &str,
     text: &str,
     folder: &Path,
     linkerd: &str,
-    contexts: &FindContexts<'_>,
+    sources: &impl ClusterSources,
 ) -> anyhow::Result<LoadedFleet> {
     let command = link_flags();
-    let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), contexts)?;
+    let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), sources)?;
     let command = command.no_binary_name(true);
     let mut links = Vec::new();
     for (ends, link) in &fleet.links {
@@ -98,6 +189,7 @@ fn parse_with(
         namespace: LinkArgs::from_arg_matches(&all)?.namespace,
         linkerd: linkerd.to_owned(),
         folder: folder.to_owned(),
+        given: BTreeMap::new(),
         links,
         fleet,
     })
@@ -160,6 +252,7 @@ impl LoadedFleet {
         let own = cluster.kubeconfig.as_ref();
         let own = own.map(|path| self.folder.join(path));
         Access {
+            given: self.given.get(&cluster.name).cloned(),
             kubeconfig: own.or_else(|| all.kubeconfig.clone()),
             context: cluster.context.clone(),
             ..all.clone()

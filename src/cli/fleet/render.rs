@@ -49,8 +49,12 @@ pub(super) struct FleetRenderArgs {
 
 /// Runs the command.
 pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource { file, timeout } = &args.source;
-    let loaded = load(global, file)?;
+    let FleetSource {
+        file,
+        timeout,
+        plugins,
+    } = &args.source;
+    let loaded = load(global, file, plugins).await?;
     refuse_name(&loaded)?;
     let folder = FleetFolder::read(&args.output_dir, &loaded.fleet.name)?;
     let reading = read_targets(global, &loaded, *timeout);

@@ -45,7 +45,7 @@ use crate::{
 
 /// Runs the command.
 pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::Result<ExitCode> {
-    let loaded = load(global, &args.file)?;
+    let loaded = load(global, &args.file, &args.plugins).await?;
     let chosen = chosen(&loaded, &args.cluster, &args.link)?;
     if !args.flags.dry_run {
         on_interrupt(

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 
-use super::{complete, loaded::LoadedFleet, part::UsedClusters};
+use super::{complete, loaded::LoadedFleet, part::UsedClusters, plugins::PluginFlags};
 use crate::{
     cli::common::{
         args::{self, Global},
@@ -27,6 +27,8 @@ pub(super) struct FleetSource {
     /// How long to read each cluster
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
     pub(super) timeout: Duration,
+    #[command(flatten)]
+    pub(super) plugins: PluginFlags,
 }
 
 /// The clusters that may be used.

@@ -4,5 +4,6 @@ mod file;
 mod imported;
 mod parts;
 mod planned;
+mod profiles;
 mod rendered;
 mod shown;

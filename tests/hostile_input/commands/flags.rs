@@ -35,9 +35,10 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 37] = [
+const FREE: [&str; 38] = [
     "as_groups",
     "as_user",
+    "clusterprofile_provider_file",
     "context",
     "directory",
     "file",

@@ -8,7 +8,7 @@ use clap_complete::ArgValueCompleter;
 use crate::{
     cli::{
         common::args,
-        fleet::{complete, format::FleetFormat},
+        fleet::{complete, format::FleetFormat, plugins::PluginFlags},
         rotate::RotationFlags,
     },
     fleet::LinkEnds,
@@ -58,6 +58,8 @@ pub(in crate::cli::fleet) struct FleetRotateArgs {
     /// File with the fleet
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) plugins: PluginFlags,
     /// Rotate the links from and to this cluster. Can be repeated
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
     pub(super) cluster: Vec<ClusterName>,

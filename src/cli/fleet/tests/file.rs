@@ -6,7 +6,7 @@ use crate::{
     cli::{
         common::args::Global,
         fleet::{
-            loaded::{LoadedFleet, link_flags, load, parse},
+            loaded::{LoadedFleet, link_flags, load_offline, parse},
             source::FleetOnly,
         },
     },
@@ -159,7 +159,27 @@ fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
         (
             "name: f\nclusters:\n- contexts: b-*\n  name: a\nlinks: []\n",
             "name cannot be used with contexts (line 4 of fleet.yaml)",
+            "remove one of them; contexts names the clusters itself",
+        ),
+        (
+            "name: f\nclusters:\n- clusterProfiles: {context: hub, namespace: a}\n  context: a\nlinks: []\n",
+            "context cannot be used with clusterProfiles (line 4 of fleet.yaml)",
             "remove one of them",
+        ),
+        (
+            "name: f\nclusters:\n- clusterProfiles: {context: hub}\nlinks: []\n",
+            "missing namespace in fleet.yaml, line 3",
+            "namespace: Namespace of the ClusterProfiles",
+        ),
+        (
+            "name: f\nclusters:\n- clusterProfiles: {context: hub, namespace: a/b}\nlinks: []\n",
+            "invalid namespace in fleet.yaml, line 3: must be a DNS label, got ",
+            "name the namespace of the ClusterProfiles",
+        ),
+        (
+            "name: f\nclusters:\n- clusterProfiles: {context: hub, namespace: a, label: b}\nlinks: []\n",
+            "unknown key label in fleet.yaml, line 3",
+            "known keys: context, namespace, selector",
         ),
         (
             "name: f\nclusters:\n- contexts: b-*\nlinks: []\n",
@@ -310,7 +330,7 @@ fn contexts_that_a_pattern_names_are_clusters_with_the_settings_of_the_entry() {
             format!("name: f\nclusters:\n{clusters}links: [{{mesh: all}}]\n"),
         )
         .unwrap();
-        load(global, &file)
+        load_offline(global, &file)
     };
     let by_command = global(Some(&kubeconfig));
     let all = "- name: hub\n- contexts: '*prod-*'\n  gatewayPort: 4243\n";
