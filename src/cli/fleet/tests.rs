@@ -6,4 +6,5 @@ mod parts;
 mod planned;
 mod profiles;
 mod rendered;
+mod settings;
 mod shown;

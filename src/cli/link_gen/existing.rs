@@ -215,7 +215,7 @@ impl Existing<'_> {
     }
 
     /// Puts the settings that are there into a new Link, except those that a flag names.
-    pub(super) fn keep(&self, new: &mut Link, given: &Given) {
+    pub(in crate::cli) fn keep(&self, new: &mut Link, given: &Given) {
         let Some(old) = self.link else {
             return;
         };

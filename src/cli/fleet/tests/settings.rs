@@ -1,0 +1,93 @@
+//! Each setting of a Link is known wherever settings are looked at.
+
+use clap::{Args as _, Command, FromArgMatches as _};
+use serde_json::json;
+
+use super::planned::{installed, loaded, name};
+use crate::{
+    api::link::Link,
+    cli::{
+        common::given::Given,
+        fleet::{link_settings::link_settings, loaded::link_flags},
+        link::changes::of_link,
+        link_gen::Existing,
+    },
+    manifests::link::LinkOptions,
+};
+
+/// A value of each flag that sets something of a Link: not its default, and as the file has it.
+const VALUES: [(&str, &str); 13] = [
+    ("allowed_namespaces", "allowedNamespaces: team=a"),
+    ("copied_annotations", "copiedAnnotations: [a.example/x]"),
+    ("copied_labels", "copiedLabels: [a.example/x]"),
+    ("copy", "copy: listed"),
+    ("enable_headless_services", "enableHeadlessServices: true"),
+    ("excluded_annotations", "excludedAnnotations: [a]"),
+    ("excluded_labels", "excludedLabels: [a]"),
+    (
+        "federated_service_selector",
+        "federatedServiceSelector: a=b",
+    ),
+    ("federated_through", "federatedThrough: gateway"),
+    ("federation", "federation: none"),
+    ("gateway_networks", "gatewayNetworks: [192.0.2.0/24]"),
+    ("remote_discovery_selector", "remoteDiscoverySelector: a=b"),
+    ("selector", "selector: a=b"),
+];
+
+/// The Link of `west` to `east` with these settings.
+fn link(settings: &str) -> Link {
+    let file = format!(
+        "name: f\nclusters: [{{name: east}}, {{name: west}}]\n\
+         links: [{{target: east, source: west, settings: {{{settings}}}}}]\n"
+    );
+    let loaded = loaded(&file);
+    let side = installed("east", "192.0.2.1").target.unwrap().unwrap();
+    assert_eq!(loaded.links[0].ends.target, name("east"));
+    let made = loaded.links[0].objects(&loaded, &side, None, &mut Vec::new());
+    made.unwrap().link
+}
+
+#[test]
+fn each_setting_is_kept_shown_and_imported() {
+    let command = LinkOptions::augment_args(Command::new("x"));
+    let mut flags: Vec<&str> = command
+        .get_arguments()
+        .map(|arg| arg.get_id().as_str())
+        .collect();
+    flags.sort_unstable();
+    assert_eq!(
+        flags,
+        VALUES.map(|(flag, _)| flag),
+        "add a value for a new flag"
+    );
+
+    let defaults = link_flags().no_binary_name(true);
+    let defaults = defaults.try_get_matches_from([""; 0]).unwrap();
+    let defaults = LinkOptions::from_arg_matches(&defaults).unwrap();
+    let usual = link("");
+    for (flag, setting) in VALUES {
+        let set = link(setting);
+        assert_ne!(json!(usual), json!(set), "{flag} changes nothing");
+        assert_eq!(
+            of_link(&usual, &set).len(),
+            1,
+            "`link` does not show a change of {flag}"
+        );
+
+        let existing = Existing {
+            link: Some(&set),
+            ..Existing::default()
+        };
+        let mut again = usual.clone();
+        existing.keep(&mut again, &Given::default());
+        assert_eq!(json!(again), json!(set), "`link` does not keep {flag}");
+
+        let (key, _) = setting.split_once(':').unwrap();
+        let imported = link_settings(&set, &defaults);
+        assert!(
+            imported.contains_key(key),
+            "`fleet import` does not know {flag}"
+        );
+    }
+}
