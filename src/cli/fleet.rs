@@ -16,6 +16,7 @@ mod hand_over;
 mod hub;
 mod import;
 mod imported;
+mod install;
 mod layout;
 mod link_objects;
 mod link_plan;
@@ -75,6 +76,10 @@ use crate::{
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
 Examples:
+  # Install the extension into east, with the values of the file
+  linkerd-mc fleet install --file fleet.yaml east \\
+    | kubectl --context east apply -f -
+
   # Show what would be created, changed and deleted in which cluster
   linkerd-mc fleet plan --file fleet.yaml
 
@@ -138,6 +143,7 @@ enum FleetCommand {
     Plan(FleetPlanArgs),
     Apply(FleetApplyArgs),
     Status(FleetStatusArgs),
+    Install(install::FleetInstallArgs),
     Rotate(Box<FleetRotateArgs>),
     Drain(FleetDrainArgs),
     Undrain(FleetUndrainArgs),
@@ -225,6 +231,7 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
         FleetCommand::Plan(args) => plan(global, args).await,
         FleetCommand::Apply(args) => apply(global, args).await,
         FleetCommand::Status(args) => status(global, args).await,
+        FleetCommand::Install(args) => Box::pin(install::run(global, args)).await,
         FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
         FleetCommand::Drain(args) => Box::pin(drain::drain(global, args)).await,
         FleetCommand::Undrain(args) => Box::pin(drain::undrain(global, args)).await,

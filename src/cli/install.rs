@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, ValueHint};
+use clap::{Args, Command, FromArgMatches as _, ValueHint};
 use clap_complete::ArgValueCompleter;
 
 use super::common::{
@@ -19,10 +19,12 @@ use crate::{
         labels,
         link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
     },
+    client::Access,
     clusters::{collect_full::own_routes, own_routes::OwnRoute},
     hint::{HintExt as _, misuse},
     manifests::{
         install::{install, install_without_policies},
+        render::Manifest,
         values::{Typing, UserValues, Values},
     },
 };
@@ -130,16 +132,54 @@ struct ValueArgs {
     set_file: Vec<String>,
 }
 
+/// What a cluster says before the objects for it are rendered.
+struct InstallFacts {
+    config: LinkerdConfig,
+    has_policies: bool,
+    /// The routes that controllers have written, as far as the user may see them.
+    routes: Vec<OwnRoute>,
+}
+
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
+    let none = UserValues::default();
     if args.print_values {
-        return output::data(&merged(global, args, None)?.documented()?);
+        return output::data(&merged(global, args, &none, None)?.documented()?);
     }
-    let (config, has_policies, routes) = if args.ignore_cluster {
-        (None, true, Vec::new())
-    } else {
-        let (config, has_policies, routes) = block_on(ask(global, args.wait))?;
-        (Some(config), has_policies, routes)
+    let access = global.access();
+    let asked = (!args.ignore_cluster).then(|| block_on(ask(&access, global, args.wait)));
+    let manifest = rendered(global, args, &none, asked.transpose()?)?;
+    output::data(&args.output.format(&manifest))
+}
+
+/// The objects for a cluster of a fleet, with these values and no flags. Without an access, the cluster is not asked.
+pub(super) async fn install_with(
+    global: &Global,
+    namespace: &str,
+    given: &UserValues,
+    access: Option<&Access>,
+) -> anyhow::Result<Manifest> {
+    let command = Install::augment_args(Command::new("install")).no_binary_name(true);
+    let matches = command.try_get_matches_from(["--namespace", namespace])?;
+    let args = Install::from_arg_matches(&matches)?;
+    let asked = match access {
+        Some(access) => Some(ask(access, global, args.wait).await?),
+        None => None,
+    };
+    rendered(global, &args, given, asked)
+}
+
+/// The objects, and warnings on stderr. `asked` is what the cluster says, if it was asked.
+fn rendered(
+    global: &Global,
+    args: &Install,
+    given: &UserValues,
+    asked: Option<InstallFacts>,
+) -> anyhow::Result<Manifest> {
+    let has_policies = asked.as_ref().is_none_or(|facts| facts.has_policies);
+    let (config, routes) = match asked {
+        Some(facts) => (Some(facts.config), facts.routes),
+        None => (None, Vec::new()),
     };
     if config
         .as_ref()
@@ -147,29 +187,29 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
     {
         output::warning(&format!("{NO_ENDPOINT_SLICES}; {READ_ENDPOINT_SLICES}"));
     }
-    let mut values = merged(global, args, config.as_ref())?;
+    let mut values = merged(global, args, given, config.as_ref())?;
     // A values file cannot turn off the CNI mode of the cluster.
     values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
     refuse_mistakes(&args.namespace, &values)?;
     if let Some(left) = left_routes(&args.namespace, &values, &routes) {
         output::warning(&left);
     }
-    let manifest = if values.controller.admission_policy && !has_policies {
+    if values.controller.admission_policy && !has_policies {
         output::warning(NO_POLICIES);
         install_without_policies(&args.namespace, &values)
     } else {
         install(&args.namespace, &values)
-    };
-    output::data(&args.output.format(&manifest?))
+    }
 }
 
-/// The values of all flags and files.
+/// The values of all flags and files, over those that are given.
 fn merged(
     global: &Global,
     args: &Install,
+    given: &UserValues,
     config: Option<&LinkerdConfig>,
 ) -> anyhow::Result<Values> {
-    let mut values = args.values.over(&values(global, args, config))?;
+    let mut values = args.values.over(given, &values(global, args, config))?;
     if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
         values.use_registry(registry);
     }
@@ -238,17 +278,14 @@ fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Va
     values
 }
 
-/// Reads Linkerd's configuration, whether the cluster supports admission policies, and the routes that controllers have
-/// written, as far as the user may see them.
-async fn ask(
-    global: &Global,
-    wait: Duration,
-) -> anyhow::Result<(LinkerdConfig, bool, Vec<OwnRoute>)> {
-    let cluster = Cluster::connect(&global.access()).await?;
-    let config = linkerd_config(&cluster, global, wait).await?;
-    let has_policies = ADMISSION_POLICY.is_served(&cluster).await?;
-    let routes = own_routes(&cluster.client).await.unwrap_or_default();
-    Ok((config, has_policies, routes))
+/// Asks the cluster.
+async fn ask(access: &Access, global: &Global, wait: Duration) -> anyhow::Result<InstallFacts> {
+    let cluster = Cluster::connect(access).await?;
+    Ok(InstallFacts {
+        config: linkerd_config(&cluster, global, wait).await?,
+        has_policies: ADMISSION_POLICY.is_served(&cluster).await?,
+        routes: own_routes(&cluster.client).await.unwrap_or_default(),
+    })
 }
 
 async fn linkerd_config(
@@ -262,9 +299,9 @@ async fn linkerd_config(
 }
 
 impl ValueArgs {
-    /// Merges these values over `base`, and warns of obsolete ones.
-    fn over(&self, base: &Values) -> anyhow::Result<Values> {
-        let mut given = UserValues::default();
+    /// Merges these values over those that are given, and both over `base`. Warns of obsolete ones.
+    fn over(&self, given: &UserValues, base: &Values) -> anyhow::Result<Values> {
+        let mut given = given.clone();
         for name in &self.values {
             let shown = if name == "-" { "stdin" } else { name };
             given.add_file(shown, &read_values(name)?)?;
@@ -361,7 +398,7 @@ mod tests {
         let crate::cli::Command::Install(args) = &cli.command else {
             panic!("not the install command");
         };
-        merged(&cli.global, args, None).unwrap()
+        merged(&cli.global, args, &UserValues::default(), None).unwrap()
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::{
     hint::{HintExt as _, fail},
     manifests::{
         link::ClusterName,
-        located::{Located, from_yaml_located},
+        located::{Located, YamlContent, from_yaml_located},
+        values::{UserValues, Values},
     },
 };
 
@@ -113,6 +114,7 @@ fn fleet(
         reader.required(root, &fields, key, FILE)?;
     }
     let name = reader.name(fields["name"], "name")?.to_string();
+    let values = values(reader, &fields, &UserValues::default())?;
     let mut clusters = Vec::new();
     let mut by_context = None;
     for node in reader.list(fields["clusters"], "clusters")? {
@@ -120,11 +122,11 @@ fn fleet(
         let (contexts, profiles) = (fields.get("contexts"), fields.get("clusterProfiles"));
         if let Some(patterns) = contexts {
             by_context.get_or_insert(patterns.line);
-            clusters.extend(of_contexts(reader, &fields, patterns, sources)?);
+            clusters.extend(of_contexts(reader, &fields, &values, patterns, sources)?);
         } else if let Some(profiles) = profiles {
-            clusters.extend(of_profiles(reader, &fields, profiles, sources)?);
+            clusters.extend(of_profiles(reader, &fields, &values, profiles, sources)?);
         } else {
-            clusters.push(cluster(reader, node, &fields)?);
+            clusters.push(cluster(reader, node, &fields, &values)?);
         }
     }
     refuse_doubles(reader.file, &clusters)?;
@@ -149,6 +151,7 @@ fn cluster(
     reader: &FileReader<'_>,
     node: &Located,
     fields: &NodeFields<'_>,
+    of_all: &UserValues,
 ) -> anyhow::Result<FleetCluster> {
     let name = reader.required(node, fields, "name", CLUSTER)?;
     Ok(FleetCluster {
@@ -158,6 +161,7 @@ fn cluster(
         kubeconfig: text(reader, fields, "kubeconfig")?,
         profiles: None,
         flags: reader.values(fields, CLUSTER, "clusters")?,
+        install: values(reader, fields, of_all)?,
     })
 }
 
@@ -165,6 +169,7 @@ fn cluster(
 fn of_contexts(
     reader: &FileReader<'_>,
     fields: &NodeFields<'_>,
+    of_all: &UserValues,
     patterns: &Located,
     sources: &impl ClusterSources,
 ) -> anyhow::Result<Vec<FleetCluster>> {
@@ -179,7 +184,7 @@ fn of_contexts(
     let found = sources.contexts(kubeconfig.as_deref(), &list);
     let (file, line) = (reader.file, patterns.line);
     let found = found.with_context(|| format!("invalid contexts in {file}, line {line}"))?;
-    let all = clusters_of(reader, fields, line, found)?;
+    let all = clusters_of(reader, fields, of_all, line, found)?;
     let with_path = all.into_iter().map(|of| FleetCluster {
         kubeconfig: kubeconfig.clone(),
         ..of
@@ -191,12 +196,13 @@ fn of_contexts(
 fn of_profiles(
     reader: &FileReader<'_>,
     fields: &NodeFields<'_>,
+    of_all: &UserValues,
     node: &Located,
     sources: &impl ClusterSources,
 ) -> anyhow::Result<Vec<FleetCluster>> {
     refuse_with(reader, fields, "clusterProfiles", &["name", "context"])?;
     let found = sources.profiles(&query(reader, fields, node)?)?;
-    let all = clusters_of(reader, fields, node.line, found)?;
+    let all = clusters_of(reader, fields, of_all, node.line, found)?;
     let of_hub = all.into_iter().map(|of| FleetCluster {
         profiles: Some(node.line),
         ..of
@@ -230,10 +236,12 @@ fn refuse_with(
 fn clusters_of(
     reader: &FileReader<'_>,
     fields: &NodeFields<'_>,
+    of_all: &UserValues,
     line: u64,
     found: Vec<FoundCluster>,
 ) -> anyhow::Result<Vec<FleetCluster>> {
     let flags = reader.values(fields, CLUSTER, "clusters")?;
+    let install = values(reader, fields, of_all)?;
     let found = found.into_iter().map(|of| FleetCluster {
         line,
         name: of.name,
@@ -241,8 +249,27 @@ fn clusters_of(
         kubeconfig: None,
         profiles: None,
         flags: flags.clone(),
+        install: install.clone(),
     });
     Ok(found.collect())
+}
+
+/// The values of `install` in a map, over those of all clusters.
+fn values(
+    reader: &FileReader<'_>,
+    fields: &NodeFields<'_>,
+    of_all: &UserValues,
+) -> anyhow::Result<UserValues> {
+    let mut values = of_all.clone();
+    if let Some(node) = fields.get("install") {
+        if !matches!(node.content, YamlContent::Map(_)) {
+            return Err(reader.invalid(node, "install", "must be a map of values"));
+        }
+        values.add_located(reader.file, node);
+        // Fails for what is not known or not valid.
+        values.clone().over(&Values::default())?;
+    }
+    Ok(values)
 }
 
 /// The text of a key, if the key is there.

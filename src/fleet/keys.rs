@@ -27,9 +27,11 @@ pub(super) enum KeyShape {
     List(&'static [FileKey]),
     /// The value of the flag of this name. The flag has the description.
     Flag,
+    /// Values of `install`, as in its files.
+    Values,
 }
 
-use KeyShape::{Bool, Cluster, Clusters, Flag, Groups, List, Map, Name, Text};
+use KeyShape::{Bool, Cluster, Clusters, Flag, Groups, List, Map, Name, Text, Values};
 
 const fn key(name: &'static str, doc: &'static str, shape: KeyShape) -> FileKey {
     FileKey { name, doc, shape }
@@ -48,6 +50,11 @@ pub(super) const FILE: &[FileKey] = &[
     ),
     flag("namespace"),
     key("clusters", "The clusters", List(CLUSTER)),
+    key(
+        "install",
+        "Values of `install` for all clusters, as its --values takes them",
+        Values,
+    ),
     key("defaults", "Settings of all links", Map(SETTINGS)),
     key("links", "Which clusters link to which", List(LINKS)),
 ];
@@ -79,6 +86,11 @@ pub(super) const CLUSTER: &[FileKey] = &[
         "kubeconfig",
         "Path of a kubeconfig, from the folder of this file; without it, that of the command",
         Text,
+    ),
+    key(
+        "install",
+        "Values of `install` for this cluster; they override those of all clusters",
+        Values,
     ),
     flag("apiServerAddress"),
     flag("apiServerThroughGateway"),

@@ -45,6 +45,7 @@ fn of_key(flags: &LinkFlags, key: &FileKey) -> Value {
         KeyShape::Name | KeyShape::Cluster => name,
         KeyShape::Clusters => json!({ "anyOf": [{ "const": "all" }, names] }),
         KeyShape::Groups => json!({ "type": "object", "additionalProperties": names }),
+        KeyShape::Values => json!({ "type": "object" }),
         KeyShape::Map(keys) => of_map(flags, keys),
         KeyShape::List(keys) => json!({ "type": "array", "items": of_map(flags, keys) }),
         KeyShape::Flag => match flags.shape(key.name) {

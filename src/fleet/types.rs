@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde_json::Value;
 
-use crate::manifests::link::ClusterName;
+use crate::manifests::{link::ClusterName, values::UserValues};
 
 /// Values of flags, by their keys in the file.
 pub(crate) type ComposedSettings = BTreeMap<&'static str, Value>;
@@ -38,6 +38,8 @@ pub(crate) struct FleetCluster {
     pub(crate) profiles: Option<u64>,
     /// Flags for the links to it.
     pub(crate) flags: Vec<FlagValue>,
+    /// Values for the installation in it.
+    pub(crate) install: UserValues,
 }
 
 /// A cluster that is named by its context, or by its ClusterProfile.

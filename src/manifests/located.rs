@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::yaml::{explained, quiet};
@@ -47,6 +48,30 @@ impl Located {
             YamlContent::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// The value without its places.
+    pub(crate) fn value(&self) -> Value {
+        match &self.content {
+            YamlContent::Null => Value::Null,
+            YamlContent::Bool(is) => Value::Bool(*is),
+            YamlContent::Number(text) => {
+                serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()))
+            }
+            YamlContent::Text(text) => Value::String(text.clone()),
+            YamlContent::List(items) => items.iter().map(Self::value).collect(),
+            YamlContent::Map(entries) => {
+                let entries = entries.iter();
+                entries
+                    .map(|(key, value)| (key.key(), value.value()))
+                    .collect()
+            }
+        }
+    }
+
+    /// What it is called as the key of a map.
+    pub(crate) fn key(&self) -> String {
+        self.text().map_or_else(|| self.shown(), str::to_owned)
     }
 
     /// What it is, for messages: short, and on one line.

@@ -329,6 +329,20 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
         planned.stderr
     );
 
+    // The extension, with values of the file, as `install` prints it with the same values.
+    let values = "gateway: {replicas: 3}\ncontroller: {logLevel: debug}\n";
+    let (own, path) = (
+        values.replace('\n', "\n  "),
+        fleet.folder.path().join("values.yaml"),
+    );
+    fs::write(&path, values).unwrap();
+    let with_values = format!("install:\n  {own}\nlinks: []\n");
+    let with_values = fleet.file(&["plan-east"], &with_values);
+    let printed = fleet.run("install", &with_values, &["plan-east"]);
+    let context = ["--context", "plan-east", "install", "--values"];
+    let same = [&context[..], &[path.to_str().unwrap()]].concat();
+    assert_eq!(printed.data(), run(&fleet.kubeconfig, &same).data());
+
     // One cluster that does not answer, and one whose context is not there.
     let text = fs::read_to_string(&fleet.kubeconfig).unwrap();
     let north = fleet.planes[1].url();

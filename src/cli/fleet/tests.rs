@@ -8,3 +8,4 @@ mod profiles;
 mod rendered;
 mod settings;
 mod shown;
+mod values;

@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     hint::{HintExt as _, fail},
-    manifests::yaml,
+    manifests::{
+        located::{Located, YamlContent},
+        yaml,
+    },
 };
 
 /// The user's values.
@@ -53,6 +56,12 @@ impl UserValues {
         remember(&mut self.origins, &Path::default(), &values, name);
         overlay(&mut self.tree, values);
         Ok(())
+    }
+
+    /// Adds a map in a file for something else; messages name the file, and the line of each value.
+    pub(crate) fn add_located(&mut self, file: &str, map: &Located) {
+        remember_lines(&mut self.origins, &Path::default(), map, file);
+        overlay(&mut self.tree, map.value());
     }
 
     /// Adds the argument of a flag such as `--set`.
@@ -163,6 +172,17 @@ fn assignments(flag: &str, text: &str, typing: Typing) -> anyhow::Result<Vec<Ass
         || format!("invalid {flag} {text}"),
         || "use key=value,other.key=value,list={a,b},list[0]=value; escape commas, dots and braces with a backslash".into(),
     )
+}
+
+fn remember_lines(origins: &mut Vec<(Path, String)>, path: &Path, node: &Located, file: &str) {
+    match &node.content {
+        YamlContent::Map(entries) => {
+            for (key, value) in entries {
+                remember_lines(origins, &path.key(&key.key()), value, file);
+            }
+        }
+        _ => origins.push((path.clone(), format!("{file}, line {}", node.line))),
+    }
 }
 
 /// The last origin of the value at `path`.

@@ -174,7 +174,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// What a command needs besides the flag, and not to wait.
-const NEEDED: [(&str, &str); 24] = [
+const NEEDED: [(&str, &str); 25] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
@@ -184,6 +184,7 @@ const NEEDED: [(&str, &str); 24] = [
     ("fleet credentials", "--file=../fleet.yaml --target=x"),
     ("fleet drain", "--file=../fleet.yaml x"),
     ("fleet import", "--all-contexts --timeout=1s"),
+    ("fleet install", "--file=../fleet.yaml x --ignore-cluster"),
     ("fleet plan", "--file=../fleet.yaml"),
     (
         "fleet render",

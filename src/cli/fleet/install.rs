@@ -1,0 +1,60 @@
+//! `fleet install`: the objects of the extension for a cluster of the file.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+
+use super::{
+    complete,
+    loaded::{load, named},
+    source::FleetSource,
+};
+use crate::{
+    cli::{
+        common::{
+            args::{Global, ManifestOutput},
+            output,
+        },
+        install::install_with,
+    },
+    manifests::link::ClusterName,
+};
+
+/// Print the manifests of the extension for a cluster, with the values of the file
+///
+/// The values are those of `install` at the top of the file, and over them those of the cluster. Pipe the output into
+/// `kubectl apply -f -`. The command reads from the cluster what `install` reads, and changes nothing itself.
+#[derive(Debug, Args)]
+pub(super) struct FleetInstallArgs {
+    #[command(flatten)]
+    source: FleetSource,
+    /// The cluster
+    #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
+    cluster: ClusterName,
+    /// Do not contact the cluster
+    #[arg(long)]
+    ignore_cluster: bool,
+    #[command(flatten)]
+    output: ManifestOutput,
+}
+
+/// Runs the command.
+pub(super) async fn run(global: &Global, args: &FleetInstallArgs) -> anyhow::Result<ExitCode> {
+    let loaded = load(global, &args.source.file, &args.source.plugins).await?;
+    let cluster = loaded.cluster(&args.cluster)?;
+    let access = if args.ignore_cluster {
+        None
+    } else {
+        let access = loaded.access(&global.access(), cluster);
+        Some(named(&access, &args.cluster)?)
+    };
+    let made = install_with(global, &loaded.namespace, &cluster.install, access.as_ref());
+    let timeout = args.source.timeout;
+    let made = tokio::time::timeout(timeout, Box::pin(made)).await;
+    let manifest =
+        made.with_context(|| format!("{} was not read within {timeout:?}", args.cluster))??;
+    output::data(&args.output.format(&manifest))?;
+    Ok(ExitCode::SUCCESS)
+}
