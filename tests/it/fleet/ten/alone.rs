@@ -70,8 +70,16 @@ pub(super) async fn others_are_unaffected_by_a_cluster_that_does_not_answer(
     );
     let mesh = planes.file("fleet.yaml", names, MESH);
     for (command, code, says) in [
-        ("plan", 1, "Nothing to do. 1 cluster was not read."),
-        ("apply", 1, "Nothing to do. 1 cluster was not read."),
+        (
+            "plan",
+            1,
+            "Nothing to do in the clusters that were read. 1 cluster was not read.",
+        ),
+        (
+            "apply",
+            1,
+            "Nothing to do in the clusters that were read. 1 cluster was not read.",
+        ),
         ("status", 1, "72 ready (+)"),
     ] {
         let started = Instant::now();
