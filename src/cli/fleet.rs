@@ -52,7 +52,7 @@ use self::{
     drain::{FleetDrainArgs, FleetUndrainArgs},
     format::FleetFormat,
     gather::{ReadClusters, known, read_all},
-    loaded::{LoadedFleet, link_flags, load},
+    loaded::{LoadedFleet, link_flags},
     part::UsedClusters,
     plan::FleetPlan,
     ready::wait_until_ready,
@@ -260,7 +260,7 @@ async fn planned(
     source: &FleetSource,
     only: &FleetOnly,
 ) -> anyhow::Result<PlannedFleet> {
-    let loaded = load(global, &source.file, &source.plugins).await?;
+    let loaded = source.load(global).await?;
     let used = only.used(global, &loaded)?;
     let reading = read_all(global, &loaded, &used, source.timeout);
     let read = spin("reading the clusters", reading).await;
@@ -354,13 +354,8 @@ fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan)
 }
 
 async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource {
-        file,
-        timeout,
-        plugins,
-    } = &args.source;
-    let loaded = load(global, file, plugins).await?;
-    let report = Box::pin(status::report(global, &loaded, *timeout));
+    let loaded = args.source.load(global).await?;
+    let report = Box::pin(status::report(global, &loaded, args.source.timeout));
     let report = spin("reading the clusters", report).await;
     output::data(&match args.output {
         FleetFormat::Text => matrix::text(&report),

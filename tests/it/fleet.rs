@@ -13,7 +13,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -57,14 +57,7 @@ impl Fleet {
         ControlPlane::merged_kubeconfig(&[&east, &north, &west], &kubeconfig).unwrap();
         let planes = [east, north, west];
         for plane in &planes {
-            // For a moment after the CRD was made, Links cannot be listed.
-            let links = Api::<Link>::all(plane.client());
-            let all = ListParams::default();
-            eventually("Links to be served", SOON, async || {
-                Ok(links.list(&all).await.ok().map(|_| ()))
-            })
-            .await
-            .unwrap();
+            links_are_served(plane).await;
         }
         let marks = planes.each_ref().map(|plane| mark(plane));
         Self {
@@ -87,23 +80,12 @@ impl Fleet {
     }
 
     fn run(&self, command: &str, file: &Path, flags: &[&str]) -> Outcome {
-        let file = file.to_str().unwrap();
-        let args = [&["fleet", command, "--file", file][..], flags].concat();
-        run(&self.kubeconfig, &args)
+        run_fleet(&self.kubeconfig, command, file, flags)
     }
 
     /// Runs a command, and kills it after some time.
     async fn killed(&self, command: &str, flags: &[&str], file: &Path, after: Duration) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
-            .env("KUBECONFIG", &self.kubeconfig)
-            .args(["fleet", command, "--file"])
-            .arg(file)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = spawn_fleet(&self.kubeconfig, command, file, flags);
         tokio::time::sleep(after).await;
         child.kill().unwrap();
         child.wait().unwrap();
@@ -132,6 +114,40 @@ impl Fleet {
         }
         said
     }
+}
+
+/// Waits until Links can be listed. For a moment after the CRD was made, they cannot.
+async fn links_are_served(plane: &ControlPlane) {
+    let links = Api::<Link>::all(plane.client());
+    let all = ListParams::default();
+    eventually("Links to be served", SOON, async || {
+        Ok(links.list(&all).await.ok().map(|_| ()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Runs a command of `fleet`.
+fn run_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> Outcome {
+    let file = file.to_str().unwrap();
+    run(
+        kubeconfig,
+        &[&["fleet", command, "--file", file][..], flags].concat(),
+    )
+}
+
+/// Starts a command of `fleet` without a terminal, and without anybody who reads its output.
+fn spawn_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+        .env("KUBECONFIG", kubeconfig)
+        .args(["fleet", command, "--file"])
+        .arg(file)
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// What the fleet has made in a cluster, as `kind/name`.

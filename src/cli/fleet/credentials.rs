@@ -17,7 +17,7 @@ use super::{
     change::labelled,
     facts::AccountFacts,
     gather::{ReadTarget, accounts, read_target},
-    loaded::{LoadedFleet, LoadedLink, load},
+    loaded::{LoadedFleet, LoadedLink},
     source::FleetSource,
 };
 use crate::{
@@ -64,12 +64,7 @@ pub(super) struct FleetCredentialsArgs {
 
 /// Runs the command.
 pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource {
-        file,
-        timeout,
-        plugins,
-    } = &args.source_file;
-    let loaded = load(global, file, plugins).await?;
+    let loaded = args.source_file.load(global).await?;
     let links = chosen(&loaded, args)?;
     let [first, ..] = links.as_slice() else {
         return Err(fail(
@@ -82,10 +77,8 @@ pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow:
         let accounts = accounts(&target.cluster, &loaded.namespace).await?;
         anyhow::Ok((target, accounts))
     };
-    let reading = tokio::time::timeout(*timeout, Box::pin(reading));
-    let read = spin("reading the cluster", reading).await;
-    let (target, accounts) =
-        read.with_context(|| format!("{} was not read within {timeout:?}", args.target))??;
+    let reading = args.source_file.in_time(&args.target, Box::pin(reading));
+    let (target, accounts) = spin("reading the cluster", reading).await?;
     let mut remarks = BTreeSet::new();
     let mut made = Vec::new();
     for link in &links {

@@ -2,15 +2,10 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 
-use super::{
-    complete,
-    loaded::{load, named},
-    source::FleetSource,
-};
+use super::{complete, loaded::named, source::FleetSource};
 use crate::{
     cli::{
         common::{
@@ -42,7 +37,7 @@ pub(super) struct FleetInstallArgs {
 
 /// Runs the command.
 pub(super) async fn run(global: &Global, args: &FleetInstallArgs) -> anyhow::Result<ExitCode> {
-    let loaded = load(global, &args.source.file, &args.source.plugins).await?;
+    let loaded = args.source.load(global).await?;
     let cluster = loaded.cluster(&args.cluster)?;
     let access = if args.ignore_cluster {
         None
@@ -51,10 +46,7 @@ pub(super) async fn run(global: &Global, args: &FleetInstallArgs) -> anyhow::Res
         Some(named(&access, &args.cluster)?)
     };
     let made = install_with(global, &loaded.namespace, &cluster.install, access.as_ref());
-    let timeout = args.source.timeout;
-    let made = tokio::time::timeout(timeout, Box::pin(made)).await;
-    let manifest =
-        made.with_context(|| format!("{} was not read within {timeout:?}", args.cluster))??;
+    let manifest = args.source.in_time(&args.cluster, Box::pin(made)).await?;
     output::data(&args.output.format(&manifest))?;
     Ok(ExitCode::SUCCESS)
 }

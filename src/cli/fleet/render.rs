@@ -8,7 +8,7 @@ use super::{
     folder::{FileChanges, FleetFolder},
     gather::read_targets,
     layout::{FleetLayout, KUSTOMIZATION},
-    loaded::{LoadedFleet, load},
+    loaded::LoadedFleet,
     source::{FleetSource, PENDING},
 };
 use crate::{
@@ -49,17 +49,17 @@ pub(super) struct FleetRenderArgs {
 
 /// Runs the command.
 pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<ExitCode> {
-    let FleetSource {
-        file,
-        timeout,
-        plugins,
-    } = &args.source;
-    let loaded = load(global, file, plugins).await?;
+    let loaded = args.source.load(global).await?;
     refuse_name(&loaded)?;
     let folder = FleetFolder::read(&args.output_dir, &loaded.fleet.name)?;
-    let reading = read_targets(global, &loaded, *timeout);
+    let reading = read_targets(global, &loaded, args.source.timeout);
     let targets = spin("reading the clusters", reading).await;
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let name = args
+        .source
+        .file
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     let layout = FleetLayout {
         loaded: &loaded,
         file: &name,

@@ -2,10 +2,16 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 
-use super::{complete, loaded::LoadedFleet, part::UsedClusters, plugins::PluginFlags};
+use super::{
+    complete,
+    loaded::{LoadedFleet, load},
+    part::UsedClusters,
+    plugins::PluginFlags,
+};
 use crate::{
     cli::common::{
         args::{self, Global},
@@ -29,6 +35,24 @@ pub(super) struct FleetSource {
     pub(super) timeout: Duration,
     #[command(flatten)]
     pub(super) plugins: PluginFlags,
+}
+
+impl FleetSource {
+    /// Reads the file, and what it does not name itself.
+    pub(super) async fn load(&self, global: &Global) -> anyhow::Result<LoadedFleet> {
+        load(global, &self.file, &self.plugins).await
+    }
+
+    /// What is read of one cluster, which may take as long as the flag says.
+    pub(super) async fn in_time<T>(
+        &self,
+        cluster: &ClusterName,
+        reading: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        let timeout = self.timeout;
+        let read = tokio::time::timeout(timeout, reading).await;
+        read.with_context(|| format!("{cluster} was not read within {timeout:?}"))?
+    }
 }
 
 /// The clusters that may be used.

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Child,
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use kube::{
 use linkerd_mc::api::{labels, link::Link};
 use serde_json::{Value, json};
 
+use super::{links_are_served, run_fleet, spawn_fleet};
 use crate::support::{
     SOON,
     audit::mark,
@@ -28,7 +29,7 @@ use crate::support::{
     installation::{NAMESPACE, install},
     links::{condition, links},
     objects::{export, namespace, web},
-    program::{Outcome, run},
+    program::Outcome,
 };
 
 /// Control planes that are started at the same time. Each needs a core for some seconds.
@@ -63,13 +64,7 @@ impl Planes {
         let started = names.iter().zip(10_u8..).map(|(name, last)| async move {
             let plane = ControlPlane::start(name).await.unwrap();
             install(&plane, &format!("192.0.2.{last}")).await;
-            let served = links(&plane);
-            eventually("Links to be served", SOON, async || {
-                let all = ListParams::default();
-                Ok(served.list(&all).await.ok().map(|_| ()))
-            })
-            .await
-            .unwrap();
+            links_are_served(&plane).await;
             namespace(SHOP, &[&plane]).await;
             export(&plane, SHOP, &web("web", "true")).await;
             plane
@@ -109,23 +104,12 @@ impl Planes {
 
     /// Runs a command of `fleet`.
     pub(super) fn run(&self, command: &str, file: &Path, flags: &[&str]) -> Outcome {
-        let file = file.to_str().unwrap();
-        let args = [&["fleet", command, "--file", file][..], flags].concat();
-        run(&self.kubeconfig, &args)
+        run_fleet(&self.kubeconfig, command, file, flags)
     }
 
     /// Starts a command of `fleet` without a terminal, and without anybody who reads its output.
     pub(super) fn spawn(&self, command: &str, file: &Path, flags: &[&str]) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
-            .env("KUBECONFIG", &self.kubeconfig)
-            .args(["fleet", command, "--file"])
-            .arg(file)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+        spawn_fleet(&self.kubeconfig, command, file, flags)
     }
 
     /// The number of writes of linkerd-mc and kubectl since the last call.
