@@ -8,13 +8,12 @@
 mod blocked;
 mod confirm;
 mod finish;
+mod first_lists;
 mod foreign;
-mod gateway_tasks;
 mod gateways;
 mod link_state;
 mod links;
 mod local;
-mod local_event;
 mod preferences;
 mod problems;
 mod remote;
@@ -24,7 +23,6 @@ mod state;
 mod status;
 mod stores;
 mod wake;
-mod watches;
 mod work;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -40,23 +38,16 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::Settings;
 use self::{
-    blocked::Blocked,
-    confirm::Confirmations,
-    foreign::Lookups,
-    gateway_tasks::{GatewayEvent, GatewayTasks},
-    local_event::{FirstLists, Needed},
-    preferences::Preferences,
-    problems::Problems,
-    sessions::Sessions,
-    state::Engine,
-    wake::Timers,
+    blocked::Blocked, confirm::Confirmations, first_lists::FirstLists, foreign::Lookups,
+    preferences::Preferences, problems::Problems, sessions::Sessions, state::Engine, wake::Timers,
 };
-pub(super) use self::{local_event::LocalEvent, watches::watch_local};
 use super::{
     admin::{Liveliness, Readiness},
     apply::Writer,
     events,
+    gateway_tasks::{GatewayEvent, GatewayTasks},
     lease::Fence,
+    local::{LocalEvent, Needed},
     metrics::{Cache, LOCAL},
     queue::{ConcurrencyLimit, Queue},
     rate_limit::{Allowed, RateLimit},

@@ -6,7 +6,7 @@ use std::{net::IpAddr, time::Duration};
 use kube::Client;
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{engine::LocalEvent, trouble::Trouble};
+use super::{local::LocalEvent, trouble::Trouble};
 use crate::{
     client::{cluster_networks, requests::explain},
     mirror::ClusterNetworks,

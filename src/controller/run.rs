@@ -12,6 +12,7 @@ use super::{
     apply::Writer,
     engine::{self, Health, Settings},
     lease::{self, Fence, LeaseSettings},
+    local,
     metrics::Metrics,
     networks,
 };
@@ -55,7 +56,7 @@ pub(crate) async fn run(
         closing.clone(),
     ));
     let (outbox, inbox) = engine::local_channel();
-    let mut watches = engine::watch_local(
+    let mut watches = local::watch_local(
         &client,
         &settings.config,
         &metrics,

@@ -2,17 +2,23 @@
 //!
 //! A session only sends events to the engine. A cluster that is dead, slow or hostile delays only its own session.
 
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+mod event;
+mod heartbeat;
 
-use jiff::Timestamp;
-use kube::{Api, Client, core::Status};
+use std::{net::SocketAddr, pin::pin, sync::Arc};
+
+use kube::{Api, Client};
 use tokio::{
     runtime::Handle,
-    sync::{Notify, mpsc, watch as latest},
-    time::sleep,
+    sync::{Notify, watch as latest},
 };
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::event::{HEARTBEAT_SOURCE, Outbox, SessionEvent, UsableCredentials};
+use self::{
+    event::{Reporter, Source},
+    heartbeat::heartbeat,
+};
 use super::{
     transport::Transport,
     watch::{ConnectionStatus, Event, EventHandler, Watched, watch},
@@ -21,100 +27,12 @@ use crate::{
     api::{
         k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
-        text::in_brief,
-        tls::InsecureTls,
         wire::{StoredObject, Wire},
     },
     budget::Budget,
-    client::{
-        ResponseLimits, credentials_expiry, insecure_tls,
-        requests::{RequestError, within},
-    },
-    mirror::{
-        Indexed, Limit, Limits, Names,
-        link_status::{ConnectionLoss, LossCause},
-    },
-    timing::jitter,
+    client::{ResponseLimits, credentials_expiry, insecure_tls},
+    mirror::{Indexed, Limit, Limits, Names},
 };
-
-/// An event of a session.
-pub(super) enum SessionEvent {
-    /// The credentials are usable. The cluster may still be unreachable.
-    Usable(UsableCredentials),
-    /// The credentials are not usable, for this reason.
-    Unusable(String),
-    /// The connection status of a watch or of the heartbeat, by its number.
-    ConnectionStatus(usize, ConnectionStatus),
-    /// A change of Services, from the watch of this number.
-    Services(usize, Event<Service>),
-    /// A change of EndpointSlices, from the watch of this number.
-    Slices(usize, Event<EndpointSlice>),
-}
-
-/// Credentials from which a client could be made.
-pub(super) struct UsableCredentials {
-    /// The client.
-    pub(super) client: Client,
-    /// When the token expires; `None` if it never does.
-    pub(super) expires: Option<Timestamp>,
-    /// Why the connection is not secure; `None` if it is.
-    pub(super) insecure: Option<InsecureTls>,
-}
-
-/// The channel for events, with the Link and session that they come from.
-pub(super) type Outbox = mpsc::Sender<(String, u64, SessionEvent)>;
-
-/// Number of the heartbeat, for [`SessionEvent::ConnectionStatus`]: after the watches.
-pub(super) const HEARTBEAT_SOURCE: usize = usize::MAX;
-
-/// Sends the events of one session.
-#[derive(Clone)]
-struct Reporter {
-    link: String,
-    id: u64,
-    outbox: Outbox,
-}
-
-impl Reporter {
-    /// Sends an event. `false` if the receiver was dropped.
-    async fn send(&self, report: SessionEvent) -> bool {
-        self.outbox
-            .send((self.link.clone(), self.id, report))
-            .await
-            .is_ok()
-    }
-}
-
-/// Sends the connection status of one source when it changes.
-struct Source {
-    number: usize,
-    /// The last status that was sent: none yet, alive, or lost for a reason.
-    last: Option<Result<(), ConnectionLoss>>,
-    reporter: Reporter,
-}
-
-impl Source {
-    fn new(number: usize, reporter: &Reporter) -> Self {
-        Self {
-            number,
-            last: None,
-            reporter: reporter.clone(),
-        }
-    }
-
-    async fn on_connection(&mut self, connection: ConnectionStatus) {
-        let now = match &connection {
-            ConnectionStatus::Alive => Ok(()),
-            ConnectionStatus::Lost(loss) => Err(loss.clone()),
-        };
-        if self.last.as_ref() != Some(&now) {
-            self.last = Some(now);
-            self.reporter
-                .send(SessionEvent::ConnectionStatus(self.number, connection))
-                .await;
-        }
-    }
-}
 
 /// The parameters of a session. A different spec needs a new session.
 #[derive(Clone, PartialEq, Eq)]
@@ -157,15 +75,6 @@ pub(super) struct Session {
     stop: CancellationToken,
 }
 
-/// Time between two heartbeats. With [`HEARTBEAT_LIMIT`] and the pings of the client, it limits how long a cluster that
-/// stopped responding counts as connected.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Time between two heartbeats of a cluster that does not respond, to notice soon when it does.
-const LOST_HEARTBEAT: Duration = Duration::from_secs(3);
-/// Maximum time between two heartbeats of a cluster that asks for a pause.
-const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
-/// Timeout of a heartbeat.
-const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 /// Maximum average number of EndpointSlices per Service in a watch.
 const SLICES_PER_SERVICE: usize = 10;
 
@@ -328,74 +237,6 @@ impl<T: StoredObject + Indexed + Send + Sync> EventHandler<T> for Watching<T> {
     }
 }
 
-/// Requests the API server's version periodically, the cheapest request. Increments `recovered` when a request succeeds
-/// after a failure, which ends the pauses of watches. `wake` ends its own pauses, and a request that has no answer yet.
-async fn heartbeat(
-    client: Client,
-    recovered: latest::Sender<u64>,
-    reporter: &Reporter,
-    wake: &Notify,
-) {
-    let mut was_well = true;
-    loop {
-        let answer = tokio::select! {
-            answer = within(HEARTBEAT_LIMIT, client.apiserver_version()) => answer,
-            () = wake.notified() => continue,
-        };
-        let is_well = answer.is_ok();
-        let (connection, pause) = match answer {
-            Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
-            Err(RequestError::Status(status)) => (refused(&status), after_refusal(&status)),
-            Err(RequestError::Unanswered(why)) => {
-                (ConnectionStatus::Lost(why.into()), LOST_HEARTBEAT)
-            }
-        };
-        if is_well && !was_well {
-            recovered.send_modify(|times| *times += 1);
-        }
-        was_well = is_well;
-        // Also without a change, to update the time of the last response.
-        if !reporter
-            .send(SessionEvent::ConnectionStatus(HEARTBEAT_SOURCE, connection))
-            .await
-        {
-            return;
-        }
-        tokio::select! {
-            () = sleep(pause + jitter(pause / 10)) => {}
-            () = wake.notified() => {}
-        }
-    }
-}
-
-/// What an error response means for the connection.
-fn refused(status: &Status) -> ConnectionStatus {
-    if status.code != 401 {
-        // The server is reachable. The watches find out what they may read.
-        return ConnectionStatus::Alive;
-    }
-    // The token was revoked, or has expired. Watches that are open go on for minutes, and all other requests are refused.
-    ConnectionStatus::Lost(ConnectionLoss {
-        why: format!(
-            "the API server refuses the token: {}",
-            in_brief(&status.message)
-        ),
-        cause: LossCause::Token,
-    })
-}
-
-/// Time until the next heartbeat after an error response. A server that is overloaded or has a problem is asked again
-/// soon, unless it asks for a longer pause.
-fn after_refusal(status: &Status) -> Duration {
-    let wish = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
-    let wish = Duration::from_secs(wish.into());
-    if status.code == 429 || status.code >= 500 {
-        wish.clamp(LOST_HEARTBEAT, LONGEST_HEARTBEAT)
-    } else {
-        HEARTBEAT
-    }
-}
-
 /// A slice without what is not needed of slices in target clusters: annotations, the Pods of endpoints with their nodes
 /// and zones, and conditions other than `ready`.
 pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
@@ -415,46 +256,4 @@ pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
 pub(in crate::controller) fn service_of(slice: &EndpointSlice) -> (String, String) {
     let service = slice.group().unwrap_or_default();
     (slice.metadata.namespace().to_owned(), service.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        convert::Infallible,
-        sync::atomic::{AtomicUsize, Ordering},
-    };
-
-    use kube::client::Body;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn heartbeat_that_is_woken_asks_at_once_although_the_last_request_has_no_answer() {
-        let asked = Arc::<AtomicUsize>::default();
-        let count = asked.clone();
-        let never = tower::service_fn(move |_: http::Request<Body>| {
-            count.fetch_add(1, Ordering::Relaxed);
-            std::future::pending::<Result<http::Response<Body>, Infallible>>()
-        });
-        let (recovered, _) = latest::channel(0);
-        let (outbox, mut events) = mpsc::channel(1);
-        let reporter = Reporter {
-            link: "east".to_owned(),
-            id: 1,
-            outbox,
-        };
-        let wake = Notify::new();
-        let woken = async {
-            for expected in 1..5 {
-                sleep(Duration::from_millis(1)).await;
-                assert_eq!(asked.load(Ordering::Relaxed), expected);
-                wake.notify_one();
-            }
-        };
-        tokio::select! {
-            () = heartbeat(Client::new(never, "default"), recovered, &reporter, &wake) => {}
-            () = woken => {}
-        }
-        assert!(events.try_recv().is_err(), "no answer, and no failure yet");
-    }
 }

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use tokio::time::Instant;
 
-use super::{gateway_tasks::GatewayEvent, link_state::record, state::Engine, status::StatusState};
+use super::{link_state::record, state::Engine, status::StatusState};
 use crate::{
     api::{conditions, link::Link},
-    controller::{gateway, probe},
+    controller::{gateway, gateway_tasks::GatewayEvent, probe},
     mirror::{GatewayService, GatewayState, Key, Liveness, Probe, State, Target},
 };
 

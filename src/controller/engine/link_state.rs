@@ -7,10 +7,11 @@ use std::{
 
 use kube::{Client, ResourceExt as _};
 
-use super::{gateway_tasks::GatewayWatch, sessions::CredentialsProblem, status::StatusState};
+use super::{sessions::CredentialsProblem, status::StatusState};
 use crate::{
     api::{conditions::credentials_valid, link::Link},
     controller::{
+        gateway_tasks::GatewayWatch,
         metrics::{Metrics, ResourceKind},
         session::{HEARTBEAT_SOURCE, Session, Spec, UsableCredentials},
         trouble::{FailureLog, LogLimit, suppressed},

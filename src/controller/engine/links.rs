@@ -6,12 +6,11 @@ use kube::ResourceExt as _;
 
 use super::{
     link_state::{LinkState, TargetSession, record},
-    local_event::Needed,
     state::Engine,
 };
 use crate::{
     api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
-    controller::{events::EventKind, queue, session::Spec, watch::Event},
+    controller::{events::EventKind, local::Needed, queue, session::Spec, watch::Event},
     mirror::{ApiServerThrough, GatewayState, Key, LinkEntry, Queries},
 };
 

@@ -7,8 +7,8 @@ use kube::{ResourceExt as _, core::PartialObjectMeta};
 use tokio::time::Instant;
 
 use super::{
+    first_lists::Required,
     link_state::LinkState,
-    local_event::{LocalEvent, Required},
     state::Engine,
     stores::{apply, apply_optional, namespaces},
 };
@@ -20,6 +20,7 @@ use crate::{
     },
     controller::{
         apply::{Gone, Written},
+        local::LocalEvent,
         watch::Event,
     },
     mirror::{Indexed, Key, Local, ObjectKind, Owner, State, Store, owner},
@@ -28,7 +29,7 @@ use crate::{
 impl Engine {
     /// Handles a change of the local cluster, before and after its first lists are complete.
     pub(super) fn on_local_event(&mut self, event: LocalEvent) {
-        let lists = event.lists();
+        let lists = Required::listed_by(&event);
         let keys = self.apply_local(event);
         if self.state.local.is_some() {
             self.enqueue(keys);

@@ -13,10 +13,9 @@ use tokio::{
 use super::{
     blocked::Blocked,
     confirm::{Answer, ConfirmationRequest, Confirmations, Precondition},
+    first_lists::FirstLists,
     foreign::Lookups,
-    gateway_tasks::GatewayTasks,
     link_state::LinkState,
-    local_event::{FirstLists, Needed},
     preferences::Preferences,
     problems::Problems,
     sessions::Sessions,
@@ -27,6 +26,8 @@ use crate::{
     controller::{
         apply::{Failure, Writer, Written},
         events::{EventKind, EventRequest},
+        gateway_tasks::GatewayTasks,
+        local::Needed,
         metrics::Metrics,
         queue::{LOCAL, Queue},
         rate_limit::RateLimit,

@@ -15,7 +15,7 @@ use tokio::{
     sync::{mpsc, watch as latest},
 };
 
-use super::{Engine, LocalEvent, Settings, link_state::LinkState};
+use super::{Engine, Settings, link_state::LinkState};
 use crate::{
     api::{
         k8s::Service,
@@ -26,6 +26,7 @@ use crate::{
     controller::{
         apply::Writer,
         lease::Fence,
+        local::LocalEvent,
         metrics::Metrics,
         session::{HEARTBEAT_SOURCE, Session, SessionEvent, UsableCredentials},
         transport::Sockets,

@@ -25,6 +25,7 @@ use crate::{
         apply::Writer,
         engine::{self, Health, Settings},
         lease::Fence,
+        local,
         metrics::Metrics,
         networks,
     },
@@ -150,7 +151,7 @@ impl World {
         let (outbox, inbox) = engine::local_channel();
         let needed = inbox.needed.subscribe();
         let metrics = self.metrics.clone();
-        let mut watches = engine::watch_local(&client, &settings.config, &metrics, &outbox, needed);
+        let mut watches = local::watch_local(&client, &settings.config, &metrics, &outbox, needed);
         watches.spawn(networks::run(client.clone(), None, outbox));
         let (elect, elected) = oneshot::channel();
         let writer = Writer {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    controller::{engine::gateway_tasks::GatewayEvent, probe::ProbeReport},
+    controller::{gateway_tasks::GatewayEvent, probe::ProbeReport},
     mirror::{Liveness, fixtures::svc},
 };
 

@@ -1,51 +1,38 @@
 //! The watches of the local cluster. Routes are watched as soon as the API server serves their kind: our own, and those of
 //! others that apply to federated Services.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+mod event;
+mod kinds;
+mod routes;
 
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::{Namespace, Secret},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
-use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
-    time::sleep,
 };
 
-use super::local_event::{LocalEvent, Needed};
+pub(super) use self::event::{LocalEvent, Needed};
+use self::kinds::LocalKind;
+use super::{
+    metrics::{LOCAL, Metrics},
+    trouble::Trouble,
+    watch::{ConnectionStatus, Event, EventHandler, Watched, notice_recovery, watch},
+};
 use crate::{
-    api::{
-        k8s::{EndpointSlice, Service},
-        link::LinkObject,
-        map::Map,
-        metadata::Metadata,
-        route::{Route, RouteKind},
-        wire::Wire,
-    },
-    client::requests::{explain, served_version},
-    controller::{
-        metrics::{LOCAL, Metrics, ResourceKind},
-        trouble::Trouble,
-        watch::{ConnectionStatus, Event, EventHandler, Watched, notice_recovery, watch},
-    },
-    mirror::{self, Config, FEDERATED_SUFFIX, LocalQueries, Omitted, Query, is_our_route},
+    api::route::RouteKind,
+    mirror::{self, Config, LocalQueries, Omitted, Query},
 };
 
-/// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
-const LOOK: Duration = Duration::from_secs(10);
 /// Maximum size of an object's annotations in bytes. If they are larger, those that nobody reads are dropped. Otherwise
 /// anybody who may label a Service as a mirror could fill the memory.
 const LARGEST_ANNOTATIONS: usize = 16 << 10;
 
 /// Starts the watches of the local cluster. They run until the set is dropped. If one ends earlier, the engine has
 /// stopped receiving. Some watches start when `needed` says so.
-pub(in crate::controller) fn watch_local(
+pub(super) fn watch_local(
     client: &Client,
     config: &Config,
     metrics: &Metrics,
@@ -90,85 +77,6 @@ pub(in crate::controller) fn watch_local(
     }
     start.watch_members(config, needed, &mut tasks);
     tasks
-}
-
-/// A kind of objects that is watched in the local cluster.
-trait LocalKind: Sized + Send + Sync + 'static {
-    /// As which it is requested.
-    type Requested: Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
-    const KIND: ResourceKind;
-
-    /// The metadata, if annotations that nobody reads are dropped when they are too large.
-    fn metadata(&mut self) -> Option<&mut Metadata> {
-        None
-    }
-
-    /// Whether the object is kept.
-    fn is_needed(&self) -> bool {
-        true
-    }
-
-    /// The object without what nobody reads.
-    fn reduced(self) -> Self {
-        self
-    }
-}
-
-impl LocalKind for PartialObjectMeta<Namespace> {
-    type Requested = Self;
-    const KIND: ResourceKind = ResourceKind::Namespace;
-}
-
-impl LocalKind for LinkObject {
-    type Requested = Self;
-    const KIND: ResourceKind = ResourceKind::Link;
-}
-
-impl LocalKind for Secret {
-    type Requested = Self;
-    const KIND: ResourceKind = ResourceKind::Secret;
-}
-
-impl LocalKind for Service {
-    type Requested = Wire<Self>;
-    const KIND: ResourceKind = ResourceKind::Service;
-
-    fn metadata(&mut self) -> Option<&mut Metadata> {
-        Some(&mut self.metadata)
-    }
-}
-
-impl LocalKind for EndpointSlice {
-    type Requested = Wire<Self>;
-    const KIND: ResourceKind = ResourceKind::EndpointSlice;
-
-    fn metadata(&mut self) -> Option<&mut Metadata> {
-        Some(&mut self.metadata)
-    }
-}
-
-impl LocalKind for Route {
-    type Requested = Wire<Self>;
-    const KIND: ResourceKind = ResourceKind::Route;
-
-    fn metadata(&mut self) -> Option<&mut Metadata> {
-        Some(&mut self.metadata)
-    }
-
-    /// Of others' routes, only those that apply to federated Services.
-    fn is_needed(&self) -> bool {
-        is_our_route(self) || (self.services()).any(|(name, _)| name.ends_with(FEDERATED_SUFFIX))
-    }
-
-    /// Of others' routes, only the objects that they apply to.
-    fn reduced(mut self) -> Self {
-        if is_our_route(&self) {
-            return self;
-        }
-        self.metadata.labels = Map::default();
-        self.metadata.annotations = Map::default();
-        self.without_rules()
-    }
 }
 
 /// What all watches of the local cluster have in common.
@@ -250,87 +158,6 @@ impl Start<'_> {
             slices.await;
         });
     }
-
-    /// Watches routes of a kind as soon as the API server serves it. If `waits`, once routes are needed. Then only the
-    /// kinds that we write are watched, because without preferences there are no rights on the others.
-    fn watch_routes(
-        &self,
-        kind: RouteKind,
-        waits: Option<latest::Receiver<Needed>>,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let what = format!("{} of {}", kind.plural(), kind.group());
-        let mut handler = self.handler(&what, move |change| LocalEvent::Routes(kind, Some(change)));
-        let (client, outbox) = (self.client.clone(), self.outbox.clone());
-        let (recovered, mut lost) = (self.recovered.clone(), handler.is_lost.subscribe());
-        async move {
-            if let Some(needed) = waits {
-                Needed::wait(needed, |needed| needed.routes).await;
-                if !kind.is_written() {
-                    // If the engine has ended, the next event notices it.
-                    let _ = outbox.send(LocalEvent::Routes(kind, None)).await;
-                    std::future::pending::<()>().await;
-                }
-            }
-            loop {
-                let version = until_served(&client, kind, &mut handler).await;
-                let api = Api::<Wire<Route>>::all_with(client.clone(), &kind.resource_in(version));
-                tokio::select! {
-                    () = watch(Watched::all(api).recovered(&recovered), &mut handler) => return,
-                    () = until_gone(&client, kind, version, &mut lost) => {}
-                }
-            }
-        }
-    }
-}
-
-/// Waits until the API server serves a kind, and returns the version to watch. Sends one event if it does not serve it
-/// yet.
-async fn until_served(
-    client: &Client,
-    kind: RouteKind,
-    handler: &mut LocalHandler<Route>,
-) -> &'static str {
-    let mut is_reported = false;
-    loop {
-        match served_version(client, kind).await {
-            Err(error) => {
-                let lost = ConnectionStatus::Lost(explain(&error).into());
-                handler.on_connection(lost).await;
-            }
-            Ok(version) => {
-                handler.on_connection(ConnectionStatus::Alive).await;
-                if let Some(version) = version {
-                    return version;
-                }
-                if !std::mem::replace(&mut is_reported, true) {
-                    // If the engine has ended, the next event notices it.
-                    let _ = handler.outbox.send(LocalEvent::Routes(kind, None)).await;
-                }
-            }
-        }
-        sleep(LOOK).await;
-    }
-}
-
-/// Waits until the API server does not serve this version of a kind any more: somebody has removed its CRD, or replaced
-/// it. `lost`: whether the watch fails, because only then is there a reason to look.
-async fn until_gone(
-    client: &Client,
-    kind: RouteKind,
-    version: &str,
-    lost: &mut latest::Receiver<bool>,
-) {
-    loop {
-        if lost.wait_for(|is_lost| *is_lost).await.is_err() {
-            std::future::pending::<()>().await; // the watch has ended
-        }
-        if let Ok(served) = served_version(client, kind).await
-            && served != Some(version)
-        {
-            return;
-        }
-        sleep(LOOK).await;
-    }
 }
 
 /// Sends the events of one watch to the engine, and logs its failures.
@@ -393,14 +220,17 @@ impl<T: LocalKind> EventHandler<T> for LocalHandler<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api::labels as l, controller::engine::tests::client};
+    use crate::{
+        api::{k8s::Service, labels as l},
+        client::of_test_server,
+    };
 
     #[tokio::test]
     async fn large_annotations_of_local_objects_are_not_kept() {
         let (outbox, _events) = mpsc::channel(1);
         let (_, recovered) = latest::channel(0);
         let metrics = crate::controller::metrics::tests::filled();
-        let client = client();
+        let client = of_test_server(|_| std::future::pending());
         let start = Start {
             client: &client,
             ours: "mc",

@@ -1,41 +1,11 @@
-//! The events of the watches of the local cluster, for the engine.
+//! What has to be listed of the local cluster before anything is planned.
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::core::PartialObjectMeta;
-use tokio::sync::watch as latest;
-
 use crate::{
-    api::{
-        k8s::{EndpointSlice, Service},
-        link::LinkObject,
-        route::{Route, RouteKind},
-    },
-    controller::watch::Event,
-    mirror::{ClusterNetworks, Local},
+    controller::{local::LocalEvent, watch::Event},
+    mirror::Local,
 };
-
-/// A change of the local cluster.
-pub(in crate::controller) enum LocalEvent {
-    Namespaces(Event<PartialObjectMeta<Namespace>>),
-    Mirrors(Event<Service>),
-    Slices(Event<EndpointSlice>),
-    Gateways(Event<Service>),
-    GatewaySlices(Event<EndpointSlice>),
-    /// Routes of a kind; `None` if the API server does not serve the kind.
-    Routes(RouteKind, Option<Event<Route>>),
-    Members(Event<Service>),
-    MemberSlices(Event<EndpointSlice>),
-    Links(Event<LinkObject>),
-    Secrets(Event<Secret>),
-    /// The networks of the cluster. Gateways of other clusters cannot be in them.
-    Networks(ClusterNetworks),
-    /// How many `ClusterIP`s may be taken; `None` if that is unknown.
-    Room(Option<i64>),
-    /// A watch has recovered.
-    Recovered,
-}
 
 /// What has to be listed before anything is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,19 +24,19 @@ pub(super) enum Required {
 /// The number of kinds.
 const REQUIRED: usize = 9;
 
-impl LocalEvent {
-    /// The kind of which this is a list, if it is required.
-    pub(super) fn lists(&self) -> Option<Required> {
-        match self {
-            Self::Namespaces(Event::List { .. }) => Some(Required::Namespaces),
-            Self::Mirrors(Event::List { .. }) => Some(Required::Mirrors),
-            Self::Slices(Event::List { .. }) => Some(Required::Slices),
-            Self::Gateways(Event::List { .. }) => Some(Required::Gateways),
-            Self::GatewaySlices(Event::List { .. }) => Some(Required::GatewaySlices),
-            Self::Members(Event::List { .. }) => Some(Required::Members),
-            Self::Links(Event::List { .. }) => Some(Required::Links),
-            Self::Secrets(Event::List { .. }) => Some(Required::Secrets),
-            Self::Networks(_) => Some(Required::Networks),
+impl Required {
+    /// The kind of which an event is a list, if it is required.
+    pub(super) fn listed_by(event: &LocalEvent) -> Option<Self> {
+        match event {
+            LocalEvent::Namespaces(Event::List { .. }) => Some(Self::Namespaces),
+            LocalEvent::Mirrors(Event::List { .. }) => Some(Self::Mirrors),
+            LocalEvent::Slices(Event::List { .. }) => Some(Self::Slices),
+            LocalEvent::Gateways(Event::List { .. }) => Some(Self::Gateways),
+            LocalEvent::GatewaySlices(Event::List { .. }) => Some(Self::GatewaySlices),
+            LocalEvent::Members(Event::List { .. }) => Some(Self::Members),
+            LocalEvent::Links(Event::List { .. }) => Some(Self::Links),
+            LocalEvent::Secrets(Event::List { .. }) => Some(Self::Secrets),
+            LocalEvent::Networks(_) => Some(Self::Networks),
             _ => None,
         }
     }
@@ -98,28 +68,10 @@ impl FirstLists {
     }
 }
 
-/// What has to be watched only if it is needed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::controller) struct Needed {
-    /// The slices of members.
-    pub(super) members: bool,
-    /// Routes, although preferences are not enabled.
-    pub(super) routes: bool,
-}
-
-impl Needed {
-    /// Waits until something is needed, for ever if the engine ends: that is not a failure of the watch that waits.
-    pub(super) async fn wait(mut needed: latest::Receiver<Self>, is_it: impl FnMut(&Self) -> bool) {
-        if needed.wait_for(is_it).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror::Omitted;
+    use crate::mirror::{ClusterNetworks, Omitted};
 
     fn list<T>() -> Event<T> {
         Event::List {
@@ -149,7 +101,7 @@ mod tests {
             let mut order: Vec<_> = events().into_iter().collect();
             order.rotate_left(last);
             for (index, event) in order.into_iter().enumerate() {
-                let kind = event.lists().unwrap();
+                let kind = Required::listed_by(&event).unwrap();
                 let is_complete = lists.on_listed(kind).is_some();
                 assert_eq!(is_complete, index + 1 == count, "{kind:?}");
                 // A second list of the same kind is nothing new.

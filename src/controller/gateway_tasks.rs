@@ -8,10 +8,8 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{
-    controller::{gateway, probe, transport::Transport},
-    mirror::{Gateway, GatewayService, Probe, link_status::GatewayInputs},
-};
+use super::{gateway, probe, transport::Transport};
+use crate::mirror::{Gateway, GatewayService, Probe, link_status::GatewayInputs};
 
 /// Minimum time between two changes of the latency in the status. It has to differ by more than half, too.
 const LATENCY_EVERY: Duration = Duration::from_secs(600);
