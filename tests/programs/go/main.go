@@ -1,6 +1,6 @@
-// One binary that is etcd, kube-apiserver, kube-controller-manager and kubectl, told apart by the name it is
-// started under (a symlink), or else by its first argument. The four share most of their code, so that one link
-// step makes all of them in less time and disk than separate programs would take.
+// One binary that is etcd, kube-apiserver and kube-controller-manager, told apart by the name it is started under
+// (a symlink), or else by its first argument. The three share most of their code, so that one link step makes all
+// of them in less time and disk than separate programs would take.
 package main
 
 import (
@@ -12,8 +12,6 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers the metrics of API clients
 	_ "k8s.io/component-base/metrics/prometheus/version"  // registers the version metric
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
@@ -24,10 +22,6 @@ var programs = map[string]func() int{
 	},
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": controllerManager,
-	"kubectl": func() int {
-		kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
-		return 0
-	},
 }
 
 func main() {
@@ -38,7 +32,7 @@ func main() {
 		}
 	}
 	if !found {
-		fmt.Fprintln(os.Stderr, "usage: etcd|kube-apiserver|kube-controller-manager|kubectl [argument]...")
+		fmt.Fprintln(os.Stderr, "usage: etcd|kube-apiserver|kube-controller-manager [argument]...")
 		os.Exit(2)
 	}
 	os.Exit(run())

@@ -11,16 +11,14 @@ use crate::kept::{cache, kept};
 use crate::release::Release;
 use crate::{go, tell};
 
-const PROGRAMS: [&str; 4] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kubectl",
-];
-const MULTI_CALL: &str = "multi-call";
+const SERVERS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-manager"];
+/// The binary that is all servers.
+const MULTI_CALL: &str = "servers";
+const KUBECTL: &str = "kubectl";
 
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 4] = [
+    include_str!("../go/kubectl/main.go"),
     include_str!("../go/main.go"),
     include_str!("../go/controllers.go"),
     include_str!("../go/controllers_oldest.go"),
@@ -68,8 +66,9 @@ impl Assets {
     }
 
     fn given(folder: PathBuf) -> anyhow::Result<Self> {
-        let missing: Vec<&str> = PROGRAMS
+        let missing: Vec<&str> = SERVERS
             .into_iter()
+            .chain([KUBECTL])
             .filter(|name| !folder.join(name).is_file())
             .collect();
         if !missing.is_empty() {
@@ -88,9 +87,17 @@ fn build(folder: &Path, release: &Release, version: &str, flags: &str) -> anyhow
         "building etcd and Kubernetes {version} with Go, once; this takes 3 to 8 minutes on 2 cores"
     ));
     let start = Instant::now();
-    let program = folder.join(MULTI_CALL);
-    go::build(Path::new(MODULE), release.arguments, ".", flags, &program)?;
-    for name in PROGRAMS {
+    for (package, program) in [(".", MULTI_CALL), ("./kubectl", KUBECTL)] {
+        let program = folder.join(program);
+        go::build(
+            Path::new(MODULE),
+            release.arguments,
+            package,
+            flags,
+            &program,
+        )?;
+    }
+    for name in SERVERS {
         symlink(MULTI_CALL, folder.join(name))
             .with_context(|| format!("failed to create {name}"))?;
     }
