@@ -232,6 +232,8 @@ fn examples_for_argocd_and_flux_name_folders_that_are_rendered() {
         spec["generators"][0]["git"]["directories"][0]["path"],
         "clusters/*"
     );
+    // Otherwise Argo CD deletes all objects in a cluster as soon as its folder is gone.
+    assert_eq!(spec["syncPolicy"]["preserveResourcesOnDeletion"], true);
     for cluster in &loaded.fleet.clusters {
         assert!(files.contains_key(&folder(&format!("clusters/{}", cluster.name))));
     }
