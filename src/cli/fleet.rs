@@ -8,6 +8,7 @@ mod complete;
 mod contexts;
 mod credentials;
 mod drain;
+mod extension;
 mod facts;
 mod folder;
 mod format;
@@ -103,8 +104,8 @@ Examples:
   linkerd-mc fleet drain --file fleet.yaml east --duration 4h
   linkerd-mc fleet undrain --file fleet.yaml east
 
-  # Write the Links into a folder for Argo CD or Flux
-  linkerd-mc fleet render --file fleet.yaml --output-dir clusters
+  # Write the Links into a folder for Argo CD or Flux, with the extension
+  linkerd-mc fleet render --file fleet.yaml --output-dir clusters --extension
 
   # Write the credentials with which others reach east, to hand them over
   linkerd-mc fleet credentials --file fleet.yaml --target east \\

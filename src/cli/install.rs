@@ -1,39 +1,24 @@
 //! `linkerd-mc install`: prints the objects of the extension.
 
+mod extension;
+
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _, ValueHint};
 use clap_complete::ArgValueCompleter;
 
+pub(super) use self::extension::{ExtensionObjects, InstallFacts};
 use super::common::{
     args::{self, Global, ManifestOutput},
-    cluster::{Cluster, block_on},
-    complete,
-    inventory::ADMISSION_POLICY,
-    output,
-    wait::poll,
+    cluster::block_on,
+    complete, output,
 };
 use crate::{
-    api::{
-        labels,
-        link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
-    },
-    client::Access,
-    clusters::{collect_full::own_routes, own_routes::OwnRoute},
-    hint::{HintExt as _, misuse},
-    manifests::{
-        install::{install, install_without_policies},
-        render::Manifest,
-        values::{Typing, UserValues, Values},
-    },
+    api::{labels, link::LinkerdConfig},
+    hint::HintExt as _,
+    manifests::values::{Typing, UserValues, Values},
 };
-
-/// Poll interval while waiting for Linkerd.
-const RETRY: Duration = Duration::from_secs(2);
-
-const NO_POLICIES: &str = "the cluster does not support ValidatingAdmissionPolicy (Kubernetes 1.30 or later), so only \
-    RBAC restricts what the controller may write; install again after upgrading the cluster";
 
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
@@ -132,130 +117,69 @@ struct ValueArgs {
     set_file: Vec<String>,
 }
 
-/// What a cluster says before the objects for it are rendered.
-struct InstallFacts {
-    config: LinkerdConfig,
-    has_policies: bool,
-    /// The routes that controllers have written, as far as the user may see them.
-    routes: Vec<OwnRoute>,
-}
-
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
-    let none = UserValues::default();
+    let (linkerd, none) = (&global.linkerd_namespace, UserValues::default());
     if args.print_values {
-        return output::data(&merged(global, args, &none, None)?.documented()?);
+        let (values, warnings) = merged(linkerd, args, &none, None)?;
+        output::warnings(&warnings);
+        return output::data(&values.documented()?);
     }
     let access = global.access();
-    let asked = (!args.ignore_cluster).then(|| block_on(ask(&access, global, args.wait)));
-    let manifest = rendered(global, args, &none, asked.transpose()?)?;
-    output::data(&args.output.format(&manifest))
+    let asked = InstallFacts::of(&access, linkerd, args.wait);
+    let facts = (!args.ignore_cluster)
+        .then(|| block_on(asked))
+        .transpose()?;
+    let made = rendered(linkerd, args, &none, facts.as_ref())?;
+    output::warnings(&made.warnings);
+    output::data(&args.output.format(&made.manifest))
 }
 
-/// The objects for a cluster of a fleet, with these values and no flags. Without an access, the cluster is not asked.
-pub(super) async fn install_with(
-    global: &Global,
+/// The objects for a cluster of a fleet, with these values and no flags. Without `facts`, the cluster was not asked.
+pub(super) fn install_with(
+    linkerd: &str,
     namespace: &str,
     given: &UserValues,
-    access: Option<&Access>,
-) -> anyhow::Result<Manifest> {
+    facts: Option<&InstallFacts>,
+) -> anyhow::Result<ExtensionObjects> {
     let command = Install::augment_args(Command::new("install")).no_binary_name(true);
     let matches = command.try_get_matches_from(["--namespace", namespace])?;
-    let args = Install::from_arg_matches(&matches)?;
-    let asked = match access {
-        Some(access) => Some(ask(access, global, args.wait).await?),
-        None => None,
-    };
-    rendered(global, &args, given, asked)
+    let mut args = Install::from_arg_matches(&matches)?;
+    // The file of the fleet says where the image is, and not a variable of whoever runs the command.
+    args.registry = None;
+    rendered(linkerd, &args, given, facts)
 }
 
-/// The objects, and warnings on stderr. `asked` is what the cluster says, if it was asked.
+/// The objects with the values of all flags and files.
 fn rendered(
-    global: &Global,
+    linkerd: &str,
     args: &Install,
     given: &UserValues,
-    asked: Option<InstallFacts>,
-) -> anyhow::Result<Manifest> {
-    let has_policies = asked.as_ref().is_none_or(|facts| facts.has_policies);
-    let (config, routes) = match asked {
-        Some(facts) => (Some(facts.config), facts.routes),
-        None => (None, Vec::new()),
-    };
-    if config
-        .as_ref()
-        .is_some_and(|config| !config.reads_endpoint_slices())
-    {
-        output::warning(&format!("{NO_ENDPOINT_SLICES}; {READ_ENDPOINT_SLICES}"));
-    }
-    let mut values = merged(global, args, given, config.as_ref())?;
-    // A values file cannot turn off the CNI mode of the cluster.
-    values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
-    refuse_mistakes(&args.namespace, &values)?;
-    if let Some(left) = left_routes(&args.namespace, &values, &routes) {
-        output::warning(&left);
-    }
-    if values.controller.admission_policy && !has_policies {
-        output::warning(NO_POLICIES);
-        install_without_policies(&args.namespace, &values)
-    } else {
-        install(&args.namespace, &values)
-    }
+    facts: Option<&InstallFacts>,
+) -> anyhow::Result<ExtensionObjects> {
+    let config = facts.map(|facts| &facts.config);
+    let (values, warnings) = merged(linkerd, args, given, config)?;
+    ExtensionObjects::of(&args.namespace, values, facts, warnings)
 }
 
-/// The values of all flags and files, over those that are given.
+/// The values of all flags and files, over those that are given, with a warning for each obsolete key.
 fn merged(
-    global: &Global,
+    linkerd: &str,
     args: &Install,
     given: &UserValues,
     config: Option<&LinkerdConfig>,
-) -> anyhow::Result<Values> {
-    let mut values = args.values.over(given, &values(global, args, config))?;
+) -> anyhow::Result<(Values, Vec<String>)> {
+    let base = values(linkerd, args, config);
+    let (mut values, warnings) = args.values.over(given, &base)?;
     if let Some(registry) = args.registry.as_deref().filter(|text| !text.is_empty()) {
         values.use_registry(registry);
     }
-    Ok(values)
+    Ok((values, warnings))
 }
 
-/// A warning if the controller will delete routes that it has written, because it writes none with these values.
-fn left_routes(namespace: &str, values: &Values, routes: &[OwnRoute]) -> Option<String> {
-    let own = |route: &&OwnRoute| ["", namespace].contains(&route.installation.as_str());
-    let left: Vec<&OwnRoute> = routes.iter().filter(own).collect();
-    let first = left.first().filter(|_| !values.federation.routes)?;
-    let more = match left.len() - 1 {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!(
-        "federation.routes is off, and routes are left of the time when it was on: {}{more}; the controller deletes them, \
-         and requests go to all members again; to keep them, pass --set federation.routes=true",
-        first.path()
-    ))
-}
-
-/// Fails for values that can only be a mistake.
-fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
-    if namespace == values.linkerd_namespace {
-        return Err(misuse(
-            format!("{namespace:?} is Linkerd's namespace"),
-            "install into another one: `uninstall` prints the namespace of the extension for deletion",
-        ));
-    }
-    let gateway = &values.gateway;
-    if gateway.enabled && gateway.port == gateway.probe.port {
-        return Err(misuse(
-            format!(
-                "the gateway has port {} for traffic and for probes",
-                gateway.port
-            ),
-            "choose another one with --gateway-port or --gateway-probe-port",
-        ));
-    }
-    Ok(())
-}
-
-fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Values {
+fn values(linkerd: &str, args: &Install, config: Option<&LinkerdConfig>) -> Values {
     let mut values = Values {
-        linkerd_namespace: global.linkerd_namespace.clone(),
+        linkerd_namespace: linkerd.to_owned(),
         remote_mirror_service_account: args.service_mirror_credentials,
         ..Default::default()
     };
@@ -278,29 +202,9 @@ fn values(global: &Global, args: &Install, config: Option<&LinkerdConfig>) -> Va
     values
 }
 
-/// Asks the cluster.
-async fn ask(access: &Access, global: &Global, wait: Duration) -> anyhow::Result<InstallFacts> {
-    let cluster = Cluster::connect(access).await?;
-    Ok(InstallFacts {
-        config: linkerd_config(&cluster, global, wait).await?,
-        has_policies: ADMISSION_POLICY.is_served(&cluster).await?,
-        routes: own_routes(&cluster.client).await.unwrap_or_default(),
-    })
-}
-
-async fn linkerd_config(
-    cluster: &Cluster,
-    global: &Global,
-    wait: Duration,
-) -> anyhow::Result<LinkerdConfig> {
-    let attempt = async || anyhow::Ok(cluster.linkerd_config(&global.linkerd_namespace).await);
-    let waits = |error: &anyhow::Error| output::note(&format!("waiting for Linkerd: {error}"));
-    poll(RETRY, wait, attempt, waits).await?
-}
-
 impl ValueArgs {
-    /// Merges these values over those that are given, and both over `base`. Warns of obsolete ones.
-    fn over(&self, given: &UserValues, base: &Values) -> anyhow::Result<Values> {
+    /// Merges these values over those that are given, and both over `base`. Returns them with a warning for each obsolete key.
+    fn over(&self, given: &UserValues, base: &Values) -> anyhow::Result<(Values, Vec<String>)> {
         let mut given = given.clone();
         for name in &self.values {
             let shown = if name == "-" { "stdin" } else { name };
@@ -315,11 +219,7 @@ impl ValueArgs {
         for text in &self.set_file {
             given.add_set_file(text, read_values)?;
         }
-        let (values, warnings) = given.over(base)?;
-        for warning in warnings {
-            output::warning(&warning);
-        }
-        Ok(values)
+        given.over(base)
     }
 }
 
@@ -338,7 +238,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::{cli::Cli, clusters::own_routes::tests::route};
+    use crate::{cli::Cli, manifests::install::install};
 
     #[test]
     fn the_controller_understands_every_argument_that_it_is_given() {
@@ -371,34 +271,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn routes_that_are_left_are_named_if_none_are_written_any_more() {
-        let routes = ["a-federated-80", "b-federated-80"].map(route);
-        let mut values = Values::default();
-        let said = |values: &Values, namespace, routes: &[OwnRoute]| {
-            left_routes(namespace, values, routes)
-        };
-        let namespace = "linkerd-multicluster";
-        let both = said(&values, namespace, &routes).unwrap();
-        assert!(
-            both.contains("HTTPRoute shop/a-federated-80 and 1 more; the"),
-            "{both}"
-        );
-        let one = said(&values, namespace, &routes[1..]).unwrap();
-        assert!(one.contains("HTTPRoute shop/b-federated-80; the"), "{one}");
-        assert_eq!(said(&values, namespace, &[]), None);
-        assert_eq!(said(&values, "other", &routes), None);
-        values.federation.routes = true;
-        assert_eq!(said(&values, namespace, &routes), None);
-    }
-
     /// The values of a command line.
     fn values_of(line: &str) -> Values {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
         let crate::cli::Command::Install(args) = &cli.command else {
             panic!("not the install command");
         };
-        merged(&cli.global, args, &UserValues::default(), None).unwrap()
+        let linkerd = &cli.global.linkerd_namespace;
+        let merged = merged(linkerd, args, &UserValues::default(), None);
+        merged.unwrap().0
     }
 
     #[test]
@@ -438,6 +319,7 @@ mod tests {
         let crate::cli::Command::Install(args) = &cli.command else {
             panic!("not the install command");
         };
-        assert_eq!(values(&cli.global, args, None), Values::default());
+        let linkerd = &cli.global.linkerd_namespace;
+        assert_eq!(values(linkerd, args, None), Values::default());
     }
 }

@@ -74,6 +74,13 @@ pub(crate) fn warning(text: &str) {
     labelled("warning", AnsiColor::Yellow, text);
 }
 
+/// Writes each of these lines to stderr in this way.
+pub(crate) fn warnings(texts: &[String]) {
+    for text in texts {
+        warning(text);
+    }
+}
+
 /// Writes one line to stderr, unless the user wants none.
 pub(crate) fn note(text: &str) {
     if !is_quiet() {

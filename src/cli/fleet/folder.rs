@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::layout::{ACCOUNTS, CREDENTIALS, FleetFiles, KUSTOMIZATION, LINKS, NOTE, mark};
+use super::layout::{FleetFiles, KUSTOMIZATION, NOTE, PARTS, mark};
 use crate::{
     cli::common::files::{FileReaders, write_whole},
     hint::fail,
@@ -52,7 +52,7 @@ impl FleetFolder {
             for file in [KUSTOMIZATION, NOTE] {
                 folder.add(&mark, format!("{cluster}/{file}"))?;
             }
-            for part in [ACCOUNTS, CREDENTIALS, LINKS] {
+            for part in PARTS {
                 for file in names(&of_cluster.join(part))? {
                     folder.add(&mark, format!("{cluster}/{part}/{file}"))?;
                 }

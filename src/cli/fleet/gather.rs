@@ -27,6 +27,7 @@ use crate::{
             args::Global, cluster::Cluster, cluster_name::context_of, inventory::LINK,
             linked::links,
         },
+        install::InstallFacts,
         link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
     },
     client::Access,
@@ -96,22 +97,74 @@ pub(super) async fn read_target(
     Ok(ReadTarget { cluster, side })
 }
 
-/// Reads all target clusters of the file in this way, side by side. An error says why nothing is known of one.
-pub(super) async fn read_targets(
+/// What `fleet render` knows of clusters, by their names. An error says why nothing is known of one.
+#[derive(Default)]
+pub(super) struct RenderFacts {
+    /// What links to the target clusters need.
+    pub(super) targets: BTreeMap<ClusterName, Result<TargetSide, String>>,
+    /// What the extension needs, if it is rendered.
+    pub(super) installs: BTreeMap<ClusterName, Result<InstallFacts, String>>,
+}
+
+/// Reads the target clusters of the file as far as links to them need that, side by side; and all clusters as far as the
+/// extension needs that, if it is rendered.
+pub(super) async fn read_for_render(
     global: &Global,
     loaded: &LoadedFleet,
+    with_extension: bool,
     timeout: Duration,
-) -> BTreeMap<ClusterName, Result<TargetSide, String>> {
-    let clusters = loaded.fleet.clusters.iter();
-    let links = clusters.filter_map(|cluster| loaded.link_to(&cluster.name));
-    let reads = links.map(|link| async move {
-        let read = in_time(timeout, Box::pin(read_target(global, loaded, link))).await;
-        (link.ends.target.clone(), read.map(|read| read.side))
+) -> RenderFacts {
+    let all = global.access();
+    let clusters = loaded.fleet.clusters.iter().map(|cluster| &cluster.name);
+    let used = clusters.filter(|name| with_extension || loaded.link_to(name).is_some());
+    let reads = used.map(|name| {
+        let all = &all;
+        async move {
+            let read = Box::pin(async {
+                let (access, cluster) = loaded.connect(all, name).await?;
+                let installs = async {
+                    let read = with_extension.then(|| install_facts(loaded, &cluster));
+                    Some(told(read?.await))
+                };
+                Ok(futures::join!(
+                    target_if_linked(loaded, &cluster, &access, name),
+                    installs
+                ))
+            });
+            (name.clone(), in_time(timeout, read).await)
+        }
     });
-    stream::iter(reads)
+    let read: Vec<_> = stream::iter(reads)
         .buffer_unordered(SIDE_BY_SIDE)
         .collect()
-        .await
+        .await;
+    let mut facts = RenderFacts::default();
+    for (name, read) in read {
+        let (target, install) = match read {
+            Ok(read) => read,
+            Err(why) => (
+                loaded.link_to(&name).map(|_| Err(why.clone())),
+                with_extension.then_some(Err(why)),
+            ),
+        };
+        facts
+            .targets
+            .extend(target.map(|target| (name.clone(), target)));
+        facts
+            .installs
+            .extend(install.map(|install| (name, install)));
+    }
+    facts
+}
+
+async fn install_facts(loaded: &LoadedFleet, cluster: &Cluster) -> anyhow::Result<InstallFacts> {
+    let config = cluster.linkerd_config(&loaded.linkerd).await?;
+    InstallFacts::read(cluster, config).await
+}
+
+/// What was read, or why it was not.
+fn told<T>(read: anyhow::Result<T>) -> Result<T, String> {
+    read.map_err(|error| format!("{error:#}"))
 }
 
 pub(super) async fn in_time<T>(
@@ -119,7 +172,7 @@ pub(super) async fn in_time<T>(
     read: impl Future<Output = anyhow::Result<T>>,
 ) -> Result<T, String> {
     match tokio::time::timeout(timeout, read).await {
-        Ok(read) => read.map_err(|error| format!("{error:#}")),
+        Ok(read) => told(read),
         Err(_) => Err(format!("it was not read within {timeout:?}")),
     }
 }
@@ -159,16 +212,7 @@ async fn read(
     let access = named(access, name)?;
     let cluster = Cluster::connect(&access).await?;
     let namespace = &loaded.namespace;
-    let target = async {
-        match loaded.link_to(name) {
-            Some(link) => Some(
-                target(loaded, &cluster, &access, link)
-                    .await
-                    .map_err(|error| format!("{error:#}")),
-            ),
-            None => None,
-        }
-    };
+    let target = target_if_linked(loaded, &cluster, &access, name);
     let (has_links, links, own, linkerds, accounts, target) = futures::join!(
         LINK.is_served(&cluster),
         links(&cluster, namespace),
@@ -221,6 +265,17 @@ pub(super) async fn secrets(
     );
     let list = api.list(&params);
     Ok(cluster.request("list the Secrets", list).await?.items)
+}
+
+/// What links to this cluster need, if the file has some.
+async fn target_if_linked(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    access: &Access,
+    name: &ClusterName,
+) -> Option<Result<TargetSide, String>> {
+    let link = loaded.link_to(name)?;
+    Some(told(target(loaded, cluster, access, link).await))
 }
 
 async fn target(

@@ -1,6 +1,6 @@
 //! `fleet install`: the objects of the extension for a cluster of the file.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -12,7 +12,7 @@ use crate::{
             args::{Global, ManifestOutput},
             output,
         },
-        install::install_with,
+        install::{InstallFacts, install_with},
     },
     manifests::link::ClusterName,
 };
@@ -39,14 +39,20 @@ pub(super) struct FleetInstallArgs {
 pub(super) async fn run(global: &Global, args: &FleetInstallArgs) -> anyhow::Result<ExitCode> {
     let loaded = args.source.load(global).await?;
     let cluster = loaded.cluster(&args.cluster)?;
-    let access = if args.ignore_cluster {
+    let facts = if args.ignore_cluster {
         None
     } else {
-        let access = loaded.access(&global.access(), cluster);
-        Some(named(&access, &args.cluster)?)
+        let access = named(&loaded.access(&global.access(), cluster), &args.cluster)?;
+        let read = Box::pin(InstallFacts::of(&access, &loaded.linkerd, Duration::ZERO));
+        Some(args.source.in_time(&args.cluster, read).await?)
     };
-    let made = install_with(global, &loaded.namespace, &cluster.install, access.as_ref());
-    let manifest = args.source.in_time(&args.cluster, Box::pin(made)).await?;
-    output::data(&args.output.format(&manifest))?;
+    let made = install_with(
+        &loaded.linkerd,
+        &loaded.namespace,
+        &cluster.install,
+        facts.as_ref(),
+    )?;
+    output::warnings(&made.warnings);
+    output::data(&args.output.format(&made.manifest))?;
     Ok(ExitCode::SUCCESS)
 }

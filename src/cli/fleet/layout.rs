@@ -1,5 +1,5 @@
-//! The files of a fleet for Git: a folder for each cluster with its Links, the accounts of others in it, and which
-//! credentials it needs. Without the content of any Secret. Pure.
+//! The files of a fleet for Git: a folder for each cluster with its Links, the accounts of others in it, which credentials
+//! it needs, and the extension. Without the content of any Secret. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     change::labelled,
+    extension::{ExtensionFiles, Extensions},
     facts::TargetSide,
     loaded::{LoadedFleet, LoadedLink},
 };
@@ -27,12 +28,16 @@ use crate::{
 /// Texts of files, by their paths in the folder.
 pub(super) type FleetFiles = BTreeMap<String, String>;
 
-/// Folder of a cluster with the accounts that others use.
-pub(super) const ACCOUNTS: &str = "accounts";
+/// Folder of a cluster with the extension.
+const EXTENSION: &str = "extension";
+/// Folder with the accounts that others use.
+const ACCOUNTS: &str = "accounts";
 /// Folder with what makes its credentials.
-pub(super) const CREDENTIALS: &str = "credentials";
+const CREDENTIALS: &str = "credentials";
 /// Folder with its Links.
-pub(super) const LINKS: &str = "links";
+const LINKS: &str = "links";
+/// The folders of a cluster, in the order in which they are applied: the first has the Namespace and the CRD.
+pub(super) const PARTS: [&str; 4] = [EXTENSION, ACCOUNTS, CREDENTIALS, LINKS];
 /// File in the folder of a cluster that says which credentials it needs.
 pub(super) const NOTE: &str = "credentials.md";
 /// File in each folder that names the others.
@@ -47,6 +52,8 @@ pub(super) struct FleetLayout<'l> {
     pub(super) store: Option<&'l str>,
     /// What is known of the target clusters.
     pub(super) targets: &'l BTreeMap<ClusterName, Result<TargetSide, String>>,
+    /// What becomes of the extension.
+    pub(super) extension: &'l ExtensionFiles,
     /// The files of the fleet that are there.
     pub(super) existing: &'l FleetFiles,
 }
@@ -55,9 +62,41 @@ pub(super) struct FleetLayout<'l> {
 #[derive(Debug, Default)]
 pub(super) struct RenderedFleet {
     pub(super) files: FleetFiles,
-    /// Why files about a cluster are missing, or stay as they are.
+    /// Why files about links to a cluster are missing, or stay as they are.
     pub(super) problems: BTreeMap<ClusterName, String>,
+    /// Why the extension of a cluster is missing, or stays as it is.
+    pub(super) extension_problems: BTreeMap<ClusterName, String>,
     pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
+}
+
+impl RenderedFleet {
+    /// Whether something is missing, or stays as it is.
+    pub(super) fn has_problems(&self) -> bool {
+        !self.problems.is_empty() || !self.extension_problems.is_empty()
+    }
+
+    /// The problems, one line each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        let (links, own) = (&self.problems, &self.extension_problems);
+        let clusters: BTreeSet<&ClusterName> = links.keys().chain(own.keys()).collect();
+        for cluster in clusters {
+            let (links, own) = (links.get(cluster), own.get(cluster));
+            let same = own.filter(|own| links == Some(own));
+            if let Some(why) = same {
+                said.push(format!(
+                    "{cluster}: {why}; its extension and the files about links to it stay as they are"
+                ));
+                continue;
+            }
+            let own = own.map(|why| format!("{cluster}: {why}; its extension stays as it is"));
+            said.extend(own);
+            said.extend(links.map(|why| {
+                format!("{cluster}: {why}; the files about links to it stay as they are")
+            }));
+        }
+        said
+    }
 }
 
 /// The first line of a file that a fleet has rendered. Only files with it are changed or removed.
@@ -96,8 +135,34 @@ impl FleetLayout<'_> {
             let text = self.note(source, &rows);
             rendered.files.insert(format!("{source}/{NOTE}"), text);
         }
+        self.add_extensions(&mut rendered)?;
         self.add_kustomizations(&mut rendered.files)?;
         Ok(rendered)
+    }
+
+    /// The extension of each cluster. Its objects have no label of the fleet, because `fleet apply` does not install it.
+    fn add_extensions(&self, rendered: &mut RenderedFleet) -> anyhow::Result<()> {
+        let none = Extensions::new();
+        let made = match self.extension {
+            ExtensionFiles::Kept => &none,
+            ExtensionFiles::Removed => return Ok(()),
+            ExtensionFiles::Written(made) => made,
+        };
+        for cluster in &self.loaded.fleet.clusters {
+            let name = &cluster.name;
+            let path = format!("{name}/{EXTENSION}/install.yaml");
+            let text = match made.get(name) {
+                Some(Ok(made)) => Some(self.text(made.manifest.objects().to_vec())?),
+                Some(Err(why)) => {
+                    let problems = &mut rendered.extension_problems;
+                    problems.insert(name.clone(), why.clone());
+                    self.existing.get(&path).cloned()
+                }
+                None => self.existing.get(&path).cloned(),
+            };
+            rendered.files.extend(text.map(|text| (path, text)));
+        }
+        Ok(())
     }
 
     /// Keeps the files of a link as they are, because its target cluster is not known now.
@@ -159,25 +224,31 @@ impl FleetLayout<'_> {
         self.yaml(allow(namespace, &names, RemoteAccess::Full, false)?.into_objects())
     }
 
-    /// Objects of the fleet as a file, which is the same for all versions that make the same objects.
+    /// Objects of the fleet as a file.
     fn yaml(&self, objects: Vec<Value>) -> anyhow::Result<String> {
-        let objects = objects.into_iter().map(|object| {
-            let mut object = labelled(object, &self.loaded.fleet.name);
-            if let Some(metadata) = object["metadata"].as_object_mut() {
-                let set = metadata
-                    .get_mut("annotations")
-                    .and_then(Value::as_object_mut);
-                let is_empty = set.is_some_and(|annotations| {
-                    annotations.remove(labels::CREATED_BY);
-                    annotations.is_empty()
-                });
-                if is_empty {
-                    metadata.remove("annotations");
-                }
+        let objects = objects.into_iter();
+        let objects = objects.map(|object| labelled(object, &self.loaded.fleet.name));
+        self.text(objects.collect())
+    }
+
+    /// Objects as a file, which is the same for all versions that make the same objects.
+    fn text(&self, mut objects: Vec<Value>) -> anyhow::Result<String> {
+        for object in &mut objects {
+            let Some(metadata) = object["metadata"].as_object_mut() else {
+                continue;
+            };
+            let set = metadata
+                .get_mut("annotations")
+                .and_then(Value::as_object_mut);
+            let is_empty = set.is_some_and(|annotations| {
+                annotations.remove(labels::CREATED_BY);
+                annotations.is_empty()
+            });
+            if is_empty {
+                metadata.remove("annotations");
             }
-            object
-        });
-        let text = Manifest::from_objects(objects.collect())?.to_yaml();
+        }
+        let text = Manifest::from_objects(objects)?.to_yaml();
         Ok(format!("{}{text}", self.header()))
     }
 
@@ -188,21 +259,23 @@ impl FleetLayout<'_> {
 
     /// One in each folder, and one for all of a cluster.
     fn add_kustomizations(&self, files: &mut FleetFiles) -> anyhow::Result<()> {
-        let mut resources: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut resources: BTreeMap<String, BTreeSet<(usize, String)>> = BTreeMap::new();
         for path in files.keys() {
             let parts: Vec<&str> = path.split('/').collect();
             if let [cluster, part, file] = parts.as_slice() {
                 let folder = resources.entry(format!("{cluster}/{part}")).or_default();
-                folder.insert((*file).to_owned());
+                folder.insert((0, (*file).to_owned()));
+                let at = PARTS.iter().position(|known| known == part);
                 let whole = resources.entry((*cluster).to_owned()).or_default();
-                whole.insert((*part).to_owned());
+                whole.insert((at.unwrap_or(PARTS.len()), (*part).to_owned()));
             }
         }
         for (folder, resources) in resources {
+            let resources = resources.into_iter().map(|(_, name)| name);
             let kustomization = json!({
                 "apiVersion": "kustomize.config.k8s.io/v1beta1",
                 "kind": "Kustomization",
-                "resources": resources,
+                "resources": resources.collect::<Vec<_>>(),
             });
             let text = to_yaml(&kustomization)?;
             let path = format!("{folder}/{KUSTOMIZATION}");

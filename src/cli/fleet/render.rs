@@ -5,8 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, ValueHint};
 
 use super::{
+    extension::{ExtensionFiles, extensions},
     folder::{FileChanges, FleetFolder},
-    gather::read_targets,
+    gather::{RenderFacts, read_for_render},
     layout::{FleetLayout, KUSTOMIZATION},
     loaded::LoadedFleet,
     source::{FleetSource, PENDING},
@@ -27,11 +28,14 @@ use crate::{
 /// target clusters; of each, only linkerd-config and the Service of the gateway. The same clusters and the same file make
 /// the same bytes.
 ///
-/// Files that are not needed any more are removed if their first line says that this fleet has written them. Other files
-/// stay. If a cluster does not answer, the files about links to it stay as they are.
+/// With --extension, the folder of each cluster also has what `fleet install` prints for it. For that, all clusters of the
+/// file are read, as `install` does.
 ///
-/// Exit codes: 0 all files are as they should be, 1 a cluster was not read, or a link has an obstacle, 2 with --dry-run,
-/// files would change (or invalid usage).
+/// Files that are not needed any more are removed if their first line says that this fleet has written them. Other files
+/// stay. If a cluster does not answer, its extension and the files about links to it stay as they are.
+///
+/// Exit codes: 0 all files are as they should be, 1 a cluster was not read, or a link or an extension has an obstacle, 2
+/// with --dry-run, files would change (or invalid usage).
 #[derive(Debug, Args)]
 pub(super) struct FleetRenderArgs {
     #[command(flatten)]
@@ -42,6 +46,10 @@ pub(super) struct FleetRenderArgs {
     /// Write an ExternalSecret for each of the credentials, which takes them from this ClusterSecretStore
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     secret_store: Option<String>,
+    /// Write the extension of each cluster too, with the values of the file. Without this flag, its files stay as they are;
+    /// --extension=false removes them
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    extension: Option<bool>,
     /// Print which files would change, and change none
     #[arg(long)]
     dry_run: bool,
@@ -52,8 +60,14 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
     let loaded = args.source.load(global).await?;
     refuse_name(&loaded)?;
     let folder = FleetFolder::read(&args.output_dir, &loaded.fleet.name)?;
-    let reading = read_targets(global, &loaded, args.source.timeout);
-    let targets = spin("reading the clusters", reading).await;
+    let with_extension = args.extension == Some(true);
+    let reading = read_for_render(global, &loaded, with_extension, args.source.timeout);
+    let RenderFacts { targets, installs } = spin("reading the clusters", reading).await;
+    let extension = match args.extension {
+        None => ExtensionFiles::Kept,
+        Some(false) => ExtensionFiles::Removed,
+        Some(true) => ExtensionFiles::Written(extensions(&loaded, installs)),
+    };
     let name = args
         .source
         .file
@@ -65,17 +79,15 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
         file: &name,
         store: args.secret_store.as_deref(),
         targets: &targets,
+        extension: &extension,
         existing: &folder.own,
     };
     let rendered = layout.render()?;
     for (target, remark) in &rendered.remarks {
         remark.say_of(&target.to_string());
     }
-    for (target, why) in &rendered.problems {
-        output::warning(&format!(
-            "{target}: {why}; the files about links to it stay as they are"
-        ));
-    }
+    output::warnings(&extension.warnings());
+    output::warnings(&rendered.warnings());
     let changes = folder.changes(&rendered.files)?;
     if !args.dry_run {
         folder.apply(&changes, &rendered.files)?;
@@ -84,7 +96,7 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
     Ok(if args.dry_run && changes.count() > 0 {
         ExitCode::from(PENDING)
     } else {
-        output::exit_code(!rendered.problems.is_empty())
+        output::exit_code(rendered.has_problems())
     })
 }
 

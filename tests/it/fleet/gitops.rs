@@ -2,7 +2,11 @@
 
 mod tools;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use control_plane::ControlPlane;
 
@@ -38,6 +42,12 @@ async fn kubectl_apply(plane: &ControlPlane, flag: &str, path: &Path) {
     plane.kubectl(&["apply", flag, path]).await.unwrap();
 }
 
+/// The mesh of these clusters, whose controllers have this level of logs.
+fn mesh(fleet: &Fleet, names: &[&str], log_level: &str) -> PathBuf {
+    let text = format!("install: {{controller: {{logLevel: {log_level}}}}}\nlinks:\n- mesh: all\n");
+    fleet.file(names, &text)
+}
+
 fn succeeded(outcome: &Outcome) -> &str {
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
     &outcome.stdout
@@ -53,7 +63,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     let _controllers = [east, north, west].map(|plane| Controller::start(plane, &[]));
     namespace("fleet", &[east, north, west]).await;
     export(north, "fleet", &web("web", "true")).await;
-    let file = fleet.file(&names, "links:\n- mesh: all\n");
+    let file = mesh(&fleet, &names, "debug");
     let (git, secrets) = (
         fleet.folder.path().join("clusters"),
         fleet.folder.path().join("secrets"),
@@ -64,7 +74,10 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
             git.to_str().unwrap(),
             "--secret-store=platform",
         ];
-        fleet.run("render", file, &[&usual, flags].concat())
+        let extension = ["--extension"];
+        let is_given = flags.iter().any(|flag| flag.starts_with("--extension"));
+        let extension = if is_given { &[] } else { &extension[..] };
+        fleet.run("render", file, &[&usual, extension, flags].concat())
     };
 
     // Nothing is written to the clusters, and the same bytes are written each time.
@@ -74,7 +87,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     assert!(!git.exists());
     let first = render(&fleet, &file, &[]);
     assert!(
-        succeeded(&first).ends_with("\n33 added, 0 changed, 0 removed, 0 as they were.\n"),
+        succeeded(&first).ends_with("\n39 added, 0 changed, 0 removed, 0 as they were.\n"),
         "{}",
         first.stdout
     );
@@ -82,8 +95,17 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     let again = render(&fleet, &file, &[]);
     assert_eq!(
         succeeded(&again),
-        "0 added, 0 changed, 0 removed, 33 as they were.\n"
+        "0 added, 0 changed, 0 removed, 39 as they were.\n"
     );
+    let without = render(&fleet, &file, &["--extension=false", "--dry-run"]);
+    assert!(
+        without
+            .stdout
+            .ends_with("\n0 added, 3 changed, 6 removed, 30 as they were.\n"),
+        "{}",
+        without.stdout
+    );
+    nothing_else_decides_what_is_rendered(&fleet, &file, &git);
     assert_eq!(files(&git), rendered);
     assert_eq!(fleet.writes(), [""; 0]);
 
@@ -92,8 +114,21 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     tools::examples_are_valid(east).await;
     tools::as_flux(east, fleet.folder.path()).await;
     tools::as_argo_cd(west, fleet.folder.path()).await;
-    for part in ["accounts", "links"] {
+    for part in ["extension", "accounts", "links"] {
         kubectl_apply(north, "-k", &git.join(north.name()).join(part)).await;
+    }
+    for plane in &planes {
+        let extension = git.join(plane.name()).join("extension");
+        let diff = ["diff", "-k", extension.to_str().unwrap()];
+        assert_eq!(plane.kubectl(&diff).await.unwrap(), "");
+        let controller = [
+            "-n=linkerd-multicluster",
+            "get",
+            "deployment/linkerd-multicluster-controller",
+            "-o=yaml",
+        ];
+        let controller = plane.kubectl(&controller).await.unwrap();
+        assert!(controller.contains("- --log-level=debug\n"), "{controller}");
     }
     fleet.writes();
     let dir = ["--output-dir", secrets.to_str().unwrap()];
@@ -158,21 +193,48 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     );
 
     a_cluster_leaves(&fleet, &git, &render);
+    the_first_time_only_the_extension_is_written(&fleet).await;
+}
+
+/// Neither a variable of whoever renders decides that, nor that the flag was left out once.
+fn nothing_else_decides_what_is_rendered(fleet: &Fleet, file: &Path, git: &Path) {
+    for (flags, registry) in [
+        (&["--extension"][..], "registry.example.com/elsewhere"),
+        (&[], ""),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", &fleet.kubeconfig)
+            .env("LINKERD_DOCKER_REGISTRY", registry)
+            .args(["fleet", "render", "--secret-store=platform", "--file"])
+            .arg(file)
+            .arg("--output-dir")
+            .arg(git)
+            .args(flags)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            said, "0 added, 0 changed, 0 removed, 39 as they were.\n",
+            "{flags:?}"
+        );
+    }
 }
 
 /// North leaves the file, and a stranger's file stays; then east does not answer.
 fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[&str]) -> Outcome) {
     fs::write(git.join("git-north/links/mine.yaml"), "kind: Link\n").unwrap();
-    let rest = fleet.file(&["git-east", "git-west"], "links:\n- mesh: all\n");
+    let both = ["git-east", "git-west"];
+    let rest = mesh(fleet, &both, "debug");
     let removed = render(fleet, &rest, &[]);
     let removed = succeeded(&removed);
     assert!(
         removed.contains("- git-north/links/git-east.yaml\n")
+            && removed.contains("- git-north/extension/install.yaml\n")
             && removed.contains("- git-west/accounts/git-north.yaml\n"),
         "{removed}"
     );
     assert!(
-        removed.ends_with("0 added, 8 changed, 17 removed, 8 as they were.\n"),
+        removed.ends_with("0 added, 8 changed, 19 removed, 12 as they were.\n"),
         "{removed}"
     );
     let left = files(git);
@@ -183,8 +245,10 @@ fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[
     let plan = fleet.run("plan", &rest, &[]);
     assert_eq!(plan.code, 2, "{}{}", plan.stdout, plan.stderr);
 
+    // Other values reach the cluster that answers.
     let before = files(git);
     let [east, ..] = &fleet.planes;
+    let rest = mesh(fleet, &both, "warn");
     east.pause_api_server().unwrap();
     let unread = render(fleet, &rest, &["--timeout", "5s"]);
     east.resume_api_server().unwrap();
@@ -192,9 +256,46 @@ fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[
     assert!(
         unread
             .stderr
-            .contains("the files about links to it stay as they are"),
+            .contains("its extension and the files about links to it stay as they are"),
         "{}",
         unread.stderr
     );
-    assert_eq!(files(git), before);
+    let after = files(git);
+    let changed = before.iter().zip(&after).filter(|(old, new)| old != new);
+    let changed: Vec<&str> = changed.map(|(old, _)| old.0.as_str()).collect();
+    assert_eq!(changed, ["git-west/extension/install.yaml"]);
+    assert_eq!(after.len(), before.len());
+}
+
+/// No link to a cluster can be rendered before its gateway is there, and the gateway is a part of the extension.
+async fn the_first_time_only_the_extension_is_written(fleet: &Fleet) {
+    let [east, _, west] = &fleet.planes;
+    for plane in [east, west] {
+        let delete = [
+            "-n=linkerd-multicluster",
+            "delete",
+            "service/linkerd-gateway",
+        ];
+        plane.kubectl(&delete).await.unwrap();
+    }
+    let file = mesh(fleet, &[east.name(), west.name()], "debug");
+    let first = fleet.folder.path().join("first");
+    let flags = ["--extension", "--output-dir", first.to_str().unwrap()];
+    let rendered = fleet.run("render", &file, &flags);
+    assert_eq!(rendered.code, 1, "{}{}", rendered.stdout, rendered.stderr);
+    let said = "; the files about links to it stay as they are\n";
+    assert_eq!(
+        rendered.stderr.matches(said).count(),
+        2,
+        "{}",
+        rendered.stderr
+    );
+    let written = files(&first);
+    let is_in = |part: &str| {
+        written
+            .iter()
+            .filter(|(name, _)| name.contains(part))
+            .count()
+    };
+    assert_eq!((is_in("/extension/install.yaml"), is_in("/links/")), (2, 0));
 }

@@ -7,26 +7,30 @@ use std::{
 };
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::planned::{installed, loaded, name};
 use crate::{
-    cli::fleet::{
-        facts::TargetSide,
-        folder::{FileChanges, FleetFolder},
-        layout::{FleetFiles, FleetLayout, RenderedFleet},
-        loaded::LoadedFleet,
+    cli::{
+        fleet::{
+            extension::ExtensionFiles,
+            facts::TargetSide,
+            folder::{FileChanges, FleetFolder},
+            layout::{FleetFiles, FleetLayout, RenderedFleet},
+            loaded::LoadedFleet,
+        },
+        install::ExtensionObjects,
     },
-    manifests::{link::ClusterName, yaml::documents},
+    manifests::{link::ClusterName, render::Manifest, yaml::documents},
 };
 
-type Targets = BTreeMap<ClusterName, Result<TargetSide, String>>;
+pub(super) type Targets = BTreeMap<ClusterName, Result<TargetSide, String>>;
 
-const MESH: &str =
+pub(super) const MESH: &str =
     "name: f\nclusters: [{name: east}, {name: north}, {name: west}]\nlinks: [{mesh: all}]\n";
 
 /// What is known of clusters with these names.
-fn targets(names: &[&str]) -> Targets {
+pub(super) fn targets(names: &[&str]) -> Targets {
     let targets = names.iter().zip(1_u8..).map(|(of, n)| {
         let facts = installed(of, &format!("192.0.2.{n}"));
         (name(of), facts.target.unwrap())
@@ -40,18 +44,42 @@ fn render(
     store: Option<&str>,
     existing: &FleetFiles,
 ) -> RenderedFleet {
+    render_with(loaded, targets, store, &ExtensionFiles::Kept, existing)
+}
+
+pub(super) fn render_with(
+    loaded: &LoadedFleet,
+    targets: &Targets,
+    store: Option<&str>,
+    extension: &ExtensionFiles,
+    existing: &FleetFiles,
+) -> RenderedFleet {
     let layout = FleetLayout {
         loaded,
         file: "fleet.yaml",
         store,
         targets,
+        extension,
         existing,
     };
     layout.render().unwrap()
 }
 
+/// A small extension for each of these clusters.
+fn extension(names: &[&str]) -> ExtensionFiles {
+    let made = names.iter().map(|of| {
+        let objects = vec![json!({ "kind": "Namespace", "metadata": { "name": "x" } })];
+        let made = ExtensionObjects {
+            manifest: Manifest::from_objects(objects).unwrap(),
+            warnings: Vec::new(),
+        };
+        (name(of), Ok(made))
+    });
+    ExtensionFiles::Written(made.collect())
+}
+
 /// The objects of a file.
-fn objects(files: &FleetFiles, path: &str) -> Vec<Value> {
+pub(super) fn objects(files: &FleetFiles, path: &str) -> Vec<Value> {
     documents(&files[path]).unwrap()
 }
 
@@ -138,7 +166,8 @@ fn files_about_a_cluster_that_was_not_read_stay_as_they_are() {
 fn folder_has_what_was_rendered_and_files_of_others_stay() {
     let none = FleetFiles::new();
     let known = targets(&["east", "north", "west"]);
-    let mesh = render(&loaded(MESH), &known, Some("vault"), &none).files;
+    let extension = extension(&["east", "north", "west"]);
+    let mesh = render_with(&loaded(MESH), &known, Some("vault"), &extension, &none).files;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("clusters");
     let read = || FleetFolder::read(&path, "f").unwrap();
@@ -180,9 +209,11 @@ fn folder_has_what_was_rendered_and_files_of_others_stay() {
 
     // North leaves the fleet.
     let rest = loaded(&MESH.replace(", {name: north}", ""));
-    let rest = render(&rest, &known, Some("vault"), &none).files;
+    let rest = render(&rest, &known, Some("vault"), &mesh).files;
     let changes = apply(&rest);
     assert!(changes.added.is_empty());
+    assert!(changes.removed.contains("north/extension/install.yaml"));
+    assert!(rest.contains_key("east/extension/install.yaml"));
     assert_eq!(changes.removed.len(), mesh.len() - rest.len());
     assert!(path.join("north/links/notes.yaml").exists());
     assert!(path.join("north/other/kustomization.yaml").exists());
@@ -207,8 +238,10 @@ fn examples_for_argocd_and_flux_name_folders_that_are_rendered() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/fleet");
     let example = |name: &str| fs::read_to_string(root.join(name)).unwrap();
     let loaded = loaded(&example("fleet.yaml"));
-    let known = targets(&["eu-1", "eu-2", "hub", "us-1", "us-2"]);
-    let files = render(&loaded, &known, Some("vault"), &FleetFiles::new()).files;
+    let all = ["eu-1", "eu-2", "hub", "us-1", "us-2"];
+    let known = targets(&all);
+    let (none, extension) = (FleetFiles::new(), extension(&all));
+    let files = render_with(&loaded, &known, Some("vault"), &extension, &none).files;
     let folder = |path: &str| {
         let inside = path.trim_start_matches("./").strip_prefix("clusters/");
         format!("{}/kustomization.yaml", inside.unwrap())
@@ -223,8 +256,8 @@ fn examples_for_argocd_and_flux_name_folders_that_are_rendered() {
             && path.ends_with("/kustomization.yaml")
     });
     assert_eq!(
-        named.collect::<Vec<_>>(),
-        of_cluster.cloned().collect::<Vec<_>>()
+        named.collect::<BTreeSet<_>>(),
+        of_cluster.cloned().collect::<BTreeSet<_>>()
     );
     let argocd = documents(&example("argocd/clusters.yaml")).unwrap();
     let spec = &argocd[0]["spec"];
@@ -246,7 +279,7 @@ fn fleets() -> impl Strategy<Value = Vec<(usize, usize)>> {
 
 proptest! {
     #[test]
-    fn kustomizations_name_exactly_the_files_that_there_are(links in fleets(), stored in any::<bool>()) {
+    fn kustomizations_name_exactly_the_files_that_there_are(links in fleets(), stored in any::<bool>(), extended in any::<bool>()) {
         let names = ["east", "north", "on", "west"];
         let clusters = names.map(|name| format!("- name: \"{name}\"\n")).concat();
         let links = links.iter().filter(|(source, target)| source != target).map(|(source, target)| {
@@ -256,7 +289,8 @@ proptest! {
         let links = if links.is_empty() { " []\n".to_owned() } else { format!("\n{links}") };
         let loaded = loaded(&format!("name: f\nclusters:\n{clusters}links:{links}"));
         let store = stored.then_some("vault");
-        let files = render(&loaded, &targets(&names), store, &FleetFiles::new()).files;
+        let extension = if extended { extension(&names) } else { ExtensionFiles::Removed };
+        let files = render_with(&loaded, &targets(&names), store, &extension, &FleetFiles::new()).files;
         let mut named = BTreeSet::new();
         for path in files.keys().filter(|path| path.ends_with("/kustomization.yaml")) {
             let folder = path.trim_end_matches("kustomization.yaml");
@@ -271,5 +305,7 @@ proptest! {
         prop_assert_eq!(named, there);
         let link_files = files.keys().filter(|path| path.contains("/links/") && !path.ends_with("/kustomization.yaml"));
         prop_assert_eq!(link_files.count(), loaded.links.len());
+        let installs = files.keys().filter(|path| path.ends_with("/extension/install.yaml"));
+        prop_assert_eq!(installs.count(), if extended { names.len() } else { 0 });
     }
 }

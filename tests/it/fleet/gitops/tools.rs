@@ -73,7 +73,7 @@ pub(super) async fn examples_are_valid(plane: &ControlPlane) {
     for (kind, count) in [
         ("applicationset.argoproj.io/", 1),
         ("application.argoproj.io/", 3),
-        ("kustomization.kustomize.toolkit.fluxcd.io/", 6),
+        ("kustomization.kustomize.toolkit.fluxcd.io/", 7),
         ("externalsecret.external-secrets.io/", 2),
         ("sealedsecret.bitnami.com/", 2),
     ] {
@@ -106,9 +106,8 @@ pub(super) async fn as_flux(plane: &ControlPlane, repository: &Path) {
     let get = ["-n", "flux-system", "get", "kustomizations", "-o", "json"];
     let found: Value = serde_json::from_str(&plane.kubectl(&get).await.unwrap()).unwrap();
     let mut waiting = found["items"].as_array().unwrap().clone();
-    assert_eq!(waiting.len(), 3);
-    // The Kustomization that installs linkerd-mc is there before.
-    let mut done: BTreeSet<String> = ["linkerd-mc".to_owned()].into();
+    assert_eq!(waiting.len(), 4);
+    let mut done = BTreeSet::<String>::new();
     while !waiting.is_empty() {
         let next = waiting.iter().position(|one| {
             let mut needed = one["spec"]["dependsOn"].as_array().into_iter().flatten();
