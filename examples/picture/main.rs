@@ -31,7 +31,7 @@ const LAST: &str = " s in all.";
 const GUIDE_END: &str = "The controller's log:";
 
 const STATUS: &str = "linkerd-mc status --services --watch";
-const LINK: &str = "linkerd-mc link --from east --to west";
+const LINK: &str = "linkerd-mc link --target east --source west";
 const EXPORT: &str =
     "kubectl --context east -n shop label service api mirror.linkerd.io/exported=true";
 const LOSE: &str = "kubectl -n shop delete pod cart-0 --wait=false";

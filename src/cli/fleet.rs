@@ -330,7 +330,10 @@ async fn write(planned: &PlannedFleet, wait: Duration) -> bool {
         output::warning(failed);
     }
     warn_of_restarts(loaded, read, plan);
-    output::note(&format!("{} objects written or deleted", outcome.written));
+    output::note(&format!(
+        "{} objects written or deleted in all",
+        outcome.written
+    ));
     !outcome.failed.is_empty()
 }
 

@@ -14,6 +14,8 @@ use crate::{
 const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
 /// Maximum number of problems that a check lists; the others are counted.
 const LISTED: usize = 10;
+/// How a problem ends that is not known, because what it needs was refused.
+pub(super) const NOT_CHECKED: &str = "not checked; see the check of its credentials";
 /// The programs of commands that a text may name as a remedy.
 const PROGRAMS: [&str; 3] = ["linkerd-mc ", "kubectl ", "linkerd "];
 
@@ -232,6 +234,10 @@ pub(super) fn outcome(
         description.push_str(&detail);
     }
     let failed = level != Level::Success;
+    // The mirror and the federated Service of one Service may have the same problem.
+    let mut seen = BTreeSet::new();
+    let mut problems = problems;
+    problems.retain(|problem| seen.insert(problem.clone()));
     let fixes = fixes(rule.fix, &problems, clusters);
     Some(CheckResult {
         rank: 0,
@@ -244,10 +250,12 @@ pub(super) fn outcome(
     })
 }
 
-/// The remedies of problems, each once: the commands that they name, or else that of the check.
+/// The remedies of problems, each once: the commands that they name, or else that of the check. What was not checked has
+/// none.
 fn fixes(usual: &str, problems: &[String], clusters: &BTreeSet<&str>) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    for problem in problems.iter().take(LISTED) {
+    let checked = |problem: &&String| !problem.ends_with(NOT_CHECKED);
+    for problem in problems.iter().take(LISTED).filter(checked) {
         let mut named = named(problem).peekable();
         if named.peek().is_none() && !usual.is_empty() {
             fixes.extend(usual_fix(usual, problem, clusters));
@@ -332,7 +340,7 @@ mod tests {
             ),
             (
                 "@{cluster} kubectl get y",
-                &["east: a"],
+                &["east: a", &format!("north: {NOT_CHECKED}")],
                 &["in east: kubectl get y"],
             ),
         ] {
@@ -344,5 +352,23 @@ mod tests {
             });
             assert_eq!(found.collect::<Vec<_>>(), expected, "{problems:?}");
         }
+    }
+
+    #[test]
+    fn problem_of_a_mirror_and_of_a_federated_service_is_listed_once() {
+        let rule = rule(Topic::Services, "all is well", "", Severity::Error, |_| {
+            Verdict::Pass
+        });
+        let problems = [
+            "east: shop/web: no",
+            "east: shop/api: no",
+            "east: shop/web: no",
+        ];
+        let verdict = Verdict::Fail(problems.map(str::to_owned).to_vec());
+        let result = outcome(&rule, verdict, &BTreeSet::new()).unwrap();
+        assert_eq!(
+            result.error,
+            lines("east: shop/web: no\neast: shop/api: no")
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::Verdict;
+use super::rule::{NOT_CHECKED, Verdict};
 use crate::{
     api::{labels, members::remote_members, metadata::ResourceId},
     clusters::{
@@ -286,9 +286,7 @@ fn per_each<'l>(
         let cluster = link.cluster();
         match judge(link) {
             Some(found) => problems.extend(found.into_iter().map(|p| format!("{cluster}: {p}"))),
-            None => unknown.push(format!(
-                "{cluster}: not checked; see the check of its credentials"
-            )),
+            None => unknown.push(format!("{cluster}: {NOT_CHECKED}")),
         }
     }
     if problems.is_empty() && !unknown.is_empty() {

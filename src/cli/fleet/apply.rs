@@ -130,7 +130,12 @@ pub(super) async fn write_links(
                 Err(error) => outcome.failed.push(format!("{ends}: {error:#}")),
             }
             if *left == 0 && *written > 0 {
-                output::note(&format!("{}: {written} objects written", work.shown_for()));
+                let of = match work {
+                    LinkWork::Part(_, LinkPart::Target, _) => "accounts",
+                    _ => "links",
+                };
+                let cluster = work.shown_for();
+                output::note(&format!("{cluster}: {written} objects of its {of} written"));
             }
         }
     });

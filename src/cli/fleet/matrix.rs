@@ -154,9 +154,14 @@ fn summary(report: &FleetReport) -> String {
             .map(|(version, count)| format!("{version} ({count})"))
             .collect(),
     };
-    let (clusters, links) = (report.clusters.len(), report.links.len());
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let clusters = counted(report.clusters.len(), "cluster");
+    let links = counted(report.links.len(), "link");
     format!(
-        "{clusters} clusters, {links} links: {}. Controllers: {}.\n",
+        "{clusters}, {links}: {}. Controllers: {}.\n",
         states.join(", "),
         versions.join(", ")
     )

@@ -112,7 +112,10 @@ async fn links_of(
         }
     }
     if all.deleted > 0 {
-        output::note(&format!("{}: {} objects deleted", plan.name, all.deleted));
+        let (cluster, deleted) = (&plan.name, all.deleted);
+        output::note(&format!(
+            "{cluster}: {deleted} objects of its links deleted"
+        ));
     }
     all
 }

@@ -81,7 +81,9 @@ fn add_group(text: &mut String, group: &[&FleetChange]) {
         _ => ("~", tone(AnsiColor::Yellow)),
     };
     let mut names: Vec<&str> = group.iter().map(|change| change.name.as_str()).collect();
-    names.dedup(); // the Secrets of both namespaces have one name
+    // The Secrets of both namespaces have one name.
+    names.sort_unstable();
+    names.dedup();
     let listed = names.iter().take(LISTED).copied();
     let listed = listed.collect::<Vec<_>>().join(", ");
     let more = match names.len().saturating_sub(LISTED) {

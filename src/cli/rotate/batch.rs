@@ -187,7 +187,7 @@ impl<'a> Batch<'a> {
         let known = known.map_err(|why| {
             fail(
                 format!("cannot find out whether an old Pod of {DESTINATION} is left: {why}"),
-                "repair the cause, then run this again; the old token still works",
+                "repair the cause, then run this again; no token was revoked",
             )
         })?;
         let mut clusters = clusters.iter();
@@ -195,7 +195,7 @@ impl<'a> Batch<'a> {
             return Err(fail(
                 format!("a Pod of {DESTINATION} still has the old credentials for {cluster}"),
                 format!(
-                    "see {}, then run this again; the old token still works",
+                    "see {}, then run this again; no token was revoked",
                     source
                         .cluster
                         .flags

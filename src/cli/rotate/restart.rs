@@ -115,7 +115,7 @@ pub(super) async fn restart(source: &SourceCluster, wait: Duration) -> anyhow::R
             fail(
                 format!("the rollout of {namespace}/{DESTINATION} did not finish within {wait:?}"),
                 format!(
-                    "see {}, then run this again; the old token still works",
+                    "see {}, then run this again; no token was revoked",
                     cluster.flags.kubectl(
                         "-n {} rollout status deployment/{}",
                         &[namespace, DESTINATION]

@@ -132,6 +132,7 @@ impl<'a> TargetPart<'a> {
         let in_use = in_use.find(|in_use| in_use.source == self.link.ends.source);
         if in_use.is_none() && args.hand_over.is_none() {
             let reason = "its source cluster is not one of --only; pass --hand-over to make a new token for it";
+            self.say(&format!("skipped: {reason}"));
             return Ok(self.outcome(Ending::Skipped, Some(reason.to_owned())));
         }
         let _permit = self.fleet.limit.acquire().await;

@@ -226,4 +226,9 @@ fn small_fleet_has_a_small_matrix() {
         "        123\n 1 hub  .-+\n 2 east ...\n 3 west ...\nwest: not read: timed out\nhub → east: there is no Link\n3 clusters, \
          2 links: 1 ready (+), 1 missing (-). Controllers: unknown.\n"
     );
+    report.clusters.truncate(1);
+    report.links.truncate(1);
+    let text = anstream::adapter::strip_str(&matrix::text(&report)).to_string();
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.starts_with("1 cluster, 1 link: 1 missing"), "{last}");
 }
