@@ -45,7 +45,7 @@ soak minutes="10":
 hostile minutes="5":
     LINKERD_MC_HOSTILE_MINUTES={{quote(minutes)}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
 
-# Link ten control planes to each other, then fifty clusters that four of them stand for, and print how long `fleet` takes: minutes
+# Link ten control planes to each other, also by the loop of the docs, then fifty clusters that four of them stand for, and print how long that takes: minutes
 fleet:
     cargo test --release --test it fleet::ten -- fleet::fifty --ignored --nocapture --test-threads 1
 

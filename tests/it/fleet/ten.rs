@@ -1,7 +1,9 @@
 //! Ten control planes that all link to each other, with 90 links: how long `fleet apply` takes and how much it writes,
-//! a cluster that does not answer, and one that leaves; and `fleet apply` that is killed. `just fleet` runs it.
+//! a cluster that does not answer, and one that leaves; `fleet apply` that is killed; and the same links by the loop of
+//! the docs. `just fleet` runs it.
 
 mod alone;
+mod by_hand;
 mod killed;
 
 use std::time::{Duration, Instant};
@@ -89,4 +91,12 @@ async fn apply_that_is_killed_at_any_place_ends_the_same_after_minutes() {
     apply(&mut planes, &names, "[]");
     assert_eq!(shapes(&planes.inventories().await), empty);
     killed::the_end_is_the_same(&mut planes, &names, &empty, &mesh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "on demand: just fleet"]
+async fn loop_of_the_docs_links_ten_clusters_in_minutes() {
+    let names = names("hand", COUNT);
+    let mut planes = Planes::start(&names).await;
+    by_hand::the_loop_takes(&mut planes, &names).await;
 }
