@@ -21,7 +21,6 @@ use tokio::{net::TcpStream, sync::oneshot};
 
 use crate::{
     helper::{self, Answer, Ask},
-    isolation::Place,
     rig::pod::Pod,
 };
 
@@ -38,8 +37,8 @@ pub(crate) struct Client {
 
 impl Client {
     /// Starts the client of a Pod.
-    pub(crate) fn start(pod: &Pod, place: &Place) -> anyhow::Result<Self> {
-        let log = place.logs.join(format!("{}-requests.log", pod.name));
+    pub(crate) fn start(pod: &Pod) -> anyhow::Result<Self> {
+        let log = pod.proxy.log().with_extension("requests.log");
         let mut process = pod
             .program(helper::NAME, &[helper::NAME, "client"], log.clone())
             .command()

@@ -6,6 +6,7 @@ pub(crate) mod deployments;
 pub(crate) mod destination;
 mod dns;
 pub(crate) mod federation;
+pub(crate) mod full_mesh;
 mod identity;
 mod injector;
 pub(crate) mod kubelet;
@@ -17,6 +18,7 @@ mod policy;
 pub(crate) mod process;
 mod proxy;
 mod script;
+mod source;
 pub(crate) mod third;
 pub(crate) mod wait;
 pub(crate) mod workloads;
@@ -33,12 +35,13 @@ use tokio::time::sleep;
 use self::{
     cluster::{Cluster, EXTENSION, port_of},
     controller::Controller,
-    dns::Dns,
     federation::Form,
+    full_mesh::FullMesh,
     pod::{Pod, PodTemplate},
+    source::SourceParts,
     wait::SOON,
 };
-use crate::{isolation::Place, oracle::Oracle, requests::Client};
+use crate::isolation::Place;
 
 /// Namespace of the applications in both clusters.
 pub(crate) const NAMESPACE: &str = "app";
@@ -52,21 +55,13 @@ pub(crate) const FORGOTTEN: Duration = Duration::from_secs(10);
 /// The lease of our controllers.
 const LEASE: &str = "service-mirror-write";
 
+pub(crate) use cluster::condition_of;
 pub(crate) use identity::{Root, name as identity_of};
 
 /// Two linked clusters, and a client.
 pub(crate) struct Rig {
-    /// Sends requests from a Pod of `west`.
-    pub(crate) client: Client,
-    /// The endpoints that the client's proxy has for a Service.
-    pub(crate) oracle: Oracle,
-    pub(crate) client_pod: Pod,
-    pub(crate) controller: Controller,
-    /// Number of the next Pod of a controller. Names are never used twice.
-    next_replica: u8,
-    /// Ports on loopback that a controller needs: that of the API server of `west`, that of [`Self::east_api`], and
-    /// those of clusters that were added later.
-    ways: Vec<u16>,
+    /// What `west` needs to use Services of others.
+    pub(crate) source: SourceParts,
     /// Pods of `west`'s own member of the federated Service, and of `east`.
     pub(crate) west_pods: Vec<Pod>,
     pub(crate) east_pods: Vec<Pod>,
@@ -77,8 +72,6 @@ pub(crate) struct Rig {
     pub(crate) east_api: FaultProxy,
     pub(crate) west: Cluster,
     pub(crate) east: Cluster,
-    /// The name server of `west`.
-    pub(crate) dns: Dns,
     /// The root certificate that proxies of all clusters trust.
     root: Root,
 }
@@ -100,31 +93,20 @@ impl Rig {
 
         east.serve_api().await?;
         let gateway = east.start_gateway(GATEWAY_NAME).await?;
-        let names = BTreeMap::from([(GATEWAY_NAME.to_owned(), gateway.address)]);
-        let dns = Dns::start(west.network.gateway(), names).await?;
         let mut east_pods = Vec::new();
         for number in 0..2 {
             east_pods.push(start_east_pod(&mut east, number).await?);
         }
         let template = PodTemplate::app(NAMESPACE, "web-west", "web");
         let west_pods = vec![Pod::start(&mut west, template, &[]).await?];
-        let template = PodTemplate::app(NAMESPACE, "client", "client");
-        let client_pod = Pod::start(&mut west, template, &[]).await?;
-        let client = Client::start(&client_pod, &place)?;
 
         let east_api = east.plane.fault_proxy()?;
-        let ways = vec![port_of(west.plane.url())?, east_api.address().port()];
-        for &port in &ways {
+        for port in [port_of(west.plane.url())?, east_api.address().port()] {
             west.open(port).await?;
         }
-        let controller = Controller::start(&mut west, controller::OURS, 0, &ways).await?;
+        let names = BTreeMap::from([(GATEWAY_NAME.to_owned(), gateway.address)]);
         let rig = Self {
-            oracle: Oracle::new(client_pod.proxy.log()),
-            client,
-            client_pod,
-            controller,
-            next_replica: 1,
-            ways,
+            source: SourceParts::start(&mut west, names).await?,
             west_pods,
             next_pod: 2,
             east_pods,
@@ -132,7 +114,6 @@ impl Rig {
             east_api,
             west,
             east,
-            dns,
             root,
         };
         rig.link().await?;
@@ -141,7 +122,7 @@ impl Rig {
 
     /// Restores the rig after a case that was interrupted.
     pub(crate) async fn heal(&mut self) -> anyhow::Result<()> {
-        self.dns.away(false);
+        self.source.dns.away(false);
         self.east_api.set(Fault::None);
         if !self.gateway.proxy.runs()? {
             self.gateway.proxy.restart()?;
@@ -149,15 +130,16 @@ impl Rig {
         self.gateway.proxy_ready().await?;
         self.west.install().await?;
         self.east.install().await?;
-        self.controller.restart().await?;
+        self.source.controller.restart().await?;
         // Other replicas have ended with the case, but not their Pods.
-        let others = format!("metadata.name!={}", self.controller.name());
+        let others = format!("metadata.name!={}", self.source.controller.name());
         let pods = ["pods", "-n", EXTENSION, "-l", "component=controller"];
         let delete = ["delete", "--force", "--field-selector", &others];
         self.west
             .plane
             .kubectl(&[&delete, &pods[..]].concat())
             .await?;
+        FullMesh::forget(self).await?;
         self.east.apply(&workloads::plain()).await?;
         self.prefer(None).await?;
         self.link().await?;
@@ -194,32 +176,22 @@ impl Rig {
     /// like a Pod that terminates.
     pub(crate) async fn replace_pod(&mut self) -> anyhow::Result<Pod> {
         let new = self.start_pod().await?;
-        self.east_pods.push(new);
-        let old = self.east_pods.remove(0);
-        old.delete().await?;
-        Ok(old)
+        replace_oldest(&mut self.east_pods, new).await
     }
 
     /// Starts another replica of our controller.
     pub(crate) async fn start_replica(&mut self) -> anyhow::Result<Controller> {
-        self.start_controller(controller::OURS).await
+        Controller::start(&mut self.west, controller::OURS).await
     }
 
     /// Replaces the running controller by another replica.
     pub(crate) async fn replace_controller(&mut self) -> anyhow::Result<()> {
         let next = self.start_replica().await?;
-        self.controller.terminate()?;
+        self.source.controller.terminate()?;
         self.leads(next.name(), SOON).await?;
-        self.controller.delete().await?;
-        self.controller = next;
+        self.source.controller.delete().await?;
+        self.source.controller = next;
         Ok(())
-    }
-
-    /// Starts a replica of a Deployment of the extension.
-    async fn start_controller(&mut self, deployment: &str) -> anyhow::Result<Controller> {
-        let number = self.next_replica;
-        self.next_replica += 1;
-        Controller::start(&mut self.west, deployment, number, &self.ways).await
     }
 
     /// Waits until this controller holds the lease.
@@ -274,7 +246,7 @@ impl Rig {
 
     /// The name of the gateway leads to this address.
     pub(crate) fn name_gateway(&self, address: Ipv4Addr) {
-        self.dns.know(GATEWAY_NAME, address);
+        self.source.dns.know(GATEWAY_NAME, address);
     }
 
     /// Links `west` to `east`, and waits until the Link is ready and its gateway alive.
@@ -290,30 +262,13 @@ impl Rig {
 
     /// Waits until the Link to a cluster is ready and its gateway alive.
     pub(crate) async fn is_ready(&self, cluster: &str) -> anyhow::Result<()> {
-        eventually("the Link to be ready", SOON, async || {
-            let link = self.link_to(cluster).await?;
-            let ready = ["Ready", "GatewayAlive"]
-                .iter()
-                .all(|condition| condition_of(&link, condition) == Some("True"));
-            Ok(ready.then_some(()))
-        })
-        .await
-        .with_context(|| {
-            format!(
-                "the controller's log ends with:\n{}",
-                self.controller.last_words()
-            )
-        })
+        let ready = self.west.link_is_ready(cluster).await;
+        ready.with_context(|| self.source.last_words())
     }
 
     /// The Link to `east` as it is now.
     pub(crate) async fn link_object(&self) -> anyhow::Result<Value> {
-        self.link_to(EAST).await
-    }
-
-    async fn link_to(&self, cluster: &str) -> anyhow::Result<Value> {
-        let link = ["links.multicluster.linkerd.io", cluster, "-n", EXTENSION];
-        self.west.get(&link).await
+        self.west.link_to(EAST).await
     }
 }
 
@@ -324,8 +279,10 @@ async fn start_east_pod(east: &mut Cluster, number: u8) -> anyhow::Result<Pod> {
     Pod::start(east, template, &[]).await
 }
 
-/// Status of a condition of an object.
-pub(crate) fn condition_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    let mut conditions = object["status"]["conditions"].as_array()?.iter();
-    conditions.find(|condition| condition["type"] == name)?["status"].as_str()
+/// Deletes the oldest of these Pods, and returns it. This Pod takes its place.
+async fn replace_oldest(pods: &mut Vec<Pod>, new: Pod) -> anyhow::Result<Pod> {
+    pods.push(new);
+    let old = pods.remove(0);
+    old.delete().await?;
+    Ok(old)
 }

@@ -28,7 +28,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let services = rig.east.services(NAMESPACE);
     let mirrors = rig.west.services(NAMESPACE);
     for time in 0..TIMES {
-        rig.controller.kill();
+        rig.source.controller.kill();
         let exports = time % 2 == 0;
         if exports {
             let exported = serde_json::from_value(service("unseen", EXPORTED, "true"))?;
@@ -37,7 +37,7 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
             services.delete("unseen", &DeleteParams::default()).await?;
         }
         sleep(HOLD).await;
-        rig.controller.restart().await?;
+        rig.source.controller.restart().await?;
         eventually("what changed meanwhile", SOON, async || {
             let mirror = mirrors.get_opt("unseen-east").await?;
             Ok((mirror.is_some() == exports).then_some(()))
@@ -57,7 +57,7 @@ pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut second = rig.start_replica().await?;
     let load = rig.load().await?;
 
-    rig.controller.kill();
+    rig.source.controller.kill();
     let killed = Instant::now();
     let services = rig.east.services(NAMESPACE);
     let exported = serde_json::from_value(service("meanwhile", EXPORTED, "true"))?;
@@ -70,10 +70,10 @@ pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
         .delete("meanwhile", &DeleteParams::default())
         .await?;
 
-    rig.controller.restart().await?;
+    rig.source.controller.restart().await?;
     let third = rig.start_replica().await?;
-    rig.controller.terminate()?;
-    rig.controller.delete().await?;
+    rig.source.controller.terminate()?;
+    rig.source.controller.delete().await?;
     let mut fourth = rig.start_replica().await?;
     let exported = serde_json::from_value(service("rolled", EXPORTED, "true"))?;
     services.create(&PostParams::default(), &exported).await?;
@@ -86,9 +86,9 @@ pub(super) async fn replicas(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.target("rolled-east").await?;
     services.delete("rolled", &DeleteParams::default()).await?;
 
-    rig.controller = third;
+    rig.source.controller = third;
     fourth.terminate()?;
-    rig.leads(rig.controller.name(), HANDED_OVER).await?;
+    rig.leads(rig.source.controller.name(), HANDED_OVER).await?;
     fourth.delete().await?;
     rig.link_is_ready().await?;
     rig.proxy_is_right(FOLLOWS).await?;

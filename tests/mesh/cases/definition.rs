@@ -45,7 +45,7 @@ pub(super) async fn upgraded(rig: &mut Rig) -> anyhow::Result<Row> {
         .delete("meanwhile", &DeleteParams::default())
         .await?;
     // An upgrade replaces the controller too.
-    rig.controller.restart().await?;
+    rig.source.controller.restart().await?;
     rig.link_is_ready().await?;
     rig.proxy_is_right(FOLLOWS).await?;
     without_failures(&load.finish().await?)

@@ -161,7 +161,8 @@ async fn link(rig: &Rig) -> anyhow::Result<()> {
     rig.west.apply(&rig.east.linkerd_mc(&link)?).await?;
     rig.link_is_ready().await?;
     let here = rig.west.services(EXTENSION).get(HERE).await?;
-    rig.dns
+    rig.source
+        .dns
         .know(&format!("{HERE}.{EXTENSION}.svc"), cluster_ip(here)?);
     Ok(())
 }

@@ -32,9 +32,10 @@ const MOMENT: Duration = Duration::from_secs(5);
 pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     let target = rig.target(FEDERATED).await?;
     let federated = format!("{NAMESPACE}/{FEDERATED}");
-    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     let own = rig.expected_unlinked();
-    rig.oracle
+    rig.source
+        .oracle
         .agrees(&federated, &rig.expected(FEDERATED), FOLLOWS)
         .await?;
     load.count_anew();
@@ -43,37 +44,44 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
         let new = rig.start_pod().await?;
         rig.east_pods.push(new);
         let all = rig.expected(FEDERATED);
-        rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+        rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
         rig.west.linkerd_mc(&DRAIN)?;
         let ended = Instant::now();
         let mut old = rig.east_pods.remove(0);
         old.proxy.kill();
-        rig.oracle.agrees(&federated, &own, FOLLOWS).await?;
+        rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
         followed = followed.max(ended.elapsed());
         old.delete().await?;
         rig.west.linkerd_mc(&UNDRAIN)?;
         let all = rig.expected(FEDERATED);
-        rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+        rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
     }
 
     // The drained cluster stays until the local member is back.
     let all = rig.expected(FEDERATED);
     let others = &all - &own;
     label(&rig.west, "web", MEMBER, Value::Null).await?;
-    rig.oracle.agrees(&federated, &others, FOLLOWS).await?;
+    rig.source
+        .oracle
+        .agrees(&federated, &others, FOLLOWS)
+        .await?;
     ensure!(
         rig.west.linkerd_mc(&DRAIN).is_err(),
         "the last member has left"
     );
     sleep(MOMENT).await;
-    rig.oracle.agrees(&federated, &others, FOLLOWS).await?;
+    rig.source
+        .oracle
+        .agrees(&federated, &others, FOLLOWS)
+        .await?;
     label(&rig.west, "web", MEMBER, "member".into()).await?;
-    rig.oracle.agrees(&federated, &own, FOLLOWS).await?;
+    rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
 
     // A second drain sets a new end.
     rig.west.linkerd_mc(&[&DRAIN[..], &["--for=1m"]].concat())?;
     let began = Instant::now();
-    rig.oracle
+    rig.source
+        .oracle
         .agrees(&federated, &all, SHORTEST + FOLLOWS)
         .await?;
     let ended = began.elapsed();

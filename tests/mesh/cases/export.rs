@@ -77,6 +77,6 @@ async fn first_answer(rig: &Rig, name: &str) -> anyhow::Result<(Duration, u64)> 
             break address;
         }
     };
-    let requests = until_answered(&rig.client, &target(&mirror, address)).await?;
+    let requests = until_answered(&rig.source.client, &target(&mirror, address)).await?;
     Ok((started.elapsed(), requests))
 }

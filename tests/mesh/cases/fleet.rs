@@ -1,105 +1,212 @@
-//! Three clusters of one file, while requests go to all mirrors: linked, rotated, and one of them taken out.
+//! A full mesh of three clusters from one file, while each of them sends requests to the others: linked, rotated, and one
+//! of them taken out.
 
-use std::{collections::BTreeSet, fs, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, ensure};
 use linkerd_mc::api::labels::FLEET;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{rotate::OldCredentials, without_failures};
 use crate::{
-    helper::APP_PORT,
+    load::Load,
     rig::{
-        NAMESPACE, Rig,
+        Rig,
         cluster::Cluster,
-        deployments::Deployments,
-        mirrors::{FEDERATED, FOLLOWS},
-        third::{NORTH, Third},
+        full_mesh::{FullMesh, federated},
+        third::NORTH,
     },
     table::{Row, seconds},
 };
 
-/// What takes over the existing link to `east`, and adds `north`. Linkerd follows new credentials after a restart.
-const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes && \
-    kubectl --context west -n linkerd rollout restart deployment/linkerd-destination";
+/// What takes over the existing link of `west` to `east`, and adds the five others. Linkerd follows new credentials only after
+/// a restart, and federated Services that named a cluster before Linkerd had added it, too (docs/fleet.md).
+const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes
+    export KUBECONFIG=$KUBECONFIG:north
+    for what in restart 'status --timeout=60s'; do
+        for source in west east north; do
+            kubectl --context $source -n linkerd rollout $what deployment/linkerd-destination
+        done
+    done";
 const AGAIN: &str = "linkerd-mc fleet plan --file fleet.yaml";
 const ROTATE: &str = "linkerd-mc fleet rotate --file fleet.yaml";
 /// Without a context for it, the cluster that has left the file cannot be read.
-const LESS: &str = "{ linkerd-mc fleet plan --file fleet.yaml || true; } | grep 'the account west in north stays'; \
+const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml) || [ $? -eq 2 ]
+    for account in west east; do grep \"the account $account in north stays\" <<< \"$plan\"; done
     KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --yes";
+const NOTHING: &str = "linkerd-mc fleet apply --file fleet.yaml --yes";
+/// How long the load continues after the rotation, when the Pods from before it are gone.
+const HOLD: Duration = Duration::from_secs(20);
 /// What a fleet makes.
 const MADE: &str = "links.multicluster.linkerd.io,secrets,serviceaccounts";
 
 /// No request is lost. Credentials are replaced, and what leaves the file leaves nothing behind.
 pub(super) async fn of_three(rig: &mut Rig) -> anyhow::Result<Row> {
-    let mut deployments = Deployments::new(rig).await?;
-    let north = Third::start(rig).await?;
-    let load = rig.load().await?;
-    let federated = format!("{NAMESPACE}/{FEDERATED}");
-    let members = rig.expected(FEDERATED);
-    let pod = (north.pods[0].address, APP_PORT).into();
-    let all = &members | &BTreeSet::from([pod]);
-
-    write(rig, &north, true)?;
-    let began = Instant::now();
-    deployments.shell(rig, APPLY).await?;
-    rig.is_ready(NORTH).await?;
-    let linked = began.elapsed();
-    rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
-    deployments.shell(rig, AGAIN).await.context("it differs")?;
-
-    let old = OldCredentials::keep(rig, &mut deployments).await?;
-    let began = Instant::now();
-    deployments.shell(rig, ROTATE).await?;
-    let rotated = began.elapsed();
-    old.are_refused(rig).await?;
-    let gone = rig.replace_pod().await?;
-    let all = &rig.expected(FEDERATED) | &BTreeSet::from([pod]);
-    rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
-
-    write(rig, &north, false)?;
-    deployments.shell(rig, LESS).await?;
-    rig.proxy_is_right(FOLLOWS).await?;
-    let left = made(&north.cluster).await?;
-    ensure!(left.is_empty(), "{NORTH} has {left}");
-    let left = made(&rig.west).await?;
-    ensure!(
-        left.contains("east") && !left.contains(NORTH),
-        "west has {left}"
-    );
-    let row = without_failures(&load.finish().await?)?;
+    let mut mesh = Box::pin(FullMesh::start(rig)).await?;
+    let (loads, linked) = link(rig, &mut mesh).await?;
+    let rotated = rotate(rig, &mut mesh).await?;
+    let gone = mesh.replace_pods(rig).await?;
+    mesh.proxies_are_right(rig).await?;
     drop(gone);
+    sleep(HOLD).await;
+
+    let (lasting, parting): (Vec<_>, Vec<_>) = loads.into_iter().partition(|load| load.stays);
+    let mut rows = finish(parting).await?;
+    take_north_out(rig, &mut mesh).await?;
+    rows.extend(finish(lasting).await?);
 
     // The next cases have a link that `link-gen` makes.
-    let unlink = ["unlink", "--cluster-name=east", "--apply", "--yes"];
-    rig.west.linkerd_mc(&unlink)?;
+    write(rig, None, &json!([]))?;
+    mesh.shell(rig, NOTHING).await?;
+    drop(mesh);
+    FullMesh::forget(rig).await?;
     rig.link().await?;
+    let mut requests: BTreeMap<&str, u64> = BTreeMap::new();
+    for (client, row) in &rows {
+        *requests.entry(client).or_default() += row.requests;
+    }
+    let requests = requests
+        .iter()
+        .map(|(client, count)| format!("{client} {count}"));
+    let requests: Vec<String> = requests.collect();
+    let rows = rows.into_iter().map(|(_, row)| row);
+    let row = rows.reduce(|all, row| all.and(&row)).context("no load")?;
     Ok(row.with(format!(
-        "linked {}, rotated {}: the old token is refused; the cluster that leaves the file leaves nothing, in it or in \
-         the source",
+        "requests of {}; six links made in {}, rotated in {}: the old tokens are refused; the cluster that leaves the file \
+         leaves nothing, in it or in the others",
+        requests.join(", "),
         seconds(linked),
         seconds(rotated)
     )))
 }
 
-/// Writes the file: `west` links to `east`, and to `north` if that is one of the clusters.
-fn write(rig: &Rig, north: &Third, with_north: bool) -> anyhow::Result<()> {
+/// A load of a client.
+struct MeshLoad {
+    /// The client's cluster.
+    client: String,
+    /// Whether the mirrors stay when `north` leaves the file.
+    stays: bool,
+    load: Load,
+}
+
+/// Makes the links of the file. Returns the loads on all mirrors, and how long it took. All clients send requests already
+/// when it begins, to the federated Service that has only members of their own, and those of `west` also to `east`.
+async fn link(rig: &mut Rig, mesh: &mut FullMesh) -> anyhow::Result<(Vec<MeshLoad>, Duration)> {
+    let load_of = |client: &str, stays: bool, load: Load| MeshLoad {
+        client: client.to_owned(),
+        stays,
+        load,
+    };
+    let [west, east, north] = mesh.clusters(rig);
+    let mut loads = vec![load_of(west.name(), true, rig.load().await?)];
+    for cluster in [east, north] {
+        let load = cluster.load(&[federated(&[cluster])]).await?;
+        loads.push(load_of(cluster.name(), true, load));
+    }
+
+    let kubeconfig = rig.west.place.home.join(NORTH);
+    fs::copy(north.cluster.plane.kubeconfig(), kubeconfig)?;
+    write(
+        rig,
+        Some(north.cluster),
+        &json!([mesh_of_all(), headless()]),
+    )?;
+    let began = Instant::now();
+    mesh.shell(rig, APPLY).await?;
+    mesh.is_linked(rig).await?;
+    let linked = began.elapsed();
+    for [source, target] in mesh.links(rig) {
+        let names = [source.name(), target.name()];
+        // Its load has begun already.
+        if names != ["west", "east"] {
+            let load = source.load(&[target.gated()]).await?;
+            loads.push(load_of(source.name(), !names.contains(&NORTH), load));
+        }
+    }
+    mesh.proxies_are_right(rig).await?;
+    mesh.shell(rig, AGAIN).await.context("it differs")?;
+    Ok((loads, linked))
+}
+
+/// Rotates all links, and returns how long it took. The old credentials of each are refused, and the new ones accepted.
+async fn rotate(rig: &mut Rig, mesh: &mut FullMesh) -> anyhow::Result<Duration> {
+    let mut all = Vec::new();
+    for [source, target] in mesh.links(rig) {
+        all.push(OldCredentials::keep(source.cluster, target.cluster).await?);
+    }
+    let began = Instant::now();
+    mesh.shell(rig, ROTATE).await?;
+    let rotated = began.elapsed();
+    for ([source, target], old) in mesh.links(rig).into_iter().zip(&all) {
+        let link = || format!("the link of {} to {}", source.name(), target.name());
+        old.are_refused(target.cluster).await.with_context(link)?;
+        let replaced = old.are_replaced(source.cluster, target.cluster).await;
+        replaced.with_context(link)?;
+    }
+    mesh.shell(rig, AGAIN).await.context("it differs")?;
+    Ok(rotated)
+}
+
+/// Takes `north` out of the file. Nothing of it stays, and the two others are as before.
+async fn take_north_out(rig: &mut Rig, mesh: &mut FullMesh) -> anyhow::Result<()> {
+    write(rig, None, &json!([mesh_of_all(), headless()]))?;
+    mesh.shell(rig, LESS).await?;
+
+    let [west, east, north] = mesh.clusters(rig);
+    north.balances(&federated(&[north])).await?;
+    for [source, target] in [[west, east], [east, west]] {
+        source.balances(&federated(&[west, east])).await?;
+        source.balances(&target.gated()).await?;
+        let left = made(source.cluster).await?;
+        ensure!(
+            left.contains(target.name()) && !left.contains(NORTH),
+            "{} has {left}",
+            source.name()
+        );
+    }
+    let left = made(north.cluster).await?;
+    ensure!(left.is_empty(), "{NORTH} has {left}");
+    Ok(())
+}
+
+/// Ends loads. Returns the row of each, and the client's cluster. Fails if a request failed.
+async fn finish(loads: Vec<MeshLoad>) -> anyhow::Result<Vec<(String, Row)>> {
+    let mut rows = Vec::new();
+    for MeshLoad { client, load, .. } in loads {
+        let row = without_failures(&load.finish().await?);
+        let row = row.with_context(|| format!("the client of {client}"))?;
+        rows.push((client, row));
+    }
+    Ok(rows)
+}
+
+/// The entry of a full mesh.
+fn mesh_of_all() -> Value {
+    json!({ "mesh": "all" })
+}
+
+/// The entry of the link that exists already, with its settings.
+fn headless() -> Value {
+    let settings = json!({ "enableHeadlessServices": true });
+    json!({ "source": "west", "target": "east", "settings": settings })
+}
+
+/// Writes the file: `west` and `east`, and `north` if it is given, with these entries of links.
+fn write(rig: &Rig, north: Option<&Cluster>, links: &Value) -> anyhow::Result<()> {
     let mut clusters = vec![
         json!({ "name": "west" }),
         json!({ "name": "east", "apiServerAddress": rig.east_api.url() }),
     ];
-    let settings = json!({ "enableHeadlessServices": true });
-    let mut links = vec![json!({ "source": "west", "target": "east", "settings": settings })];
-    if with_north {
-        let plane = &north.cluster.plane;
-        clusters.push(json!({
-            "name": NORTH, "apiServerAddress": plane.url(), "kubeconfig": plane.kubeconfig(),
-        }));
-        links.push(json!({ "source": "west", "target": NORTH }));
+    if let Some(north) = north {
+        let (url, kubeconfig) = (north.plane.url(), north.plane.kubeconfig());
+        clusters.push(json!({ "name": NORTH, "apiServerAddress": url, "kubeconfig": kubeconfig }));
     }
     let file = json!({ "name": "rig", "clusters": clusters, "links": links });
-    let home = &rig.west.place.home;
-    fs::copy(north.cluster.plane.kubeconfig(), home.join(NORTH))?;
     // JSON is YAML.
     Ok(fs::write(
         rig.west.place.home.join("fleet.yaml"),

@@ -30,10 +30,13 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.federate_through(Form::Gateway).await?;
     let expected = &rig.expected_unlinked() | &rig.expected(GATED);
     let service = format!("{NAMESPACE}/{FEDERATED}");
-    rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+    rig.source
+        .oracle
+        .agrees(&service, &expected, FOLLOWS)
+        .await?;
     // Only these requests all go through the gateway.
     let target = rig.target(FEDERATED).await?;
-    let through = Load::start(&rig.client, std::slice::from_ref(&target));
+    let through = Load::start(&rig.source.client, std::slice::from_ref(&target));
     // A balancer may prefer one endpoint for a while.
     eventually("all members to be asked", FOLLOWS, async || {
         let so_far = through.so_far();

@@ -41,13 +41,13 @@ pub(super) async fn killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let back = Instant::now();
     let limit_back = period * 2;
     let target = rig.target(GATED).await?;
-    timeout(limit_back, until_answered(&rig.client, &target))
+    timeout(limit_back, until_answered(&rig.source.client, &target))
         .await
         .with_context(|| format!("no answer within {limit_back:?}"))??;
     let first = back.elapsed();
     rig.link_is_ready().await?;
     rig.proxy_is_right(FOLLOWS).await?;
-    let recovered = Load::start(&rig.client, std::slice::from_ref(&target));
+    let recovered = Load::start(&rig.source.client, std::slice::from_ref(&target));
     sleep(HOLD).await;
     without_failures(&recovered.finish().await?).context("after the gateway was alive")?;
     let mut tallies = load.finish().await?;

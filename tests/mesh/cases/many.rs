@@ -57,12 +57,12 @@ pub(super) async fn delete(rig: &Rig) -> anyhow::Result<()> {
 
 /// Deletes all mirrors while the controller is away, and measures how long it takes to make them again.
 pub(super) async fn first_sync(rig: &mut Rig) -> anyhow::Result<Duration> {
-    rig.controller.kill();
+    rig.source.controller.kill();
     let of_east = ["-l", "mirror.linkerd.io/cluster-name=east", "--wait=false"];
     let delete = [&["delete", "services", "-n", NAMESPACE], &of_east[..]].concat();
     rig.west.plane.kubectl(&delete).await?;
     has_mirrors(rig, 0).await?;
-    rig.controller.restart().await?;
+    rig.source.controller.restart().await?;
     let began = Instant::now();
     has_mirrors(rig, SERVICES).await?;
     Ok(began.elapsed())

@@ -62,7 +62,7 @@ pub(super) async fn with_link(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 async fn round_trip(rig: &mut Rig, former: Former) -> anyhow::Result<Row> {
-    let mut deployments = Deployments::new(rig).await?;
+    let mut deployments = Deployments::new(&rig.west).await?;
     let load = rig.load_with(vec![rig.host().await?]).await?;
     match former {
         Former::Value => walk(rig, &mut deployments, "Go back").await?,
@@ -82,7 +82,7 @@ async fn round_trip(rig: &mut Rig, former: Former) -> anyhow::Result<Row> {
     for (mirror, _) in MIRRORS {
         targets.push(rig.target(mirror).await?);
     }
-    let late = Load::start(&rig.client, &targets);
+    let late = Load::start(&rig.source.client, &targets);
     agree(rig).await?;
     late.count_anew();
     let load = rig.load_with(vec![rig.host().await?]).await?;
@@ -123,7 +123,7 @@ pub(super) async fn walk(
     // Linkerd's own controller resolves its probe Service by name.
     let probe = rig.west.services(EXTENSION).get(PROBE).await?;
     let address = address_of(&probe).context("no address to probe through")?;
-    rig.dns.know(PROBE, address);
+    rig.source.dns.know(PROBE, address);
     let steps = steps(section);
     ensure!(steps.len() > 4, "{section} has {} steps", steps.len());
     for step in steps {
@@ -152,7 +152,7 @@ async fn back_to_link(rig: &mut Rig, deployments: &mut Deployments) -> anyhow::R
     deployments.shell(rig, &probe).await?;
     let service = rig.west.services(EXTENSION).get(PROBE_OF_LINK).await?;
     let address = address_of(&service).context("no address to probe through")?;
-    rig.dns.know(PROBE_OF_LINK, address);
+    rig.source.dns.know(PROBE_OF_LINK, address);
     let script = format!(
         "{print} | {apply}\n\
          kubectl --context west -n {EXTENSION} annotate link east {HEADLESS}\n\
@@ -180,7 +180,10 @@ async fn agree(rig: &Rig) -> anyhow::Result<()> {
     for (mirror, like) in MIRRORS {
         let service = format!("{NAMESPACE}/{mirror}");
         let expected = rig.expected(like);
-        rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+        rig.source
+            .oracle
+            .agrees(&service, &expected, FOLLOWS)
+            .await?;
     }
     Ok(())
 }
@@ -189,5 +192,5 @@ async fn agree(rig: &Rig) -> anyhow::Result<()> {
 async fn host_agrees(rig: &Rig) -> anyhow::Result<()> {
     let service = format!("{NAMESPACE}/{}", rig.host().await?.name);
     let gateway = rig.expected(GATED);
-    rig.oracle.agrees(&service, &gateway, FOLLOWS).await
+    rig.source.oracle.agrees(&service, &gateway, FOLLOWS).await
 }

@@ -82,10 +82,10 @@ pub(super) async fn members(rig: &mut Rig) -> anyhow::Result<Row> {
     for _ in 0..TIMES {
         for (cluster, left) in [(&rig.west, &others), (&rig.east, &own)] {
             label(cluster, "web", MEMBER, Value::Null).await?;
-            rig.oracle.agrees(&federated, left, FOLLOWS).await?;
+            rig.source.oracle.agrees(&federated, left, FOLLOWS).await?;
             sleep(MOMENT).await;
             label(cluster, "web", MEMBER, "member".into()).await?;
-            rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+            rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
         }
     }
     without_failures(&load.finish().await?)
@@ -150,17 +150,17 @@ impl How {
 pub(super) async fn replace_headless(rig: &mut Rig, how: How) -> anyhow::Result<Duration> {
     let began = replace(rig, &service("db", EXPORTED, GATEWAY), how).await?;
     let mirror = rig.target("db-east").await?;
-    until_answered(&rig.client, &mirror).await?;
+    until_answered(&rig.source.client, &mirror).await?;
     let first = began.elapsed();
     let began = replace(rig, &headless(), how).await?;
-    until_answered(&rig.client, &rig.host().await?).await?;
+    until_answered(&rig.source.client, &rig.host().await?).await?;
     Ok(first.max(began.elapsed()))
 }
 
 /// Replaces the Service `db` of the target by this one, and returns when.
 async fn replace(rig: &mut Rig, service: &Value, how: How) -> anyhow::Result<Instant> {
     if how == How::Unseen {
-        rig.controller.kill();
+        rig.source.controller.kill();
     }
     let services = rig.east.services(NAMESPACE);
     services.delete("db", &DeleteParams::default()).await?;
@@ -183,7 +183,7 @@ async fn replace(rig: &mut Rig, service: &Value, how: How) -> anyhow::Result<Ins
     rig.east.apply(&service.to_string()).await?;
     let replaced = Instant::now();
     if how == How::Unseen {
-        rig.controller.restart().await?;
+        rig.source.controller.restart().await?;
     }
     Ok(replaced)
 }

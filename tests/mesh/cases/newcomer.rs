@@ -21,7 +21,7 @@ impl Newcomer {
     /// Starts it in a Pod of `west`.
     pub(super) async fn start(rig: &mut Rig) -> anyhow::Result<Self> {
         let pod = rig.start_client_pod().await?;
-        let client = Client::start(&pod, &rig.west.place)?;
+        let client = Client::start(&pod)?;
         Ok(Self { pod, client })
     }
 

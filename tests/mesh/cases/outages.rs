@@ -21,17 +21,17 @@ const OURS: Duration = Duration::from_secs(10);
 /// Names of gateways do not resolve. The gateway stays alive, and so do its mirrors.
 pub(super) async fn dns(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = rig.load().await?;
-    let before = rig.dns.unanswered();
-    rig.dns.away(true);
+    let before = rig.source.dns.unanswered();
+    rig.source.dns.away(true);
     let until = Instant::now() + DNS_AWAY;
     let mut alive = true;
     while alive && Instant::now() < until {
         alive = condition_of(&rig.link_object().await?, "GatewayAlive") == Some("True");
         sleep(Duration::from_secs(1)).await;
     }
-    rig.dns.away(false);
+    rig.source.dns.away(false);
     ensure!(alive, "the gateway was marked dead");
-    let unanswered = rig.dns.unanswered() - before;
+    let unanswered = rig.source.dns.unanswered() - before;
     ensure!(unanswered > 0, "nobody asked for a name meanwhile");
     rig.link_is_ready().await?;
     rig.proxy_is_right(FOLLOWS).await?;

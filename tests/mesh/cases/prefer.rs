@@ -182,7 +182,7 @@ async fn begin(rig: &Rig, preference: &str) -> anyhow::Result<Load> {
     rig.federate_through(Form::Gateway).await?;
     rig.prefer(Some(preference)).await?;
     let target = rig.target(FEDERATED).await?;
-    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     rig.follows_route().await?;
     Ok(load)
 }

@@ -77,7 +77,7 @@ async fn load(rig: &Rig) -> anyhow::Result<Load> {
         rig.target(FEDERATED).await?,
         rig.host().await?,
     ];
-    let load = Load::start(&rig.client, &targets);
+    let load = Load::start(&rig.source.client, &targets);
     is_right(rig).await?;
     load.count_anew();
     Ok(load)
@@ -88,7 +88,10 @@ async fn is_right(rig: &Rig) -> anyhow::Result<()> {
     let federated = &rig.expected_unlinked() | &rig.expected(GATED);
     for (mirror, expected) in [(GATED, rig.expected(GATED)), (FEDERATED, federated)] {
         let service = format!("{NAMESPACE}/{mirror}");
-        rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+        rig.source
+            .oracle
+            .agrees(&service, &expected, FOLLOWS)
+            .await?;
     }
     Ok(())
 }
@@ -274,20 +277,21 @@ async fn moves_to(rig: &mut Rig, next: Pod) -> anyhow::Result<Duration> {
 /// New credentials under load; and the controller and Linkerd's destination controller are restarted at once.
 pub(super) async fn restarted(rig: &mut Rig) -> anyhow::Result<Row> {
     let walls = begin(rig).await?;
-    let mut deployments = Deployments::new(rig).await?;
+    let mut deployments = Deployments::new(&rig.west).await?;
     // Other links may use the first token, so it is kept.
     deployments.shell(rig, ROTATE).await?;
-    let old = OldCredentials::keep(rig, &mut deployments).await?;
+    let old = OldCredentials::keep(&rig.west, &rig.east).await?;
     let load = load(rig).await?;
     deployments.shell(rig, ROTATE).await?;
-    old.are_refused(rig).await?;
+    old.are_refused(&rig.east).await?;
     export(rig, "rotated", RIGHT).await?;
     unexport(rig, "rotated").await?;
     let rotated = without_failures(&load.finish().await?)?;
 
-    rig.controller.kill();
+    rig.source.controller.kill();
     let restarted = Instant::now();
-    let (linkerd, controller) = tokio::join!(rig.west.linkerd.restart(), rig.controller.restart());
+    let (linkerd, controller) =
+        tokio::join!(rig.west.linkerd.restart(), rig.source.controller.restart());
     linkerd?;
     controller?;
     export(rig, "restarted", SOON).await?;
@@ -302,7 +306,7 @@ pub(super) async fn restarted(rig: &mut Rig) -> anyhow::Result<Row> {
 
 /// How long many Services take until all are mirrored, and changes after that, directly and through the gateway.
 pub(super) async fn compared(rig: &mut Rig) -> anyhow::Result<Row> {
-    rig.controller.kill();
+    rig.source.controller.kill();
     many::create(rig).await?;
     let direct = Times::measured(rig, "direct").await?;
     let walls = begin(rig).await?;

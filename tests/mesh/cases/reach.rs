@@ -52,10 +52,13 @@ pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
 pub(super) async fn host(rig: &mut Rig) -> anyhow::Result<Row> {
     let pod = rig.east_pods.last().context("no Pods")?.name.clone();
     let target = rig.host().await?;
-    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     let service = format!("{NAMESPACE}/{}", target.name);
     let gateway = rig.expected(GATED);
-    rig.oracle.agrees(&service, &gateway, FOLLOWS).await?;
+    rig.source
+        .oracle
+        .agrees(&service, &gateway, FOLLOWS)
+        .await?;
     sleep(HOLD).await;
     let tallies = load.finish().await?;
     let row = without_failures(&tallies)?;

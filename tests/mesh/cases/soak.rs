@@ -61,7 +61,7 @@ pub(super) async fn run(rig: &mut Rig) -> anyhow::Result<Row> {
         .unwrap_or(OPERATIONS);
     let seed = number("LINKERD_MC_MESH_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("soak: {operations} operations, LINKERD_MC_MESH_SEED={seed}");
-    let deployments = Deployments::new(rig).await?;
+    let deployments = Deployments::new(&rig.west).await?;
     let mut soak = Soak {
         rig,
         random: fastrand::Rng::with_seed(seed),
@@ -119,8 +119,8 @@ impl Soak<'_> {
     async fn start(&mut self, mirrors: &[&'static str]) -> anyhow::Result<()> {
         for mirror in mirrors {
             let target = self.rig.target(mirror).await?;
-            let load = Load::start(&self.rig.client, std::slice::from_ref(&target));
-            until_answered(&self.rig.client, &target).await?;
+            let load = Load::start(&self.rig.source.client, std::slice::from_ref(&target));
+            until_answered(&self.rig.source.client, &target).await?;
             self.loads.insert(mirror, load);
         }
         self.state.is_followed(self.rig, FOLLOWS).await?;
@@ -148,7 +148,7 @@ impl Soak<'_> {
     /// Checks that our controller has nothing to do and the proxy has the right endpoints in time, and that no request
     /// has failed a moment later.
     async fn is_right(&mut self, until: Instant) -> anyhow::Result<()> {
-        self.rig.controller.revive().await?;
+        self.rig.source.controller.revive().await?;
         self.rig.link_is_ready().await?;
         eventually(
             "plan to find nothing to do",
@@ -173,7 +173,7 @@ impl Soak<'_> {
 
     async fn perform(&mut self, operation: Operation) -> anyhow::Result<()> {
         match operation {
-            Operation::KillController => self.rig.controller.restart().await,
+            Operation::KillController => self.rig.source.controller.restart().await,
             Operation::ReplaceController => {
                 let script = format!(
                     "kubectl --context west -n {EXTENSION} rollout restart deployment {OURS}\n\
@@ -268,9 +268,9 @@ impl Soak<'_> {
             }
             Operation::GatewayKilled => self.kill_gateway().await,
             Operation::DnsAway => {
-                self.rig.dns.away(true);
+                self.rig.source.dns.away(true);
                 sleep(AWAY).await;
-                self.rig.dns.away(false);
+                self.rig.source.dns.away(false);
                 Ok(())
             }
             Operation::DefinitionReplaced => {
@@ -337,7 +337,11 @@ impl Soak<'_> {
     async fn after_unlink(&mut self) -> anyhow::Result<()> {
         let service = format!("{NAMESPACE}/{FEDERATED}");
         let own = self.rig.expected_unlinked();
-        self.rig.oracle.agrees(&service, &own, FOLLOWS).await?;
+        self.rig
+            .source
+            .oracle
+            .agrees(&service, &own, FOLLOWS)
+            .await?;
         self.rig.link().await?;
         self.start(&[GATED, FLAT]).await
     }

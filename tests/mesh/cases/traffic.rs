@@ -56,7 +56,7 @@ type Counted = BTreeMap<(String, String), Vec<Duration>>;
 /// The command counts what the load counts, in each mode and for each cluster that serves.
 pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
     let flat = compared(rig, &MODES).await?;
-    let admin = format!("{}:4191", rig.client_pod.address);
+    let admin = format!("{}:4191", rig.source.client_pod.address);
     queries_name_what_is_there(&get(&admin, "/metrics").await?.1)?;
     let watched = watched(rig).await?;
     let lost = without_gateway(rig).await?;
@@ -82,7 +82,7 @@ async fn watched(rig: &Rig) -> anyhow::Result<String> {
     let mut command = Traffic::start(rig, &["--watch", "--interval=1s"])?;
     command.first_sample().await?;
     let results = command.results()?;
-    load(&rig.client, std::slice::from_ref(&target), SENT).await?;
+    load(&rig.source.client, std::slice::from_ref(&target), SENT).await?;
     let sent = f64::from(u32::try_from(SENT)?);
     // One result more than the last requests need shows that nothing is counted again.
     let (counted, several) = spawn_blocking(move || -> anyhow::Result<_> {
@@ -118,7 +118,7 @@ async fn without_gateway(rig: &mut Rig) -> anyhow::Result<String> {
     let mut command = Traffic::start(rig, &["--interval", INTERVAL])?;
     command.first_sample().await?;
     rig.gateway.proxy.kill();
-    let answers = load(&rig.client, std::slice::from_ref(&target), LOST).await;
+    let answers = load(&rig.source.client, std::slice::from_ref(&target), LOST).await;
     rig.gateway.proxy.restart()?;
     rig.gateway.proxy_ready().await?;
     rig.link_is_ready().await?;
@@ -189,10 +189,13 @@ fn queries_name_what_is_there(metrics: &str) -> anyhow::Result<()> {
 /// Waits until the client's proxy knows the gateway as an endpoint of the federated Service.
 async fn federated_through_gateway(rig: &Rig) -> anyhow::Result<()> {
     let target = rig.target(FEDERATED).await?;
-    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     let expected = &rig.expected_unlinked() | &rig.expected(GATED);
     let service = format!("{NAMESPACE}/{FEDERATED}");
-    rig.oracle.agrees(&service, &expected, FOLLOWS).await?;
+    rig.source
+        .oracle
+        .agrees(&service, &expected, FOLLOWS)
+        .await?;
     load.finish().await.map(|_| ())
 }
 
@@ -203,7 +206,7 @@ async fn compared(rig: &Rig, mirrors: &[&str]) -> anyhow::Result<Row> {
         targets.push(rig.target(mirror).await?);
     }
     // So that the proxy knows all endpoints. All these requests are answered before the first sample.
-    let before = Load::start(&rig.client, &targets);
+    let before = Load::start(&rig.source.client, &targets);
     eventually("answers from all mirrors", FOLLOWS, async || {
         let so_far = before.so_far();
         let answered = so_far.values().all(|tally| !tally.answers.is_empty());
@@ -213,7 +216,7 @@ async fn compared(rig: &Rig, mirrors: &[&str]) -> anyhow::Result<Row> {
     before.finish().await?;
     let mut command = Traffic::start(rig, &["--interval", INTERVAL])?;
     command.first_sample().await?;
-    let counted = count(load(&rig.client, &targets, REQUESTS).await?)?;
+    let counted = count(load(&rig.source.client, &targets, REQUESTS).await?)?;
     let rows = command.rows().await?;
     let mut told = Vec::new();
     for ((mirror, cluster), mut times) in counted.clone() {

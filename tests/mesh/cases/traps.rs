@@ -76,11 +76,11 @@ pub(super) async fn port_added(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.east.apply(&ported.to_string()).await?;
     let declared = rig.target(PORTED_MIRROR).await?;
     let newcomer = Newcomer::start(rig).await?;
-    until_answered(&rig.client, &declared).await?;
+    until_answered(&rig.source.client, &declared).await?;
     let load = rig.load_with(vec![declared.clone()]).await?;
     let mut target = declared;
     target.address.set_port(NEW_PORT);
-    let impatient = Load::start(&rig.client, std::slice::from_ref(&target));
+    let impatient = Load::start(&rig.source.client, std::slice::from_ref(&target));
     sleep(FORGOTTEN).await;
     let refused = of(&impatient.so_far(), PORTED_MIRROR)?.clone();
     ensure!(
@@ -98,7 +98,7 @@ pub(super) async fn port_added(rig: &mut Rig) -> anyhow::Result<Row> {
     let went_on = of(&went_on, PORTED_MIRROR)?;
     sleep(FORGOTTEN).await;
     let paused = Instant::now();
-    until_answered(&rig.client, &target).await?;
+    until_answered(&rig.source.client, &target).await?;
     let paused = paused.elapsed();
 
     newcomer.delete().await?;
@@ -155,9 +155,12 @@ pub(super) async fn service_deleted(rig: &mut Rig) -> anyhow::Result<Row> {
     let doomed = rig.target(&mirror).await?;
     let through = &rig.expected_unlinked() | &rig.expected(GATED);
     let federated = format!("{NAMESPACE}/{FEDERATED}");
-    rig.oracle.agrees(&federated, &through, FOLLOWS).await?;
-    until_answered(&rig.client, &doomed).await?;
-    let to_doomed = Load::start(&rig.client, std::slice::from_ref(&doomed));
+    rig.source
+        .oracle
+        .agrees(&federated, &through, FOLLOWS)
+        .await?;
+    until_answered(&rig.source.client, &doomed).await?;
+    let to_doomed = Load::start(&rig.source.client, std::slice::from_ref(&doomed));
     sleep(FORGOTTEN).await;
 
     // The one that is mirrored.
@@ -180,11 +183,14 @@ pub(super) async fn service_deleted(rig: &mut Rig) -> anyhow::Result<Row> {
     east.delete("web", &DeleteParams::default()).await?;
     let deleted = counted.elapsed();
     let own = rig.expected_unlinked();
-    rig.oracle.agrees(&federated, &own, FOLLOWS).await?;
+    rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
     let left = counted.elapsed().saturating_sub(deleted);
     sleep(HOLD).await;
     rig.east.apply(&plain()).await?;
-    rig.oracle.agrees(&federated, &through, FOLLOWS).await?;
+    rig.source
+        .oracle
+        .agrees(&federated, &through, FOLLOWS)
+        .await?;
     sleep(HOLD).await;
     rig.federate_through(Form::Discovery).await?;
     sleep(HOLD).await;

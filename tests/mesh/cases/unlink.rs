@@ -126,7 +126,7 @@ async fn rounds(
     mut unlink: impl AsyncFnMut(&Rig) -> anyhow::Result<()>,
 ) -> anyhow::Result<Rounds> {
     let target = rig.target(FEDERATED).await?;
-    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     let linked = rig.expected(FEDERATED);
     let own = rig.expected_unlinked();
     ensure!(
@@ -163,7 +163,11 @@ async fn secrets_are_gone(rig: &Rig) -> anyhow::Result<()> {
 /// Whether the proxy gets these endpoints for the federated Service in time.
 async fn has(rig: &Rig, endpoints: &BTreeSet<SocketAddr>, limit: Duration) -> bool {
     let service = format!("{NAMESPACE}/{FEDERATED}");
-    rig.oracle.agrees(&service, endpoints, limit).await.is_ok()
+    rig.source
+        .oracle
+        .agrees(&service, endpoints, limit)
+        .await
+        .is_ok()
 }
 
 /// `kubectl delete`

@@ -46,11 +46,11 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     north.link(rig).await?;
 
     let target = rig.target(FEDERATED).await?;
-    let load = Load::start(&rig.client, std::slice::from_ref(&target));
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     let federated = format!("{NAMESPACE}/{FEDERATED}");
     let own = &rig.expected_unlinked() | &rig.expected(GATED);
     let all = &own | &BTreeSet::from([(north.gateway.address, GATEWAY_PORT).into()]);
-    rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+    rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
     load.count_anew();
     sleep(HOLD).await;
 
@@ -68,11 +68,11 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     }
     asked(&load, &far, FOLLOWS).await?;
     rig.prefer(None).await?;
-    rig.oracle.agrees(&federated, &all, FOLLOWS).await?;
+    rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
 
     let unlink = ["unlink", "--cluster-name", NORTH, "--apply", "--yes"];
     rig.west.linkerd_mc(&unlink)?;
-    rig.oracle.agrees(&federated, &own, FOLLOWS).await?;
+    rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
     let tallies = load.finish().await?;
     all_members_see_their_clients(&tallies, &rig.west_pods, &[&rig.east_pods, &north.pods])?;
     let row = without_failures(&tallies)?;
@@ -90,6 +90,6 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
 /// Whether the client can connect to a Pod's own address.
 async fn reaches(rig: &Rig, pod: &Pod) -> anyhow::Result<bool> {
     let address = (pod.address, APP_PORT).into();
-    let answer = rig.client.get(address, &pod.name).await?;
+    let answer = rig.source.client.get(address, &pod.name).await?;
     Ok(answer.status == 200)
 }

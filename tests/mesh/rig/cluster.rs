@@ -1,6 +1,11 @@
 //! One cluster: a control plane, Linkerd, our installation, and a network for its Pods.
 
-use std::{net::Ipv4Addr, path::Path, process::Command, sync::Arc};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::Command,
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use control_plane::{ControlPlane, eventually};
@@ -10,7 +15,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use super::{
     identity::Root,
@@ -20,7 +25,7 @@ use super::{
     process::pipe,
     wait::SOON,
 };
-use crate::isolation::Place;
+use crate::{helper::forward::forward, isolation::Place};
 
 /// The namespace of our installation.
 pub(crate) const EXTENSION: &str = "linkerd-multicluster";
@@ -36,6 +41,12 @@ pub(crate) struct Cluster {
     pub(crate) linkerd: Linkerd,
     pub(crate) plane: ControlPlane,
     pub(crate) network: Network,
+    /// Ports on loopback that Pods can reach: those of API servers.
+    pub(super) ways: Vec<u16>,
+    /// What forwards connections to these ports.
+    forwards: JoinSet<anyhow::Result<()>>,
+    /// Number of the next Pod of a controller. Names are never used twice.
+    replicas: u8,
 }
 
 impl Cluster {
@@ -53,6 +64,9 @@ impl Cluster {
             linkerd,
             plane,
             network,
+            ways: Vec::new(),
+            forwards: JoinSet::new(),
+            replicas: 0,
         };
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -124,16 +138,48 @@ impl Cluster {
 
     /// Starts the gateway, which other clusters find under this name.
     pub(crate) async fn start_gateway(&mut self, name: &str) -> anyhow::Result<Pod> {
-        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "hostname": name }] } } });
-        self.services(EXTENSION)
-            .patch_status(GATEWAY, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .context("failed to give the gateway an address")?;
+        self.name_gateway(Some(name)).await?;
         self.start_pod_of(GATEWAY, 0, &[]).await
     }
 
+    /// Other clusters find the gateway under this name, or not at all.
+    pub(super) async fn name_gateway(&self, name: Option<&str>) -> anyhow::Result<()> {
+        let ingress = name.map(|name| json!([{ "hostname": name }]));
+        let status = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
+        self.services(EXTENSION)
+            .patch_status(GATEWAY, &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .context("failed to write the gateway's address")?;
+        Ok(())
+    }
+
+    /// The number of another Pod of a controller.
+    pub(super) fn next_replica(&mut self) -> u8 {
+        self.replicas += 1;
+        self.replicas - 1
+    }
+
+    /// The Link to a cluster as it is now.
+    pub(crate) async fn link_to(&self, target: &str) -> anyhow::Result<Value> {
+        let link = ["links.multicluster.linkerd.io", target, "-n", EXTENSION];
+        self.get(&link).await
+    }
+
+    /// Waits until the Link to a cluster is ready and its gateway alive.
+    pub(super) async fn link_is_ready(&self, target: &str) -> anyhow::Result<()> {
+        let what = format!("the Link of {} to {target} to be ready", self.name());
+        eventually(&what, SOON, async || {
+            let link = self.link_to(target).await?;
+            let ready = ["Ready", "GatewayAlive"]
+                .iter()
+                .all(|condition| condition_of(&link, condition) == Some("True"));
+            Ok(ready.then_some(()))
+        })
+        .await
+    }
+
     /// Lets Pods of this cluster reach its API server by the Service `kubernetes`. Its own endpoint would be on loopback.
-    pub(crate) async fn serve_api(&self) -> anyhow::Result<()> {
+    pub(crate) async fn serve_api(&mut self) -> anyhow::Result<()> {
         let port = port_of(self.plane.url())?;
         self.open(port).await?;
         let slice = json!({
@@ -155,16 +201,15 @@ impl Cluster {
     }
 
     /// Makes a server on loopback available at the address that this cluster's Pods can reach, on the same port.
-    pub(crate) async fn open(&self, port: u16) -> anyhow::Result<()> {
+    pub(crate) async fn open(&mut self, port: u16) -> anyhow::Result<()> {
+        if self.ways.contains(&port) {
+            return Ok(());
+        }
+        self.ways.push(port);
         let listener = TcpListener::bind((self.network.gateway(), port)).await?;
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                tokio::spawn(async move {
-                    let mut far = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-                    tokio::io::copy_bidirectional(&mut near, &mut far).await
-                });
-            }
-        });
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let forward = forward(listener, watch::channel(server).1);
+        self.forwards.spawn(forward);
         Ok(())
     }
 }
@@ -173,6 +218,12 @@ impl Cluster {
 pub(crate) fn port_of(url: &str) -> anyhow::Result<u16> {
     let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     port.with_context(|| format!("{url} has no port"))
+}
+
+/// Status of a condition of an object.
+pub(crate) fn condition_of<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    let mut conditions = object["status"]["conditions"].as_array()?.iter();
+    conditions.find(|condition| condition["type"] == name)?["status"].as_str()
 }
 
 /// The output of linkerd-mc for these arguments.

@@ -25,13 +25,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts a replica of a Deployment. `ways` are the ports of API servers on loopback.
-    pub(crate) async fn start(
-        cluster: &mut Cluster,
-        deployment: &str,
-        replica: u8,
-        ways: &[u16],
-    ) -> anyhow::Result<Self> {
+    /// Starts another replica of a Deployment, which reaches the API servers that [`Cluster::open`] was called for.
+    pub(crate) async fn start(cluster: &mut Cluster, deployment: &str) -> anyhow::Result<Self> {
         let found = cluster
             .get(&["deployment", deployment, "-n", EXTENSION])
             .await?;
@@ -49,8 +44,10 @@ impl Controller {
             .plane
             .kubeconfig_through(cluster.plane.url(), &user, &GROUPS)?;
         let kubeconfig = kubeconfig.display().to_string();
-        let pod = cluster.start_pod_of(deployment, replica, ways).await?;
-        let log = cluster.place.logs.join(format!("{}.log", pod.name));
+        let (replica, ways) = (cluster.next_replica(), cluster.ways.clone());
+        let pod = cluster.start_pod_of(deployment, replica, &ways).await?;
+        let log = format!("{}-{}.log", cluster.name(), pod.name);
+        let log = cluster.place.logs.join(log);
         let program = if deployment == OURS {
             pod.program(env!("CARGO_BIN_EXE_linkerd-mc"), &arguments, log)
                 .with("KUBECONFIG", &kubeconfig)

@@ -1,4 +1,4 @@
-//! Does for Deployments of the source cluster what Kubernetes' controllers and kubelets do: runs as many of their
+//! Does for Deployments of a source cluster what Kubernetes' controllers and kubelets do: runs as many of their
 //! programs as they specify, and writes their status. Cases that scale, install or restart Deployments need it.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::{
     Rig,
-    cluster::EXTENSION,
+    cluster::{Cluster, EXTENSION},
     controller::{Controller, OURS},
-    script::run_while,
+    script::Script,
 };
 
 /// Poll interval for the Deployments.
-const LOOK: Duration = Duration::from_millis(200);
+pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// Linkerd's own controllers: that of the link to `east`, by the value `controllers` and by `linkerd multicluster link`,
 /// and that of the source's own members of federated Services.
 const SERVICE_MIRRORS: [&str; 3] = [
@@ -27,10 +27,11 @@ const SERVICE_MIRRORS: [&str; 3] = [
     "linkerd-service-mirror-east",
     "linkerd-local-service-mirror",
 ];
-const LINKERD: &str = "linkerd";
+/// The namespace of Linkerd's control plane.
+pub(crate) const LINKERD: &str = "linkerd";
 const DESTINATION: &str = "linkerd-destination";
 
-/// The running programs of Deployments.
+/// The running programs of the Deployments of one cluster.
 pub(crate) struct Deployments {
     /// The template of each running Deployment, by name.
     running: BTreeMap<String, Value>,
@@ -39,11 +40,11 @@ pub(crate) struct Deployments {
 }
 
 impl Deployments {
-    /// Takes over the programs that the rig runs.
-    pub(crate) async fn new(rig: &Rig) -> anyhow::Result<Self> {
+    /// Takes over the programs that run: our controller, and Linkerd's destination controller.
+    pub(crate) async fn new(cluster: &Cluster) -> anyhow::Result<Self> {
         let mut running = BTreeMap::new();
         for (namespace, name) in [(EXTENSION, OURS), (LINKERD, DESTINATION)] {
-            let found = api(rig, namespace).get(name).await?;
+            let found = api(cluster, namespace).get(name).await?;
             running.insert(name.to_owned(), template(&found)?);
         }
         Ok(Self {
@@ -52,35 +53,42 @@ impl Deployments {
         })
     }
 
-    /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Deployments are followed.
+    /// Runs a shell script, with the contexts `west` and `east`. Meanwhile the Deployments of `west` are followed.
     pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
+        let script = Script::new(rig, script)?;
+        let mut follow = async || self.follow(&mut rig.west, &mut rig.source.controller).await;
         // What changed since the last script must not start a program after this one has scaled it down.
-        self.follow(rig).await?;
-        run_while(rig, script, LOOK, async |rig| self.follow(rig).await).await
+        follow().await?;
+        script.run_while(LOOK, follow).await
     }
 
-    /// Starts and stops programs as the Deployments specify.
-    async fn follow(&mut self, rig: &mut Rig) -> anyhow::Result<()> {
+    /// Starts and stops programs as the Deployments specify. `ours` is our controller.
+    pub(super) async fn follow(
+        &mut self,
+        cluster: &mut Cluster,
+        ours: &mut Controller,
+    ) -> anyhow::Result<()> {
         let extension = [OURS].into_iter().chain(SERVICE_MIRRORS);
         let all = extension.map(|name| (EXTENSION, name));
         for (namespace, name) in all.chain([(LINKERD, DESTINATION)]) {
-            let found = api(rig, namespace).get_opt(name).await?;
+            let found = api(cluster, namespace).get_opt(name).await?;
             let wanted = found.as_ref().filter(|found| replicas(found) > 0);
             let wanted = wanted.map(template).transpose()?;
             if wanted.as_ref() != self.running.get(name) {
-                self.stop(rig, name).await?;
+                self.stop(name, ours).await?;
                 if let Some(template) = wanted {
-                    self.start(rig, name, template).await?;
+                    self.start(cluster, name, ours).await?;
+                    self.running.insert(name.to_owned(), template);
                 }
             }
             if let Some(found) = found {
-                tell(rig, namespace, name, &found).await?;
+                tell(cluster, namespace, name, &found).await?;
             }
         }
         Ok(())
     }
 
-    async fn stop(&mut self, rig: &mut Rig, name: &str) -> anyhow::Result<()> {
+    async fn stop(&mut self, name: &str, ours: &mut Controller) -> anyhow::Result<()> {
         if self.running.remove(name).is_none() || name == DESTINATION {
             return Ok(());
         }
@@ -88,29 +96,33 @@ impl Deployments {
             controller.terminate()?;
             return controller.delete().await;
         }
-        rig.controller.terminate()?;
-        rig.controller.delete().await
+        ours.terminate()?;
+        ours.delete().await
     }
 
-    async fn start(&mut self, rig: &mut Rig, name: &str, template: Value) -> anyhow::Result<()> {
+    async fn start(
+        &mut self,
+        cluster: &mut Cluster,
+        name: &str,
+        ours: &mut Controller,
+    ) -> anyhow::Result<()> {
         let service_mirror = SERVICE_MIRRORS
             .into_iter()
             .find(|service_mirror| *service_mirror == name);
         if name == DESTINATION {
-            rig.west.linkerd.restart_destination().await?;
+            cluster.linkerd.restart_destination().await?;
         } else if let Some(name) = service_mirror {
-            let controller = rig.start_controller(name).await?;
+            let controller = Controller::start(cluster, name).await?;
             self.service_mirrors.insert(name, controller);
         } else {
-            rig.controller = rig.start_replica().await?;
+            *ours = Controller::start(cluster, OURS).await?;
         }
-        self.running.insert(name.to_owned(), template);
         Ok(())
     }
 }
 
-fn api(rig: &Rig, namespace: &str) -> Api<Deployment> {
-    Api::namespaced(rig.west.plane.client(), namespace)
+fn api(cluster: &Cluster, namespace: &str) -> Api<Deployment> {
+    Api::namespaced(cluster.plane.client(), namespace)
 }
 
 fn replicas(deployment: &Deployment) -> i32 {
@@ -125,7 +137,7 @@ fn template(deployment: &Deployment) -> anyhow::Result<Value> {
 
 /// Writes into a Deployment's status that all its replicas are available, unless it says so already.
 async fn tell(
-    rig: &Rig,
+    cluster: &Cluster,
     namespace: &str,
     name: &str,
     deployment: &Deployment,
@@ -146,7 +158,7 @@ async fn tell(
         "readyReplicas": count,
         "availableReplicas": count,
     } });
-    api(rig, namespace)
+    api(cluster, namespace)
         .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
         .await?;
     Ok(())

@@ -10,7 +10,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use super::{
     linkerd::DESTINATION,
@@ -34,6 +34,7 @@ pub(crate) struct Destination {
     at: Ipv4Addr,
     /// Where new connections of proxies lead.
     current: watch::Sender<SocketAddr>,
+    _forward: JoinSet<anyhow::Result<()>>,
     secrets: Api<PartialObjectMeta<Secret>>,
 }
 
@@ -47,13 +48,15 @@ impl Destination {
         let first = SocketAddr::from((at, PORTS[0]));
         let (current, leads_to) = watch::channel(first);
         let listener = TcpListener::bind((at, DESTINATION)).await?;
-        tokio::spawn(forward(listener, leads_to));
+        let mut forwards = JoinSet::new();
+        forwards.spawn(forward(listener, leads_to));
         let process = programs(first, (at, PORTS[0] + METRICS).into()).start()?;
         let mut destination = Self {
             programs,
             process,
             at,
             current,
+            _forward: forwards,
             secrets: Api::namespaced(plane.client(), "linkerd"),
         };
         destination.is_ready(PORTS[0]).await?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tokio::net::UdpSocket;
+use tokio::{net::UdpSocket, task::JoinSet};
 
 type Names = Arc<Mutex<BTreeMap<String, Ipv4Addr>>>;
 
@@ -19,11 +19,12 @@ const TYPE_A: [u8; 2] = [0, 1];
 /// Short, so that an outage is noticed.
 const TTL: [u8; 4] = [0, 0, 0, 2];
 
-/// The name server.
+/// The name server. It ends when this is dropped.
 pub(crate) struct Dns {
     names: Names,
     away: Arc<AtomicBool>,
     unanswered: Arc<AtomicU64>,
+    server: JoinSet<()>,
 }
 
 impl Dns {
@@ -35,14 +36,15 @@ impl Dns {
         let socket = UdpSocket::bind(SocketAddr::from((at, 53)))
             .await
             .context("failed to listen to questions about names")?;
-        let dns = Self {
+        let mut dns = Self {
             names: Arc::new(Mutex::new(names)),
             away: Arc::default(),
             unanswered: Arc::default(),
+            server: JoinSet::new(),
         };
         let (away, unanswered) = (dns.away.clone(), dns.unanswered.clone());
         let names = dns.names.clone();
-        tokio::spawn(async move {
+        dns.server.spawn(async move {
             let mut packet = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
                 if away.load(Ordering::Relaxed) {

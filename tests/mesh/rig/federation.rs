@@ -58,7 +58,7 @@ impl Rig {
 
     /// How many requests the client's proxy has sent by the route of the federated Service.
     async fn requests_by_route(&self) -> anyhow::Result<f64> {
-        let admin = format!("{}:4191", self.client_pod.address);
+        let admin = format!("{}:4191", self.source.client_pod.address);
         let (_, metrics) = get(&admin, "/metrics").await?;
         let route = format!("route_name=\"{FEDERATED}-");
         let counts = metrics

@@ -18,7 +18,7 @@ use super::{
     cluster::{Cluster, NODE},
     injector::Injectors,
     pod::Pod,
-    script::run_while,
+    script::Script,
 };
 
 /// Poll interval for the Pods.
@@ -44,11 +44,12 @@ impl Kubelet {
 
     /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Pods are followed.
     pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
-        run_while(rig, script, LOOK, async |rig| {
+        let script = Script::new(rig, script)?;
+        let follow = async || {
             self.follow(&mut rig.west).await?;
             self.follow(&mut rig.east).await
-        })
-        .await
+        };
+        script.run_while(LOOK, follow).await
     }
 
     /// Starts and ends the Pods of a cluster.

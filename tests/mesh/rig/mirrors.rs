@@ -11,7 +11,7 @@ use control_plane::eventually;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Api, api::ListParams};
 
-use super::{NAMESPACE, Rig, pod::Pod, wait::SOON, workloads::PORT};
+use super::{NAMESPACE, Rig, cluster::Cluster, pod::Pod, wait::SOON, workloads::PORT};
 use crate::{
     helper::APP_PORT,
     load::{Load, Target, until_answered},
@@ -27,15 +27,23 @@ pub(crate) const GATEWAY_PORT: u16 = 4143;
 /// How long a proxy may take to get a change.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(45);
 
-impl Rig {
+impl Cluster {
     /// The address of a mirror, once it exists.
-    pub(crate) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
-        let services = self.west.services(NAMESPACE);
-        let address = eventually(&format!("mirror {mirror}"), SOON, async || {
+    pub(super) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
+        let services = self.services(NAMESPACE);
+        let what = format!("mirror {mirror} in {}", self.name());
+        let address = eventually(&what, SOON, async || {
             Ok(address_of(&services.get(mirror).await?))
         })
         .await?;
         Ok(target(mirror, address))
+    }
+}
+
+impl Rig {
+    /// The address of a mirror in `west`, once it exists.
+    pub(crate) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
+        self.west.target(mirror).await
     }
 
     /// The mirror of the host of the newest Pod of `east`. Clients connect to the Pod's own port.
@@ -56,10 +64,10 @@ impl Rig {
         for mirror in MODES {
             targets.push(self.target(mirror).await?);
         }
-        let load = Load::start(&self.client, &targets);
+        let load = Load::start(&self.source.client, &targets);
         self.proxy_is_right(FOLLOWS).await?;
         for target in &targets {
-            until_answered(&self.client, target).await?;
+            until_answered(&self.source.client, target).await?;
         }
         load.count_anew();
         Ok(load)
@@ -68,7 +76,7 @@ impl Rig {
     /// The endpoints that a proxy should have for a mirror.
     pub(crate) fn expected(&self, mirror: &str) -> BTreeSet<SocketAddr> {
         match mirror {
-            GATED => [(self.gateway.address, GATEWAY_PORT).into()].into(),
+            GATED => gate(&self.gateway),
             FLAT => endpoints(&self.east_pods),
             _ => &endpoints(&self.east_pods) | &endpoints(&self.west_pods),
         }
@@ -84,7 +92,10 @@ impl Rig {
         for mirror in MODES {
             let service = format!("{NAMESPACE}/{mirror}");
             let expected = self.expected(mirror);
-            self.oracle.agrees(&service, &expected, limit).await?;
+            self.source
+                .oracle
+                .agrees(&service, &expected, limit)
+                .await?;
         }
         Ok(())
     }
@@ -111,8 +122,13 @@ impl Rig {
     }
 }
 
+/// The address of a gateway, for Pods of other clusters.
+pub(super) fn gate(gateway: &Pod) -> BTreeSet<SocketAddr> {
+    [(gateway.address, GATEWAY_PORT).into()].into()
+}
+
 /// The addresses on which Pods of the application accept requests.
-fn endpoints(pods: &[Pod]) -> BTreeSet<SocketAddr> {
+pub(super) fn endpoints(pods: &[Pod]) -> BTreeSet<SocketAddr> {
     pods.iter()
         .map(|pod| (pod.address, APP_PORT).into())
         .collect()

@@ -69,7 +69,7 @@ impl Drop for Walls {
     }
 }
 
-/// The network of one cluster.
+/// The network of one cluster. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Network {
     bridge: String,
@@ -158,5 +158,13 @@ impl Network {
             "",
         )?;
         inside("nft", &["-f", "-"], REDIRECT)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if let Err(error) = run("ip", &["link", "delete", &self.bridge]) {
+            eprintln!("mesh: failed to remove {}: {error:#}", self.bridge);
+        }
     }
 }

@@ -8,20 +8,35 @@ use tokio::{task::spawn_blocking, time::interval};
 
 use super::{Rig, process::pipe};
 
-/// Runs a script with the contexts `west` and `east`, and returns its output. Meanwhile it calls `follow` again and again.
-pub(super) async fn run_while(
-    rig: &mut Rig,
-    script: &str,
-    period: Duration,
-    mut follow: impl AsyncFnMut(&mut Rig) -> anyhow::Result<()>,
-) -> anyhow::Result<String> {
-    let mut command = shell(rig, script)?;
-    let mut done = spawn_blocking(move || pipe(&mut command, ""));
-    let mut looks = interval(period);
-    loop {
-        tokio::select! {
-            output = &mut done => return output?.with_context(|| format!("failed to run:\n{script}")),
-            _ = looks.tick() => follow(rig).await?,
+/// A shell script with the contexts `west` and `east`.
+pub(super) struct Script {
+    command: Command,
+    text: String,
+}
+
+impl Script {
+    /// A script, which does not run yet.
+    pub(super) fn new(rig: &Rig, text: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            command: shell(rig, text)?,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Runs it, and returns its output. Meanwhile it calls `follow` again and again.
+    pub(super) async fn run_while(
+        self,
+        period: Duration,
+        mut follow: impl AsyncFnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
+        let Self { mut command, text } = self;
+        let mut done = spawn_blocking(move || pipe(&mut command, ""));
+        let mut looks = interval(period);
+        loop {
+            tokio::select! {
+                output = &mut done => return output?.with_context(|| format!("failed to run:\n{text}")),
+                _ = looks.tick() => follow().await?,
+            }
         }
     }
 }

@@ -13,13 +13,15 @@ use super::{
 /// Its name, and that of its Link.
 pub(crate) const NORTH: &str = "north";
 /// The name of its gateway.
-const GATEWAY_NAME: &str = "gateway.north.example";
+pub(super) const GATEWAY_NAME: &str = "gateway.north.example";
 
 /// A cluster with a gateway and one Pod, the member of the federated Service.
 pub(crate) struct Third {
     pub(crate) pods: Vec<Pod>,
     pub(crate) gateway: Pod,
     pub(crate) cluster: Cluster,
+    /// Number of the next Pod.
+    next_pod: u8,
 }
 
 impl Third {
@@ -37,19 +39,27 @@ impl Third {
         cluster.apply(&workloads::accounts()).await?;
         cluster.apply(&workloads::member()).await?;
         let gateway = cluster.start_gateway(GATEWAY_NAME).await?;
-        rig.dns.know(GATEWAY_NAME, gateway.address);
+        rig.source.dns.know(GATEWAY_NAME, gateway.address);
         let template = PodTemplate::app(NAMESPACE, "web-north", "web");
         let pods = vec![Pod::start(&mut cluster, template, &[]).await?];
 
         let port = port_of(cluster.plane.url())?;
         rig.west.open(port).await?;
-        rig.ways.push(port);
         rig.replace_controller().await?;
         Ok(Self {
             pods,
             gateway,
             cluster,
+            next_pod: 1,
         })
+    }
+
+    /// Starts another Pod, which is not among [`Self::pods`] yet.
+    pub(super) async fn start_pod(&mut self) -> anyhow::Result<Pod> {
+        let name = format!("web-north-{}", self.next_pod);
+        self.next_pod += 1;
+        let template = PodTemplate::app(NAMESPACE, &name, "web");
+        Pod::start(&mut self.cluster, template, &[]).await
     }
 
     /// Links `west` to it: it takes part in federated Services through its gateway.

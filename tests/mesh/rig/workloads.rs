@@ -25,7 +25,7 @@ pub(crate) fn accounts() -> String {
 /// The Services of the target that are not headless, as at the start.
 pub(crate) fn plain() -> String {
     lines(&[
-        service("gated", "mirror.linkerd.io/exported", "true"),
+        gated(),
         service("flat", "mirror.linkerd.io/exported", "remote-discovery"),
         service("web", "mirror.linkerd.io/federated", "member"),
     ])
@@ -48,6 +48,11 @@ pub(crate) fn headless() -> Value {
 /// The local member of the federated Service, which is the only Service of the source cluster.
 pub(crate) fn member() -> String {
     service("web", "mirror.linkerd.io/federated", "member").to_string()
+}
+
+/// The Service `gated`, which others reach through the gateway.
+pub(crate) fn gated() -> Value {
+    service("gated", "mirror.linkerd.io/exported", "true")
 }
 
 /// A Service in front of the Pods of `web`, with a label.

@@ -86,7 +86,7 @@ async fn edit_credentials(
     secrets
         .patch(SECRET, &PatchParams::default(), &change)
         .await?;
-    scene.rig.controller.restart().await?;
+    scene.rig.source.controller.restart().await?;
     scene.export_late().await?;
     scene.link_is("Connected", "False").await?;
     can_rotate(scene).await
@@ -163,7 +163,7 @@ async fn revoked(scene: &mut Scene<'_>) -> anyhow::Result<()> {
         .await?;
     scene.link_is("Connected", "False").await?;
     // Watches that are open go on, so that mirrors are still written.
-    scene.rig.controller.restart().await?;
+    scene.rig.source.controller.restart().await?;
     scene.export_late().await?;
     scene.link_is("Connected", "False").await?;
     can_rotate(scene).await
@@ -174,7 +174,7 @@ async fn missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene
         .west(&["-n", EXTENSION, "delete", "secret", SECRET])
         .await?;
-    scene.rig.controller.restart().await?;
+    scene.rig.source.controller.restart().await?;
     scene.export_late().await?;
     scene.link_is("CredentialsValid", "False").await
 }

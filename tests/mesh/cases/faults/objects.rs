@@ -161,7 +161,7 @@ async fn controller_down(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 
 /// The Lease is held by a name that no Pod has, for an hour.
 async fn nobody_leads(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.rig.controller.terminate()?;
+    scene.rig.source.controller.terminate()?;
     let before = jiff::SignedDuration::from_secs(30);
     let renewed = super::scene::now() - before;
     let spec = json!({ "spec": {
@@ -169,7 +169,7 @@ async fn nobody_leads(scene: &mut Scene<'_>) -> anyhow::Result<()> {
         "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string(),
     } });
     scene.patch_west("lease", LEASE, &spec).await?;
-    scene.rig.controller.restart().await?;
+    scene.rig.source.controller.restart().await?;
     scene.export_late().await
 }
 

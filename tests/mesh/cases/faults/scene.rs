@@ -55,8 +55,8 @@ pub(super) struct Scene<'r> {
 
 impl<'r> Scene<'r> {
     pub(super) async fn begin(rig: &'r mut Rig) -> anyhow::Result<Self> {
-        let deployments = Deployments::new(rig).await?;
-        let client = rig.client.clone();
+        let deployments = Deployments::new(&rig.west).await?;
+        let client = rig.source.client.clone();
         let mut scene = Self {
             rig,
             deployments,
@@ -283,7 +283,7 @@ impl<'r> Scene<'r> {
 
     /// Calls from this Pod from now on.
     pub(super) fn call_from(&mut self, pod: &Pod) -> anyhow::Result<()> {
-        self.client = Client::start(pod, &self.rig.west.place)?;
+        self.client = Client::start(pod)?;
         self.caller.clone_from(&pod.name);
         Ok(())
     }

@@ -127,7 +127,7 @@ impl State {
             let service = format!("{NAMESPACE}/{mirror}");
             let what = format!("the proxy to balance {service} over one of {allowed:?}");
             eventually(&what, limit, async || {
-                let known = rig.oracle.endpoints()?.remove(&service);
+                let known = rig.source.oracle.endpoints()?.remove(&service);
                 let known = known.unwrap_or_default();
                 ensure!(allowed.contains(&known), "it has {known:?}");
                 Ok(Some(()))
