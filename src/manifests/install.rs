@@ -33,14 +33,21 @@ const GATEWAY_POLICY: Template = template!("gateway-policy.yaml");
 const GATEWAY_API_SERVER: Template = template!("gateway-api-server.yaml");
 const REMOTE_ACCESS: Template = template!("remote-access.yaml");
 const ADMIN_POLICY: Template = template!("admin-policy.yaml");
-const ADMISSION_POLICY: Template = template!("admission-policy.yaml");
+/// The admission policies: of Services, of EndpointSlices, of routes, and of what is written seldom. A template takes time to
+/// parse with the square of its length, so each kind has a file.
+const ADMISSION_POLICIES: [Template; 4] = [
+    template!("admission-services.yaml"),
+    template!("admission-slices.yaml"),
+    template!("admission-routes.yaml"),
+    template!("admission-others.yaml"),
+];
 const NETWORK_POLICY: Template = template!("network-policy.yaml");
 const CONTROLLER_ACCESS: Template = template!("controller-access.yaml");
 const CONTROLLER: Template = template!("controller.yaml");
 /// Templates of the Helm chart, each with the path of a condition in the context, if it has one: it renders nothing if
 /// that is false. The Namespace is not among them, because Helm needs it before it installs the chart.
 #[cfg(test)]
-pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 11] = [
+pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 14] = [
     (LINK_CRD, None),
     (GATEWAY, Some("values.gateway.enabled")),
     (GATEWAY_SERVICE, Some("values.gateway.enabled")),
@@ -48,7 +55,10 @@ pub(super) const CHART_TEMPLATES: [(Template, Option<&str>); 11] = [
     (GATEWAY_API_SERVER, Some("hasApiServer")),
     (REMOTE_ACCESS, Some("values.remoteMirrorServiceAccount")),
     (ADMIN_POLICY, None),
-    (ADMISSION_POLICY, Some("hasAdmissionPolicy")),
+    (ADMISSION_POLICIES[0], Some("hasAdmissionPolicy")),
+    (ADMISSION_POLICIES[1], Some("hasAdmissionPolicy")),
+    (ADMISSION_POLICIES[2], Some("hasAdmissionPolicy")),
+    (ADMISSION_POLICIES[3], Some("hasAdmissionPolicy")),
     (CONTROLLER_ACCESS, None),
     (
         NETWORK_POLICY,
@@ -136,7 +146,7 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
     }
     templates.push(ADMIN_POLICY);
     if with_policies {
-        templates.push(ADMISSION_POLICY);
+        templates.extend(ADMISSION_POLICIES);
     }
     templates.push(CONTROLLER_ACCESS);
     if values.controller.network_policy.enabled {
@@ -155,7 +165,7 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
 /// The admission policies that restrict the account of the controller in `namespace`.
 pub fn confinement(namespace: &str, values: &Values) -> anyhow::Result<Manifest> {
     let context = context(namespace, values, &[], RemoteAccess::Full);
-    render(&[ADMISSION_POLICY], &[], &context)
+    render(&ADMISSION_POLICIES, &[], &context)
 }
 
 /// The objects that give controllers of other clusters access, one set for each name in `accounts`.

@@ -1,4 +1,4 @@
-//! The admission policies of `install` (`templates/admission-policy.yaml.hbs`), as far as they concern labels, annotations,
+//! The admission policies of `install` (`templates/admission-*.yaml.hbs`), as far as they concern labels, annotations,
 //! owners and names: no write of the controller may violate them, whatever others have changed before.
 
 use crate::{
