@@ -82,7 +82,7 @@ fn record_playground() -> anyhow::Result<(Recording, Surroundings)> {
 /// Records `status` of west, and below it commands that change the status.
 fn record_status(surroundings: &Surroundings) -> anyhow::Result<Recording> {
     let (above, below) = (0, 1);
-    let mut recording = Recording::new(107, &[(STATUS, 9), ("another terminal", 13)])?;
+    let mut recording = Recording::new(109, &[(STATUS, 15), ("another terminal", 13)])?;
     recording.type_in(above, STATUS);
     recording.start(above, surroundings.shell(STATUS), None)?;
     recording.until_shows(above, "api-north")?;

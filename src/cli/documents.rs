@@ -1,9 +1,12 @@
-//! The command lines in the documents are ones that this program takes. They are only parsed here: `tests/it/examples.rs`
-//! runs those that need no more than two clusters.
+//! The command lines in the documents and their pictures are ones that this program takes, with the names of flags that
+//! its help has. They are only parsed here: `tests/it/examples.rs` runs those that need no more than two clusters.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use clap::{Parser as _, error::ErrorKind};
+use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 use super::Cli;
@@ -91,17 +94,89 @@ fn with_value(word: &str) -> &str {
     if word.starts_with('$') { "east" } else { word }
 }
 
-#[test]
-fn command_lines_in_documents_are_valid() {
+/// The command lines in a recording of a terminal, in which they are typed letter by letter. Some are part of a text.
+fn typed(svg: &str) -> Vec<Line> {
+    let shown = svg.split("</text>").filter_map(|part| {
+        let (_, said) = part.rsplit_once('>')?;
+        said.starts_with("linkerd-mc ").then_some(said)
+    });
+    let shown: Vec<&str> = shown.collect();
+    let is_begun = |said: &str| {
+        shown
+            .iter()
+            .any(|all| all.len() > said.len() && all.starts_with(said))
+    };
+    let whole = shown.iter().filter(|said| !is_begun(said));
+    let words = whole.flat_map(|said| commands(said));
+    words
+        .map(|words| Line {
+            words,
+            complete: false,
+        })
+        .collect()
+}
+
+/// The flags of a command line that its command's help does not have, such as former names.
+fn unlisted(words: &[String]) -> Vec<String> {
+    let root = Cli::command();
+    let (mut command, mut flags) = (&root, Vec::new());
+    for word in words.iter().skip(1) {
+        if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {
+            flags.push(flag.split('=').next().unwrap_or(flag));
+        } else if let Some(found) = command.find_subcommand(word) {
+            command = found;
+        }
+    }
+    let listed = |flag: &str| {
+        let all = root.get_arguments().chain(command.get_arguments());
+        let mut shown = all.filter(|arg| !arg.is_hide_set());
+        flag == "help" || shown.any(|arg| arg.get_long() == Some(flag))
+    };
+    let unlisted = flags.into_iter().filter(|flag| !listed(flag));
+    unlisted.map(|flag| format!("--{flag}")).collect()
+}
+
+/// The documents, or their pictures.
+fn documents(kind: &str) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut documents = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    for folder in ["docs", "examples/gitops"] {
+    for folder in ["docs", "docs/pictures", "examples/gitops"] {
         let entries = fs::read_dir(root.join(folder)).unwrap();
         documents.extend(entries.map(|entry| entry.unwrap().path()));
     }
-    documents.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
+    documents.retain(|path| path.extension().is_some_and(|found| found == kind));
+    documents
+}
+
+#[test]
+fn flags_in_documents_and_pictures_have_the_names_of_the_help() {
+    let (mut read, mut found) = (0, Vec::new());
+    for path in [documents("md"), documents("svg")].concat() {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_picture = path.extension().is_some_and(|kind| kind == "svg");
+        let lines = if is_picture {
+            typed(&text)
+        } else {
+            lines(&text)
+        };
+        for line in lines {
+            read += 1;
+            if !unlisted(&line.words).is_empty() {
+                found.push(format!("{}: {}", path.display(), line.words.join(" ")));
+            }
+        }
+    }
+    assert!(read > 100, "only {read} command lines found");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let former = "linkerd-mc link --from east --to=west --yes".split(' ');
+    let former: Vec<String> = former.map(str::to_owned).collect();
+    assert_eq!(unlisted(&former), ["--from", "--to"]);
+}
+
+#[test]
+fn command_lines_in_documents_are_valid() {
     let (mut complete, mut wrong) = (0, Vec::new());
-    for path in documents {
+    for path in documents("md") {
         for line in lines(&fs::read_to_string(&path).unwrap()) {
             complete += usize::from(line.complete);
             let words = line.words.iter().map(|word| with_value(word));
@@ -128,6 +203,23 @@ fn command_lines_in_documents_are_valid() {
     }
     assert!(complete > 40, "only {complete} command lines found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn typed_commands_are_found_in_a_picture() {
+    let text = |said: &str| format!("<text x=\"1\">{said}</text>");
+    let shown = [
+        "$",
+        "linkerd-mc st",
+        "linkerd-mc status",
+        "linkerd-mc link --target a",
+    ]
+    .map(text);
+    let found: Vec<String> = typed(&shown.concat())
+        .into_iter()
+        .map(|line| line.words.join(" "))
+        .collect();
+    assert_eq!(found, ["linkerd-mc status", "linkerd-mc link --target a"]);
 }
 
 #[test]

@@ -189,6 +189,23 @@ mod tests {
         assert_eq!(without_endpoints(&rows[..1]), None);
     }
 
+    /// The picture is recorded now and then, and shown first.
+    #[test]
+    fn picture_of_the_readme_has_the_columns_of_this_table() {
+        let picture = include_str!("../../../../docs/pictures/status.svg");
+        let row = ServiceRow {
+            preferred: PreferenceStatus::of(&federated("local", "")),
+            ..ServiceRow::default()
+        };
+        let text = plain(&services(&[row], shape(false, false)), None);
+        let header = text.lines().next().unwrap_or_default();
+        assert!(header.contains("PREFERS"), "{header}");
+        for column in header.split_whitespace() {
+            let shown = format!(">{column}</text>");
+            assert!(picture.contains(&shown), "{column} is not in the picture");
+        }
+    }
+
     #[test]
     fn services_that_prefer_fit_a_hundred_columns() {
         let of = |service: &str, prefer: &str, away: &str| ServiceRow {
