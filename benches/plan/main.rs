@@ -311,6 +311,7 @@ fn entry(cluster: &str, services: Store<Service>, slices: Store<EndpointSlice>) 
     let link: linkerd_mc::api::link::Link = link.unwrap();
     LinkEntry {
         cluster: Some(cluster.to_owned()),
+        linked: None,
         created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
         listed: None,
         target: Target::parse(&link, false),

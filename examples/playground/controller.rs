@@ -35,6 +35,8 @@ impl Controller {
             ])
             .args(["--probe-address", gateway])
             .args(["--enable-routes", "--hold-down", HOLD_DOWN])
+            // There is no Linkerd that could be too slow.
+            .arg("--join-delay=0s")
             .env(TIED, "")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -18,6 +18,7 @@ mod cluster_ips;
 mod credentials;
 mod denied;
 mod gateways;
+mod joins;
 mod leader;
 mod names;
 mod outages;

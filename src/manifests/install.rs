@@ -360,6 +360,7 @@ fn federation_args(federation: &FederationValues) -> Vec<String> {
     } else {
         args.push("--no-local-federation".to_owned());
     }
+    args.push(format!("--join-delay={}", federation.join_delay));
     if federation.routes {
         args.push("--enable-routes".to_owned());
         args.push(format!("--hold-down={}", federation.hold_down));

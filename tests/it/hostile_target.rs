@@ -84,6 +84,7 @@ impl Scene {
             "run-controller",
             "--admin-addr=127.0.0.1:0",
             "--leader-elect=false",
+            "--join-delay=0s",
             "--probe-address",
             &gateways,
         ];

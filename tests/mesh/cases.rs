@@ -132,6 +132,9 @@ const CASES: &[(&str, Case)] = &[
     ("unlink --apply and link", |rig| {
         Box::pin(unlink::applied(rig))
     }),
+    ("linked over a long way", |rig| {
+        Box::pin(unlink::far_away(rig))
+    }),
     ("unlink piped to kubectl delete, and link", |rig| {
         Box::pin(unlink::printed(rig))
     }),

@@ -237,6 +237,7 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
 {{- else }}
 - --no-local-federation
 {{- end }}
+- {{ print "--join-delay=" $federation.joinDelay | toJson }}
 {{- if $federation.routes }}
 - --enable-routes
 - {{ print "--hold-down=" $federation.holdDown | toJson }}

@@ -73,6 +73,9 @@ pub(crate) struct Mirroring {
     /// How long a preferred cluster must be available again before it receives requests [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     hold_down: Option<Duration>,
+    /// How long federated Services do not name the cluster of a new link, so that Linkerd has added it [default: 20s]
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    join_delay: Option<Duration>,
     /// Labels of local members that are not copied to federated Services, such as a,example.com/*
     #[arg(
         long,
@@ -107,6 +110,9 @@ pub(crate) const MIB: usize = 1 << 20;
 const MAX_NAMESPACES: u32 = 100;
 /// Default of `--hold-down`.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
+/// Default of `--join-delay`. With several requests to a target cluster one after the other, Linkerd needs about a second for
+/// one that is 150 ms away, and adds one cluster at a time.
+const JOIN_DELAY: Duration = Duration::from_secs(20);
 
 impl Mirroring {
     /// The settings of the running controller, overridden by the flags that are `given`. If they cannot be read, prints
@@ -178,6 +184,7 @@ impl Mirroring {
                 .enable_routes
                 .unwrap_or_default()
                 .then(|| self.hold_down.unwrap_or(HOLD_DOWN)),
+            join_delay: self.join_delay.unwrap_or(JOIN_DELAY),
         })
     }
 

@@ -98,6 +98,7 @@ impl Engine {
             if let Some(before) = links.remove(&name) {
                 entry.listed = before.listed;
                 if left.is_none() {
+                    entry.linked = before.linked;
                     (entry.remote, entry.gateway) = (before.remote, before.gateway);
                 }
             }
@@ -265,6 +266,9 @@ impl Engine {
                 continue;
             };
             let first = local.services_with_objects(&target.cluster);
+            let created = state.link.creation_timestamp().map(|time| time.0);
+            let linked = created.max(self.sessions.created(secret));
+            self.state.links.linked(name, linked);
             let session = self.sessions.start(name, spec, first);
             state.rejected = None;
             state.next = Some(TargetSession::new(session));

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
@@ -19,11 +20,18 @@ pub(super) type CredentialsProblem = (&'static str, String);
 
 /// Starts sessions, and keeps the credentials for them.
 pub(super) struct Sessions {
-    /// Kubeconfigs by name of their Secret, with `None` for a Secret without one. `None` until listed.
-    secrets: Option<BTreeMap<String, Option<Arc<[u8]>>>>,
+    /// By name of the Secret. `None` until listed.
+    secrets: Option<BTreeMap<String, StoredCredentials>>,
     shared: Shared,
     outbox: Outbox,
     started: u64,
+}
+
+/// What is kept of a Secret with credentials.
+struct StoredCredentials {
+    /// `None` if it has none.
+    kubeconfig: Option<Arc<[u8]>>,
+    created: Option<Timestamp>,
 }
 
 impl Sessions {
@@ -41,16 +49,17 @@ impl Sessions {
         match change {
             Event::List { objects, .. } => {
                 let objects = objects.iter();
-                *secrets = objects.map(|s| (s.name_any(), kubeconfig(s))).collect();
+                *secrets = objects.map(|s| (s.name_any(), stored(s))).collect();
             }
-            Event::Apply(secret) => drop(secrets.insert(secret.name_any(), kubeconfig(&secret))),
+            Event::Apply(secret) => drop(secrets.insert(secret.name_any(), stored(&secret))),
             Event::Delete(secret) => drop(secrets.remove(&secret.name_any())),
         }
     }
 
     /// Finds the kubeconfig in a Secret. `None` until Secrets have been listed.
     pub(super) fn kubeconfig(&self, secret: &str) -> Option<Result<Arc<[u8]>, CredentialsProblem>> {
-        let found = match self.secrets.as_ref()?.get(secret) {
+        let stored = self.secrets.as_ref()?.get(secret);
+        let found = match stored.map(|stored| &stored.kubeconfig) {
             Some(Some(kubeconfig)) => Ok(kubeconfig.clone()),
             Some(None) => {
                 let what = format!("Secret {secret} has no key kubeconfig");
@@ -66,6 +75,11 @@ impl Sessions {
         Some(found)
     }
 
+    /// When a Secret was created, if it is there.
+    pub(super) fn created(&self, secret: &str) -> Option<Timestamp> {
+        self.secrets.as_ref()?.get(secret)?.created
+    }
+
     /// Starts a session. If there are more Services than the limit, those in `first` have priority.
     pub(super) fn start(&mut self, link: &str, spec: Spec, first: Names) -> Session {
         self.started += 1;
@@ -74,7 +88,11 @@ impl Sessions {
     }
 }
 
-fn kubeconfig(secret: &Secret) -> Option<Arc<[u8]>> {
-    let data = secret.data.as_ref()?.get(l::KUBECONFIG_KEY)?;
-    Some(Arc::from(data.0.as_slice()))
+fn stored(secret: &Secret) -> StoredCredentials {
+    let data = secret.data.as_ref();
+    let kubeconfig = data.and_then(|data| data.get(l::KUBECONFIG_KEY));
+    StoredCredentials {
+        kubeconfig: kubeconfig.map(|kubeconfig| Arc::from(kubeconfig.0.as_slice())),
+        created: secret.creation_timestamp().map(|time| time.0),
+    }
 }

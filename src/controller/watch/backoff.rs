@@ -235,6 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn cause_of_a_loss_is_the_token_the_certificate_or_the_way() {
+        let untrusted = ConnectionLoss {
+            why: "unknown issuer".to_owned(),
+            cause: LossCause::Certificate,
+        };
+        for (failure, cause) in [
+            (no(401), LossCause::Token),
+            (no(403), LossCause::Unreachable),
+            (no(500), LossCause::Unreachable),
+            (Failure::Unanswered(untrusted), LossCause::Certificate),
+            (
+                Failure::Unanswered("gone".to_owned().into()),
+                LossCause::Unreachable,
+            ),
+        ] {
+            assert_eq!(failure.loss().cause, cause, "{failure}");
+        }
+    }
+
+    #[test]
     fn pauses_double_up_to_what_the_failure_allows() {
         let no = no(403);
         let gone = Failure::Unanswered("gone".to_owned().into());

@@ -213,18 +213,21 @@ fn federation_and_headless_reach_the_controller() {
     for (change, expected) in [
         (
             (|_| ()) as fn(&mut Values),
-            "--federated-service-selector=mirror.linkerd.io/federated=member --leader-elect",
+            "--federated-service-selector=mirror.linkerd.io/federated=member --join-delay=20s --leader-elect",
         ),
         (
-            |values| values.federation.enabled = false,
-            "--no-local-federation --leader-elect",
+            |values| {
+                values.federation.enabled = false;
+                values.federation.join_delay = "1m".into();
+            },
+            "--no-local-federation --join-delay=1m --leader-elect",
         ),
         (
             |values| {
                 values.federation.enabled = false;
                 values.federation.routes = true;
             },
-            "--no-local-federation --enable-routes --hold-down=30s --leader-elect",
+            "--no-local-federation --join-delay=20s --enable-routes --hold-down=30s --leader-elect",
         ),
         (
             |values| {
@@ -233,7 +236,7 @@ fn federation_and_headless_reach_the_controller() {
                 values.federation.excluded_annotations = vec!["c".into()];
             },
             "--enable-headless-services --federated-service-selector=mirror.linkerd.io/federated=member \
-             --excluded-labels=a,b/* --excluded-annotations=c --leader-elect",
+             --excluded-labels=a,b/* --excluded-annotations=c --join-delay=20s --leader-elect",
         ),
     ] {
         assert_eq!(args(change), expected);

@@ -188,6 +188,7 @@ group! {
         excluded_labels "excludedLabels": Vec<String> = Vec::new(), Value(Kind::TextOrList), "Labels that are not copied from them to federated Services: keys, or prefixes such as example.com/*";
         #[serde(deserialize_with = "text_or_list")]
         excluded_annotations "excludedAnnotations": Vec<String> = Vec::new(), Value(Kind::TextOrList), "Annotations that are not copied from them to federated Services";
+        join_delay "joinDelay": String = "20s".to_owned(), Value(Kind::Duration), "How long federated Services do not name the cluster of a new link, so that Linkerd has added it";
         routes "routes": bool = false, Value(Kind::Bool), "Whether to apply the preferences of members, with Gateway API routes";
         hold_down "holdDown": String = "30s".to_owned(), Value(Kind::Duration), "How long a preferred cluster must be available again before it receives requests";
     }

@@ -107,6 +107,7 @@ pub(super) fn add(
     }
     let entry = LinkEntry {
         cluster: Some(target.cluster.clone()),
+        linked: None,
         created: target.created,
         listed: None,
         gateway: GatewayState {

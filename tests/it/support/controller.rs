@@ -57,6 +57,8 @@ impl Controller {
             "127.0.0.1:0",
             "--log-level",
             "debug",
+            // There is no Linkerd that could be too slow.
+            "--join-delay=0s",
         ];
         Self::spawn(kubeconfig, &[&own, flags].concat())
     }

@@ -25,13 +25,10 @@ use crate::{
 };
 
 /// What takes over the existing link of `west` to `east`, and adds the five others. Linkerd follows new credentials only after
-/// a restart, and federated Services that named a cluster before Linkerd had added it, too (docs/fleet.md).
+/// a restart.
 const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes
-    export KUBECONFIG=$KUBECONFIG:north
     for what in restart 'status --timeout=60s'; do
-        for source in west east north; do
-            kubectl --context $source -n linkerd rollout $what deployment/linkerd-destination
-        done
+        kubectl --context west -n linkerd rollout $what deployment/linkerd-destination
     done";
 const AGAIN: &str = "linkerd-mc fleet plan --file fleet.yaml";
 const ROTATE: &str = "linkerd-mc fleet rotate --file fleet.yaml";

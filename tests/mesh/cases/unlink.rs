@@ -1,10 +1,14 @@
 //! A cluster is unlinked and linked again, many times, while requests go to the federated Service. It has its local
 //! Pods all the time, and those of the other cluster while that is linked.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, ensure};
-use control_plane::eventually;
+use control_plane::{Fault, eventually};
 use k8s_openapi::{api::core::v1::Secret, jiff::SignedDuration};
 use kube::Api;
 
@@ -16,12 +20,19 @@ use crate::{
         cluster::EXTENSION,
         mirrors::{FEDERATED, FOLLOWS},
     },
-    table::Row,
+    table::{Row, seconds},
 };
 
 const TIMES: usize = 20;
 /// A proxy gets a change of endpoints within this time.
 const HEARD: Duration = Duration::from_secs(10);
+
+/// How long a request takes to an API server that is far away, and its answer back.
+const DISTANCES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(75),
+    Duration::from_millis(150),
+];
 
 /// `unlink --apply`
 pub(super) async fn applied(rig: &mut Rig) -> anyhow::Result<Row> {
@@ -31,6 +42,35 @@ pub(super) async fn applied(rig: &mut Rig) -> anyhow::Result<Row> {
     })
     .await?;
     rounds.all_right()
+}
+
+/// Links to a cluster whose API server is far away. Linkerd takes longer to add it than the controller to connect, and does
+/// not follow a federated Service that names it before that.
+pub(super) async fn far_away(rig: &mut Rig) -> anyhow::Result<Row> {
+    let unlink = ["unlink", "--cluster-name", "east", "--apply", "--yes"];
+    let target = rig.target(FEDERATED).await?;
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
+    let federated = format!("{NAMESPACE}/{FEDERATED}");
+    let (all, own) = (rig.expected(FEDERATED), rig.expected_unlinked());
+    rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
+    load.count_anew();
+    let mut joined = Vec::new();
+    for delay in DISTANCES {
+        rig.west.linkerd_mc(&unlink)?;
+        rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
+        rig.east_api.set(Fault::Delay(delay));
+        let began = Instant::now();
+        rig.link().await?;
+        let followed = rig.source.oracle.agrees(&federated, &all, FOLLOWS).await;
+        followed.with_context(|| format!("{delay:?} away"))?;
+        joined.push(seconds(began.elapsed()));
+        rig.east_api.set(Fault::None);
+    }
+    let row = without_failures(&load.finish().await?)?;
+    Ok(row.with(format!(
+        "proxies have the members of a cluster that is {DISTANCES:?} away {} after `link-gen`",
+        joined.join(", ")
+    )))
 }
 
 /// `unlink | kubectl delete -f -`

@@ -31,6 +31,8 @@ use crate::{helper::forward::forward, isolation::Place};
 pub(crate) const EXTENSION: &str = "linkerd-multicluster";
 /// The only node of each cluster.
 pub(crate) const NODE: &str = "node";
+/// The values of the installation. API servers are near, and cases link often: a new cluster joins after a shorter time.
+const VALUES: &str = "federation.routes=true,federation.joinDelay=5s";
 /// The Deployment of the gateway.
 pub(crate) const GATEWAY: &str = "linkerd-gateway";
 
@@ -106,7 +108,7 @@ impl Cluster {
 
     /// Installs the extension, as `linkerd-mc install` prints it.
     pub(crate) async fn install(&self) -> anyhow::Result<()> {
-        self.apply(&self.linkerd_mc(&["install", "--set=federation.routes=true"])?)
+        self.apply(&self.linkerd_mc(&["install", "--set", VALUES])?)
             .await?;
         let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
         let token = "linkerd-service-mirror-remote-access-default-token";

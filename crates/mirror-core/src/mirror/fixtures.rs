@@ -252,6 +252,7 @@ pub(crate) fn entry(target: Target) -> LinkEntry {
     LinkEntry {
         cluster: Some(target.cluster.clone()),
         created: target.created,
+        linked: None,
         listed: Some(target.cluster.clone()),
         target: Ok(target),
         remote: Some(RemoteState {

@@ -57,6 +57,9 @@ pub struct Config {
     /// How long a preferred cluster must be available again before it receives requests (hold-down). `None`:
     /// preferences are not applied, and no routes are written.
     pub routes: Option<Duration>,
+    /// How long no federated Service names the cluster of a new Link. Linkerd adds clusters one after the other, and does not
+    /// follow a federated Service that names a cluster before that.
+    pub join_delay: Duration,
 }
 
 /// The local cluster, of which every kind has been listed.
@@ -182,6 +185,14 @@ impl State {
     /// Whether a target cluster is drained now.
     pub(crate) fn is_drained(&self, target: &Target) -> bool {
         target.drained_until.is_some_and(|until| until > self.now)
+    }
+
+    /// Whether Linkerd may not know the cluster of a Link yet. A Link that was made far from now does not count: one of
+    /// the clocks is wrong.
+    pub(crate) fn is_new(&self, entry: &LinkEntry) -> bool {
+        entry.linked.is_some_and(|linked| {
+            self.now.duration_since(linked).unsigned_abs() < self.config.join_delay
+        })
     }
 
     /// Which installation an object that carries our labels belongs to.

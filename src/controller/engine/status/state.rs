@@ -251,6 +251,63 @@ mod tests {
         }
     }
 
+    /// A Link that was ready.
+    fn ready() -> Link {
+        let ready = Condition {
+            type_: READY.to_owned(),
+            status: "True".to_owned(),
+            ..said("")
+        };
+        Link {
+            status: Some(LinkStatus {
+                conditions: vec![ready],
+                ..LinkStatus::default()
+            }),
+            ..Link::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_ready_link_without_a_known_problem_keeps_its_status_until_it_has_settled() {
+        let well = StatusInputs {
+            credentials: Some(Ok(())),
+            connected: Some(Ok(())),
+            ..StatusInputs::default()
+        };
+        let state = StatusState::seeded(&ready());
+        assert!(state.holds_back(&StatusInputs::default()), "nothing known");
+        assert!(state.holds_back(&well));
+        let other = |change: fn(&mut StatusInputs)| {
+            let mut inputs = well.clone();
+            change(&mut inputs);
+            inputs
+        };
+        let lost = || "away".to_owned().into();
+        let known = [
+            other(|inputs| inputs.settled = true),
+            other(|inputs| inputs.invalid = Some("no port".to_owned())),
+            other(|inputs| inputs.duplicate_of = Some("older".to_owned())),
+            other(|inputs| inputs.credentials = Some(Err(("Missing", "gone".to_owned())))),
+            StatusInputs {
+                connected: Some(Err(lost())),
+                ..well.clone()
+            },
+        ];
+        for inputs in &known {
+            assert!(!state.holds_back(inputs), "{inputs:?}");
+        }
+        let mut others = ready();
+        for (type_, status) in [(READY, "False"), ("Connected", "True")] {
+            if let Some(known) = &mut others.status {
+                known.conditions[0].type_ = type_.to_owned();
+                known.conditions[0].status = status.to_owned();
+            }
+            let state = StatusState::seeded(&others);
+            assert!(!state.holds_back(&well), "{type_} {status}");
+        }
+        assert!(!StatusState::seeded(&Link::default()).holds_back(&well));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn service_reports_are_written_with_backoff_and_conditions_immediately() {
         let mut state = StatusState::seeded(&Link::default());

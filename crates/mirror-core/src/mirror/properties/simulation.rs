@@ -148,6 +148,7 @@ impl Simulation {
         }
         let mut state = state();
         state.here().namespaces = cluster.namespaces.clone().into_iter().collect();
+        state.config.join_delay = Duration::from_secs(60);
         state.config.max_namespaces = max_namespaces;
         state.config.protected_namespaces = [PROTECTED.to_owned()].into();
         Self {

@@ -17,6 +17,8 @@ pub struct LinkEntry {
     pub cluster: Option<String>,
     /// When the Link was created. `None` counts as the oldest.
     pub created: Option<Timestamp>,
+    /// When the Link and its credentials were both there; `None` if there was no session yet.
+    pub linked: Option<Timestamp>,
     /// The target cluster that was listed last. The existing mirrors of this Link belong to it.
     pub listed: Option<String>,
     /// The Link, parsed.
@@ -40,6 +42,7 @@ impl LinkEntry {
                 .creation_timestamp
                 .as_ref()
                 .map(|time| time.0),
+            linked: None,
             listed: status.and_then(|status| status.target_cluster_name.clone()),
             target: Target::parse_object(object, headless_default),
             remote: None,
@@ -103,6 +106,8 @@ pub struct Links {
     moving: BTreeSet<String>,
     /// Names of the Links with a drain, even if it has ended. Few.
     drains: BTreeSet<String>,
+    /// Names of the Links with a session, by when they were linked.
+    linked: BTreeSet<(Timestamp, String)>,
 }
 
 /// The Links that name one cluster.
@@ -169,6 +174,14 @@ impl Links {
         }
     }
 
+    /// Records when a Link and its credentials were both there.
+    pub fn linked(&mut self, link: &str, at: Option<Timestamp>) {
+        if let Some(mut entry) = self.remove(link) {
+            entry.linked = at;
+            self.insert(link.to_owned(), entry);
+        }
+    }
+
     /// Takes over what the status of a Link records. Another replica wrote it while it was the leader.
     pub fn take_over(&mut self, link: &str, listed: Option<String>, gateway: GatewayState) {
         if let Some(mut entry) = self.remove(link) {
@@ -207,6 +220,19 @@ impl Links {
             let target = self.entries.get(link)?.target.as_ref().ok()?;
             let (in_charge, _) = self.in_charge(&target.cluster)?;
             (in_charge.link == target.link).then_some((target, target.drained_until?))
+        })
+    }
+
+    /// The Links in charge that were linked since this time, each with when.
+    pub(crate) fn linked_since(
+        &self,
+        since: Timestamp,
+    ) -> impl Iterator<Item = (&Target, Timestamp)> {
+        let linked = self.linked.range((since, String::new())..);
+        linked.filter_map(|(at, link)| {
+            let target = self.entries.get(link)?.target.as_ref().ok()?;
+            let (in_charge, _) = self.in_charge(&target.cluster)?;
+            (in_charge.link == target.link).then_some((target, *at))
         })
     }
 
@@ -276,6 +302,9 @@ impl Links {
         if (entry.target.as_ref()).is_ok_and(|target| target.drained_until.is_some()) {
             self.drains.insert(link.to_owned());
         }
+        if let Some(at) = entry.linked {
+            self.linked.insert((at, link.to_owned()));
+        }
         let claimed = entry.claims();
         if let Some(cluster) = claimed {
             let named = self.clusters.entry(cluster.clone()).or_default();
@@ -295,6 +324,9 @@ impl Links {
     fn unindex(&mut self, link: &str, before: &LinkEntry) {
         self.moving.remove(link);
         self.drains.remove(link);
+        if let Some(at) = before.linked {
+            self.linked.remove(&(at, link.to_owned()));
+        }
         for cluster in before.clusters() {
             if let Some(named) = self.clusters.get_mut(cluster) {
                 named.claims.retain(|(_, known)| known != link);

@@ -129,13 +129,15 @@ impl State {
         keys
     }
 
-    /// When the next drain ends, or the next hold-down of a preferred cluster.
+    /// When the next drain ends, or the next hold-down of a preferred cluster, or when the next new cluster joins federated
+    /// Services.
     pub fn next_turn(&self) -> Option<Timestamp> {
         let ends = self.links.drains().map(|(_, until)| until);
         let ends = ends.filter(|until| *until > self.now);
         let returns = self.local.as_ref();
         let returns = returns.and_then(|local| local.mirrors.next_due(self.now));
-        ends.chain(returns).min()
+        let new = self.new_since(self.now).map(|(_, joins)| joins);
+        ends.chain(returns).chain(new).min()
     }
 
     /// The keys of the federated Services with a preferred cluster whose hold-down ends in this period. If the clock was
@@ -154,19 +156,33 @@ impl State {
         keys.collect()
     }
 
+    /// The clusters that join federated Services later than at this time, because their Links are new, each with when.
+    fn new_since(&self, time: Timestamp) -> impl Iterator<Item = (&Target, Timestamp)> {
+        let delay = self.config.join_delay;
+        let since = time.checked_sub(delay).unwrap_or(Timestamp::MIN);
+        let linked = self.links.linked_since(since);
+        let joins =
+            linked.filter_map(move |(target, at)| Some((target, at.checked_add(delay).ok()?)));
+        joins.filter(move |(_, joins)| *joins > time)
+    }
+
     /// Sets the time. Returns the keys that this concerns, by cluster, for clusters whose drain has ended, or that are
-    /// drained again because the clock was set back; and the keys of federated Services whose requests return to a
-    /// cluster.
+    /// drained again because the clock was set back, or that are not new any more; and the keys of federated Services whose
+    /// requests return to a cluster.
     pub fn advance(&mut self, now: Timestamp) -> (BTreeMap<String, Vec<Key>>, Vec<Key>) {
         let before = std::mem::replace(&mut self.now, now);
         let returned = self.returned(before, now);
         let drains = self.links.drains();
         let turned = drains.filter(|(_, until)| (*until > before) != (*until > now));
-        let drained = turned.map(|(Target { cluster, .. }, _)| {
+        let turned = turned.map(|(target, _)| target);
+        let new = self.new_since(before.min(now));
+        let new = new.filter(|(_, joins)| (*joins > before) != (*joins > now));
+        let turned = turned.chain(new.map(|(target, _)| target));
+        let turned = turned.map(|Target { cluster, .. }| {
             let mut keys = self.keys_of_cluster(cluster);
             keys.retain(|key| matches!(key, Key::Federated { .. }));
             (cluster.clone(), keys)
         });
-        (drained.collect(), returned)
+        (turned.collect(), returned)
     }
 }

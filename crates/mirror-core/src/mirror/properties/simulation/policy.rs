@@ -107,7 +107,11 @@ impl Simulation {
             let has_gateway = made(other).is_some_and(|made| made.gateway);
             let needs_gateway =
                 by_gateways || made(other).is_some_and(|m| m.through == FederatedThrough::Gateway);
-            !is_drained(other) && has_member(other) && (has_gateway || !needs_gateway)
+            // Linkerd may not know it yet.
+            let link = self.state.link(other);
+            let is_new = link.is_some_and(|(_, entry)| self.state.is_new(entry));
+            let waits = is_new && !by_gateways && !self.is_named(other, namespace, service);
+            !is_drained(other) && !waits && has_member(other) && (has_gateway || !needs_gateway)
         };
         is_drained(cluster)
             && (self.has_local_member(namespace, service)
@@ -117,12 +121,18 @@ impl Simulation {
     /// Whether the silent cluster is named as a member without having one: until it confirms this, the form of the
     /// federated Service depends on it too.
     fn is_leaving(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        self.silent == Some(cluster)
+            && self.is_named(cluster, namespace, service)
+            && self.may_join(cluster, namespace, service)
+    }
+
+    /// Whether a federated Service names a cluster as a member.
+    fn is_named(&self, cluster: &str, namespace: &str, service: &str) -> bool {
         let known = self.state.existing(namespace, &federated_name(service));
-        let is_named = known.is_some_and(|known| {
+        known.is_some_and(|known| {
             let mut members = remote_members(&known.metadata);
             members.any(|named| named == (service, cluster))
-        });
-        self.silent == Some(cluster) && is_named && self.may_join(cluster, namespace, service)
+        })
     }
 
     fn any_lacks_gateway(&self) -> bool {

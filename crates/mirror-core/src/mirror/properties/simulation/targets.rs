@@ -17,7 +17,8 @@ use crate::{
         labels as l,
     },
     mirror::{
-        GatewayState, InvalidLink, LinkEntry, Links, Liveness, RemoteState, Target, fixtures::ip,
+        GatewayState, InvalidLink, LinkEntry, Links, Liveness, RemoteState, Target,
+        fixtures::{at, ip},
     },
 };
 
@@ -273,6 +274,8 @@ impl ClusterMembership {
             return entry;
         }
         LinkEntry {
+            // Before its drain would end, a Link with an even time of creation is new.
+            linked: (self.made.created % 2 == 0).then(|| at(0)),
             remote,
             gateway: self.gateway.clone(),
             ..entry

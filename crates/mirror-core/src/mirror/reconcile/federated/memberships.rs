@@ -60,10 +60,11 @@ impl<'a> FederatedService<'a> {
             if form == Form::Discovery && !takes_part {
                 linked.needs_discovery();
             }
-            // A new cluster waits for the form in which it can be reached.
+            // A new cluster waits for the form in which it can be reached, and until Linkerd knows it.
             let through = linked.target.federated_through;
-            let waits =
-                form == Form::Discovery && through == FederatedThrough::Gateway && !takes_part;
+            let waits = form == Form::Discovery
+                && !takes_part
+                && (through == FederatedThrough::Gateway || self.state.is_new(linked.entry));
             if waits && matches!(linked.membership, Membership::Member(_)) {
                 linked.membership = Membership::Unseen;
             }

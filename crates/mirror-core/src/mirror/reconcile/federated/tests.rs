@@ -1,5 +1,6 @@
 //! Federated Services: the situations of Linkerd's service mirror (3.5), and its weaknesses (W-n).
 
+mod new;
 mod preferred;
 mod unconfirmed;
 

@@ -16,6 +16,7 @@ fn broken(cluster: &str) -> LinkEntry {
     LinkEntry {
         cluster: Some(cluster.to_owned()),
         created: None,
+        linked: None,
         listed: None,
         target: Err(InvalidLink::GatewayPort("x".to_owned())),
         remote: None,
