@@ -22,7 +22,7 @@ Examples:
   # Rotate all credentials that are older than 30 days, such as in a CronJob
   linkerd-mc rotate --all --source west --older-than 30d -o json
 
-Exit codes: 0 done, or nothing to do; 1 a link failed (old token still works).";
+Exit codes: 0 done, or nothing to do; 1 a link failed (see its message).";
 
 /// Replace the credentials of links without interrupting traffic
 ///

@@ -33,7 +33,7 @@ pub(in crate::cli) enum Ending {
     Revoked,
     /// It would be rotated.
     Planned,
-    /// Something failed; the old token still works.
+    /// Something failed; the message says which token works.
     Failed,
 }
 

@@ -51,7 +51,7 @@ Examples:
 /// a new token (--hand-over), the source cluster takes it (--take-over), and the target cluster revokes the older ones
 /// (--in-use). What remains for others is printed as commands.
 ///
-/// Exit codes: 0 done, or nothing to do, 1 a link failed (its old token still works), 2 invalid usage.
+/// Exit codes: 0 done, or nothing to do, 1 a link failed (the message says which token works), 2 invalid usage.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(in crate::cli::fleet) struct FleetRotateArgs {
