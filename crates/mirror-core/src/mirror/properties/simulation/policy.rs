@@ -14,6 +14,7 @@ use crate::{
         metadata::remote_members,
         names::{NameOwner, Purpose},
         owner,
+        ownership::membership::Form,
     },
 };
 
@@ -110,7 +111,10 @@ impl Simulation {
             // Linkerd may not know it yet.
             let link = self.state.link(other);
             let is_new = link.is_some_and(|(_, entry)| self.state.is_new(entry));
-            let waits = is_new && !by_gateways && !self.is_named(other, namespace, service);
+            let known = self.state.existing(namespace, &federated_name(service));
+            let by_slices =
+                by_gateways || known.is_some_and(|known| Form::of(known) == Form::Slices);
+            let waits = is_new && !by_slices && !self.is_named(other, namespace, service);
             !is_drained(other) && !waits && has_member(other) && (has_gateway || !needs_gateway)
         };
         is_drained(cluster)
