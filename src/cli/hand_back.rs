@@ -34,6 +34,7 @@ use super::common::{
     cluster::Cluster,
     complete, output,
     prompt::confirmed,
+    prose::counted,
     wait::{poll, spin},
 };
 use crate::{
@@ -89,12 +90,15 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
     }
     let mirrors = Mirror::gather(&cluster, &args.namespace).await?;
     if args.dry_run {
-        output::note(&format!("would hand back {}", counted(mirrors.len())));
+        output::note(&format!(
+            "would hand back {}",
+            counted(mirrors.len(), "Service")
+        ));
         let mut names: Vec<String> = mirrors.iter().map(Mirror::to_string).collect();
         names.push(String::new()); // for the end of the last line
         return output::data(&names.join("\n"));
     }
-    let count = counted(mirrors.len());
+    let count = counted(mirrors.len(), "Service");
     let otherwise = "pass --yes to hand them back without confirmation";
     let question = format!("Hand back {count} to Linkerd's service mirror?");
     if !args.yes && !mirrors.is_empty() && !confirmed(&question, otherwise)? {
@@ -115,13 +119,6 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
         "handed back {count}; you can now start Linkerd's service mirror"
     ));
     Ok(())
-}
-
-fn counted(services: usize) -> String {
-    format!(
-        "{services} {}",
-        if services == 1 { "Service" } else { "Services" }
-    )
 }
 
 /// Fails if a controller holds the lease, or if its Deployment would start one: it would create again what is deleted

@@ -151,6 +151,21 @@ impl Load {
         }
     }
 
+    /// Starts a load, and counts requests from the time when `settled` has ended and all targets answer.
+    pub(crate) async fn settled(
+        client: &Client,
+        targets: &[Target],
+        settled: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<Self> {
+        let load = Self::start(client, targets);
+        settled.await?;
+        for target in targets {
+            until_answered(client, target).await?;
+        }
+        load.count_anew();
+        Ok(load)
+    }
+
     /// The results so far, by the mirror's name.
     pub(crate) fn so_far(&self) -> BTreeMap<String, Tally> {
         lock(&self.counts).tallies.clone()

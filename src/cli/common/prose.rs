@@ -1,4 +1,4 @@
-//! Wraps sentences for a terminal, between words. What people copy stays in one piece: the terminal itself breaks a long
+//! Counts things in words, and wraps sentences for a terminal, between words. What people copy stays in one piece: the terminal itself breaks a long
 //! command, and copies it without the break.
 
 use textwrap::{Options, WordSeparator, WordSplitter, core::Word, fill};
@@ -13,6 +13,11 @@ const WHOLE: [&str; 7] = [
     "linkerd ",
     "docs/",
 ];
+
+/// A number of things, such as `1 mirror` or `2 mirrors`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
 
 /// A text whose lines are no longer than `width`, if it is known, and if their words are not. What a line is continued on
 /// begins below its first word, or `hang` columns further.

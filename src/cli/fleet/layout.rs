@@ -233,21 +233,7 @@ impl FleetLayout<'_> {
 
     /// Objects as a file, which is the same for all versions that make the same objects.
     fn text(&self, mut objects: Vec<Value>) -> anyhow::Result<String> {
-        for object in &mut objects {
-            let Some(metadata) = object["metadata"].as_object_mut() else {
-                continue;
-            };
-            let set = metadata
-                .get_mut("annotations")
-                .and_then(Value::as_object_mut);
-            let is_empty = set.is_some_and(|annotations| {
-                annotations.remove(labels::CREATED_BY);
-                annotations.is_empty()
-            });
-            if is_empty {
-                metadata.remove("annotations");
-            }
-        }
+        objects.iter_mut().for_each(forget_version);
         let text = Manifest::from_objects(objects)?.to_yaml();
         Ok(format!("{}{text}", self.header()))
     }
@@ -327,6 +313,23 @@ impl FleetLayout<'_> {
         let begin = format!("| {} |", link.ends.target);
         let row = note.lines().find(|line| line.starts_with(&begin))?;
         Some(format!("{row}\n"))
+    }
+}
+
+/// Removes the annotation with the version that has made an object.
+pub(super) fn forget_version(object: &mut Value) {
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    let annotations = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut);
+    let is_empty = annotations.is_some_and(|annotations| {
+        annotations.remove(labels::CREATED_BY);
+        annotations.is_empty()
+    });
+    if is_empty {
+        metadata.remove("annotations");
     }
 }
 

@@ -7,7 +7,10 @@ use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
 
 use super::states::{FleetLinkState, FleetReport, LinkReport};
-use crate::{api::text::one_line, cli::common::table::cut_middle};
+use crate::{
+    api::text::one_line,
+    cli::common::{prose::counted, table::cut_middle},
+};
 
 /// Columns of the screen.
 const WIDTH: usize = 80;
@@ -153,10 +156,6 @@ fn summary(report: &FleetReport) -> String {
             .iter()
             .map(|(version, count)| format!("{version} ({count})"))
             .collect(),
-    };
-    let counted = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
     };
     let clusters = counted(report.clusters.len(), "cluster");
     let links = counted(report.links.len(), "link");

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
 use super::changes::{PlannedChange, Preview};
+use crate::cli::common::prose::counted;
 
 /// Maximum number of names that the short form lists of one kind.
 const LISTED: usize = 20;
@@ -72,12 +73,9 @@ pub(super) fn short(preview: &Preview) -> String {
             0 => String::new(),
             more => format!(", … and {more} more"),
         };
-        let plural = if count == 1 { "" } else { "s" };
+        let counted = counted(count, kind);
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{style}{mark} {count} {kind}{plural}{style:#}: {listed}{more}"
-        );
+        let _ = writeln!(text, "{style}{mark} {counted}{style:#}: {listed}{more}");
     }
     text.push_str(&problems(preview));
     text.push_str(&summary(preview));

@@ -8,7 +8,7 @@ use super::{
     credentials::TokenAccount,
     tokens::{TokenOwner, TokenSecret},
 };
-use crate::manifests::kubeconfig::Secret;
+use crate::{cli::common::prose::counted, manifests::kubeconfig::Secret};
 
 /// The Deployment of Linkerd's destination controller.
 pub(super) const DESTINATION: &str = "linkerd-destination";
@@ -85,8 +85,10 @@ fn lasting(seconds: u64) -> String {
     let units = [("day", 86_400), ("hour", 3600), ("minute", 60)];
     let fits = units.into_iter().find(|(_, length)| seconds >= *length);
     let (unit, length) = fits.unwrap_or(("second", 1));
-    let count = seconds / length;
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+    counted(
+        usize::try_from(seconds / length).unwrap_or(usize::MAX),
+        unit,
+    )
 }
 
 impl<'a> Facts<'a> {

@@ -1,7 +1,10 @@
 //! What `unlink` says about the objects that it prints or deletes. Pure.
 
 use crate::{
-    cli::common::linked::{LinkedObjects, Mirrors},
+    cli::common::{
+        linked::{LinkedObjects, Mirrors},
+        prose::counted,
+    },
     hint::fail,
     manifests::{link::ClusterName, render::ObjectName},
     suggest::ClusterFlags,
@@ -144,10 +147,6 @@ fn losses(name: &ClusterName, linked: &LinkedObjects) -> Option<String> {
         (only, []) => only.clone(),
         (last, rest) => format!("{} and {last}", rest.join(", ")),
     })
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -20,10 +20,7 @@ use super::{
     third::{self, Third},
     workloads,
 };
-use crate::{
-    load::{Load, until_answered},
-    oracle::Oracle,
-};
+use crate::{load::Load, oracle::Oracle};
 
 /// The name of the gateway of `west`.
 const GATEWAY_NAME: &str = "gateway.west.example";
@@ -223,20 +220,17 @@ impl MeshCluster<'_> {
 
     /// Starts a load on these mirrors, and counts requests from the time when all of them work.
     pub(crate) async fn load(&self, mirrors: &[Mirror]) -> anyhow::Result<Load> {
-        let client = &self.source.client;
         let mut targets = Vec::new();
         for (mirror, _) in mirrors {
             targets.push(self.cluster.target(mirror).await?);
         }
-        let load = Load::start(client, &targets);
-        for mirror in mirrors {
-            self.balances(mirror).await?;
-        }
-        for target in &targets {
-            until_answered(client, target).await?;
-        }
-        load.count_anew();
-        Ok(load)
+        let right = async {
+            for mirror in mirrors {
+                self.balances(mirror).await?;
+            }
+            Ok(())
+        };
+        Load::settled(&self.source.client, &targets, right).await
     }
 }
 

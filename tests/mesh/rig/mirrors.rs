@@ -14,7 +14,7 @@ use kube::{Api, api::ListParams};
 use super::{NAMESPACE, Rig, cluster::Cluster, pod::Pod, wait::SOON, workloads::PORT};
 use crate::{
     helper::APP_PORT,
-    load::{Load, Target, until_answered},
+    load::{Load, Target},
 };
 
 /// Mirrors of the Services of `east`: through the gateway, by remote discovery, and as a member.
@@ -64,13 +64,8 @@ impl Rig {
         for mirror in MODES {
             targets.push(self.target(mirror).await?);
         }
-        let load = Load::start(&self.source.client, &targets);
-        self.proxy_is_right(FOLLOWS).await?;
-        for target in &targets {
-            until_answered(&self.source.client, target).await?;
-        }
-        load.count_anew();
-        Ok(load)
+        let right = self.proxy_is_right(FOLLOWS);
+        Load::settled(&self.source.client, &targets, right).await
     }
 
     /// The endpoints that a proxy should have for a mirror.

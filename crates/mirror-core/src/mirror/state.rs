@@ -270,10 +270,7 @@ impl State {
 
     /// The Link of this name, if it is in charge of its target cluster. Only then may it have gateway Services.
     pub fn active_link(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
-        let entry = self.links.get(link)?;
-        let target = entry.target.as_ref().ok()?;
-        let (active, _) = self.link(&target.cluster)?;
-        (active.link == target.link).then_some((target, entry))
+        self.links.active(link)
     }
 
     /// A gateway Service of a Link, if there is one.

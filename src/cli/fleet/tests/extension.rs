@@ -13,7 +13,7 @@ use crate::{
     cli::{
         fleet::{
             extension::{ExtensionFiles, extensions},
-            layout::{FleetFiles, RenderedFleet},
+            layout::{FleetFiles, RenderedFleet, forget_version},
             loaded::LoadedFleet,
         },
         install::{InstallFacts, install_with},
@@ -118,16 +118,7 @@ links: [{target: east, source: west}]
             let given = &cluster.install;
             let printed = install_with("linkerd", &loaded.namespace, given, Some(&facts)).unwrap();
             let mut printed = printed.manifest.into_objects();
-            for object in &mut printed {
-                let metadata = object["metadata"].as_object_mut().unwrap();
-                if let Some(annotations) = metadata.get_mut("annotations") {
-                    let annotations = annotations.as_object_mut().unwrap();
-                    annotations.remove(labels::CREATED_BY);
-                    if annotations.is_empty() {
-                        metadata.remove("annotations");
-                    }
-                }
-            }
+            printed.iter_mut().for_each(forget_version);
             assert_eq!(found, printed);
         }
         for object in &found {

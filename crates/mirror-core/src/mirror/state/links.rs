@@ -196,6 +196,14 @@ impl Links {
         self.first(self.clusters.get(cluster)?)
     }
 
+    /// The Link of this name, if it is in charge of its target cluster.
+    pub(crate) fn active(&self, link: &str) -> Option<(&Target, &LinkEntry)> {
+        let entry = self.entries.get(link)?;
+        let target = entry.target.as_ref().ok()?;
+        let (in_charge, _) = self.in_charge(&target.cluster)?;
+        (in_charge.link == target.link).then_some((target, entry))
+    }
+
     /// The name of the Link that is in charge of a target cluster, or was until it became invalid. While there is one,
     /// younger Links that name the cluster do nothing.
     pub fn holder(&self, cluster: &str) -> Option<&str> {
@@ -217,9 +225,8 @@ impl Links {
     /// The Links in charge that have a drain, even if it has ended, each with its end.
     pub(crate) fn drains(&self) -> impl Iterator<Item = (&Target, Timestamp)> {
         self.drains.iter().filter_map(|link| {
-            let target = self.entries.get(link)?.target.as_ref().ok()?;
-            let (in_charge, _) = self.in_charge(&target.cluster)?;
-            (in_charge.link == target.link).then_some((target, target.drained_until?))
+            let (target, _) = self.active(link)?;
+            Some((target, target.drained_until?))
         })
     }
 
@@ -229,11 +236,7 @@ impl Links {
         since: Timestamp,
     ) -> impl Iterator<Item = (&Target, Timestamp)> {
         let linked = self.linked.range((since, String::new())..);
-        linked.filter_map(|(at, link)| {
-            let target = self.entries.get(link)?.target.as_ref().ok()?;
-            let (in_charge, _) = self.in_charge(&target.cluster)?;
-            (in_charge.link == target.link).then_some((target, *at))
-        })
+        linked.filter_map(|(at, link)| Some((self.active(link)?.0, *at)))
     }
 
     /// Whether objects of this cluster may belong to a Link although none is in charge of it: to an invalid Link that
