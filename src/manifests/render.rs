@@ -126,19 +126,48 @@ pub(super) fn render(
     registry.register_helper("entries", Box::new(Writes(entries)));
     registry.register_helper("concat", Box::new(Concat));
     registry.register_helper("when", Box::new(When));
-    for (name, template) in partials.iter().chain(templates) {
+    for (name, template) in partials {
         registry
             .register_template_string(name, template)
             .with_context(|| format!("invalid template {name}"))?;
     }
     let context = handlebars::Context::wraps(context).context("failed to serialize the values")?;
     let mut text = String::new();
-    for (name, _) in templates {
-        text += &registry
-            .render_with_context(name, &context)
-            .with_context(|| format!("failed to render template {name}"))?;
+    for (name, template) in templates {
+        for part in parts(template) {
+            if part.contains("{{") {
+                text += &registry
+                    .render_template_with_context(part, &context)
+                    .with_context(|| format!("failed to render template {name}"))?;
+            } else {
+                text += part;
+            }
+        }
     }
     Manifest::parse(text)
+}
+
+/// Splits a template into lines, except that the lines of a block or of a tag stay together.
+///
+/// The parser of handlebars takes time for each character, and for each tag in proportion to the text before it. Most lines
+/// have no tag, and are not parsed.
+fn parts(template: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut rest, mut length) = (template, 0);
+    let (mut opened, mut closed) = (0, 0);
+    for line in template.split_inclusive('\n') {
+        let count = |mark| line.matches(mark).count();
+        length += line.len();
+        opened += count("{{") + count("{{#");
+        closed += count("}}") + count("{{/");
+        if opened == closed {
+            let (part, after) = rest.split_at(length);
+            parts.push(part);
+            (rest, length) = (after, 0);
+        }
+    }
+    parts.push(rest);
+    parts
 }
 
 /// A helper that writes text, which its function computes from the parameters.
@@ -332,6 +361,29 @@ mod tests {
         ] {
             let manifest = rendered(template, &context).unwrap();
             assert_eq!(manifest.objects()[0][key], value, "{template}");
+        }
+    }
+
+    #[test]
+    fn template_is_split_into_lines_but_not_inside_of_blocks_and_tags() {
+        for (template, expected) in [
+            ("a: 1\nb: {{x}}\n", vec!["a: 1\n", "b: {{x}}\n", ""]),
+            (
+                "a\n{{#if x}}\nb\n{{#each y}}\n{{z}}\n{{/each}}\n{{else}}\nc\n{{/if}}\nd",
+                vec![
+                    "a\n",
+                    "{{#if x}}\nb\n{{#each y}}\n{{z}}\n{{/each}}\n{{else}}\nc\n{{/if}}\n",
+                    "d",
+                    "",
+                ],
+            ),
+            (
+                "a:{{entries 2 x\n  \"k\" v}}\nb",
+                vec!["a:{{entries 2 x\n  \"k\" v}}\n", "b", ""],
+            ),
+            ("{{#if x}}\na\n", vec!["{{#if x}}\na\n"]),
+        ] {
+            assert_eq!(parts(template), expected, "{template}");
         }
     }
 
