@@ -122,7 +122,7 @@ pub(super) async fn run(
 /// The channels between the engine and the watches of the local cluster.
 pub(super) struct LocalInbox {
     changes: mpsc::Receiver<LocalEvent>,
-    /// What has to be watched because it is needed.
+    /// The optional kinds that have to be watched now.
     pub(super) needed: latest::Sender<Needed>,
 }
 
@@ -270,8 +270,8 @@ impl Engine {
         self.ask_clusters();
     }
 
-    /// Updates the time of day. Clusters whose drain has ended join federated Services again. Preferred clusters that
-    /// have been available long enough receive requests again.
+    /// Sets the state's time of day. A cluster whose drain has ended, or whose Link is not new any more, joins federated
+    /// Services. A preferred cluster that has been available for long enough receives requests again.
     fn set_time(&mut self, now: Timestamp) {
         let (drained, returned) = self.state.advance(now);
         self.enqueue(returned);
@@ -285,7 +285,7 @@ impl Engine {
         }
     }
 
-    /// When the next drain ends, or the next preferred cluster receives requests again.
+    /// When [`Self::set_time`] has something to do next: a drain or a hold-down ends, or a new cluster joins.
     fn next_turn(&self, now: Instant) -> Option<Instant> {
         let left = self.state.next_turn()?.duration_since(self.state.now);
         now.checked_add(left.unsigned_abs())

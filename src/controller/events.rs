@@ -27,11 +27,10 @@ pub(super) struct EventRequest {
     pub(super) link: (String, String),
     /// UID of the Link. Without it, `kubectl describe` does not find the Event.
     pub(super) link_uid: Option<String>,
-    /// The problem.
     pub(super) kind: EventKind,
 }
 
-/// A problem.
+/// The problem that an Event reports.
 pub(super) enum EventKind {
     /// The Link is invalid; one sentence says why.
     InvalidLink(String),
@@ -43,7 +42,6 @@ pub(super) enum EventKind {
         uid: Option<String>,
         /// Client of the target cluster.
         client: Option<Client>,
-        /// Why.
         problem: Problem,
     },
 }

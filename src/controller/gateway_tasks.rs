@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{gateway, probe, transport::Transport};
 use crate::mirror::{Gateway, GatewayService, Probe, link_status::GatewayInputs};
 
-/// Minimum time between two changes of the latency in the status. It has to differ by more than half, too.
+/// Minimum time between two changes of the latency in the status. The latency must also have changed by more than half.
 const LATENCY_EVERY: Duration = Duration::from_secs(600);
 
 /// An event from a gateway's tasks.
@@ -41,7 +41,7 @@ pub(super) struct GatewayWatch {
     pub(super) gateway: Gateway,
     /// The current address of probes, `host:port`; `None` while the probe Service has no ClusterIP.
     pub(super) address: watch::Sender<Option<String>>,
-    /// Whether it seems to fail, so that its names are looked up at once.
+    /// Whether the gateway seems to fail. While it does, its names are looked up at once and more often.
     failing: watch::Sender<bool>,
     /// Why no address is known.
     pub(super) unresolved: Option<String>,

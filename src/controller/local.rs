@@ -71,7 +71,7 @@ pub(super) fn watch_local(
     tasks.spawn(start.watch(&links, "Links", LocalEvent::Links));
     tasks.spawn(start.watch(&credentials, "Secrets", LocalEvent::Secrets));
     for kind in RouteKind::ALL {
-        // Without preferences, some routes of ours may be left from a time when they were enabled.
+        // Without preferences, routes are watched only if some of ours may be left from when they were enabled.
         let waits = config.routes.is_none().then(|| needed.clone());
         tasks.spawn(start.watch_routes(kind, waits));
     }
@@ -140,7 +140,7 @@ impl Start<'_> {
                 objects: Vec::new(),
                 omitted: Omitted::default(),
             };
-            // There is room: no watch has run yet.
+            // The channel has room, because no watch has run yet.
             let _ = self.outbox.try_send(LocalEvent::Members(none));
             return;
         };
@@ -256,7 +256,7 @@ mod tests {
             large.metadata.weight()
         );
         assert_eq!(large.metadata.annotation(l::MEMBERS), "web@east");
-        // What is said in the log is said once.
+        // The log line is written only once.
         assert!(handler.is_logged.load(Ordering::Relaxed));
     }
 }

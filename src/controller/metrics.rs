@@ -221,7 +221,7 @@ fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Metrics are floating-point numbers in Prometheus too.
+/// Prometheus stores every value as a 64-bit float too.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
 fn number(count: usize) -> f64 {
     count as f64

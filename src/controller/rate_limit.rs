@@ -70,7 +70,6 @@ pub(super) enum Allowed {
     Much,
     /// Part of a burst: it causes writes faster than its allowance is refilled.
     Little,
-    /// Nothing.
     Nothing,
 }
 

@@ -33,12 +33,12 @@ pub(super) struct Repeats {
     tidied: Instant,
 }
 
-/// Equal writes of a key.
+/// Equal writes of a key in a row.
 #[derive(Debug)]
 struct Repeat {
     /// What was written.
     content: u64,
-    /// How often in a row.
+    /// The number of equal writes.
     times: u32,
     /// The pauses before further ones.
     backoff: Backoff,

@@ -66,7 +66,6 @@ pub(super) struct Shared {
 pub(super) struct Session {
     /// Distinguishes its events from those of an earlier session.
     pub(super) id: u64,
-    /// Its parameters.
     pub(super) spec: Spec,
     /// Bytes of the objects that it keeps.
     pub(super) bytes: Budget,

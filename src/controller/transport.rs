@@ -27,8 +27,8 @@ pub(super) type ProbeBody = UnsyncBoxBody<Bytes, hyper::Error>;
 
 /// Reaches target clusters, their gateways and DNS.
 pub(crate) trait Transport: Send + Sync {
-    /// A client of the API server of a credentials Secret, with these limits of responses. `at`: the address to connect
-    /// to, if it is not that of the server.
+    /// A client of the API server of a credentials Secret. `at`: the address to connect to instead of the one in the
+    /// kubeconfig. `size` limits the responses.
     fn client<'a>(
         &'a self,
         kubeconfig: &'a [u8],

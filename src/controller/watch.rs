@@ -63,7 +63,7 @@ where
     }
 }
 
-/// Reports a list, and watches from its version. `Ok` if the handler stops listening.
+/// Reports a list, and watches from its resourceVersion. `Ok` if the handler stops listening.
 async fn follow<K, T>(
     watched: &Watched<K>,
     (change, mut version): (Event<T>, String),
@@ -122,7 +122,7 @@ where
     }
 }
 
-/// The version after an event, and the object of the event with whether it exists. A bookmark has no object.
+/// The resourceVersion after an event, and its object with whether it still exists. A bookmark has no object.
 fn read<K: Resource>(
     event: kube::Result<WatchEvent<K>>,
     is_settled: bool,

@@ -22,9 +22,7 @@ pub(in crate::controller) enum Failure {
     Outdated(Option<Box<Written>>),
     /// The name belongs to an object that is not ours.
     Foreign {
-        /// Namespace.
         namespace: String,
-        /// Name.
         name: String,
         /// Its owner.
         who: String,
@@ -115,7 +113,7 @@ pub(super) fn slice_name_conflict(live: EndpointSlice, wanted: &EndpointSlice) -
     }
 }
 
-/// Whether this is Kubernetes' response when a namespace is missing (404) or being deleted (403 with this cause).
+/// Whether Kubernetes says that a namespace is missing (404), or being deleted (403, cause `NamespaceTerminating`).
 fn is_no_namespace(status: &Status) -> bool {
     let details = status.details.as_ref();
     let terminating = details.is_some_and(|details| {

@@ -52,7 +52,7 @@ const ADDRESSES: Retries = Retries {
     jitter: false,
 };
 
-/// Namespace, and the cause.
+/// The namespace and the cause that the keys of a group of denied ones share.
 type GroupName = (Box<str>, Box<str>);
 
 /// Keys with a write that cannot succeed now.
@@ -236,9 +236,9 @@ impl Blocked {
 struct Group {
     retries: &'static Retries,
     backoff: Backoff,
-    /// The number of each waiting key, in the order of their tries; `None` while a key is tried.
+    /// The place of each waiting key: the lowest number is tried next. `None` while the key is tried.
     keys: BTreeMap<Key, Option<u64>>,
-    /// The last number.
+    /// The number that was given out last.
     last: u64,
     /// When the next key is tried.
     next: Instant,

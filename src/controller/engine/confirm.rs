@@ -63,7 +63,6 @@ struct Confirmation<P> {
     progress: RequestState<P>,
 }
 
-/// Where a request is.
 #[derive(Debug)]
 enum RequestState<P> {
     /// It was not sent yet. Each cluster gets at most [`AT_ONCE`] requests at a time.
@@ -174,8 +173,8 @@ impl<P: PartialEq> Confirmations<P> {
         Some(ConfirmationRequest { key, remote })
     }
 
-    /// Ends a request. `confirmed`: when it was sent, and its precondition, if it was confirmed. Returns whether the
-    /// key still needs this confirmation, and now has it.
+    /// Ends a request. `confirmed` is `None` without a confirmation, otherwise when the request was sent and its
+    /// precondition. Returns whether the key still needs this confirmation, and now has it.
     pub(super) fn answered(
         &mut self,
         request: &ConfirmationRequest,

@@ -1,4 +1,4 @@
-//! Handles the results of tasks: updates the state, and says how turns of keys ended.
+//! Handles the results of tasks: updates the state, and decides when the key of an executed plan is planned again.
 
 use std::{sync::Arc, time::Duration};
 

@@ -21,11 +21,11 @@ pub(super) enum Required {
     Networks,
 }
 
-/// The number of kinds.
+/// The number of variants of [`Required`].
 const REQUIRED: usize = 9;
 
 impl Required {
-    /// The kind of which an event is a list, if it is required.
+    /// The required kind that an event lists, if it does.
     pub(super) fn listed_by(event: &LocalEvent) -> Option<Self> {
         match event {
             LocalEvent::Namespaces(Event::List { .. }) => Some(Self::Namespaces),

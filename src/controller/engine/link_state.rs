@@ -141,7 +141,7 @@ impl LinkState {
         sessions.find(|known| known.session.id == id)
     }
 
-    /// Lets all sessions ask the cluster now.
+    /// Wakes the heartbeats of all sessions, because the cluster can probably be reached again.
     pub(super) fn wake_sessions(&self) {
         let sessions = self.current.iter().chain(&self.next);
         sessions.for_each(|known| known.session.wake());

@@ -46,13 +46,13 @@ impl Engine {
 
     /// Starts to plan: the local cluster has been listed. Target clusters may have been listed before.
     fn on_listed(&mut self, local: Local) {
-        // Slices of federated Services stay for streams that started with them, so the slices of members are needed
-        // too.
+        // Slices of ours may be in use by streams that began with them. They are kept up to date, which needs the
+        // members' slices.
         let (members, routes) = (local.has_federated_slices(), local.has_preferences());
         self.needed.send_if_modified(|needed| {
             let before = *needed;
             needed.members |= members;
-            // Preferences may have been enabled once, and routes of that time may still lead somewhere.
+            // Preferences may have been enabled before. Routes from that time may still direct requests.
             needed.routes |= routes;
             *needed != before
         });

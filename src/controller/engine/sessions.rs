@@ -29,7 +29,7 @@ pub(super) struct Sessions {
 
 /// What is kept of a Secret with credentials.
 struct StoredCredentials {
-    /// `None` if it has none.
+    /// `None` if the Secret has no kubeconfig.
     kubeconfig: Option<Arc<[u8]>>,
     created: Option<Timestamp>,
 }

@@ -5,7 +5,6 @@ use tokio::time::Instant;
 /// The times that the loop may wait for. A time in the past is due now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers {
-    /// The present.
     pub(super) now: Instant,
     /// The latest time of the next pass.
     pub(super) latest: Instant,
@@ -21,7 +20,7 @@ pub(super) struct Timers {
     pub(super) status: Option<Instant>,
     /// When the next lookup of a name that belongs to somebody else is due, if a lookup may start.
     pub(super) lookup: Option<Instant>,
-    /// When the next drain of a target cluster ends, or a preferred cluster receives requests again.
+    /// When the next drain ends, a preferred cluster receives requests again, or a new cluster joins federated Services.
     pub(super) turn: Option<Instant>,
 }
 

@@ -45,7 +45,7 @@ pub(super) fn taken(seen: Option<Lease>, settings: &LeaseSettings, now: Timestam
 /// The lease to write in order to renew it.
 ///
 /// Its renew time increases even if the wall clock does not advance or is set back. Otherwise the write might change
-/// nothing, the API server would keep the version, and others would conclude that the holder is dead.
+/// nothing, the API server would keep the resourceVersion, and others would conclude that the holder is dead.
 pub(super) fn renewed(mut lease: Lease, settings: &LeaseSettings, now: Timestamp) -> Lease {
     let spec = lease.spec.get_or_insert_default();
     spec.lease_duration_seconds = Some(whole_seconds(settings.duration));

@@ -13,7 +13,7 @@ pub(super) struct Record {
     pub(super) holder: String,
     /// How long after a change others must not take it.
     pub(super) duration: Duration,
-    /// Version of the object. Every write changes it.
+    /// The resourceVersion. Every write changes it.
     pub(super) version: String,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Record {
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) record: Option<Record>,
-    /// When we first read the record in this version, by our own clock.
+    /// When we first read the record with this resourceVersion, by our own clock.
     since: Instant,
 }
 

@@ -10,9 +10,7 @@ use crate::api::labels::LEASE_NAME;
 /// Name and timeouts of the lease.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseSettings {
-    /// Name of the Lease.
     pub name: String,
-    /// Namespace of the Lease.
     pub namespace: String,
     /// Our name in the lease; no other process that runs at the same time may use it.
     pub identity: String,

@@ -181,7 +181,7 @@ impl Candidate {
                 self.leads = false;
                 self.sight = None;
             }
-            // Unknown whether the write succeeded: the version shows it at the next write.
+            // Unknown whether the write succeeded: the resourceVersion shows it at the next write.
             None => {}
         }
     }

@@ -35,7 +35,7 @@ pub(in crate::controller) enum LocalEvent {
     Recovered,
 }
 
-/// What has to be watched only if it is needed.
+/// The optional kinds of the local cluster that have to be watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct Needed {
     /// The slices of members.
@@ -45,7 +45,7 @@ pub(in crate::controller) struct Needed {
 }
 
 impl Needed {
-    /// Waits until something is needed, for ever if the engine ends: that is not a failure of the watch that waits.
+    /// Waits until `is_it` holds, for ever if the engine ends: that is not a failure of the watch that waits.
     pub(super) async fn wait(mut needed: latest::Receiver<Self>, is_it: impl FnMut(&Self) -> bool) {
         if needed.wait_for(is_it).await.is_err() {
             std::future::pending::<()>().await;

@@ -19,11 +19,12 @@ use crate::{
 
 /// A kind of objects that is watched in the local cluster.
 pub(super) trait LocalKind: Sized + Send + Sync + 'static {
-    /// As which it is requested.
+    /// The type that responses are deserialized into.
     type Requested: Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static;
     const KIND: ResourceKind;
 
-    /// The metadata, if annotations that nobody reads are dropped when they are too large.
+    /// The metadata whose annotations are reduced to those that we read, if all together are too large. `None` if all are
+    /// kept, however large.
     fn metadata(&mut self) -> Option<&mut Metadata> {
         None
     }
@@ -33,7 +34,7 @@ pub(super) trait LocalKind: Sized + Send + Sync + 'static {
         true
     }
 
-    /// The object without what nobody reads.
+    /// Removes the fields that nobody reads.
     fn reduced(self) -> Self {
         self
     }
@@ -80,12 +81,12 @@ impl LocalKind for Route {
         Some(&mut self.metadata)
     }
 
-    /// Of others' routes, only those that apply to federated Services.
+    /// Routes of others are kept only if they apply to federated Services.
     fn is_needed(&self) -> bool {
         is_our_route(self) || (self.services()).any(|(name, _)| name.ends_with(FEDERATED_SUFFIX))
     }
 
-    /// Of others' routes, only the objects that they apply to.
+    /// Of a route of others, only the references to the Services that it applies to are kept.
     fn reduced(mut self) -> Self {
         if is_our_route(&self) {
             return self;

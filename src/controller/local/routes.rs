@@ -54,8 +54,8 @@ impl Start<'_> {
     }
 }
 
-/// Waits until the API server serves a kind, and returns the version to watch. Sends one event if it does not serve it
-/// yet.
+/// Waits until the API server serves a kind, and returns the API version to watch. Sends one event if it does not serve
+/// the kind yet.
 async fn until_served(
     client: &Client,
     kind: RouteKind,
@@ -83,8 +83,8 @@ async fn until_served(
     }
 }
 
-/// Waits until the API server does not serve this version of a kind any more: somebody has removed its CRD, or replaced
-/// it. `lost`: whether the watch fails, because only then is there a reason to look.
+/// Waits until the API server no longer serves this API version of a kind: somebody has removed its CRD, or replaced it.
+/// `lost`: whether the watch fails, because only then is there a reason to look.
 async fn until_gone(
     client: &Client,
     kind: RouteKind,

@@ -6,17 +6,12 @@ pub(crate) const LOCAL: &str = "local";
 /// A kind of object, as a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ResourceKind {
-    /// A Service.
     Service,
-    /// An EndpointSlice.
     EndpointSlice,
     /// A v1 Endpoints object. It is only deleted, when a mirror is adopted.
     Endpoints,
-    /// A Namespace.
     Namespace,
-    /// A Link.
     Link,
-    /// A Secret.
     Secret,
     /// A route of the Gateway API, or one of Linkerd's.
     Route,
@@ -47,9 +42,7 @@ pub(crate) enum WriteResult {
 /// A store whose size is one of Linkerd's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// Namespaces.
     Namespaces,
-    /// Services.
     Services,
     /// EndpointSlices; Linkerd's service mirror counts v1 Endpoints under the same name.
     Endpoints,
@@ -58,7 +51,6 @@ pub(crate) enum Cache {
 /// Numbers of a Link's Services by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkCounts {
-    /// Mirrored.
     pub mirrored: usize,
     /// Members of a federated Service.
     pub federated: usize,

@@ -10,7 +10,6 @@ use crate::api::link::{Link, LinkObject};
 
 /// A Link that is not applied yet, and its credentials, if these are not applied yet either.
 pub(crate) struct Proposed {
-    /// The Link.
     pub link: Link,
     /// Kubeconfigs by name of their Secret.
     pub credentials: BTreeMap<String, Vec<u8>>,

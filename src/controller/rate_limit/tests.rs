@@ -75,7 +75,7 @@ async fn service_that_is_deleted_repeatedly_is_created_with_backoff() {
         next(&rate_limit, NewService),
         Some(now + Duration::from_secs(2))
     );
-    // It is deleted as soon as any change that affects traffic.
+    // A deletion waits no longer than any other change that affects traffic.
     assert_eq!(next(&rate_limit, Traffic), None);
     // Services of other clusters still wait, but not Services that are created again with their Link.
     rate_limit.adds("west", 1, now);

@@ -29,7 +29,6 @@ pub(in crate::controller) enum SessionEvent {
 
 /// Credentials from which a client could be made.
 pub(in crate::controller) struct UsableCredentials {
-    /// The client.
     pub(in crate::controller) client: Client,
     /// When the token expires; `None` if it never does.
     pub(in crate::controller) expires: Option<Timestamp>,

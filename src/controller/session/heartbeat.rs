@@ -26,8 +26,9 @@ const LOST_HEARTBEAT: Duration = Duration::from_secs(3);
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 /// Timeout of a heartbeat.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
-/// Requests the API server's version periodically, the cheapest request. Increments `recovered` when a request succeeds
-/// after a failure, which ends the pauses of watches. `wake` ends its own pauses, and a request that has no answer yet.
+/// Requests `/version` of the API server periodically, the cheapest request. Increments `recovered` when a request
+/// succeeds after a failure, which ends the pauses of watches. `wake` ends the heartbeat's own pauses, and a request that
+/// has no response yet.
 pub(super) async fn heartbeat(
     client: Client,
     recovered: latest::Sender<u64>,

@@ -11,7 +11,7 @@ use super::{
     world::{LINKS, NS, World, hours, seconds, within},
 };
 
-/// Between two probes, with its random part.
+/// Time between two probes, jitter included.
 const PERIOD: Duration = Duration::from_millis(3_300);
 
 /// A cluster with mirrors, whose gateway is probed every 3 s.

@@ -17,7 +17,7 @@ pub(super) struct Objects {
     resources: BTreeMap<String, BTreeMap<Id, Value>>,
     history: Vec<Change>,
     version: u64,
-    /// Watches from an earlier version are refused.
+    /// Watches from an earlier resource version are refused.
     oldest: u64,
     uids: u64,
     /// Number of `ClusterIP`s that Services may have.

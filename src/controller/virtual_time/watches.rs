@@ -56,7 +56,7 @@ async fn refused_watches_of_a_target_are_replaced_by_lists_for_hours() {
         );
         let (since, mark, written) = (connected_since(&world), east.mark(), world.source.mark());
         sleep(hours(lasts)).await;
-        // A pause of 30 s to 60 s between two lists.
+        // The pause between two lists is 30 s to 60 s.
         let lists = east.asked(mark, |asked| asked.verb == "list").len();
         let hourly = all * usize::try_from(lasts).expect("a few hours");
         assert!(

@@ -43,9 +43,7 @@ pub(super) enum Failure {
     Unanswered(ConnectionLoss),
     /// The response was an error, or cannot be read.
     Refused {
-        /// The message of the error.
         message: String,
-        /// The kind of the failure.
         kind: FailureKind,
         /// The pause that the server asks for.
         wish: Duration,

@@ -14,7 +14,6 @@ use crate::{
 pub(in crate::controller) enum Event<T> {
     /// All objects. Objects that are not in the list do not exist.
     List {
-        /// The objects.
         objects: Vec<Arc<T>>,
         /// The objects that were omitted because of the limit.
         omitted: Omitted,

@@ -74,7 +74,7 @@ impl Pages {
 /// Maximum number of pages in a row without an object. A real API server fills each page but the last.
 const EMPTY: usize = 8;
 
-/// Lists all pages. Also returns the version that a watch can start from.
+/// Lists all pages. Also returns the resourceVersion that a watch can start from.
 pub(super) async fn list<K, T>(
     watched: &Watched<K>,
     limit: &mut Limit,

@@ -10,11 +10,11 @@ use tokio::{sync::watch as latest, time::sleep};
 
 use crate::{client::requests::within, mirror::Limit, timing::jitter};
 
-/// Time between two requests for the version. An outage between two of them goes unnoticed, but then the pauses of
+/// Time between two requests for `/version`. An outage between two of them goes unnoticed, but then the pauses of
 /// watches are still short.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Time between two requests while the server does not answer, or refuses. One that starts refuses for some seconds,
-/// because it does not know its roles yet.
+/// Time between two requests while the server does not answer, or refuses. A server that has just started refuses for
+/// some seconds, until it has loaded its RBAC roles.
 const LOST_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ impl<K> Watched<K> {
     }
 }
 
-/// Requests the version of an API server periodically, the cheapest request. Increments `recovered` when a request
+/// Requests `/version` of an API server periodically, the cheapest request. Increments `recovered` when a request
 /// succeeds after a failure, which ends the pauses of watches. Ends when no watch listens any more.
 pub(in crate::controller) async fn notice_recovery(client: Client, recovered: latest::Sender<u64>) {
     let mut was_well = true;

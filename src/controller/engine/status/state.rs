@@ -73,7 +73,7 @@ impl StatusState {
         &self.last
     }
 
-    /// When the status has to be computed next.
+    /// When the status has to be computed next; `None` while a write is in progress, or if nothing has changed.
     pub(in crate::controller::engine) fn next(&self) -> Option<Instant> {
         self.due.filter(|_| !self.writing)
     }
