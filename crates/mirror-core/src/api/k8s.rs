@@ -352,7 +352,7 @@ mod tests {
             Map::from([(l::OPAQUE_PORTS, "1")])
         );
         assert!(service("").trimmed(0).metadata.annotations.is_empty());
-        // One that has become small enough is whole again.
+        // The mark is removed once labels and annotations have become small enough.
         assert!(!fits.trimmed(size + 4).is_trimmed);
     }
 

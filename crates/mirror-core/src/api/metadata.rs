@@ -24,7 +24,7 @@ pub struct Metadata {
     /// UID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Box<str>>,
-    /// Version of this state.
+    /// The `resourceVersion` of this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<Box<str>>,
     /// Labels.
@@ -78,7 +78,7 @@ pub struct OwnerReference {
 }
 
 impl OwnerReference {
-    /// To a Service. The UID is empty if the Service does not exist yet.
+    /// A reference to a Service. Its UID is empty if the Service does not exist yet.
     pub fn to_service(name: &str, uid: &str) -> Self {
         Self {
             api_version: "v1".into(),
@@ -246,7 +246,7 @@ mod tests {
         assert!(!fits.truncate(max) && fits == made("1234"));
         assert!(heavy.truncate(max) && heavy.is_truncated);
         assert_eq!(heavy.annotations, Map::from([(l::MANAGED_BY, l::MANAGER)]));
-        // One that has become small enough is whole again.
+        // The mark is removed once the annotations have become small enough.
         assert!(!fits.is_truncated);
     }
 

@@ -27,7 +27,7 @@ impl InsecureTls {
         }
     }
 
-    /// One word.
+    /// The reason of the condition `InsecureTLS`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Plain => insecure_tls::NOT_ENCRYPTED,

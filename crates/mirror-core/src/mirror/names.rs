@@ -135,7 +135,6 @@ pub(crate) enum Purpose<'a> {
         cluster: &'a str,
         /// Remote headless Service.
         service: &'a str,
-        /// Host name.
         host: &'a str,
     },
 }

@@ -57,8 +57,8 @@ pub struct Config {
     /// How long a preferred cluster must be available again before it receives requests (hold-down). `None`:
     /// preferences are not applied, and no routes are written.
     pub routes: Option<Duration>,
-    /// How long no federated Service names the cluster of a new Link. Linkerd adds clusters one after the other, and does not
-    /// follow a federated Service that names a cluster before that.
+    /// Age of a Link from which federated Services name its cluster. Linkerd adds clusters one after the other, and does
+    /// not follow a federated Service that names a cluster before that.
     pub join_delay: Duration,
 }
 
@@ -187,8 +187,8 @@ impl State {
         target.drained_until.is_some_and(|until| until > self.now)
     }
 
-    /// Whether Linkerd may not know the cluster of a Link yet. A Link that was made far from now does not count: one of
-    /// the clocks is wrong.
+    /// Whether Linkerd may not know the cluster of a Link yet. A Link from far in the future does not count: one of the
+    /// clocks is wrong.
     pub(crate) fn is_new(&self, entry: &LinkEntry) -> bool {
         entry.linked.is_some_and(|linked| {
             self.now.duration_since(linked).unsigned_abs() < self.config.join_delay

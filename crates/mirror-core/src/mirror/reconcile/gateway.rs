@@ -27,8 +27,8 @@ use crate::{
 };
 
 /// The Service in each cluster that leads to its API server: name, namespace, and port
-/// (<https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>). A gateway forwards to the port that the
-/// local Service has, so that has the same one.
+/// (<https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>). The local Service has the same port,
+/// because a gateway forwards to the port number of the Service that was called.
 const API_SERVER: (&str, &str, u16) = ("kubernetes", "default", 443);
 /// The name of its port.
 const API_SERVER_PORT: &str = "https";
@@ -40,7 +40,6 @@ struct DesiredGatewayService<'a> {
     gateway: &'a Gateway,
     addresses: Option<GatewayAddresses<'a>>,
     port: (&'static str, u16),
-    /// Port of the endpoints.
     endpoint_port: u16,
     annotations: DesiredEntries<'a>,
 }

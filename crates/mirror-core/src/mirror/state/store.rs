@@ -24,8 +24,8 @@ pub struct Store<T> {
     len: usize,
     /// Objects with a due time, by time, namespace and name.
     due: BTreeSet<(Timestamp, Box<str>, Box<str>)>,
-    /// The objects that were last seen to be deleted: UID and version. Some only stopped matching the watch's selector,
-    /// and may come back later.
+    /// The objects that were last seen to be deleted: UID and resource version. Some only stopped matching the watch's
+    /// selector, and may come back later.
     gone: VecDeque<(Box<str>, u64)>,
 }
 
@@ -191,7 +191,7 @@ impl<T: Indexed> Store<T> {
             Some(known) if known.uid == new.uid => {
                 known.version() > 0 && known.version() >= new.version()
             }
-            // A later object has the name: versions of all objects of a kind can be compared.
+            // A later object has the name: resource versions of all objects of a kind can be compared.
             Some(known) if new.version() > 0 && known.version() > new.version() => true,
             _ => self.is_gone(new),
         };
@@ -202,7 +202,7 @@ impl<T: Indexed> Store<T> {
         }
     }
 
-    /// Adds or replaces an object, whatever is known. For lists: after a restore of etcd, their versions are older.
+    /// Adds or replaces an object, whatever is known. For lists: after a restore of etcd, resource versions are lower.
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let new = object.metadata();
         if let Some(uid) = &new.uid {

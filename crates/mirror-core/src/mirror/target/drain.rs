@@ -25,7 +25,7 @@ pub struct DrainState {
 }
 
 impl DrainState {
-    /// One word.
+    /// The reason of the condition `Drained`.
     pub fn reason(&self) -> &'static str {
         match (self.leaving, self.last) {
             (0, 0) => drained::DRAINED,

@@ -117,7 +117,7 @@ impl Exclusions {
         self
     }
 
-    /// Copies no keys but those, if so.
+    /// Restricts copying to the keys that [`Self::copying`] was given, if the Link asks for that.
     pub(crate) fn only_copied(mut self, which: Copied) -> Self {
         self.labels.only_copied = which == Copied::Listed;
         self.annotations.only_copied = which == Copied::Listed;

@@ -65,7 +65,8 @@ pub(crate) fn by_host<'a>(
     slices
 }
 
-/// An existing slice of a headless mirror, with the same hosts and ports, behind a gateway of which more is known now.
+/// An existing slice with its hosts and ports as they are, and with the identity and the readiness of the gateway as they
+/// are known now.
 pub(crate) fn as_it_is<'a>(
     service: &'a Desired<'_>,
     through: &GatewayEndpoints<'a>,

@@ -100,7 +100,7 @@ impl<'a> DesiredSlice<'a> {
                 feed(&port.port.to_be_bytes());
             }
         });
-        // Not part of the hash, as in Services. The keys that it does not list are those that all slices of ours have.
+        // Not part of the hash, as in Services. Nothing is copied to a slice, so the record is empty.
         metadata
             .annotations
             .insert(l::COPIED_KEYS, NOTHING_COPIED.into());

@@ -1,4 +1,4 @@
-//! Mirror Services: their contents (3.1), and which differences are written.
+//! Mirror Services: their contents, and which differences are written.
 
 use super::*;
 use crate::mirror::fixtures::{Svc, link, map, port, svc, target};
@@ -149,17 +149,17 @@ fn keys_that_people_add_survive_our_writes_and_keys_of_the_target_vanish_with_it
         assert_eq!(changed.get(copied), Some(&Value::Null), "{copied}");
         assert!(!changed.contains_key("theirs"), "beside {copied}");
     }
-    // A key that the target had too goes with the target's.
+    // A copied key goes with the target's, even if somebody has changed its value since.
     let before = before.label("theirs", "y");
     let [labels, _] = changed_by(&before, &after, |_| {}).unwrap();
     assert_eq!(labels["theirs"], Value::Null);
-    // So does one that is not known here, because people have added too much.
+    // So does an annotation that is not known here, because all annotations together are too large.
     let before = svc("web").annotation("note", "b");
     let truncate = |service: &mut Service| assert!(service.metadata.truncate(0));
     let [_, annotations] = changed_by(&before, &after, truncate).unwrap();
     assert_eq!(annotations["note"], Value::Null);
     assert_eq!(changed_by(&before, &before, truncate), None);
-    // A label is not an annotation.
+    // Labels and annotations are recorded separately.
     let before = svc("web").annotation("theirs", "y");
     let [labels, annotations] = changed_by(&before, &after, |_| {}).unwrap();
     assert_eq!(labels.get("theirs"), None);
@@ -169,25 +169,25 @@ fn keys_that_people_add_survive_our_writes_and_keys_of_the_target_vanish_with_it
 #[test]
 fn mirrors_of_earlier_versions_lose_what_the_target_lost_and_are_not_written_for_nothing() {
     let before = svc("web").label("team", "a").annotation("note", "b");
-    // Without a record it is not known who wrote a key.
+    // Without a record it is not known who wrote a key. So every key that is not desired is removed.
     let after = svc("web").version(2);
     let [labels, annotations] = changed_by(&before, &after, unrecorded).unwrap();
     assert_eq!(labels["team"], Value::Null);
     assert_eq!(annotations["note"], Value::Null);
     assert_eq!(annotations[l::COPIED_KEYS], json!(";"));
-    // While nothing has changed, all other keys are other people's. From now on the mirror says so.
+    // The hash says that nothing has changed, so keys that are not desired belong to others. The record is added.
     let [labels, annotations] = changed_by(&before, &before, unrecorded).unwrap();
     assert_eq!(labels.get("theirs"), None);
     assert_eq!(annotations.get("theirs"), None);
     assert_eq!(annotations[l::COPIED_KEYS], json!("team;note"));
-    // Without other keys there is nothing to say.
+    // Without such keys, no record is needed.
     let alone = changed_by(&before, &before, |service| {
         unrecorded(service);
         service.metadata.labels.remove("theirs");
         service.metadata.annotations.remove("theirs");
     });
     assert_eq!(alone, None);
-    // Nor is there with a record.
+    // With a record, nothing is written either.
     assert_eq!(changed_by(&before, &before, |_| {}), None);
     let repaired = changed_by(&before, &before, |service| {
         service

@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// Clusters with their endpoints in a federated Service, and `None` for each as a member; local Pods are of the cluster
-/// without a name.
+/// The endpoints in a federated Service, each with its cluster. A cluster with `None` is a member. Local Pods have an
+/// empty name as their cluster.
 pub(crate) type Shares = BTreeSet<(String, Option<String>)>;
 
 /// Checks that a patch keeps what others have added to an object, if the object says which keys are copied.

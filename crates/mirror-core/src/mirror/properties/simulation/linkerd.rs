@@ -12,7 +12,7 @@ use crate::{api::k8s::EndpointSlice, mirror::Indexed as _};
 /// Endpoints by Service.
 pub(crate) type Known = BTreeMap<Id, BTreeSet<String>>;
 
-/// A slice has changed.
+/// Applies a change of a slice to what Linkerd knows.
 pub(crate) fn saw(
     known: &mut Known,
     before: Option<&EndpointSlice>,

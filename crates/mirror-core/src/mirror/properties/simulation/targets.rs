@@ -33,7 +33,7 @@ impl Simulation {
             return;
         };
         let [own, _] = self.gateway_of(link);
-        // Of a gateway that stays, the last state is remembered. A probe that is taken away says nothing any more.
+        // A gateway that stays keeps its last state, but not its liveness if it is no longer probed.
         let stays = |known: &&ClusterMembership| {
             known.made.gateway && made.gateway && known.made.cluster == made.cluster
         };

@@ -95,12 +95,12 @@ pub(super) struct SourceFields<'a> {
     pub(super) opaque: Option<&'a str>,
 }
 
-/// What the annotation says that decides about the preference of a federated Service.
+/// What the annotation for the preference of a federated Service says, from whoever decides about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequestedPreference<'a> {
-    /// This, or nothing.
+    /// The value of the annotation, if it is there.
     Value(Option<&'a str>),
-    /// Nothing, but the member in this cluster has such an annotation, which does not count.
+    /// No preference. The member in this cluster has the annotation, but does not decide.
     Ignored(&'a str),
     /// It is not known which annotation decides: the existing preference stays.
     Unknown,

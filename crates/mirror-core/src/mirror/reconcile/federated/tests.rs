@@ -1,4 +1,4 @@
-//! Federated Services: the situations of Linkerd's service mirror (3.5), and its weaknesses (W-n).
+//! Federated Services: the situations and weaknesses of Linkerd's service mirror, numbered as in `mirror/tests.rs`.
 
 mod new;
 mod preferred;

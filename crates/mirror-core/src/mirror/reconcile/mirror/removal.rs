@@ -110,8 +110,8 @@ pub(crate) fn delete_with_slices(
     writes.push(Write::delete_service(service));
 }
 
-/// Our slices of a mirror. If somebody has removed a slice's owner and its cluster, Kubernetes does not delete it, so it
-/// counts too.
+/// Our slices of a mirror. They include slices that have lost both their owner and the label for their cluster, because
+/// Kubernetes does not delete these.
 fn our_slices<'a>(
     state: &'a State,
     cluster: &'a str,

@@ -81,8 +81,8 @@ fn created_as(slice: &EndpointSlice) -> Option<&str> {
 }
 
 impl Indexed for EndpointSlice {
-    /// The label may have been changed in a slice of ours. Its owner says for which Service it was created, and its name
-    /// begins with that name. If it has lost its owner, the name alone says it.
+    /// Somebody may have changed the label of a slice of ours. Its owner says for which Service the slice was created, and
+    /// the slice's name begins with that of the Service. Without an owner, the slice's name alone says it.
     fn group(&self) -> Option<&str> {
         let Metadata {
             labels,

@@ -45,8 +45,8 @@ fn with_local() -> State {
         .linked(aged("east", 1), &[], &[])
 }
 
-/// A situation, the clusters that have confirmed their leave, the members after the plan (remote and local; `None` if
-/// nothing is written), and the clusters that are asked.
+/// A situation, the clusters that have confirmed that they left, the members after the plan (remote and local; `None`
+/// if nothing is written), and the clusters that are asked.
 type Case<'a> = (
     &'a str,
     State,

@@ -1,4 +1,4 @@
-//! Headless Services: the situations of Linkerd's service mirror (3.4), and its weaknesses (W-n).
+//! Headless Services: the situations and weaknesses of Linkerd's service mirror, numbered as in `mirror/tests.rs`.
 
 use std::sync::Arc;
 
