@@ -192,7 +192,7 @@ fn link(source: &ClusterName, target: &ClusterName) -> LinkEnds {
     }
 }
 
-/// Each of them with each other.
+/// The links of a full mesh: from each cluster to each other one.
 fn mesh(members: &[ClusterName]) -> Vec<LinkEnds> {
     let pairs = members
         .iter()

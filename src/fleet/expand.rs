@@ -1,11 +1,11 @@
-//! From the entries of `links` to directed links, each setting from the most special place that has it.
+//! From the entries of `links` to directed links. Each setting comes from the most specific place that has it.
 
 use std::collections::BTreeMap;
 
 use super::types::{FlagValue, FleetLink, LinkEnds, Place};
 use crate::hint::fail;
 
-/// How special a place is: what is said of a single link overrides what is said of several.
+/// How specific a place is: a setting of a single link overrides one of several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SettingLevel {
     /// A mesh, a hub or groups.
@@ -23,7 +23,7 @@ pub(super) struct LinkRule {
     pub(super) settings: Vec<FlagValue>,
 }
 
-/// The links of all entries. Fails if two places that decide say different things about one link.
+/// The links of all entries. Fails if places that are equally specific give one setting of a link different values.
 pub(super) fn expand(
     file: &str,
     defaults: &[FlagValue],

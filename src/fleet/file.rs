@@ -1,4 +1,4 @@
-//! Reads the file. Fails at the first thing that cannot be meant, and names its line.
+//! Reads the file. Fails at the first thing that is invalid, and names its line.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(crate) fn profile_queries(
     let (reader, root) = (FileReader { file, flags }, root(file, text)?);
     let fields = reader.fields(&root, FILE)?;
     let Some(clusters) = fields.get("clusters") else {
-        return Ok(Vec::new()); // reading says that they are missing
+        return Ok(Vec::new()); // `read` reports that they are missing
     };
     let mut queries = Vec::new();
     for node in reader.list(clusters, "clusters")? {
@@ -65,7 +65,7 @@ fn query(
         reader.required(node, &fields, key, PROFILES)?;
     }
     let namespace = fields["namespace"];
-    // A namespace has the rule of the name of a cluster.
+    // A namespace is a DNS label, as the name of a cluster is.
     let is_label = |text: &&str| text.parse::<ClusterName>().is_ok();
     let Some(name) = namespace.text().filter(is_label) else {
         return Err(fail(

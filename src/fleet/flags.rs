@@ -9,7 +9,7 @@ use clap::{
 
 use crate::manifests::located::{Located, YamlContent};
 
-/// Values that are not quoted in messages.
+/// Keys whose values messages do not quote: the URL of a proxy may have a password.
 const SECRET: [&str; 1] = ["proxyUrl"];
 
 /// The definition of the flags of `link`.

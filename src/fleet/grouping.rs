@@ -122,7 +122,7 @@ impl<'g> Remaining<'g> {
         self.is_linked[other][one] = false;
     }
 
-    /// A mesh that is as large as a simple search finds, if it has this many clusters.
+    /// A mesh of at least `min` clusters, as large as a greedy search finds.
     fn take_mesh(&mut self, min: usize) -> Option<GroupKind<'g>> {
         let all = 0..self.names.len();
         let degree = |of: usize| {
@@ -156,7 +156,7 @@ impl<'g> Remaining<'g> {
         Some(GroupKind::Mesh(self.named(&best)))
     }
 
-    /// The cluster that most others link to, if these are two at least.
+    /// The cluster that most others link to, if at least two do.
     fn take_hub(&mut self) -> Option<GroupKind<'g>> {
         let all = 0..self.names.len();
         let spokes = |hub: usize| -> Vec<usize> {

@@ -1,7 +1,7 @@
 //! A fleet: one file says which clusters link to which, and how. Pure: no client, no clock.
 //!
 //! [`read`] turns the text of the file into a [`Fleet`]: the clusters, and each directed link with its settings and their
-//! origins. What cannot be meant is an error with the line. The settings are flags of `link`, and their definition is
+//! origins. What is invalid is an error with its line. The settings are flags of `link`, and their definition is
 //! passed in ([`LinkFlags`]): the file has the same words, rules and descriptions, and no second list of them.
 
 mod compose;

@@ -66,7 +66,7 @@ fn rules() -> impl Strategy<Value = Vec<LinkRule>> {
     })
 }
 
-/// The values that the most special entries have for a key of a link.
+/// The values that the most specific entries have for a key of a link.
 fn top<'r>(rules: &'r [LinkRule], ends: &LinkEnds, key: &str) -> BTreeSet<&'r str> {
     let own = || rules.iter().filter(|rule| rule.ends.contains(ends));
     let set = |level| {
@@ -94,7 +94,7 @@ proptest! {
         let defaults: Vec<FlagValue> = defaults.iter().map(|(key, set)| value(key, *set, place)).collect();
         let named: BTreeSet<&LinkEnds> = rules.iter().flat_map(|rule| &rule.ends).collect();
         let Ok(links) = expand("fleet.yaml", &defaults, &rules) else {
-            // Two of the most special entries contradict each other.
+            // Two of the most specific entries contradict each other.
             let mut all = named.iter().flat_map(|ends| KEYS.map(|key| top(&rules, ends, key)));
             prop_assert!(all.any(|values| values.len() > 1));
             return Ok(());

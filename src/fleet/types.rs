@@ -77,7 +77,7 @@ pub(crate) struct LinkEnds {
 pub(crate) struct FleetLink {
     /// The entries that name it.
     pub(crate) places: Vec<Place>,
-    /// Its settings by key, each from the most special place that has it.
+    /// Its settings by key, each from the most specific place that has it.
     pub(crate) settings: BTreeMap<&'static str, FlagValue>,
 }
 
