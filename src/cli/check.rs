@@ -75,7 +75,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// How long to retry. `linkerd check` passes `--proxy` to every extension; then its own default holds.
+    /// How long to retry. `--proxy` says that `linkerd check` runs this, which has a longer default.
     fn wait(&self) -> Duration {
         // This flag means nothing to this extension.
         let Self { namespace: _, .. } = self;

@@ -92,7 +92,7 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists what would change of what is there, and asks whether it may. Fails if it may not.
+/// Lists the settings that would change, and asks whether they may. Fails if they may not.
 fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
     let mut changed = prepared.iter().filter(|link| !link.changes.is_empty());
     let Some(first) = changed.next() else {

@@ -31,7 +31,7 @@ pub(crate) fn matching(list: &str, contexts: &[String]) -> anyhow::Result<Vec<St
     Ok(chosen)
 }
 
-/// Whether a text is what a pattern stands for.
+/// Whether a pattern matches a text.
 pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -40,7 +40,7 @@ pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
         return false;
     };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The first place of each part leaves most for the others.
+    // The first match of each part leaves the most text for the others.
     for part in middle.split('*') {
         let Some(at) = left.find(part) else {
             return false;

@@ -32,7 +32,7 @@ pub(crate) struct LinkedObjects {
     /// not have it.
     pub(crate) elsewhere: Vec<String>,
     /// Names of other Links of the namespace to the same cluster, if only one was asked for. They need Linkerd's Secret
-    /// and the mirrors, so nothing else here has these.
+    /// and the mirrors, so the other fields leave these out.
     pub(crate) remaining: Vec<String>,
     /// Objects of Linkerd's service mirror for this link.
     pub(crate) leftovers: Vec<ObjectName>,
@@ -164,7 +164,7 @@ fn secret_names(links: &[Link]) -> impl Iterator<Item = String> {
     names.filter(|name| !name.is_empty())
 }
 
-/// The names of the credentials Secrets of Links that no other Link has.
+/// The names of the credentials Secrets that these Links have, and no other Link.
 fn unused(links: &[Link], others: &[Link]) -> Vec<String> {
     let is_unused = |name: &String| !secret_names(others).any(|other| other == *name);
     secret_names(links).filter(is_unused).collect()

@@ -74,7 +74,7 @@ pub(crate) fn warning(text: &str) {
     labelled("warning", AnsiColor::Yellow, text);
 }
 
-/// Writes each of these lines to stderr in this way.
+/// Writes each of these texts to stderr as [`warning`] does.
 pub(crate) fn warnings(texts: &[String]) {
     for text in texts {
         warning(text);

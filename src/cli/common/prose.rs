@@ -3,7 +3,7 @@
 
 use textwrap::{Options, WordSeparator, WordSplitter, core::Word, fill};
 
-/// How lines begin that are commands or addresses alone.
+/// Beginnings of lines that have nothing but a command or an address.
 const WHOLE: [&str; 7] = [
     "run: ",
     "run in ",
@@ -19,8 +19,8 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A text whose lines are no longer than `width`, if it is known, and if their words are not. What a line is continued on
-/// begins below its first word, or `hang` columns further.
+/// Breaks lines that are longer than `width` between words, if `width` is known. The rest of a line is indented like its
+/// first word, and by `hang` columns more.
 pub(crate) fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
     let Some(width) = width else {
         return text.to_owned();

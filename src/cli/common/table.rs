@@ -17,7 +17,6 @@ const GAP: u16 = 2;
 /// An elastic column is not cut below this width, nor below its header's.
 const MIN_WIDTH: usize = 8;
 
-/// A column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     header: &'static str,
@@ -122,7 +121,6 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,

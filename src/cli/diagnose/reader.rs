@@ -25,7 +25,7 @@ use crate::{
     timing,
 };
 
-/// Between two looks at what the proxy of the calling Pod counts.
+/// Time between two reads of the metrics of the calling Pod's proxy.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The clusters of a request.
@@ -118,7 +118,7 @@ fn commands(global: &Global, args: &Diagnose) -> Commands {
     }
 }
 
-/// The access to another context: an address of the API server is that of the source cluster.
+/// The access to another context, without `--api-addr`, which is the address of the source cluster.
 fn of_target(access: &Access, context: &str) -> Access {
     Access {
         api_addr: None,

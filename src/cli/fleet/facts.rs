@@ -87,7 +87,7 @@ impl AccountFacts {
             .collect()
     }
 
-    /// The same after this account was made. The others stay: the credentials of a link may still be those of another one.
+    /// A copy with this account, which was just made. Other tokens stay, because the credentials of a link may have one.
     pub(super) fn with(&self, account: ServiceAccount, token: Secret) -> Self {
         let mut all = self.clone();
         let name = account.name_any();

@@ -243,7 +243,7 @@ impl FleetLayout<'_> {
         format!("# {mark}written by `fleet render`, which overwrites changes.\n")
     }
 
-    /// One in each folder, and one for all of a cluster.
+    /// Adds a kustomization to each folder with objects, and one to the folder of each cluster.
     fn add_kustomizations(&self, files: &mut FleetFiles) -> anyhow::Result<()> {
         let mut resources: BTreeMap<String, BTreeSet<(usize, String)>> = BTreeMap::new();
         for path in files.keys() {

@@ -36,7 +36,7 @@ pub(super) struct Prepared {
     pub(super) direction: Direction,
     pub(super) source: SourceState,
     pub(super) objects: LinkObjects,
-    /// What would change of what is there.
+    /// The settings of the existing link that would change.
     pub(super) changes: Vec<SettingChange>,
 }
 

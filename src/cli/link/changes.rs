@@ -9,7 +9,7 @@ use crate::{
     cli::link_gen::KubeconfigTarget,
 };
 
-/// A setting that is there, and would be another one.
+/// A setting whose value would change.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::cli) struct SettingChange {
     pub(in crate::cli) field: &'static str,
@@ -59,7 +59,7 @@ const ANNOTATIONS: [(&str, &str); 11] = [
     (labels::HEADLESS_SERVICES, "headless-services"),
 ];
 
-/// The changes of a Link. What is only added where nothing was is one too: it may be a restriction, or lift one.
+/// The changes of a Link. A setting that is only added counts too: it may be a restriction, or lift one.
 pub(in crate::cli) fn of_link(old: &Link, new: &Link) -> Vec<SettingChange> {
     let (before, after) = (settings(old), settings(new));
     let pairs = before.into_iter().zip(after);

@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 
 use crate::{api::link::Link, cli::link_gen::Evidence};
 
-/// What a Link with these credentials may do to another cluster's mirrors, if it is changed; `None` if nothing.
+/// Why a Link with these credentials must not be changed: it leads, or may lead, to another cluster. `None` if it may.
 pub(in crate::cli) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
     if evidence.contains(&Evidence::Elsewhere) {
         return Some("leads to another cluster");

@@ -141,7 +141,6 @@ pub(in crate::cli) async fn compare(
 /// A link that is there.
 #[derive(Clone, Copy, Default)]
 pub(in crate::cli) struct Existing<'e> {
-    /// The Link.
     pub(in crate::cli) link: Option<&'e Link>,
     /// Its credentials, if they are for the cluster that is linked.
     pub(in crate::cli) credentials: Option<&'e KubeconfigTarget>,

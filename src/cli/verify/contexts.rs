@@ -32,7 +32,6 @@ pub(super) struct Pair {
 
 /// What is verified.
 pub(super) struct Verified {
-    /// The Link.
     pub(super) link: LinkSnapshot,
     /// The identity of the client, if it is known.
     pub(super) client: Option<String>,
