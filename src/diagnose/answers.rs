@@ -30,8 +30,8 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     report
 }
 
-/// Requests to a port that the Service declares now, and did not declare when they began. Earlier layers know that it
-/// declares the port.
+/// Connections that the proxy refuses, because the Service did not declare the port when they began. Earlier layers know
+/// that it declares the port now.
 fn refused(way: &PathContext<'_>, proxy: &ClientProxy, report: &mut LayerReport) {
     let (now, all) = (proxy.refused_now(), proxy.after.undefined);
     if now > 0.0 {

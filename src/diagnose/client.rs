@@ -99,7 +99,7 @@ fn not_injected(way: &PathContext<'_>, pod: &ClientPod) -> Finding {
     finding.fixed_by(&restart(way, pod))
 }
 
-/// Starts the Pod anew.
+/// The command that restarts the Pod.
 fn restart(way: &PathContext<'_>, pod: &ClientPod) -> Suggested {
     let id = &pod.state.id;
     let source = &way.commands.source;
@@ -146,7 +146,7 @@ fn skipped(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
     })
 }
 
-/// The proxy has the trust anchors that its cluster has.
+/// Compares the trust anchors of the proxy with those of its cluster.
 fn trust_roots(way: &PathContext<'_>, pod: &ClientPod, report: &mut LayerReport) {
     let own = pod
         .proxy

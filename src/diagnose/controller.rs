@@ -12,7 +12,7 @@ use crate::{
     clusters::{leader::Leader, request_path::PodState, snapshot::Workload},
 };
 
-/// A leader renews its Lease every few seconds, so after this time without, it is away.
+/// A leader renews its Lease every few seconds. After this time without a renewal, it counts as gone.
 const SILENCE: SignedDuration = SignedDuration::from_secs(15);
 
 /// What is wrong with the controller of the Links in a namespace; adds what was looked at. Without one, what the status of
@@ -110,7 +110,7 @@ fn down(
     Finding::new(Cause::ControllerDown, impact, format!("{lease}{state}")).fixed_by(&command)
 }
 
-/// What shows that the holder of a Lease is no controller, while controllers run.
+/// What shows that the holder of a Lease is not one of the controllers, although controllers run.
 fn held_by_nobody(way: &PathContext<'_>, leader: &Leader) -> Option<String> {
     let pods = way.facts.source.controller_pods.as_ref().ok()?;
     let pods = pods.get(&leader.namespace)?;

@@ -103,7 +103,7 @@ fn endpoints(count: usize) -> String {
     }
 }
 
-/// The slices of this cluster say what there is.
+/// Compares the endpoints that Linkerd tells with the slices of this cluster.
 fn slices_of_here(way: &PathContext<'_>, there: &ComparedAddresses, report: &mut LayerReport) {
     let what = format!(
         "Linkerd tells the proxy of {}, and the EndpointSlices of Service {} have {}",
@@ -124,7 +124,8 @@ fn slices_of_here(way: &PathContext<'_>, there: &ComparedAddresses, report: &mut
     report.find(Some(found.fixed_by(&restart(way))));
 }
 
-/// The slices of the target cluster say what there is. A federated Service has other clusters too.
+/// Compares the endpoints that Linkerd tells with the slices of the target cluster. A federated Service has other
+/// clusters too.
 fn of_target(
     way: &PathContext<'_>,
     target: &TargetFacts,
@@ -172,7 +173,7 @@ fn of_target(
     report.find(Some(found));
 }
 
-/// Nobody looked into the target cluster.
+/// Judges the endpoints that Linkerd tells, if nobody looked into the target cluster.
 fn of_unseen_target(way: &PathContext<'_>, told: &[DiscoveredEndpoint], report: &mut LayerReport) {
     if !told.is_empty() {
         return report.see(format!(

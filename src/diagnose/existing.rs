@@ -20,7 +20,7 @@ use crate::{
     mirror::Reason,
 };
 
-/// A mirror.
+/// Judges a mirror.
 pub(super) fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Objects);
     let MirrorOf {
@@ -69,7 +69,7 @@ pub(super) fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerRepor
     report
 }
 
-/// A federated Service.
+/// Judges a federated Service.
 pub(super) fn federated(way: &PathContext<'_>, federated: &Federated<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Objects);
     let service = federated.service;

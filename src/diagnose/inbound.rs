@@ -33,7 +33,7 @@ struct Caller<'a> {
     address: Option<IpAddr>,
 }
 
-/// The client at the gateway.
+/// Judges whether the client may connect to the gateway.
 pub(super) fn of_gateway(
     way: &PathContext<'_>,
     place: (&str, Impact),
@@ -48,7 +48,7 @@ pub(super) fn of_gateway(
     judge(way, (Cause::GatewayDenies, place), port, &caller, report);
 }
 
-/// The gateway, or the client, at a Pod of the Service.
+/// Judges whether the gateway, or the client, may connect to a Pod of the Service.
 pub(super) fn of_server(
     way: &PathContext<'_>,
     target: &TargetFacts,

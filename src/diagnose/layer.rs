@@ -8,7 +8,6 @@ use crate::suggest::{ClusterFlags, Suggested};
 /// The judgement on one layer.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerReport {
-    /// The layer.
     pub(crate) layer: Layer,
     /// What was looked at, and is as it should be; one line each.
     pub(crate) seen: Vec<String>,
@@ -21,7 +20,6 @@ pub(crate) struct LayerReport {
 /// What is wrong in a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    /// The cause.
     pub(crate) cause: Cause,
     /// How bad it is.
     pub(crate) impact: Impact,
@@ -36,7 +34,6 @@ pub(crate) struct Finding {
 pub(crate) struct FixCommand {
     /// The cluster to run it in, if the command does not name it.
     pub(crate) cluster: Option<String>,
-    /// The command.
     pub(crate) command: String,
 }
 
@@ -148,7 +145,7 @@ impl Finding {
 }
 
 impl Commands {
-    /// Replaces the credentials of a Link.
+    /// The command that replaces the credentials of a Link.
     pub(super) fn rotate(&self, cluster: &str, namespace: &str) -> Suggested {
         match &self.target_context {
             Some(context) => self.source.mc(
@@ -162,7 +159,7 @@ impl Commands {
         }
     }
 
-    /// Links a cluster again with the port that its gateway has. `link` would keep the one of the Link.
+    /// The command that links a cluster again with the port that its gateway has. `link` alone keeps the one of the Link.
     pub(super) fn link_with_port(&self, cluster: &str, namespace: &str) -> Suggested {
         let (target, source) = self.contexts(cluster);
         self.both.mc(
@@ -171,7 +168,7 @@ impl Commands {
         )
     }
 
-    /// Links a cluster again with these addresses of its gateway. `link` would keep those of the Link.
+    /// The command that links a cluster again with these addresses of its gateway. `link` alone keeps those of the Link.
     pub(super) fn link_with_addresses(
         &self,
         cluster: &str,
@@ -191,7 +188,7 @@ impl Commands {
         (target, source)
     }
 
-    /// Links a cluster again. A context that is not known is written as the name of its cluster.
+    /// The command that links a cluster again. It has the name of a cluster in place of a context that is not known.
     pub(super) fn link(&self, cluster: &str, namespace: &str) -> Suggested {
         let (target, source) = self.contexts(cluster);
         self.both.mc(

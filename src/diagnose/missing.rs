@@ -142,7 +142,7 @@ pub(super) fn of_reason(
     Some(Finding::broken(cause, evidence).fixed_by(&command))
 }
 
-/// No obstacle is known.
+/// The finding if no obstacle is known.
 fn not_yet(
     way: &PathContext<'_>,
     link: &LinkSnapshot,

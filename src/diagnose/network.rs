@@ -143,7 +143,7 @@ fn own<'a>(
     }
 }
 
-/// What the Link says of the gateway, and the gateway does not.
+/// A finding if the Link has another identity or port of the gateway than the gateway itself.
 fn differs(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayFacts) -> Option<Finding> {
     let LinkSpec {
         gateway_identity,

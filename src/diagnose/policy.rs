@@ -221,7 +221,7 @@ fn service_profile(way: &PathContext<'_>, profile: &DiscoveredProfile, report: &
     report.find(Some(Finding::degraded(cause, evidence).fixed_by(&delete)));
 }
 
-/// Starts Linkerd's destination and policy controllers anew, which are in the same Pods.
+/// The command that restarts Linkerd's destination and policy controllers, which are in the same Pods.
 pub(super) fn restart(way: &PathContext<'_>) -> Suggested {
     let namespace = way.linkerd_namespace();
     way.commands.source.kubectl(

@@ -14,12 +14,11 @@ use crate::{
     mirror::{FEDERATED_SUFFIX, Reason},
 };
 
-/// Differing letters up to which a name may be meant by another one.
+/// Maximum edit distance between a name that was typed and one that is suggested for it.
 const TYPOS: usize = 2;
 
 /// What the Service is.
 pub(crate) enum Subject<'a> {
-    /// A mirror.
     Mirror(MirrorOf<'a>),
     /// A federated Service.
     Federated(Federated<'a>),
@@ -64,7 +63,6 @@ pub(crate) struct Federated<'a> {
 
 /// A mirror that a name would have.
 pub(crate) struct Wanted<'a> {
-    /// The Link.
     pub(crate) link: &'a LinkSnapshot,
     /// Name of the Service in the target cluster.
     pub(crate) remote: &'a str,
@@ -262,7 +260,7 @@ fn wanted(facts: &RequestPath) -> Vec<Wanted<'_>> {
     wanted.collect()
 }
 
-/// A Service that is none of a controller, under a name that a Link wants.
+/// The subject if a Service that no controller has written has a name that a Link wants.
 fn taken(facts: &RequestPath) -> Option<Subject<'_>> {
     let is_reported = |wanted: &Wanted<'_>| {
         let said = reported(wanted.link, false, &facts.service.namespace, wanted.remote);
@@ -293,7 +291,7 @@ fn member_of(facts: &RequestPath) -> Option<&str> {
     (!member.is_empty()).then_some(member)
 }
 
-/// The Service belongs to this cluster.
+/// The answer if the Service is an ordinary one of this cluster.
 fn own(facts: &RequestPath) -> NoSubject {
     let id = &facts.service;
     let links = facts.source.links.iter().flatten();
@@ -325,7 +323,7 @@ fn unread(why: &str, what: &str) -> String {
     }
 }
 
-/// No Link has a cluster with which the name ends.
+/// The answer if the Service does not exist, and its name ends in no name of a linked cluster.
 fn unknown(facts: &RequestPath) -> NoSubject {
     let id = &facts.service;
     if let Err(why) = &facts.source.links {
