@@ -55,7 +55,6 @@ pub(crate) struct BundleFile {
 pub(crate) enum BundleContent {
     /// Objects, and whether there are more of them than a bundle holds.
     Objects(Vec<Value>, bool),
-    /// Text.
     Text(String),
 }
 
@@ -197,7 +196,6 @@ enum PodRead {
     Metrics(&'static str),
 }
 
-/// A log of a container.
 struct ContainerLog {
     container: String,
     /// Whether it is that of the container before its last restart.

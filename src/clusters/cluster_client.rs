@@ -12,9 +12,7 @@ pub(crate) const WATCH: Duration = Duration::from_secs(60);
 
 /// A context of the kubeconfig, with the client of its cluster, or the reason why there is none.
 pub(crate) struct KubeContext {
-    /// Its name.
     pub name: String,
-    /// The client.
     pub client: Known<ClusterClient>,
     /// Flags with which other commands use the same cluster, such as ` --context west`.
     pub flags: String,

@@ -14,7 +14,6 @@ use crate::{
 /// Endpoints of a mirror that belong to somebody else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ForeignEndpoints {
-    /// The mirror.
     pub mirror: ResourceId,
     /// The object with the endpoints.
     pub by: EndpointsSource,
@@ -35,9 +34,7 @@ impl ForeignEndpoints {
 pub(crate) enum EndpointsSource {
     /// Endpoints with the Service's name, for which Kubernetes creates slices.
     Endpoints,
-    /// A slice.
     Slice {
-        /// Its name.
         name: String,
         /// Who manages it, from its label; may be empty.
         manager: String,

@@ -55,7 +55,6 @@ const MAX_ENDPOINTS: usize = 100_000;
 /// A Pod whose proxy is told the answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyWorkload {
-    /// The Pod.
     pub pod: ResourceId,
     /// Its node, which says in which zone it is; empty if it has none.
     pub node: String,

@@ -106,7 +106,6 @@ pub(crate) enum ProxyError {
 /// The admin server of a Pod's proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodProxy {
-    /// The Pod.
     pub pod: ResourceId,
     /// Port of the admin server.
     port: u16,

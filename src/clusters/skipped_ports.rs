@@ -29,7 +29,6 @@ impl SkippedPorts {
 pub(crate) enum SkippedBy {
     /// The ports of the control plane.
     ControlPlane,
-    /// The Pod.
     Pod,
 }
 

@@ -65,7 +65,6 @@ impl ClusterSnapshot {
 /// One Link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSnapshot {
-    /// The Link.
     pub link: Link,
     /// Why it cannot be decoded, if so. Then most of its fields are unknown.
     pub unreadable: Option<String>,
@@ -374,7 +373,6 @@ pub(crate) struct MeshedPod {
 pub(crate) struct Proxy {
     /// Whether it is ready.
     pub ready: bool,
-    /// Its image.
     pub image: String,
     /// Trust anchors in its environment, PEM; `None` when they come from elsewhere.
     pub trust_anchors: Option<String>,

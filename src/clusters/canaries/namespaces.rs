@@ -19,7 +19,6 @@ use crate::{
 /// What has the name of a namespace of canaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FoundNamespace {
-    /// Nothing.
     Nothing,
     /// A namespace of canaries, of an earlier run; its UID.
     Canaries(String),

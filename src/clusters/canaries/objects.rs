@@ -30,7 +30,7 @@ pub(super) const POD_PORT: u16 = 8080;
 pub(super) const SERVICE_PORT: u16 = 80;
 /// The container of ours. Linkerd's injector adds others.
 const CONTAINER: &str = "canary";
-/// Nobody.
+/// The user `nobody`.
 const USER: i64 = 65534;
 /// The folder of the image's shell.
 const SHELL: &str = "/bin";
@@ -71,7 +71,6 @@ impl Role {
 /// How canaries are made.
 #[derive(Clone, Debug)]
 pub(crate) struct CanarySpec {
-    /// Their namespace.
     pub namespace: String,
     /// The run that makes them, as the value of their label.
     pub run: String,

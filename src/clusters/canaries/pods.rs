@@ -23,7 +23,7 @@ use crate::{
 
 /// Pause between attempts to create a Pod in a new namespace.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long others need to hear of a new namespace.
+/// How long creations may fail because others have not heard of a new namespace.
 const NEW: Duration = Duration::from_secs(5);
 /// Why a container waits, if it will not start by itself.
 const STUCK: [&str; 4] = [

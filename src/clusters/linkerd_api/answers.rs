@@ -111,15 +111,11 @@ impl DiscoveredProfile {
 pub(crate) enum PolicyReference {
     /// A default, such as `undefined-port` or `all-unauthenticated`.
     Default(String),
-    /// An object.
     Object {
         /// Its group; `core` for a Service.
         group: String,
-        /// Its kind.
         kind: String,
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
         /// Its port; 0 if the policy is for all.
         port: u32,

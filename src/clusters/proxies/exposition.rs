@@ -19,7 +19,6 @@ pub(crate) struct Sample<'t> {
     pub name: &'t str,
     /// Its labels, in their order.
     pub labels: Vec<(&'t str, Cow<'t, str>)>,
-    /// Its value.
     pub value: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The facts.
+//! What is known about the way of a request.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -89,7 +89,6 @@ pub(crate) struct PodState {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// Its address.
     pub address: Option<IpAddr>,
     /// The workload whose template it has, as kubectl names it: `deployment/web`. `None` for a Pod of its own.
     pub workload: Option<String>,
@@ -98,7 +97,6 @@ pub(crate) struct PodState {
 /// The Pod that calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientPod {
-    /// Its state.
     pub state: PodState,
     /// Its node; empty if it has none.
     pub node: String,
@@ -128,9 +126,7 @@ pub(crate) struct ClientView {
 /// Who may connect to a port of a Pod, as Linkerd's policy controller tells the Pod's proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InboundPort {
-    /// The Pod.
     pub pod: PodState,
-    /// The port.
     pub port: u16,
     /// Who may connect.
     pub policy: Known<ServerPolicy>,
@@ -179,7 +175,6 @@ impl ClientProxy {
 /// Facts of a target cluster, as a person sees them in a context of the kubeconfig.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetFacts {
-    /// The context.
     pub context: String,
     /// Where its API server is.
     pub identity: Identity,
@@ -189,11 +184,9 @@ pub(crate) struct TargetFacts {
     pub service: Known<Option<Service>>,
     /// Namespace and name of that Service.
     pub remote: ResourceId,
-    /// Its slices.
     pub slices: Known<Vec<EndpointSlice>>,
     /// Who may connect to one of its ready Pods; `None` if there is none.
     pub serving: Option<Known<InboundPort>>,
-    /// The gateways.
     pub gateways: Known<Vec<GatewayFacts>>,
     /// Linkerd's configuration.
     pub config: Known<LinkerdConfig>,
@@ -210,9 +203,7 @@ pub(crate) struct GatewayFacts {
     pub identity: String,
     /// The port for traffic.
     pub port: Option<u16>,
-    /// The port for probes.
     pub probe_port: Option<u16>,
-    /// Its Pods.
     pub pods: Known<Vec<PodState>>,
     /// Who may connect to one of its ready Pods; `None` if there is none.
     pub inbound: Option<InboundPort>,

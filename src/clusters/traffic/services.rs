@@ -35,7 +35,6 @@ const NAMES_AT_ONCE: usize = 50;
 /// Which Services are wanted; `None` is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServiceWanted {
-    /// Their namespace.
     pub namespace: Option<String>,
     /// A name in this cluster or in a target cluster.
     pub name: Option<String>,
