@@ -26,7 +26,6 @@ const IP_FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 /// The networks of a cluster, as far as they can be read.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedNetworks {
-    /// The networks.
     pub networks: ClusterNetworks,
     /// How many `ClusterIP`s may be allocated, if that is known, so that a quarter of the range stays free.
     pub available_ips: Option<i64>,

@@ -87,11 +87,9 @@ impl Manifest {
 pub(crate) struct ObjectName {
     /// `group/version`, or `version` alone.
     pub api_version: String,
-    /// Kind.
     pub kind: String,
     /// Namespace; `None` for a kind that has none, and if the default is meant.
     pub namespace: Option<String>,
-    /// Name.
     pub name: String,
 }
 

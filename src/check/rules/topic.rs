@@ -10,7 +10,6 @@ use crate::clusters::snapshot::Part;
 pub(crate) enum Topic {
     /// The extension, its CRD, and the Links themselves. After some of its failures, later checks are meaningless.
     Installation,
-    /// The controller.
     Controller,
     /// What the controller reports about Links.
     Links,

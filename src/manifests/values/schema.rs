@@ -36,7 +36,7 @@ pub(super) fn find(path: &str) -> Option<Shape> {
     found.map(|entry| entry.shape)
 }
 
-/// The key that is most similar to `path`, or else whose last part is; `None` if all differ too much.
+/// The key that is most similar to `path`. If all differ too much, the one whose last part is most similar, if any is.
 pub(super) fn nearest(path: &str) -> Option<&'static str> {
     let last = |path: &'static str| path.rsplit('.').next().unwrap_or_default();
     let by_path = keys().map(|(key, _)| (key.path, key.path));

@@ -29,9 +29,7 @@ pub(super) struct Path(pub(super) Vec<Segment>);
 /// One assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Assignment {
-    /// Where.
     pub(super) path: Path,
-    /// What.
     pub(super) value: Value,
 }
 
