@@ -48,7 +48,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No failure yet.
+    /// A backoff without failures.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first,

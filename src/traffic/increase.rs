@@ -36,7 +36,7 @@ impl Activity {
 /// What one client did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClientActivity {
-    /// For so long.
+    /// The time between the two samples.
     pub(super) lasted: Duration,
     /// By where it sent requests to.
     pub(super) by_key: BTreeMap<Arc<TrafficKey>, Activity>,

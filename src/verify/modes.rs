@@ -59,7 +59,6 @@ impl Serialize for CanaryMode {
 /// The Service of a mode, and what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CanaryService {
-    /// The mode.
     pub mode: CanaryMode,
     /// Its name in the target cluster.
     pub name: String,
@@ -154,7 +153,7 @@ fn service(namespace: &str, name: &str, labels: &BTreeMap<String, String>) -> Se
     service
 }
 
-/// Whether the Link takes the Service in this mode, and in no other.
+/// Whether the Link takes the Service in this mode. A member of a federated Service may be mirrored too.
 fn is_selected(target: &Target, service: &Service, wanted: CanaryMode) -> bool {
     let is_mirrored = mode(target, service);
     match wanted {
