@@ -4,8 +4,8 @@ use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-/// One request, as the API server noted it when it had answered. A watch has two: one when it started and one when it
-/// ended.
+/// An event of the audit log. A request has one, from when the API server had responded. A watch has two: from its start
+/// and from its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEvent {
@@ -45,7 +45,7 @@ impl AuditEvent {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
             && (200..300).contains(&self.code)
             && !self.uri.contains("dryRun=")
-            // Reviews are created to be answered, and nothing of them is kept.
+            // Reviews, such as a SelfSubjectAccessReview, are created for their response. They are not stored.
             && !matches!(self.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io")
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Clients(Mutex<Vec<Own>>);
 /// The client of a runtime.
 struct Own {
     runtime: runtime::Id,
-    /// Closed when the runtime ends: its ID may then be that of another.
+    /// Closed when the runtime ends. Another runtime may then get its ID.
     alive: oneshot::Sender<()>,
     client: Client,
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 const GROUP: &str = "policy.linkerd.io";
-/// What the names of all of them end with.
+/// Suffix of the names of these CRDs.
 pub(crate) const SUFFIX: &str = ".policy.linkerd.io";
 
 /// One definition each of `Server`, `AuthorizationPolicy`, `MeshTLSAuthentication` and `NetworkAuthentication`.
@@ -141,7 +141,7 @@ fn network_authentication() -> Value {
     object(&[], &[("networks", at_least_one(&network))], &["networks"])
 }
 
-/// An object with fields that are strings, and others.
+/// The schema of an object with these fields that are strings, and others.
 fn object(strings: &[&str], others: &[(&str, Value)], required: &[&str]) -> Value {
     let mut properties: Map<String, Value> = strings
         .iter()

@@ -1,5 +1,5 @@
-//! Watches that pass through an [`Interceptor`](crate::Interceptor): each event is shown to the test, which says what
-//! becomes of it.
+//! Watches that pass through an [`Interceptor`](crate::Interceptor): the test sees each event, and decides what happens to
+//! it.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -14,30 +14,30 @@ use tokio::time::sleep;
 
 use crate::intercept::Asked;
 
-/// What becomes of an event of a watch.
+/// What happens to an event of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// It goes on.
+    /// It is forwarded.
     On,
-    /// It goes on after so long, and all that follows it on the same watch waits with it.
+    /// It is forwarded after this time. Later events of the watch wait for it.
     Late(Duration),
-    /// It does not, and its watch breaks off.
+    /// It is dropped, and its watch ends with an error.
     Lost,
 }
 
-/// Looks at the request of a watch and at one event, a line of JSON.
+/// Decides what happens to an event, a line of JSON, of a watch with this request.
 pub(crate) type Look = Arc<dyn Fn(&Asked, &str) -> Passing + Send + Sync>;
 
 /// The answer to a watch, an event at a time.
 pub(crate) struct Events(mpsc::Receiver<Result<Bytes, Box<dyn Error + Send + Sync>>>);
 
 impl Events {
-    /// Passes on what comes from the API server, as `look` says by then. Must be called in an async runtime.
+    /// Forwards the response of the API server. `look` may be replaced meanwhile. Must be called in an async runtime.
     pub(crate) fn pass(asked: Asked, body: Incoming, look: Arc<Mutex<Look>>) -> Self {
         let (out, events) = mpsc::channel(1);
         tokio::spawn(async move {
             tokio::select! {
-                // Who asked has gone.
+                // The client has closed the connection.
                 () = out.closed() => {}
                 () = pump(&asked, body, &look, &out) => {}
             }

@@ -110,12 +110,12 @@ impl FaultProxy {
 }
 
 impl ControlPlane {
-    /// A new way to the API server, whose certificate is good for it too.
+    /// Starts a proxy to the API server, whose certificate is valid for the proxy too.
     pub fn fault_proxy(&self) -> anyhow::Result<FaultProxy> {
         FaultProxy::start(self.address()?)
     }
 
-    /// The same at this address, which has to be free.
+    /// Like [`Self::fault_proxy`], at this address, which must be free.
     pub fn fault_proxy_at(&self, address: SocketAddr) -> anyhow::Result<FaultProxy> {
         let listener = TcpListenerOfStd::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -136,7 +136,7 @@ async fn serve(listener: TcpListenerOfStd, mut state: watch::Receiver<State>) {
             listener = TcpListener::bind(address).await.ok();
         }
         let Some(open) = &listener else {
-            // Closed, or its port is not to be had yet.
+            // `Refuse` closed the listener, or its port cannot be bound again yet.
             tokio::select! {
                 changed = state.changed() => if changed.is_err() { return },
                 () = sleep(Duration::from_millis(50)) => {}
@@ -146,7 +146,7 @@ async fn serve(listener: TcpListenerOfStd, mut state: watch::Receiver<State>) {
         tokio::select! {
             changed = state.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
-                // What holds by now: a cut that came first is not meant for this connection.
+                // The state as it is now: a cut before the connection was accepted does not close it.
                 let now = *state.borrow();
                 if let Ok((client, _)) = accepted && now.fault != Fault::Refuse {
                     tokio::spawn(connection(client, state.clone(), now));
@@ -178,7 +178,7 @@ async fn connection(mut client: TcpStream, mut state: watch::Receiver<State>, be
     }
 }
 
-/// Why bytes no longer flow, other than that one side has said all it had to say.
+/// Why one direction ended, other than by the end of its stream.
 enum End {
     Reset,
     Broken,

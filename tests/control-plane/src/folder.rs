@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "linkerd-mc-control-plane-";
 const LOCK: &str = "lock";
-/// A folder without a holder is left alone for so long: its owner may be about to take the lock.
+/// Age up to which a folder that nobody has locked is kept: its owner may be about to lock it.
 const GRACE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -32,7 +32,7 @@ impl ControlPlane {
         self.kubectl(&wait).await.map(|_| ())
     }
 
-    /// Takes them away again, with all routes.
+    /// Removes the definitions, and with them all routes.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ fn definition(names: (&str, &str, &str)) -> Value {
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {
             "name": name_of(names),
-            // Kubernetes' own group asks for it.
+            // Kubernetes requires this for groups under `k8s.io`.
             "annotations": { "api-approved.kubernetes.io": "unapproved, for tests" },
         },
         "spec": {

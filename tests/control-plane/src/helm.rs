@@ -33,7 +33,7 @@ impl Helm {
         self.ask(arguments, Path::new("/dev/null"))
     }
 
-    /// The same, with the cluster of a control plane.
+    /// Like [`Self::run`], with the cluster of a control plane.
     pub fn run_in<A: AsRef<OsStr>>(
         &self,
         plane: &ControlPlane,

@@ -1,5 +1,5 @@
-//! A way to the API server that reads along: a proxy that ends TLS, shows each request to the test, and does with it
-//! what the test says. Faults that only a server can have, and crashes at a chosen write, are made here.
+//! A proxy to the API server that ends TLS, shows each request to the test, and does what the test decides. It makes
+//! faults that only a server can have, and crashes at a chosen write.
 //!
 //! It has a thread of its own, and ends when it is dropped.
 
@@ -68,8 +68,7 @@ impl Asked {
         self.method == Method::GET && self.is_of(resource) && !self.watches()
     }
 
-    /// Which objects it is about: the path, and the selectors. A list has it in common with the watch that goes on from
-    /// there.
+    /// The path and the selectors. A list and the watch that continues from it have the same.
     pub fn collection(&self) -> String {
         let parts = self.query().split('&');
         let mut selectors: Vec<&str> = parts.filter(|part| part.contains("Selector=")).collect();
@@ -86,7 +85,7 @@ impl Asked {
     }
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It is forwarded.
@@ -109,12 +108,12 @@ type Judge = Arc<dyn Fn(&Asked) -> Verdict + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
 
-/// A proxy between a program and an API server that reads along. Closed when dropped.
+/// A proxy between a program and an API server that sees each request. Closed when dropped.
 pub struct Interceptor {
     address: SocketAddr,
     judge: Arc<Mutex<Judge>>,
     look: Arc<Mutex<Look>>,
-    /// How often all connections were closed. Its end is the proxy's.
+    /// How often all connections were closed. The proxy ends when this is dropped.
     cuts: watch::Sender<u64>,
 }
 
@@ -130,13 +129,13 @@ impl Interceptor {
         format!("https://{}", self.address)
     }
 
-    /// From now on this decides what becomes of each request. It is called in the async runtime of the proxy, which ends
-    /// with it: tasks that it starts do, too.
+    /// From now on this decides what happens to each request. It is called in the proxy's async runtime, so tasks that it
+    /// starts end with the proxy.
     pub fn judge(&self, judge: impl Fn(&Asked) -> Verdict + Send + Sync + 'static) {
         *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
     }
 
-    /// From now on this decides what becomes of each event of a watch, those that are open now included.
+    /// From now on this decides what happens to each event of a watch, also of those that are open now.
     pub fn look(&self, look: impl Fn(&Asked, &str) -> Passing + Send + Sync + 'static) {
         *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(look);
     }
@@ -154,15 +153,15 @@ impl Interceptor {
 }
 
 impl ControlPlane {
-    /// A proxy to the API server that reads along. Its certificate is from the authority of the API server's.
+    /// Starts a proxy to the API server that sees each request. Its certificate is from the API server's authority.
     ///
-    /// With `user` and groups, whoever comes through it is that user for the API server. Without, tokens pass through;
-    /// client certificates cannot.
+    /// With `user` and groups, the API server takes each client for that user. Without, tokens pass through; client
+    /// certificates cannot.
     pub fn intercept(&self, user: Option<(&str, &[&str])>) -> anyhow::Result<Interceptor> {
         self.intercept_with(user, &[b"h2", b"http/1.1"])
     }
 
-    /// The same, of a server that speaks only HTTP/1.1.
+    /// Like [`Self::intercept`], with HTTP/1.1 alone.
     pub fn intercept_http1(&self, user: Option<(&str, &[&str])>) -> anyhow::Result<Interceptor> {
         self.intercept_with(user, &[b"http/1.1"])
     }
@@ -292,7 +291,7 @@ async fn connection(client: TcpStream, tls: TlsAcceptor, proxy: Proxy) {
         let proxy = proxy.clone();
         async move { Ok::<_, Infallible>(proxy.answer(request).await) }
     });
-    // How it ends is the business of those at its ends.
+    // The client and the server see how the connection ends, so an error does not matter here.
     let _ = auto::Builder::new(TokioExecutor::new())
         .http2()
         .timer(TokioTimer::new())
@@ -347,7 +346,7 @@ impl Proxy {
         *request.version_mut() = http::Version::HTTP_11;
         match self.upstream.request(request).await {
             Ok(mut answer) => {
-                // Of one connection, not of the answer; HTTP/2 has none.
+                // These headers are about one connection, and HTTP/2 forbids them.
                 for name in ["connection", "keep-alive", "transfer-encoding"] {
                     answer.headers_mut().remove(name);
                 }

@@ -44,7 +44,7 @@ impl ControlPlane {
             .context("failed to start kubectl")?;
         let stdin = child.stdin.take();
         let feed = async {
-            // It may well not want to read it.
+            // kubectl may end without reading it.
             if let Some(mut stdin) = stdin {
                 let _ = stdin.write_all(input.as_bytes()).await;
             }

@@ -91,8 +91,8 @@ impl LinkerdOptions {
 }
 
 impl ControlPlane {
-    /// Puts there what Linkerd would: its namespace, `linkerd-config`, the trust roots, and the policy CRDs, established.
-    /// Calling it again, with other options perhaps, brings it up to date.
+    /// Installs what Linkerd would: its namespace, `linkerd-config`, the trust roots, and the policy CRDs, established.
+    /// Another call updates it, perhaps with other options.
     pub async fn linkerd(&self, options: &LinkerdOptions) -> anyhow::Result<()> {
         let client = self.client();
         let apply = PatchParams::apply("control-plane").force();

@@ -1,5 +1,5 @@
-//! Answers of an [`Interceptor`](crate::Interceptor) whose bodies a test makes up, piece by piece: lists and watches of
-//! servers that there are not.
+//! Responses of an [`Interceptor`](crate::Interceptor) whose bodies a test makes up, piece by piece: lists and watches of
+//! servers that do not exist.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 pub struct Pieces(Arc<Mutex<mpsc::Receiver<Bytes>>>);
 
 impl Pieces {
-    /// A body, and where its pieces go in. Whoever sends waits for whoever reads. It ends when the sender is dropped;
-    /// sending fails when nobody reads any more.
+    /// A body, and the sender of its pieces, which waits for the reader. The body ends when the sender is dropped. Sending
+    /// fails when nobody reads any more.
     pub fn channel() -> (mpsc::Sender<Bytes>, Self) {
         let (sender, pieces) = mpsc::channel(1);
         (sender, Self(Arc::new(Mutex::new(pieces))))

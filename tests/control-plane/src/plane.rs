@@ -194,7 +194,7 @@ impl ControlPlane {
             .map_err(|error| lock(&self.controller_manager).explain(&format!("{error:#}")))
     }
 
-    /// It gives up when the API server is not ready within seconds.
+    /// Starts kube-controller-manager again if it has ended. It gives up when the API server is not ready within seconds.
     fn revive_controller_manager(&self) -> anyhow::Result<()> {
         let mut server = lock(&self.controller_manager);
         if server.exited()?.is_some() {
@@ -315,8 +315,8 @@ impl ControlPlane {
         self.audit_next(&mut mark)
     }
 
-    /// Like [`Self::audit_since`], and moves the mark behind the last of them: while requests come, each is in the result of
-    /// one call.
+    /// Like [`Self::audit_since`], and moves the mark behind the last event: each one is in the result of exactly one call,
+    /// even while requests come.
     pub fn audit_next(&self, mark: &mut u64) -> anyhow::Result<Vec<AuditEvent>> {
         let mut log = Vec::new();
         File::open(self.folder().join(AUDIT_LOG))
@@ -385,8 +385,8 @@ async fn get(client: &Client, path: &str) -> anyhow::Result<String> {
         .await?)
 }
 
-/// Until etcd says in its log that it serves. An API server must not get to know another etcd, one that took the port
-/// from ours; ours would then end, or has not said so yet.
+/// Waits until etcd's log says that it serves. The API server must not connect to another etcd that has taken the port:
+/// ours then ends, or has not said yet that it serves.
 async fn wait_for_etcd(etcd: &mut Server, deadline: Instant) -> anyhow::Result<()> {
     let mut look = || {
         if let Err(ended) = etcd.require_running() {

@@ -14,7 +14,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 const SUPERVISE: &str = include_str!("supervise.sh");
 const TAIL_LINES: usize = 20;
-/// How often to look whether a server has stopped. Each look is a process that takes milliseconds.
+/// Maximum number of looks whether a server has stopped. Each starts a process, which takes milliseconds.
 const LOOKS: u32 = 1_000;
 
 /// How to start a server.
@@ -47,12 +47,12 @@ impl Spec {
             .args([self.folder.as_path(), &self.log(), &self.program])
             .args(&self.arguments)
             .current_dir(&self.folder)
-            // Memory for time: a collection of garbage costs more than what it frees is worth to a test.
+            // Fewer garbage collections: tests have more memory than time.
             .env("GOGC", "400")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Out of reach of Ctrl-C and of whoever kills the group of a test that takes too long.
+            // Out of reach of Ctrl-C, and of a kill of the test's process group after a timeout.
             .process_group(0)
             .spawn()
             .with_context(|| format!("failed to start {}", self.name))?;
@@ -116,7 +116,7 @@ impl Server {
     /// Kills the server and returns when it is gone; its folder stays.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         if self.exited()?.is_none() {
-            // A server that ends by itself in this instant takes its supervisor along: no failure.
+            // If the server ends by itself at this moment, its supervisor ends too. That is no failure.
             let _ = self.signal("KILL");
             self.supervisor
                 .wait()

@@ -25,7 +25,7 @@ const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
 const SERVICE_ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 const CONTROLLER_MANAGER_KUBECONFIG: &str = "kube-controller-manager.kubeconfig";
 
-/// What works on Services, Endpoints, `ServiceAccounts`, Namespaces and owner references; nothing that needs nodes.
+/// The controllers of Services, Endpoints, `ServiceAccounts`, Namespaces and owner references, which need no nodes.
 const CONTROLLERS: [&str; 9] = [
     "serviceaccount-token-controller",
     "serviceaccount-controller",
@@ -38,8 +38,8 @@ const CONTROLLERS: [&str; 9] = [
     "root-ca-certificate-publisher-controller",
 ];
 
-/// What nobody watches but the garbage collector. Each cache that a kube-apiserver keeps for watches wakes it once a
-/// second, and idle control planes are many; without one, etcd is asked instead.
+/// Resources that only the garbage collector watches. Each watch cache wakes its kube-apiserver once a second, and many
+/// control planes are idle at once. For a resource without a watch cache, kube-apiserver asks etcd.
 const NOT_CACHED: [&str; 37] = [
     "apiservices.apiregistration.k8s.io",
     "certificatesigningrequests.certificates.k8s.io",
@@ -102,8 +102,8 @@ impl Ports {
     }
 }
 
-/// Listens on a free port, not blocking, below the range from which the system hands out ports: whoever closes it for
-/// a while can have it again.
+/// Listens without blocking on a free port, which is below the range from which the system hands out ports. So a port that
+/// is closed for a while can be bound again.
 pub(crate) fn free_listener() -> anyhow::Result<TcpListener> {
     const FIRST: u64 = 20_000;
     const COUNT: u64 = 12_000;
@@ -134,7 +134,7 @@ pub(crate) fn write_files(folder: &Path, authority: &Authority, url: &str) -> an
         name: "kube-controller-manager".into(),
         url: url.into(),
         authority: authority.certificate(),
-        // Not only the user of that name: its RBAC rules would have to be there first.
+        // In the group of administrators too, because the RBAC rules for this user may not exist yet.
         identity: authority.client("system:kube-controller-manager", &["system:masters"])?,
     };
     kubeconfig::write(
@@ -178,7 +178,7 @@ pub(crate) fn etcd(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
             // It elects itself after one to five times the interval between heartbeats.
             "--heartbeat-interval=100".into(),
             "--election-timeout=500".into(),
-            // Ten commits a second are as many wake-ups. What a killed etcd has not committed is in its log.
+            // By default it commits, and wakes up, ten times a second. Uncommitted entries are in its log if it is killed.
             "--backend-batch-interval=1s".into(),
         ],
         folder: folder.into(),
@@ -192,7 +192,7 @@ pub(crate) enum ClusterIps {
     Nowhere,
     /// Loopback addresses: who listens at one stands for what is behind it. No EndpointSlice may have them.
     Loopback,
-    /// As [`Self::Nowhere`], and a dozen of them.
+    /// Like [`Self::Nowhere`], but only a dozen.
     Few,
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn api_server(
             ),
             format!("--audit-policy-file={}", path(AUDIT_POLICY)),
             format!("--audit-log-path={}", path(AUDIT_LOG)),
-            // A request is answered when its line is written, so that whoever reads after the answer finds it.
+            // The API server responds after it has written the line, so whoever has the response finds the line.
             "--audit-log-mode=blocking".into(),
             "--audit-log-maxsize=4096".into(),
         ],
@@ -268,7 +268,7 @@ pub(crate) fn controller_manager(assets: &Assets, folder: &Path) -> Spec {
                 "--service-account-private-key-file={}",
                 path(SERVICE_ACCOUNT_KEY)
             ),
-            // Never what a test waits for.
+            // High enough that no test waits for these limits.
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),
             "--concurrent-endpoint-syncs=20".into(),

@@ -1,4 +1,4 @@
-//! What becomes of a control plane when something ends that should not, or that should.
+//! What happens when the servers of a control plane end, or the process that started them.
 
 use std::env;
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +15,7 @@ const HOLDER: &str = "CONTROL_PLANE_TEST_HOLDER";
 const REPORT: &str = "started: ";
 
 fn is_alive(pid: u32) -> bool {
-    // A process that has ended and waits to be collected runs no more.
+    // A zombie, which has ended and waits for its parent, does not run.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat
             .rsplit(')')

@@ -1,4 +1,4 @@
-//! What etcd holds, kept and brought back: what a cluster is like that was restored from a backup.
+//! Backups of etcd: they make a cluster that was restored from one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::servers::ETCD_DATA;
 pub struct Backup(PathBuf);
 
 impl ControlPlane {
-    /// Keeps what etcd holds now. Meanwhile the API server is without it, for a moment; then it goes on.
+    /// Copies the data of etcd, which is stopped meanwhile: for a moment, the API server is without it.
     pub async fn back_up(&self) -> anyhow::Result<Backup> {
         let mark = lock(&self.etcd).pid();
         let copy = self.folder().join(format!("{ETCD_DATA}-{mark}"));
@@ -25,8 +25,8 @@ impl ControlPlane {
         Ok(Backup(copy))
     }
 
-    /// Puts etcd back to what it held then, starts all servers anew, and waits until the API server is ready. Versions of
-    /// objects are given out a second time.
+    /// Restores the data of etcd, restarts all servers, and waits until the API server is ready. The same resource versions
+    /// are then given out a second time.
     pub async fn restore(&self, backup: &Backup) -> anyhow::Result<()> {
         lock(&self.controller_manager).kill()?;
         lock(&self.api_server).kill()?;
