@@ -22,7 +22,7 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Bytes of which many are small, so that more choices are the first ones.
+/// Bytes, many of them small, so that many choices are among the first ones.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![any::<u8>(), 0u8..16, 32u8..127], 0..LENGTH)
 }
@@ -72,7 +72,7 @@ proptest! {
 
 type Holds = fn(&[u8]);
 
-/// What was found once, by chance or by the fuzz targets, stays found.
+/// Inputs that have broken a property once.
 #[test]
 fn each_seed_of_the_fuzz_targets_holds() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds");

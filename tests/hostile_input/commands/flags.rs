@@ -1,4 +1,4 @@
-//! Each flag of each command, with values that nobody can mean.
+//! Each flag of each command, with values that make no sense.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ const FREE: [&str; 38] = [
     "verify junit",
 ];
 
-/// All commands with the flags that take a value, also those of all commands.
+/// All commands with their flags that take a value, global flags included.
 fn commands() -> Vec<(String, Vec<Arg>)> {
     let mut root = linkerd_mc::cli::command();
     root.build();
@@ -115,8 +115,8 @@ fn line(command: &str, arg: &Arg, value: &str) -> Vec<String> {
     line
 }
 
-/// Whether clap takes the value. What else is wrong with the command line does not count. `Err` if it refuses the value in
-/// another way than is documented.
+/// Whether clap accepts the value, whatever else is wrong with the command line. `Err` if it refuses the value in another
+/// way than is documented.
 fn is_taken(parser: &mut Command, line: &[String]) -> Result<bool, String> {
     let program = std::iter::once("linkerd-mc".to_owned());
     let parsed = parser.try_get_matches_from_mut(program.chain(line.iter().cloned()));
@@ -139,7 +139,7 @@ fn is_taken(parser: &mut Command, line: &[String]) -> Result<bool, String> {
     }
 }
 
-/// Whether nobody can mean a value, whatever the flag is for.
+/// Whether only a flag that takes any text may accept a value.
 fn is_odd(value: &str) -> bool {
     value.chars().any(|c| c.is_control() && c != '\n') || value.contains(['\u{202e}', '@'])
 }
@@ -173,7 +173,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
     );
 }
 
-/// What a command needs besides the flag, and not to wait.
+/// Arguments that a command needs besides the flag, or that keep it from waiting.
 const NEEDED: [(&str, &str); 25] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
@@ -207,9 +207,9 @@ const NEEDED: [(&str, &str); 25] = [
 /// Commands whose flags are not tried on a running program: the controller never ends, and `man` writes files.
 const LEFT_OUT: [&str; 2] = ["man", "run-controller"];
 
-/// The command lines of a flag that a process is started for: all values that clap takes, and one that it refuses, because
-/// refusals end before the command begins. Of a flag that all commands have, each command tries one value that is taken,
-/// and another one than the command before. `turn` counts the command lines so far.
+/// The command lines with a flag that are run: all values that clap accepts, and one that it refuses, because refusals end
+/// before the command begins. Of a global flag, each command tries one accepted value, and the next command tries another
+/// one. `turn` counts the command lines so far.
 fn tried(parser: &mut Command, command: &str, arg: &Arg, turn: usize) -> Vec<Vec<String>> {
     let given = arg.get_long().map(|long| format!("--{long}="));
     let is_tried = |needed: &&str| match &given {

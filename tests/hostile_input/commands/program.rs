@@ -72,11 +72,11 @@ impl Place {
     }
 }
 
-/// What a run has to keep to.
+/// What a run has to comply with.
 pub(super) struct Limits {
     /// The exit codes that it may have.
     pub(super) codes: &'static [i32],
-    /// When it is over.
+    /// Maximum duration.
     pub(super) ends_within: Duration,
 }
 

@@ -212,7 +212,6 @@ users: [{{name: x, user: {{token: {SECRET}, client-key-data: ''}}}}]
 
 /// Runs each command with each server, some of them side by side. None of them can succeed.
 async fn sweep(servers: &[Conduct], commands: &[&str], ends_within: Duration) -> Vec<String> {
-    // A list of Links without Links, or none at all, is no failure.
     let mut runs = Vec::new();
     for conduct in servers {
         let server = serve(*conduct).await;

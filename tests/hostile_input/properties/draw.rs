@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The bytes that no choice has been made of yet.
+/// The bytes that are left for further choices.
 pub(super) struct Draw<'a>(pub(super) &'a [u8]);
 
 impl<'a> Draw<'a> {
@@ -18,7 +18,7 @@ impl<'a> Draw<'a> {
         usize::from(self.byte()) % end
     }
 
-    /// No comes first.
+    /// `false` or `true`. The first choice is `false`.
     pub(super) fn flip(&mut self) -> bool {
         self.below(2) == 1
     }

@@ -83,7 +83,7 @@ const RESTRICTIONS: [&str; 13] = [
     "\u{1b}[2J",
 ];
 
-/// Is a Link or not; then usable or not, and says why in a line.
+/// The input is a Link, or not. A Link is usable, or not. Each error is one line.
 pub fn link(data: &[u8]) {
     let mut draw = Draw(data);
     let text = if draw.flip() {

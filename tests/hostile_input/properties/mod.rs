@@ -1,7 +1,7 @@
 //! What has to hold for input of unknown origin, as functions of bytes that panic where it does not.
 //!
-//! `cargo test` calls them with random bytes, the targets in `fuzz/` with bytes that are bred to reach what no input
-//! has reached before. They use what the library makes public and nothing else.
+//! `cargo test` calls them with random bytes. The fuzz targets in `fuzz/` call them with bytes that evolve to reach new
+//! code. They use only the public items of the library.
 
 #![allow(
     unreachable_pub,

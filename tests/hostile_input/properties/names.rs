@@ -42,7 +42,7 @@ const CLUSTERS: [&str; 8] = [
     LONG,
 ];
 
-/// What would be no name is refused in a line, no two things get one name, and a name leads back to what wants it.
+/// Invalid names are refused with one line. No two objects get the same name. A name leads back to the key that wants it.
 pub fn names(data: &[u8]) {
     let mut draw = Draw(data);
     let mut state = states::empty();

@@ -161,7 +161,7 @@ fn may_mean_special(address: IpAddr) -> bool {
     v6.segments().starts_with(&[0x64, 0xff9b, 1]) && meant.any(is_special_v4)
 }
 
-/// What is refused where a Link allows nothing by name, in the words of the standard library.
+/// Whether an address is refused unless a Link allows it explicitly, by the functions of the standard library.
 fn is_special(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => is_special_v4(v4),

@@ -36,7 +36,7 @@ const WORDS: [&str; 18] = [
     "\n",
 ];
 
-/// Is a selector or not, and says why in a line; matches what Kubernetes says; its query means the same.
+/// The input is a selector, or the error is one line. A selector matches as Kubernetes's does, and so does its query.
 pub fn selector(data: &[u8]) {
     let mut draw = Draw(data);
     if draw.flip() {

@@ -91,7 +91,7 @@ const ODD: [&str; 34] = [
     "\u{feff}",
 ];
 
-/// No values are too odd to be judged; what is taken is installed; a text comes out as it went in.
+/// No values cause a panic. Accepted values can be rendered. A text in the objects is what was given.
 pub fn values(data: &[u8]) {
     let mut draw = Draw(data);
     match draw.below(4) {
