@@ -76,7 +76,7 @@ impl Client {
         self.get_after(address, host, Duration::ZERO).await
     }
 
-    /// The same. The application waits with its answer.
+    /// Like [`Self::get`]. The application responds after this delay.
     pub(crate) async fn get_after(
         &self,
         address: SocketAddr,

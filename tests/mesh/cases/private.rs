@@ -56,7 +56,7 @@ pub(super) async fn begin(rig: &Rig) -> anyhow::Result<Walls> {
     Ok(walls)
 }
 
-/// The rig is as before.
+/// Restores the rig.
 pub(super) async fn end(rig: &mut Rig, walls: Walls) -> anyhow::Result<()> {
     drop(walls);
     rig.east_api.set(Fault::None);
@@ -83,7 +83,7 @@ async fn load(rig: &Rig) -> anyhow::Result<Load> {
     Ok(load)
 }
 
-/// The client's proxy has the endpoints that can be reached.
+/// Waits until the client's proxy has the endpoints that can be reached.
 async fn is_right(rig: &Rig) -> anyhow::Result<()> {
     let federated = &rig.expected_unlinked() | &rig.expected(GATED);
     for (mirror, expected) in [(GATED, rig.expected(GATED)), (FEDERATED, federated)] {
@@ -261,7 +261,7 @@ pub(super) async fn gateway_moved(rig: &mut Rig) -> anyhow::Result<Row> {
     )))
 }
 
-/// The gateway is this Pod from now on, and the old one is gone. Returns the time until a new Service is mirrored.
+/// Makes this Pod the gateway, and deletes the old one. Returns the time until a new Service is mirrored.
 async fn moves_to(rig: &mut Rig, next: Pod) -> anyhow::Result<Duration> {
     let moved = Instant::now();
     let old = std::mem::replace(&mut rig.gateway, next);

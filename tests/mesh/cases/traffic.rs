@@ -199,7 +199,7 @@ async fn federated_through_gateway(rig: &Rig) -> anyhow::Result<()> {
     load.finish().await.map(|_| ())
 }
 
-/// Counts the requests to these mirrors by both.
+/// Sends requests to these mirrors, and compares the counts of the command with those of the load.
 async fn compared(rig: &Rig, mirrors: &[&str]) -> anyhow::Result<Row> {
     let mut targets = Vec::new();
     for mirror in mirrors {
@@ -245,7 +245,7 @@ async fn compared(rig: &Rig, mirrors: &[&str]) -> anyhow::Result<Row> {
             "{mirror} by {cluster}: {requests} of {sent}, p99 {p99:.0} of {own:.0} ms"
         ));
     }
-    // And nothing else.
+    // The command has counted no other requests to these mirrors.
     for row in &rows {
         let place = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         let place = (place("service"), place("cluster"));

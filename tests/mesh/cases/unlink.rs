@@ -190,7 +190,7 @@ async fn rounds(
     })
 }
 
-/// Both credentials Secrets are deleted.
+/// Fails unless both credentials Secrets are deleted.
 async fn secrets_are_gone(rig: &Rig) -> anyhow::Result<()> {
     for namespace in [EXTENSION, "linkerd"] {
         let secrets: Api<Secret> = Api::namespaced(rig.west.plane.client(), namespace);

@@ -76,7 +76,7 @@ impl Destination {
         self.process.kill();
     }
 
-    /// The same while target clusters cannot be reached: waits only until it is ready.
+    /// Like [`Self::replace`], but waits only until it is ready, because target clusters cannot be reached.
     pub(super) async fn replace_alone(&mut self) -> anyhow::Result<()> {
         let (old, port) = self.start_next()?;
         let metrics = format!("{}:{}", self.at, port + METRICS);
@@ -109,7 +109,7 @@ impl Destination {
         Ok((std::mem::replace(&mut self.process, next), port))
     }
 
-    /// Proxies connect to the new one, and the old one ends.
+    /// Makes proxies connect to the new one, and ends the old one.
     fn follow(&self, mut old: Process, port: u16) {
         self.current.send_replace((self.at, port).into());
         old.kill();

@@ -57,7 +57,7 @@ impl Linkerd {
         self.destination.stop();
     }
 
-    /// The same while target clusters cannot be reached.
+    /// Like [`Self::restart_destination`], while target clusters cannot be reached.
     pub(crate) async fn restart_destination_alone(&mut self) -> anyhow::Result<()> {
         self.destination.replace_alone().await
     }
@@ -94,7 +94,7 @@ impl Linkerd {
         self.identity_listens().await
     }
 
-    /// The identity controller is the one of the beginning again.
+    /// Restores the first identity controller, with the root of all clusters.
     pub(crate) async fn trust_again(&mut self) -> anyhow::Result<()> {
         self.other_identity = None;
         self.identity.restart()?;
@@ -265,7 +265,7 @@ async fn stand_in(plane: &ControlPlane) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates the Pod in place of a controller anew, about which nothing is known but that it runs.
+/// Creates the Pod that stands in for a controller again. Its status says only that it runs.
 pub(crate) async fn stand_in_for(plane: &ControlPlane, controller: &str) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::namespaced(plane.client(), "linkerd");
     let name = format!("linkerd-{controller}-0-0");

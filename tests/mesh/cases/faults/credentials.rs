@@ -75,7 +75,7 @@ async fn kubeconfig(scene: &Scene<'_>) -> anyhow::Result<String> {
     Ok(String::from_utf8(kubeconfig.0.clone())?)
 }
 
-/// Changes the kubeconfig of the Link, and starts the controller anew: one that runs would go on with the former one.
+/// Changes the kubeconfig of the Link, and restarts the controller, which otherwise keeps using the former one.
 async fn edit_credentials(
     scene: &mut Scene<'_>,
     edit: impl FnOnce(&str) -> anyhow::Result<String>,
@@ -92,8 +92,8 @@ async fn edit_credentials(
     can_rotate(scene).await
 }
 
-/// `rotate` restarts Linkerd's destination controller, and waits for a Pod that is newer than its Secret. Of the Pod in
-/// its place, nothing is known.
+/// `rotate` restarts Linkerd's destination controller, and waits for a Pod that is newer than its Secret. So the Pod that
+/// stands in for it is created again, without the status that a fault has written.
 async fn can_rotate(scene: &Scene<'_>) -> anyhow::Result<()> {
     forget_destination(scene.rig).await
 }
@@ -169,7 +169,7 @@ async fn revoked(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     can_rotate(scene).await
 }
 
-/// What is deleted in the source cluster. The controller goes on with what it knows until it starts anew.
+/// The Secret is deleted in the source cluster. The controller uses what it knows until it is restarted.
 async fn missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene
         .west(&["-n", EXTENSION, "delete", "secret", SECRET])

@@ -200,7 +200,7 @@ impl<'r> Scene<'r> {
         self.rig.east.apply(&late.to_string()).await
     }
 
-    /// The same, and waits for its mirror.
+    /// Like [`Self::export_late`], and waits for the mirror.
     pub(super) async fn mirror_late(&self) -> anyhow::Result<()> {
         self.export_late().await?;
         self.rig.target(LATE_EAST).await.map(|_| ())
@@ -289,7 +289,7 @@ impl<'r> Scene<'r> {
     }
 }
 
-/// Nothing is known of the Pod in place of Linkerd's destination controller, as at first.
+/// Creates the Pod in place of Linkerd's destination controller again, without what a fault has written into its status.
 pub(super) async fn forget_destination(rig: &Rig) -> anyhow::Result<()> {
     stand_in_for(&rig.west.plane, "destination").await
 }

@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Linkerd has decided again for all streams how it finds endpoints.
+    /// Records that Linkerd has decided again for all streams how it finds endpoints.
     pub(super) const fn streams_are_new(&mut self) {
         (self.gated.switched, self.flat.switched) = (false, false);
         self.through_gateway = false;
