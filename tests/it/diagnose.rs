@@ -156,7 +156,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     run_fix(west, &kubeconfig, &[called]);
     well("the stranger's slice to be gone", &[called]).await;
 
-    // A Service that lost its label, and then all.
+    // The Service loses its label for export, and is deleted later.
     relabel(east, NS, "web", None).await;
     eventually("the mirror to go", SOON, async || {
         let found = cause(&kubeconfig, &[called]);
@@ -380,7 +380,7 @@ async fn missing_controller_is_the_cause_of_what_it_would_have_written() {
         "objects ControllerDown",
         "{took:?}"
     );
-    // What is there goes on to work.
+    // Existing mirrors keep working.
     let (document, code) = diagnosed(&kubeconfig, &["unattended/web-unattended"]);
     assert_eq!(
         (code, &document["success"]),

@@ -175,7 +175,7 @@ async fn made(plane: &ControlPlane) -> BTreeSet<String> {
     all.concat().into_iter().collect()
 }
 
-/// What a cluster has that is linked to these others both ways.
+/// The objects in a cluster that is linked to these others in both directions.
 fn linked_to(others: &[&str]) -> BTreeSet<String> {
     let of = |other: &&str| {
         [

@@ -192,7 +192,7 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     assert!(refused.contains(&stop), "{refused}");
     let scale = ["-n", HANDED, "scale", "deployment", name, "--replicas=0"];
     west.kubectl(&scale).await.unwrap();
-    // Nobody can answer.
+    // Without a terminal, nobody can confirm.
     let asked = run(west.kubeconfig(), &["hand-back", "--namespace", HANDED]).failure();
     assert!(asked.contains("hint: pass --yes"), "{asked}");
 }

@@ -412,7 +412,7 @@ async fn link_that_cannot_be_written_leaves_no_credentials() {
     assert!(said.contains(why), "{said}");
     assert_eq!(stored(west, "unmade").await, [None, None]);
 
-    // What nobody can ask for before.
+    // Nobody can ask beforehand whether an admission policy refuses an object.
     west.apply(POLICY).await.unwrap();
     let unmade = json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3",

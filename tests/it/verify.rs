@@ -278,7 +278,7 @@ async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
         assert_eq!(again.code, 0, "{}{}", again.stdout, again.stderr);
         assert_eq!(scene.left().await, [""; 0], "killed at the write {number}");
     }
-    // Only deleted.
+    // `--cleanup` only deletes.
     scene.signalled(6, "-KILL").await;
     let (source, far) = (scene.alone.source.name(), scene.alone.far.name());
     let clean = [

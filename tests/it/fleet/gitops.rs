@@ -162,7 +162,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     let plan = fleet.run("plan", &file, &[]);
     assert_eq!(succeeded(&plan), "Nothing to do.\n", "{}", plan.stderr);
 
-    // What is there is a file that says the same.
+    // `fleet import` prints a file with the same links.
     let imported = run(
         &fleet.kubeconfig,
         &["fleet", "import", "--context", "git-*"],
@@ -196,7 +196,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     the_first_time_only_the_extension_is_written(&fleet).await;
 }
 
-/// Neither a variable of whoever renders decides that, nor that the flag was left out once.
+/// The rendered files are the same without a flag that was given before, and for any environment variable.
 fn nothing_else_decides_what_is_rendered(fleet: &Fleet, file: &Path, git: &Path) {
     for (flags, registry) in [
         (&["--extension"][..], "registry.example.com/elsewhere"),

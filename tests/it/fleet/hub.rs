@@ -130,7 +130,7 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
         "{}",
         again.stderr
     );
-    // What a profile wants to be run is not run.
+    // The command in a profile is not run.
     assert!(!evil.exists());
 
     // Entries may be on one line.
@@ -146,7 +146,7 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
     let same = fleet_with("plan", &flags[..2]);
     assert_eq!(same.stdout, "Nothing to do.\n", "{}", same.stderr);
 
-    // What a hub that is away would name is not known, and nothing is removed.
+    // While the hub is unavailable, its clusters are unknown, and nothing is removed.
     fs::write(&file, text).unwrap();
     let away = folder.join("away");
     let kubeconfig = fs::read_to_string(hub.kubeconfig()).unwrap();

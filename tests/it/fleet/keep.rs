@@ -65,7 +65,7 @@ pub(super) fn results(outcome: &Outcome) -> BTreeMap<String, String> {
     links.collect()
 }
 
-/// How many links ended in which way.
+/// The number of links by result.
 fn counted(outcome: &Outcome) -> BTreeMap<String, usize> {
     let mut counted = BTreeMap::new();
     for result in results(outcome).into_values() {
@@ -179,7 +179,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
         "{writes:?}"
     );
 
-    // Then the rest is done, without another token for what has a new one.
+    // Then the rest is done. Links that have new tokens already get no other ones.
     north.resume_api_server().unwrap();
     for plane in [east, west] {
         condition_is(plane, names[1], "Connected", "True", "Connected").await;

@@ -50,7 +50,7 @@ pub(super) struct Planes {
     marks: Vec<u64>,
 }
 
-/// What is in a cluster: kind, namespace and name, with what the object is.
+/// The objects in a cluster, by kind, namespace and name.
 pub(super) type Inventory = BTreeMap<String, Value>;
 
 /// The names of so many control planes.
@@ -156,7 +156,7 @@ impl Planes {
     }
 }
 
-/// Whether the status of a Link says so of its current generation.
+/// Whether a Link is ready, by a status of its current generation.
 pub(super) fn is_ready(link: &Link) -> bool {
     let Some(ready) = link
         .status
@@ -211,7 +211,7 @@ where
     found.collect()
 }
 
-/// What a cluster has, whatever was generated for it: UIDs, times, tokens and addresses.
+/// The objects without generated values: UIDs, times, tokens and addresses.
 pub(super) fn shape(inventory: &Inventory) -> Inventory {
     let objects = inventory.iter().map(|(key, value)| {
         let mut value = value.clone();

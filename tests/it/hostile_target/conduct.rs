@@ -14,7 +14,7 @@ pub(super) enum Conduct {
     DrippingLists,
     /// Services are withdrawn and exported again, and a GET of one of them is never answered.
     HungGets,
-    /// The same, but each GET is refused with a different text, with line breaks and escape sequences.
+    /// Like [`Self::HungGets`], but each GET is refused with a different text, with line breaks and escape sequences.
     RefusedGets,
     /// Lists and watches are refused in this way, with different status codes.
     RefusedLists,

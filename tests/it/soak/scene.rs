@@ -305,7 +305,7 @@ impl Scene {
         expected
     }
 
-    /// The same for the existing mirrors.
+    /// The existing mirrors, in the form of [`Self::expected`].
     async fn actual(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let ours = ListParams::default().labels(&format!("{}=true", l::MIRRORED_SERVICE));
         let list = services(&self.source, NAMESPACE).list(&ours).await?;

@@ -4,7 +4,7 @@ use control_plane::{AuditEvent, ControlPlane};
 
 use crate::support::installation::CONTROLLER;
 
-/// The end of the audit log as it is now. The functions below read from such a mark on.
+/// The current end of the audit log. The functions below read the requests after such a mark.
 pub(crate) fn mark(plane: &ControlPlane) -> u64 {
     plane.audit_mark().unwrap()
 }
@@ -33,7 +33,7 @@ pub(crate) fn writes_in(plane: &ControlPlane, namespace: &str, since: u64) -> Ve
     audit
 }
 
-/// The same as text.
+/// Like [`writes_in`], as text.
 pub(crate) fn said_in(plane: &ControlPlane, namespace: &str, since: u64) -> Vec<String> {
     said(&writes_in(plane, namespace, since))
 }
