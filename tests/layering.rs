@@ -1,10 +1,10 @@
-//! Holds the structure of the code: which module may use which, what the pure core may not touch, that each
-//! file belongs to a module, and that none is too long. It reads the sources; it needs no cluster.
+//! Holds the structure of the code: which module may use which, what the pure core may not use, that each file belongs to
+//! a module, and that none is too long. It reads the sources; it needs no cluster.
 //!
 //! `src/lib.rs` lists the layers. The core is a crate of its own, so the compiler keeps clients, runtimes and logs out of
 //! it; these tests keep out what the standard library offers. Files do not use each other in a circle, so a file can be
-//! understood with those below it. Code under `#[cfg(test)]` may use what it likes. A module of `tests/it` uses `support`, and none of its
-//! neighbours. Each rule is shown to fail on a sample in `layering/rules.rs`.
+//! understood with those below it. Code under `#[cfg(test)]` may use what it likes. A module of `tests/it` uses `support`,
+//! and none of its neighbours. Each rule is shown to fail on a sample in `layering/rules.rs`.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]
 
@@ -123,7 +123,7 @@ fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
     assert!(unused.is_empty(), "permitted, and not used: {unused:?}");
 }
 
-/// What it does not depend on, the compiler keeps out of it.
+/// The compiler keeps out of the core what the core does not depend on.
 #[test]
 fn the_core_depends_on_types_and_parsers_alone() {
     let manifest = read(Path::new("crates/mirror-core/Cargo.toml"));

@@ -16,7 +16,7 @@ use crate::{book::documents, markdown::Document, read, root, rows};
 
 const DASHBOARD: &str = "dashboards/grafana.json";
 const ALERTS: [&str; 2] = ["dashboards/alerts.yaml", "dashboards/traffic.yaml"];
-/// What the dashboard reads of the proxies of clients.
+/// Metrics of the clients' proxies that the dashboard reads.
 const OF_PROXIES: [&str; 2] = ["response_total", "response_latency_ms"];
 const PICTURE: &str = "docs/pictures/dashboard.svg";
 const PAGE: &str = "docs/metrics.md";

@@ -108,7 +108,7 @@ fn gitops_tools_judge_links_as_documented() {
     let unseen = json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3", "kind": "Link",
         "metadata": {"name": "east", "generation": 1},
-        // What the CRD fills in.
+        // The default of the CRD.
         "status": {"observedGeneration": -1},
     });
     let changed = StatusInputs {
@@ -167,7 +167,7 @@ fn gitops_tools_judge_links_as_documented() {
     }
 }
 
-/// Builds the program, as control planes are built: most of what it is made of is then in Go's cache. `None` without Go.
+/// Builds the program as control planes are built, so that Go's cache has most of its packages. `None` without Go.
 fn build() -> Option<PathBuf> {
     if !go::is_installed() {
         return None;

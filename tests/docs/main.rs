@@ -82,7 +82,7 @@ fn the_readme_lists_the_commands_that_there_are() {
         .lines()
         .skip_while(|line| *line != "Set up:")
         .take_while(|line| *line != "Global options:")
-        // What a line does not begin with a command is more of the line before.
+        // A line that is indented further continues the one before.
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|command| *command != "help")

@@ -114,7 +114,7 @@ fn texts(svg: &str) -> Vec<Shown<'_>> {
     all.collect()
 }
 
-/// Words that go on in the next row of a terminal.
+/// Words that a terminal has broken at the end of a row.
 fn broken(svg: &str) -> Vec<String> {
     let texts = texts(svg);
     let edge = number(svg, "width").unwrap_or_default() - EDGE;

@@ -95,7 +95,7 @@ fn reference_of_values_is_current() {
         let inner = line.trim_start();
         let indent = line.len() - inner.len();
         let shown = inner.strip_prefix("# ").unwrap_or(inner);
-        // A comment that is no key, or a key that is commented out.
+        // A line of a comment, not a key that is commented out.
         let mut found_out = ["identityTrustDomain:", "version:"].into_iter();
         if inner.starts_with("# ") && !found_out.any(|key| shown.starts_with(key)) {
             comment = shown.to_owned();

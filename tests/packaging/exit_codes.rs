@@ -100,7 +100,7 @@ fn table_names_commands_that_exist_and_all_that_say_codes_of_their_own() {
             );
         }
     }
-    // What pipelines use it for.
+    // Pipelines rely on this code.
     let plan = help(&["plan"]);
     assert!(
         plan.contains("Exit codes: 0 no changes, 1 failed, 2 changes (or invalid usage)."),
@@ -129,7 +129,7 @@ fn invalid_command_line_is_2_and_prints_no_data() {
         );
         assert_eq!(output.stdout, b"", "{command}");
     }
-    // What only the command itself can tell.
+    // Errors that the command finds, not clap.
     for line in [
         "link --to x",
         "link --from x --to x",

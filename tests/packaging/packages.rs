@@ -68,7 +68,7 @@ fn commands(program: &Path) -> Vec<String> {
     let help = run(program, &["--help"]);
     let (_, list) = help.split_once("Set up:\n").unwrap();
     let (list, _) = list.split_once("Global options:\n").unwrap();
-    // What a line does not begin with a command is more of the line before, or the name of a group.
+    // Other lines continue the one before, or are the name of a group.
     let lines = list.lines();
     let lines = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());

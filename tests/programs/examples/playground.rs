@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     build_and_start().unwrap_or_else(|error| failed(&error))
 }
 
-/// Returns only if it does not come to the start.
+/// Returns only if the playground could not be started.
 fn build_and_start() -> anyhow::Result<ExitCode> {
     let mut rust = cargo("build")
         .spawn()
@@ -33,11 +33,11 @@ fn build_and_start() -> anyhow::Result<ExitCode> {
     Err(error).context("failed to start cargo run")
 }
 
-/// Cargo, to do this to the playground.
+/// This cargo command for the example `clusters`.
 fn cargo(command: &str) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args([command, "--example", "clusters"]);
-    // What the cargo that started this one says of this package would make it build again what has such variables.
+    // Cargo has set these for this package. Passed on, they would make cargo rebuild crates that read them.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

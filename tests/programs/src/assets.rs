@@ -12,7 +12,7 @@ use crate::release::Release;
 use crate::{go, tell};
 
 const SERVERS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-manager"];
-/// The binary that is all servers.
+/// The multi-call binary with all servers.
 const MULTI_CALL: &str = "servers";
 const KUBECTL: &str = "kubectl";
 

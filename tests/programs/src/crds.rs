@@ -13,7 +13,7 @@ use crate::{go, tell};
 #[derive(Hash)]
 struct Module {
     name: &'static str,
-    /// What Go says of the content.
+    /// The checksum of the module, as in a `go.sum`.
     sum: &'static str,
     files: &'static [&'static str],
 }
@@ -43,7 +43,7 @@ const MODULES: [Module; 4] = [
         files: &["helm/sealed-secrets/crds/bitnami.com_sealedsecrets.yaml"],
     },
 ];
-/// For the version of Go that modules may ask for.
+/// A `go.mod` with a version of Go that the modules may require.
 const GO_MOD: &str = "go 1.26.0\n";
 
 /// The folder with the CRDs of Argo CD, Flux, External Secrets and Sealed Secrets, downloaded now if it is not there yet.

@@ -118,8 +118,8 @@ pub fn is_installed() -> bool {
     Command::new("go").arg("version").output().is_ok()
 }
 
-/// Builds `package` of the module in `folder` into `program`. More `arguments` of `go build` may choose other versions of
-/// what it is made of. Tells how far it is.
+/// Builds `package` of the module in `folder` into `program`. `arguments` of `go build` may choose other versions of its
+/// modules. Prints its progress.
 pub fn build(
     folder: &Path,
     arguments: &[&str],
@@ -149,8 +149,8 @@ pub fn build(
     Ok(())
 }
 
-/// How many packages a package is made of, itself included. Modules that are not there yet are downloaded, and go
-/// names each one.
+/// The number of packages that a package consists of, itself included. Modules that are not there yet are downloaded, and
+/// go prints each one.
 fn count_packages(folder: &Path, arguments: &[&str], package: &str) -> anyhow::Result<usize> {
     let output = Command::new("go")
         .args(["list", "-deps"])

@@ -11,7 +11,7 @@ use crate::{go, tell};
 
 const PROGRAM: &str = "helm";
 const PACKAGE: &str = "helm.sh/helm/v3/cmd/helm";
-/// Without these, it takes clusters for those of Kubernetes 1.20 as long as it does not ask one.
+/// Without these, Helm assumes Kubernetes 1.20 unless it asks a cluster.
 const LINKER_FLAGS: &str = "-s -w -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 \
                             -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36";
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm");
