@@ -203,7 +203,7 @@ fn values(linkerd: &str, args: &Install, config: Option<&LinkerdConfig>) -> Valu
 }
 
 impl ValueArgs {
-    /// Merges these values over those that are given, and both over `base`. Returns them with a warning for each obsolete key.
+    /// Merges these values over the given ones, and both over `base`. Returns them with a warning for each obsolete key.
     fn over(&self, given: &UserValues, base: &Values) -> anyhow::Result<(Values, Vec<String>)> {
         let mut given = given.clone();
         for name in &self.values {

@@ -2,7 +2,8 @@
 //!
 //! A watch may be silent for hours, so a read timeout cannot distinguish it from a dead peer. HTTP/2 pings can: a
 //! connection whose peer does not answer a ping is closed, and all its requests fail immediately. Other requests have
-//! their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`](super::bounds)), and TCP keepalives check the peer.
+//! their own timeouts. With HTTP/1.1, watches are short instead ([`bounds`](super::bounds)), and TCP keepalives check the
+//! peer.
 
 use std::{sync::Arc, time::Duration};
 

@@ -22,8 +22,8 @@
 //! | `outbound_http_balancer_endpoints` | `endpoint_state` (`ready`, `pending`), `parent_*`, `backend_*` | Size of the balancer |
 //!
 //! The labels *endpoint* are `direction="outbound"`, `authority` (`<service>.<namespace>.svc.<domain>:<port>` of the
-//! Service in this cluster), `target_addr`, `target_ip`, `target_port`, `tls`, `server_id` (the identity of the server), and
-//! what Linkerd's destination controller says about the endpoint, each prefixed with `dst_`:
+//! Service in this cluster), `target_addr`, `target_ip`, `target_port`, `tls`, `server_id` (the identity of the server),
+//! and what Linkerd's destination controller says about the endpoint, each prefixed with `dst_`:
 //!
 //! | Endpoint | Labels |
 //! | --- | --- |
@@ -31,8 +31,8 @@
 //! | of a target cluster by remote discovery, federated or not | `dst_namespace`, `dst_service` (in the *target* cluster), `dst_pod`, `dst_serviceaccount` and the workload. Nothing names the cluster |
 //! | of this cluster | the same as the line above, for this cluster |
 //!
-//! Labels of the Service belong to all endpoints of an update of Linkerd's controller, and are those of one of its slices. A
-//! federated Service that is made of slices has slices of several clusters, so there `dst_target_cluster` may be missing,
+//! Labels of the Service belong to all endpoints of an update of Linkerd's controller, and are those of one of its slices.
+//! A federated Service that is made of slices has slices of several clusters, so there `dst_target_cluster` may be missing,
 //! or be that of another endpoint. `target_ip` is always right.
 
 mod exposition;

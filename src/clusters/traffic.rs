@@ -31,7 +31,7 @@ pub(crate) struct TrafficClients {
     pub meshed: usize,
 }
 
-/// Lists the running Pods that are in the mesh, of one namespace or of all. Of these, the proxies of at most `max` are read.
+/// Lists the running Pods that are in the mesh, of one namespace or of all. Returns the proxies of at most `max` of them.
 pub(crate) async fn clients(
     cluster: &ClusterClient,
     namespace: Option<&str>,

@@ -33,8 +33,8 @@ const GATEWAY_POLICY: Template = template!("gateway-policy.yaml");
 const GATEWAY_API_SERVER: Template = template!("gateway-api-server.yaml");
 const REMOTE_ACCESS: Template = template!("remote-access.yaml");
 const ADMIN_POLICY: Template = template!("admin-policy.yaml");
-/// The admission policies: of Services, of EndpointSlices, of routes, and of what is written seldom. A template takes time to
-/// parse with the square of its length, so each kind has a file.
+/// The admission policies: of Services, of EndpointSlices, of routes, and of what is written seldom. A template takes time
+/// to parse with the square of its length, so each kind has a file.
 const ADMISSION_POLICIES: [Template; 4] = [
     template!("admission-services.yaml"),
     template!("admission-slices.yaml"),

@@ -1,8 +1,8 @@
 //! Which cluster serves a Service, and how well: from two samples of the proxies of its clients. Pure.
 //!
 //! [`clusters::traffic`](crate::clusters::traffic) reads the samples. [`increase`] computes what each client did between
-//! two of them, and [`rows`] adds that up by Service and serving cluster. [`histogram`] has the quantiles, which are those of
-//! Prometheus.
+//! two of them, and [`rows`] adds that up by Service and serving cluster. [`histogram`] has the quantiles, which are those
+//! of Prometheus.
 
 mod histogram;
 mod increase;

@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// A federated Service with members here, in `east` and in `north`; the EndpointSlices of the `unread` ones are unknown.
+    /// A federated Service with members here, in `east` and in `north`. EndpointSlices of `unread` ones are unknown.
     fn services(unread: &[&str]) -> TrafficServices {
         let mirror = |mode, cluster: Option<&str>| TrafficService {
             mode: Some(mode),

@@ -1,5 +1,5 @@
-//! Claims of the documents that were untrue once, each with the test that holds what it says. Who changes the behaviour sees
-//! the test fail; who changes the sentence sees this one.
+//! Claims of the documents that were untrue once, each with the test that holds what it says. Who changes the behaviour
+//! sees the test fail; who changes the sentence sees this one.
 
 use std::{fs, path::Path};
 

@@ -1,6 +1,6 @@
 //! Tests what the controller's account and those that other clusters use must not do, with their own tokens: the admission
-//! policies of `install` refuse it, even if RBAC permits it. The other tests show that all modes of mirroring work under the policy: they run
-//! controllers under the same account, on control planes that have the policy.
+//! policies of `install` refuse it, even if RBAC permits it. The other tests show that all modes of mirroring work under
+//! the policy: they run controllers under the same account, on control planes that have the policy.
 
 mod events;
 mod routes;

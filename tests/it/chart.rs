@@ -95,8 +95,8 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
     assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
     assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
 
-    // As Argo CD does it: it renders the chart, and applies the objects as their owner. Nothing differs after that, so there
-    // is nothing to ignore.
+    // As Argo CD does it: it renders the chart, and applies the objects as their owner. Nothing differs after that, so
+    // there is nothing to ignore.
     let manifests = folder.path().join("manifests.yaml");
     let manifests = manifests.to_str().unwrap();
     for (chart, expected) in [

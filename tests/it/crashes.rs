@@ -2,9 +2,9 @@
 //! delays each event of its watches, or drops it. In each case, the end state has to be that of an undisturbed run, and
 //! nothing forbidden may happen on the way.
 //!
-//! Unless told otherwise, it chooses some schedules of each scenario at random, and prints the seed; `LINKERD_MC_SWEEP_SEED` repeats
-//! those of an earlier run. With `LINKERD_MC_SWEEP=all` in the environment, all schedules run. With the name of a
-//! scenario as its value, all schedules of this scenario run, and no others.
+//! Unless told otherwise, it chooses some schedules of each scenario at random, and prints the seed;
+//! `LINKERD_MC_SWEEP_SEED` repeats those of an earlier run. With `LINKERD_MC_SWEEP=all` in the environment, all schedules
+//! run. With the name of a scenario as its value, all schedules of this scenario run, and no others.
 
 mod history;
 mod mishaps;

@@ -1,5 +1,5 @@
-//! Compares the table in docs/ci.md with the program, as far as no cluster is needed. That `check` and `plan` tell errors and
-//! changes of real clusters by their codes is held in `tests/it`.
+//! Compares the table in docs/ci.md with the program, as far as no cluster is needed. That `check` and `plan` tell errors
+//! and changes of real clusters by their codes is held in `tests/it`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

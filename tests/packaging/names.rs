@@ -1,5 +1,5 @@
-//! The names under which the program is installed, as a plugin of kubectl and as an extension of Linkerd. What the kubectl of
-//! the control planes makes of it is in `tests/it`.
+//! The names under which the program is installed, as a plugin of kubectl and as an extension of Linkerd. What the kubectl
+//! of the control planes makes of it is in `tests/it`.
 
 use std::{os::unix::fs::symlink, process::Command};
 

@@ -1,6 +1,6 @@
-//! What the workflows of GitHub Actions run: recipes of the justfile and scripts of this repository, so that it can be tried
-//! on any machine. That they are valid is checked by actionlint, in `packaging/check`. Recipes quote their arguments, and
-//! what builds a release is pinned.
+//! What the workflows of GitHub Actions run: recipes of the justfile and scripts of this repository, so that it can be
+//! tried on any machine. That they are valid is checked by actionlint, in `packaging/check`. Recipes quote their arguments,
+//! and what builds a release is pinned.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 

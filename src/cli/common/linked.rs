@@ -204,7 +204,7 @@ impl Mirrors {
         Ok(Self::sort(&name.to_string(), &own, &federated))
     }
 
-    /// Sorts Services by whether they exist only for `cluster`. `own` has its label, `federated` are all federated Services.
+    /// Sorts Services by whether they exist only for `cluster`. `own` has its label, `federated` are all federated ones.
     fn sort(cluster: &str, own: &[ObjectMeta], federated: &[ObjectMeta]) -> Self {
         let identity = |meta: &ObjectMeta| {
             objects::SERVICE.named(

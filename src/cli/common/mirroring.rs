@@ -110,8 +110,8 @@ pub(crate) const MIB: usize = 1 << 20;
 const MAX_NAMESPACES: u32 = 100;
 /// Default of `--hold-down`.
 const HOLD_DOWN: Duration = Duration::from_secs(30);
-/// Default of `--join-delay`. In the suite with real proxies, 5 s are enough for one cluster whose API server is 150 ms away
-/// each way. Linkerd adds several one after the other.
+/// Default of `--join-delay`. In the suite with real proxies, 5 s are enough for one cluster whose API server is 150 ms
+/// away each way. Linkerd adds several one after the other.
 const JOIN_DELAY: Duration = Duration::from_secs(20);
 
 impl Mirroring {

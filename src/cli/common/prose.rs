@@ -1,5 +1,5 @@
-//! Counts things in words, and wraps sentences for a terminal, between words. What people copy stays in one piece: the terminal itself breaks a long
-//! command, and copies it without the break.
+//! Counts things in words, and wraps sentences for a terminal, between words. What people copy stays in one piece: the
+//! terminal itself breaks a long command, and copies it without the break.
 
 use textwrap::{Options, WordSeparator, WordSplitter, core::Word, fill};
 

@@ -28,8 +28,8 @@ impl std::fmt::Display for SettingChange {
     }
 }
 
-/// Fields of the spec that `link` writes, except `probeSpec`, which has a line of its own. A change of a field that is missing
-/// here is neither shown nor asked for.
+/// Fields of the spec that `link` writes, except `probeSpec`, which has a line of its own. A change of a field that is
+/// missing here is neither shown nor asked for.
 const FIELDS: [&str; 12] = [
     "targetClusterName",
     "targetClusterDomain",

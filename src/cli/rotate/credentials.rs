@@ -1,4 +1,4 @@
-//! The credentials of a link: its Secrets in the source cluster, the kubeconfig in each, and the ServiceAccount of its token.
+//! The credentials of a link: its Secrets in the source cluster, their kubeconfigs, and the ServiceAccount of its token.
 
 use anyhow::Context as _;
 use jiff::Timestamp;

@@ -87,7 +87,7 @@ impl Run<'_> {
         self.answered_by(mirror, wanted).await
     }
 
-    /// Lets the client send requests until this server answers so many in a row. Returns when it answered the first of them.
+    /// Lets the client send requests until this server answers so many in a row. Returns when it answered the first one.
     async fn answered_by(&self, mirror: &SeenMirror, server: &str) -> Known<StepFinding> {
         let address = mirror.cluster_ip.as_deref().unwrap_or_default();
         let (mut sent, mut failed, mut row) = (0, 0, 0);

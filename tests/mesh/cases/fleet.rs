@@ -24,8 +24,8 @@ use crate::{
     table::{Row, seconds},
 };
 
-/// What takes over the existing link of `west` to `east`, and adds the five others. Linkerd follows new credentials only after
-/// a restart.
+/// What takes over the existing link of `west` to `east`, and adds the five others. Linkerd follows new credentials only
+/// after a restart.
 const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes
     for what in restart 'status --timeout=60s'; do
         kubectl --context west -n linkerd rollout $what deployment/linkerd-destination

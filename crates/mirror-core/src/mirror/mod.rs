@@ -1,8 +1,8 @@
 //! The core: decides what should exist in the local cluster, given everything that is known. Pure.
 //!
 //! It has no client, no clock, no async code and no log. [`State`] is what is known. [`Key`] names a piece of work.
-//! [`plan`] compares desired objects with existing ones, and returns the writes. [`link_status`] builds a Link's status from
-//! the results. The controller feeds the state with watch events, the `plan` command with lists.
+//! [`plan`] compares desired objects with existing ones, and returns the writes. [`link_status`] builds a Link's status
+//! from the results. The controller feeds the state with watch events, the `plan` command with lists.
 //!
 //! Files have no cyclic dependencies. From the top: `triggers` and `link_status`; `reconcile`, which plans each kind of
 //! key; `ownership`, which decides who may have which name and take part in which Service; `desired`, which builds the

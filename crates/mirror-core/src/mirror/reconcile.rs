@@ -1,5 +1,5 @@
-//! Plans: what to do for a key to bring the local cluster to its desired state. There is one file for each kind of key. Each
-//! compares existing objects with desired ones, and the difference is the plan.
+//! Plans: what to do for a key to bring the local cluster to its desired state. There is one file for each kind of key.
+//! Each compares existing objects with desired ones, and the difference is the plan.
 
 mod federated;
 mod gateway;

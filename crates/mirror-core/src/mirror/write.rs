@@ -270,8 +270,8 @@ fn changes<'a>(
 
 /// The patch that turns an object into its desired state; `None` if nothing differs.
 ///
-/// `service`: the Service that the object belongs to, or is. `owners` of the object are restored; `None` leaves them as they
-/// are. `rest` is a merge patch of what differs besides metadata, or an empty object.
+/// `service`: the Service that the object belongs to, or is. `owners` of the object are restored; `None` leaves them as
+/// they are. `rest` is a merge patch of what differs besides metadata, or an empty object.
 pub(crate) fn patch(
     kind: ObjectKind,
     service: &str,

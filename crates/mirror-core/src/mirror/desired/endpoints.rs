@@ -37,7 +37,7 @@ const SHARED: &str = "-shared";
 /// Names of slices by address.
 type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// The slices in which each address takes traffic. Linkerd removes an address that becomes unready, like one that is deleted.
+/// The slices in which each address takes traffic. Linkerd removes an address that becomes unready, like a deleted one.
 fn holders(slices: &[Arc<EndpointSlice>]) -> Holders<'_> {
     let mut holders = Holders::new();
     for slice in slices {

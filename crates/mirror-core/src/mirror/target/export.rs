@@ -1,6 +1,6 @@
-//! Which Services of a target cluster take part, and how. And the selectors for requests to a target cluster: the watches of
-//! the controller and the lists of `plan` share them, so that both see the same objects. At the end, what is requested from the
-//! source cluster.
+//! Which Services of a target cluster take part, and how. And the selectors for requests to a target cluster: the watches
+//! of the controller and the lists of `plan` share them, so that both see the same objects. At the end, what is requested
+//! from the source cluster.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ pub enum MirrorMode {
     RemoteDiscovery,
 }
 
-/// How a Link wants a Service mirrored, if at all. Remote discovery wins where both selectors match. `State::mode` also knows
-/// the Services that are mirrored because a federated Service prefers their cluster.
+/// How a Link wants a Service mirrored, if at all. Remote discovery wins where both selectors match. `State::mode` also
+/// knows the Services that are mirrored because a federated Service prefers their cluster.
 pub fn mode(target: &Target, service: &Service) -> Option<MirrorMode> {
     if selects(target.discovery_selector.as_ref(), service) {
         Some(MirrorMode::RemoteDiscovery)

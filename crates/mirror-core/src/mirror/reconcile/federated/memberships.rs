@@ -22,8 +22,8 @@ use crate::{
 };
 
 impl<'a> FederatedService<'a> {
-    /// The form that it should have, and what is known of the memberships of all clusters. `confirmed`: the clusters that have
-    /// confirmed that they no longer have a member.
+    /// The form that it should have, and what is known of the memberships of all clusters. `confirmed`: the clusters that
+    /// have confirmed that they no longer have a member.
     pub(super) fn memberships(&self, confirmed: Confirmed<'_>) -> (Form, Memberships<'a>) {
         let (state, has_local_member) = (self.state, self.local.is_some());
         let memberships = state.active().map(|(target, entry)| {
