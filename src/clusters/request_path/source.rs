@@ -174,19 +174,31 @@ pub(super) async fn slices(client: &Client, service: &ResourceId) -> Known<Vec<E
 /// The routes that apply to a Service, of all kinds that the API server has.
 async fn routes(client: &Client, service: &ResourceId) -> Known<Vec<Route>> {
     let lists = RouteKind::ALL.map(async |kind| {
-        let resource = kind.resource();
-        let api: Api<Wire<Route>> =
-            Api::namespaced_with(client.clone(), &service.namespace, &resource);
-        match list_all(&api, "").await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-            Err(error) => Err(format!("{}: {}", kind.kind(), explain(&error))),
-            Ok(found) => Ok(found.into_iter().map(Route::from).collect()),
-        }
+        let found = routes_of_kind(client, service, kind).await;
+        found.map_err(|error| format!("{}: {}", kind.kind(), explain(&error)))
     });
     let lists: Known<Vec<Vec<Route>>> = join_all(lists).await.into_iter().collect();
     let mut routes = lists?.concat();
     routes.retain(|route| route.services().any(|(name, _)| name == service.name));
     Ok(routes)
+}
+
+/// The routes of a kind, in the first version that the API server serves.
+async fn routes_of_kind(
+    client: &Client,
+    service: &ResourceId,
+    kind: RouteKind,
+) -> kube::Result<Vec<Route>> {
+    for version in kind.versions() {
+        let resource = kind.resource_in(version);
+        let api: Api<Wire<Route>> =
+            Api::namespaced_with(client.clone(), &service.namespace, &resource);
+        match list_all(&api, "").await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            found => return Ok(found?.into_iter().map(Route::from).collect()),
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// How many Pods the destination controller should have.
@@ -235,4 +247,49 @@ async fn pod_networks(client: &Client) -> Known<Vec<IpNet>> {
         .flatten()
         .filter_map(|net| net.parse().ok())
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, StreamExt as _, stream};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::of_test_server;
+
+    #[tokio::test]
+    async fn routes_are_read_in_the_version_in_which_the_api_server_serves_them() {
+        let group = "/apis/gateway.networking.k8s.io/v1alpha2";
+        let client = of_test_server(move |request: http::Request<_>| {
+            let path = request.uri().path();
+            let (code, answer) = if path == format!("{group}/namespaces/shop/tlsroutes") {
+                let route = |name: &str, service: &str| {
+                    json!({
+                        "metadata": { "namespace": "shop", "name": name },
+                        "spec": { "parentRefs": [{ "group": "", "kind": "Service", "name": service }] },
+                    })
+                };
+                let items = [route("mine", "web"), route("other", "db")];
+                (200, json!({ "metadata": {}, "items": items }))
+            } else {
+                (
+                    404,
+                    json!({ "kind": "Status", "status": "Failure", "message": "not found", "code": 404 }),
+                )
+            };
+            let frame = Ok(Frame::data(Bytes::from(answer.to_string())));
+            let body = StreamBody::new(stream::iter([frame]).boxed());
+            let answered = http::Response::builder().status(code).body(body);
+            async move { Ok(answered?) }.boxed()
+        });
+        let found = routes(&client, &ResourceId::new("shop", "web")).await;
+        let names: Vec<_> = found
+            .unwrap()
+            .iter()
+            .map(|route| route.metadata.name().to_owned())
+            .collect();
+        assert_eq!(names, ["mine"]);
+    }
 }
