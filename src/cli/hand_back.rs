@@ -16,10 +16,8 @@ use std::{
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use futures::{StreamExt as _, TryStreamExt as _};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    coordination::v1::Lease,
     core::v1::{Endpoints, Service},
     discovery::v1::EndpointSlice,
 };
@@ -39,6 +37,7 @@ use super::common::{
 };
 use crate::{
     api::{labels as l, link::Link, metadata::ResourceId},
+    clusters::leader::leader,
     hint::fail,
     timing,
 };
@@ -124,10 +123,10 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
 /// Fails if a controller holds the lease, or if its Deployment would start one: it would create again what is deleted
 /// here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
-    let lease = cluster.get::<Lease>("read the lease", namespace, l::LEASE_NAME);
-    let is_leading = lease
-        .await?
-        .is_some_and(|found| is_held(&found, timing::now()));
+    let leader = leader(&cluster.client, namespace).await;
+    let is_leading = leader
+        .map_err(|why| anyhow::anyhow!("failed to read the lease: {why}"))?
+        .is_some_and(|leader| leader.active);
     let what = "read the controller's Deployment";
     let deployment = cluster.get::<Deployment>(what, namespace, l::CONTROLLER_NAME);
     let is_wanted = deployment.await?.is_some_and(|found| {
@@ -173,20 +172,6 @@ async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
         cluster.request_opt(&what, patched).await?;
     }
     Ok(())
-}
-
-/// Whether somebody holds the lease, and renewed it in time.
-fn is_held(lease: &Lease, now: Timestamp) -> bool {
-    let Some(spec) = &lease.spec else {
-        return false;
-    };
-    let held = spec.holder_identity.as_ref();
-    let (Some(_), Some(renewed)) = (held.filter(|holder| !holder.is_empty()), &spec.renew_time)
-    else {
-        return false;
-    };
-    let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(0).into());
-    renewed.0.checked_add(lasts).is_ok_and(|ends| ends > now)
 }
 
 /// A Service to hand back: a mirror, a host's mirror, a federated Service, or a probe Service.
@@ -343,36 +328,4 @@ impl Mirror {
 fn service_of(slice: &EndpointSlice) -> Option<ResourceId> {
     let service = slice.labels().get(l::SLICE_SERVICE)?;
     Some(ResourceId::new(slice.namespace()?, service))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lease_is_held_until_it_was_not_renewed_for_its_duration() {
-        let now: Timestamp = "2026-01-01T00:00:30Z".parse().unwrap();
-        for (spec, held) in [
-            (json!({}), false),
-            (
-                json!({ "holderIdentity": "a", "leaseDurationSeconds": 30, "renewTime": "2026-01-01T00:00:01.000000Z" }),
-                true,
-            ),
-            (
-                json!({ "holderIdentity": "a", "leaseDurationSeconds": 30, "renewTime": "2026-01-01T00:00:00.000000Z" }),
-                false,
-            ),
-            (
-                json!({ "holderIdentity": "", "leaseDurationSeconds": 30, "renewTime": "2026-01-01T00:00:29.000000Z" }),
-                false,
-            ),
-            (
-                json!({ "holderIdentity": "a", "leaseDurationSeconds": 30 }),
-                false,
-            ),
-        ] {
-            let lease = serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap();
-            assert_eq!(is_held(&lease, now), held, "{lease:?}");
-        }
-    }
 }

@@ -83,7 +83,8 @@ pub(crate) async fn leaders(client: &Client, namespaces: BTreeSet<String>) -> Le
     join_all(leases).await.into_iter().collect()
 }
 
-async fn leader(client: &Client, namespace: &str) -> Result<Option<Leader>, String> {
+/// Reads the Lease of an installation; `None` if there is none.
+pub(crate) async fn leader(client: &Client, namespace: &str) -> Result<Option<Leader>, String> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
     let (lease, now) = get_at::<Lease>(client, &path).await?;
     Ok(lease.map(|lease| Leader::of(namespace, lease, now)))
@@ -140,6 +141,12 @@ pub(crate) mod tests {
                 "12:00:00",
                 false,
                 "no controller is active: the last one stopped at 12, and nothing has been reported since; look",
+            ),
+            (
+                json!({}),
+                "12:00:00",
+                false,
+                "no controller is active: the last one stopped at an unknown time, and",
             ),
             (
                 json!({"holderIdentity": "a"}),
