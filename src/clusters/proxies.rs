@@ -37,7 +37,7 @@
 
 mod exposition;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -159,24 +159,6 @@ impl PodProxy {
             Err(ProxyError::Status(StatusCode::SERVICE_UNAVAILABLE)) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// The proxy's environment.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the commands that use it follow")
-    )]
-    pub(crate) async fn environment(
-        &self,
-        client: &Client,
-        deadline: Duration,
-    ) -> Result<BTreeMap<String, String>, ProxyError> {
-        let read = async {
-            let answer = self.get(client, "env.json").await?;
-            let json = body(answer, MAX_ANSWER).await?;
-            serde_json::from_slice(&json).map_err(|error| malformed(&error.to_string()))
-        };
-        within(deadline, read).await
     }
 
     /// Reads the proxy's metrics, and passes on each sample with one of these names, such as

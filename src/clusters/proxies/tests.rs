@@ -163,17 +163,6 @@ async fn readiness_is_the_answer_of_the_proxy_not_of_the_api_server() {
 }
 
 #[tokio::test]
-async fn environment_is_a_map_of_names_and_values() {
-    let (client, _) = server(200, r#"{"A":"1","LINKERD2_PROXY_LOG":"warn"}"#);
-    let environment = proxy().environment(&client, SOON).await.unwrap();
-    assert_eq!(environment["A"], "1");
-    assert_eq!(environment.len(), 2);
-    let (client, _) = server(200, "<html>");
-    let error = proxy().environment(&client, SOON).await.unwrap_err();
-    assert!(matches!(error, ProxyError::Malformed(_)), "{error}");
-}
-
-#[tokio::test]
 async fn wanted_samples_are_passed_on_whatever_the_pieces() {
     let text = "# HELP a x\n# TYPE a counter\na{b=\"c\"} 1\nother{ 2\na{b=\"d\"} 3\n# EOF\n";
     let client = of_test_server(move |_| async move {
