@@ -179,9 +179,9 @@ struct FleetPlanArgs {
 /// What is done already is not written again, so the command can be run again at any time, also after it was stopped.
 ///
 /// Each source cluster gets an account of its own in each of its target clusters. All that is made has a label with the
-/// name of the fleet. Links that exist and are as the file says are taken over: they get the label. Only what has it is
-/// deleted when the file does not name it any more: first the Link, then, when its mirrors are gone, its Secrets, and then
-/// the account in the target cluster.
+/// name of the fleet. Links that exist and are as the file says are taken over: they get the label. When the file
+/// no longer names a link, only objects with the label are deleted: first the Link, then, when its mirrors are gone, its
+/// Secrets, and then the account in the target cluster.
 ///
 /// If nobody has access to all clusters, pass --only with those that you have. The accounts in them are made for others,
 /// and Links get the settings of the file. Nothing is concluded about other clusters: what only they know, such as

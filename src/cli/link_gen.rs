@@ -83,7 +83,7 @@ pub(crate) struct LinkGen {
     /// Name of the target cluster, and the suffix of its mirrors
     #[arg(long, value_name = "NAME")]
     cluster_name: ClusterName,
-    /// Start from the Link in this file, and keep what is set there and no flag names; - for stdin. Credentials in the
+    /// Start from the Link in this file, and keep its settings unless a flag changes them; - for stdin. Credentials in the
     /// file decide the address of the API server, the ServiceAccount and its token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     from_existing: Option<PathBuf>,

@@ -49,7 +49,7 @@ pub(crate) struct RunController {
     /// Elect a leader with a Lease, so that only one replica writes
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
-    /// Name of this replica in the Lease [default: the host name]
+    /// Name of this replica in the Lease [default: the host name and the process ID]
     #[arg(long, value_name = "NAME", env = "HOSTNAME", hide_env_values = true)]
     identity: Option<String>,
     /// How long the Lease is valid after a renewal

@@ -48,7 +48,7 @@ pub(crate) struct Diagnose {
     /// Context of the target cluster, to look at the Service, its Pods and the gateway there
     #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub(super) target: Option<String>,
-    /// Name of the target cluster of --target [default: the only one, or that with the name of the context]
+    /// Name that the Links give the cluster of --target [default: the only target cluster, or the one that is named like the context]
     #[arg(long, value_name = "NAME", requires = "target", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     pub(super) cluster_name: Option<String>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) struct Diagnose {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(super) output: DiagnosisFormat,
-    /// Timeout of each request to a cluster. At most four of them follow each other
+    /// Timeout of each request to a cluster. At most four requests are sent one after the other
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = timeout)]
     pub(super) request_timeout: Duration,
 }

@@ -46,9 +46,9 @@ use crate::{
 /// The clusters are those of `--context`, a list in which `*` stands for any text, or all contexts of the kubeconfig. What
 /// several links have in common is written once, as meshes, hubs and defaults. Nothing is changed.
 ///
-/// What the file cannot say is named, and so is what `fleet apply` would change besides the label of the fleet.
+/// Warnings on stderr name what the file cannot express, and what `fleet apply` would change apart from the label of the fleet.
 ///
-/// Exit codes: 0 the file says all, 1 a cluster was not read, or something is left out (no file if none was read), 2 invalid usage.
+/// Exit codes: 0 the file has everything, 1 a cluster was not read, or something is left out (no file if none was read), 2 invalid usage.
 #[derive(Debug, Args)]
 pub(super) struct FleetImportArgs {
     /// Use all contexts of the kubeconfig; for several of them, pass --context 'prod-*,staging'

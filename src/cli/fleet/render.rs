@@ -43,7 +43,7 @@ pub(super) struct FleetRenderArgs {
     /// Folder for the files; it is created if needed
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output_dir: PathBuf,
-    /// Write an ExternalSecret for each of the credentials, which takes them from this ClusterSecretStore
+    /// For each Secret with credentials, write an ExternalSecret that reads them from this ClusterSecretStore
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     secret_store: Option<String>,
     /// Write the extension of each cluster too, with the values of the file. Without this flag, its files stay as they are;

@@ -52,7 +52,7 @@ pub(crate) struct Link {
     /// Name of the target cluster, and the suffix of its mirrors [default: from the name of its context]
     #[arg(long, alias = "target-cluster-name", value_name = "NAME")]
     pub(super) cluster_name: Option<ClusterName>,
-    /// Move the name of a cluster that is linked already to this one. All mirrors of the other cluster are deleted
+    /// Give this cluster the name of one that is already linked. All mirrors of the other cluster are deleted
     #[arg(long)]
     pub(super) replace: bool,
     /// Link the clusters in both directions

@@ -49,7 +49,7 @@ pub(crate) struct TrafficArgs {
     /// Show the Services of all namespaces, which is the default
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(super) all_namespaces: bool,
-    /// Show only what this cluster serves; `local` is the clients' own
+    /// Show only requests that this cluster serves; `local` is the clients' own cluster
     #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     pub(super) cluster_name: Option<String>,
     /// Read only the clients in this namespace

@@ -75,8 +75,8 @@ pub(crate) struct VerifyArgs {
     /// Image of client and server: agnhost, or one with the same `netexec`
     #[arg(long, value_name = "IMAGE", default_value = IMAGE, value_parser = image)]
     pub(super) image: String,
-    /// Also take the member of a federated Service away in the target cluster, and see that one of the source cluster
-    /// answers in its place, and back
+    /// Also test the failover of a federated Service: remove its member in the target cluster, check that the member in the
+    /// source cluster answers, and put the first one back
     #[arg(long)]
     pub(super) failover: bool,
     /// Write a `JUnit` report to this file
@@ -88,7 +88,7 @@ pub(crate) struct VerifyArgs {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(super) output: VerifyFormat,
-    /// How long all may take, with the deletion at the end
+    /// Most time that the run may take, with the deletion at the end
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = whole)]
     pub(super) timeout: Duration,
     /// Timeout of each request to a cluster

@@ -66,7 +66,7 @@ pub(in crate::cli::fleet) struct FleetRotateArgs {
     /// Rotate this link. Can be repeated
     #[arg(long, value_name = "SOURCE/TARGET", value_parser = link_ends, add = ArgValueCompleter::new(complete::links))]
     pub(super) link: Vec<LinkEnds>,
-    /// How many links get their new tokens, and how many clusters are restarted, at the same time
+    /// Most links that get new tokens at the same time, and most clusters in which Linkerd restarts at the same time
     #[arg(long, value_name = "NUMBER", default_value = "4")]
     pub(super) at_most: NonZero<u8>,
     /// Use only this cluster of the file, or this context. Can be repeated
