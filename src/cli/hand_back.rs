@@ -36,7 +36,7 @@ use super::common::{
     wait::{poll, spin},
 };
 use crate::{
-    api::{labels as l, link::Link, metadata::ResourceId},
+    api::{labels as l, link::Link, members::MEMBERS, metadata::ResourceId},
     clusters::leader::leader,
     hint::fail,
     timing,
@@ -62,8 +62,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Hand all mirrors back to Linkerd's service mirror without interrupting traffic
 ///
 /// Writes v1 Endpoints for each mirror, waits until Kubernetes has created EndpointSlices for them, and deletes those
-/// of linkerd-mc. Services keep their addresses and lose the annotations of linkerd-mc; Links lose their status. Stop
-/// the controller first, and start Linkerd's service mirror afterwards. If the command is interrupted, run it again.
+/// of linkerd-mc. Federated Services keep their slices. Services keep their addresses and lose the annotations of
+/// linkerd-mc; Links lose their status. Stop the controller first, and start Linkerd's service mirror afterwards. If the
+/// command is interrupted, run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct HandBack {
@@ -177,7 +178,9 @@ async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
 /// A Service to hand back: a mirror, a host's mirror, a federated Service, or a probe Service.
 struct Mirror {
     service: ResourceId,
-    /// Our slices; Services in remote discovery and federated Services may have none.
+    /// Our slices, which Endpoints replace. None of a federated Service: its slices stay. Linkerd's service mirror names the
+    /// members of the Service, with which Linkerd ignores slices. It has no Endpoints for it, so nobody would remove those
+    /// that we wrote.
     ours: Vec<EndpointSlice>,
 }
 
@@ -216,11 +219,16 @@ impl Mirror {
             let of = annotations.get(l::INSTALLATION);
             annotations.contains_key(l::MANAGED_BY) && of.is_none_or(|of| of == installation)
         });
-        let own: BTreeSet<ResourceId> = own.map(|service| ResourceId::of(&service)).collect();
+        let own: BTreeMap<ResourceId, bool> = own
+            .map(|service| (ResourceId::of(&service), is_federated(&service)))
+            .collect();
         Ok(own
             .into_iter()
-            .map(|service| Self {
-                ours: of_services.remove(&service).unwrap_or_default(),
+            .map(|(service, is_federated)| Self {
+                ours: of_services
+                    .remove(&service)
+                    .filter(|_| !is_federated)
+                    .unwrap_or_default(),
                 service,
             })
             .collect())
@@ -322,6 +330,12 @@ impl Mirror {
         let found = cluster.request("list EndpointSlices", slices.list(&params));
         Ok(found.await?.items)
     }
+}
+
+/// Whether a Service of ours is a federated one: it names its members.
+fn is_federated(service: &impl kube::ResourceExt) -> bool {
+    let mut keys = MEMBERS.iter().flatten();
+    keys.any(|key| service.annotations().contains_key(*key))
 }
 
 /// The Service of a slice.

@@ -124,13 +124,22 @@ async fn hand_back_replaces_our_slices_with_endpoints() {
     )
     .await;
     mirror(west, "empty-handed", json!([])).await;
+    // It was made of slices before, which discovery streams of that time still use.
+    mirror(
+        west,
+        "web-federated",
+        json!([{ "addresses": ["192.0.2.12"], "conditions": { "ready": true } }]),
+    )
+    .await;
+    let members = json!({ "metadata": { "annotations": { l::REMOTE_DISCOVERY: "web@handed" } } });
+    patch(west, HANDED, "web-federated", members).await;
     link_with_a_status(west).await;
     endpoints_that_kubernetes_left(west).await;
 
     let shown = dry_run(west);
     assert_eq!(
         shown,
-        "handed/dead-handed\nhanded/empty-handed\nhanded/web-handed\n"
+        "handed/dead-handed\nhanded/empty-handed\nhanded/web-federated\nhanded/web-handed\n"
     );
     it_is_refused_while_a_controller_leads(west).await;
     mirrors_are_handed_back(west).await;
@@ -206,7 +215,7 @@ async fn mirrors_are_handed_back(west: &ControlPlane) {
         done.stderr
     );
     assert!(
-        done.stderr.contains("handed back 3 Services"),
+        done.stderr.contains("handed back 4 Services"),
         "{}",
         done.stderr
     );
@@ -234,6 +243,14 @@ async fn mirrors_are_handed_back(west: &ControlPlane) {
     assert!(!web.annotations().contains_key(l::INSTALLATION));
     let dead = endpoints.get("dead-handed").await.unwrap().subsets.unwrap();
     assert!(dead[0].addresses.is_none(), "{dead:?}");
+
+    // Nobody would ever remove Endpoints of a federated Service.
+    assert!(endpoints.get_opt("web-federated").await.unwrap().is_none());
+    let ours = [(l::MANAGER.to_owned(), false)];
+    assert_eq!(managers(west, "web-federated").await, ours);
+    let federated = services(west, HANDED).get("web-federated").await.unwrap();
+    let keys: Vec<&String> = federated.annotations().keys().collect();
+    assert_eq!(keys, [l::REMOTE_DISCOVERY]);
 
     // Linkerd's service mirror must not assume that the mirror is up to date.
     let mirror = services(west, HANDED).get("web-handed").await.unwrap();
