@@ -1,5 +1,7 @@
 //! Statuses: what counts as a change, what is listed, and when times change.
 
+mod counts;
+
 use super::conditions::ready;
 use super::*;
 use crate::api::{conditions::GATEWAY_ADDRESS_REFUSED, tls::InsecureTls};
@@ -565,6 +567,7 @@ fn connected_names_the_half_that_does_not_answer() {
     let gateway = "the gateway, which leads to the API server, does not answer: timed out";
     for (through_gateway, liveness, reason, message) in [
         (false, Liveness::Dead, "Unreachable", "timed out"),
+        (false, Liveness::Alive, "Unreachable", "timed out"),
         (true, Liveness::Unknown, "Unreachable", "timed out"),
         (true, Liveness::Alive, "Unreachable", behind),
         (true, Liveness::Dead, "GatewayUnreachable", gateway),
