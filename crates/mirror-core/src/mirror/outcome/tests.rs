@@ -4,24 +4,35 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::{k8s::Service, labels as l},
+    api::{k8s::Service, labels as l, route::Route},
     mirror::write::{ObjectKind, guarded},
 };
 
+/// The creation of a Service.
+fn service(name: &str, ip: Option<&str>) -> Write {
+    let spec = json!({ "clusterIP": ip });
+    let service = json!({ "metadata": { "name": name }, "spec": spec });
+    Write::Create(Object::Service(serde_json::from_value(service).unwrap()))
+}
+
 #[test]
-fn without_cluster_ips_drops_services_that_need_one_and_their_slices() {
-    let service = |name: &str, ip: Option<&str>| {
-        let spec = json!({ "clusterIP": ip });
-        let service = json!({ "metadata": { "name": name }, "spec": spec });
-        Write::Create(Object::Service(serde_json::from_value(service).unwrap()))
+fn without_cluster_ips_drops_services_that_need_one_and_their_slices_and_routes() {
+    let owned = |name: &str, owner: &str, uid: &str| {
+        let owner = json!({ "apiVersion": "v1", "kind": "Service", "name": owner, "uid": uid });
+        json!({ "name": name, "ownerReferences": [owner] })
     };
     let slice = |name: &str, owner: &str, uid: &str| {
-        let owner = json!({ "apiVersion": "v1", "kind": "Service", "name": owner, "uid": uid });
-        let metadata = json!({ "name": name, "ownerReferences": [owner] });
-        let slice = json!({ "metadata": metadata, "addressType": "IPv4" });
+        let slice = json!({ "metadata": owned(name, owner, uid), "addressType": "IPv4" });
         Write::Create(Object::EndpointSlice(
             serde_json::from_value(slice).unwrap(),
         ))
+    };
+    let route = |name: &str, owner: &str, uid: &str| {
+        let metadata = serde_json::from_value(owned(name, owner, uid)).unwrap();
+        Write::Create(Object::Route(Box::new(Route {
+            metadata,
+            ..Route::default()
+        })))
     };
     let writes = vec![
         service("db-east", Some("None")),
@@ -29,6 +40,9 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices() {
         service("db-0-east", None),
         slice("db-0-east-1", "db-0-east", ""),
         slice("db-1-east-1", "db-1-east", "1234"),
+        service("web-federated", None),
+        route("web-federated-80", "web-federated", ""),
+        route("api-federated-80", "api-federated", "1234"),
         Write::delete_service(&Service::default()),
     ];
     let plan = Plan {
@@ -39,7 +53,39 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices() {
     let left = plan.without_cluster_ips();
     assert!(!left.needs_cluster_ip());
     let left: Vec<_> = left.writes.iter().map(|write| write.describe().3).collect();
-    assert_eq!(left, ["db-east", "db-east-1", "db-1-east-1", ""]);
+    assert_eq!(
+        left,
+        [
+            "db-east",
+            "db-east-1",
+            "db-1-east-1",
+            "api-federated-80",
+            ""
+        ]
+    );
+}
+
+#[test]
+fn a_service_with_a_cluster_ip_costs_as_much_as_five_other_writes() {
+    let address = || service("web-east", None);
+    let headless = || service("db-east", Some("None"));
+    let delete = || Write::delete_service(&Service::default());
+    for (what, writes, expected) in [
+        ("nothing", vec![], 0),
+        (
+            "a headless Service, and a deletion",
+            vec![headless(), delete()],
+            2,
+        ),
+        ("one with an address", vec![address()], 5),
+        ("two of three", vec![address(), delete(), address()], 11),
+    ] {
+        let plan = Plan {
+            writes,
+            ..Plan::default()
+        };
+        assert_eq!(plan.cost(), expected, "{what}");
+    }
 }
 
 #[test]
