@@ -311,4 +311,36 @@ mod tests {
         assert_eq!(of(&slices, "east"), ["a", "b"]);
         assert_eq!(of(&slices, "west"), ["c", "b"]);
     }
+
+    #[test]
+    fn a_route_of_ours_belongs_to_the_federated_service_that_its_name_says() {
+        for (name, manager, expected) in [
+            ("web-federated-80", l::MANAGER, Some("web-federated")),
+            ("web-federated-80", "somebody-else", None),
+            ("web-federated-http", l::MANAGER, None),
+            ("web-federated-8080x", l::MANAGER, None),
+            ("web-federated-", l::MANAGER, None),
+            ("web-federated", l::MANAGER, None),
+            ("web-80", l::MANAGER, None),
+            ("web-80", "somebody-else", None),
+            ("web", l::MANAGER, None),
+        ] {
+            let route = Route {
+                metadata: metadata(name, &[], &[(l::MANAGED_BY, manager)]),
+                ..Route::default()
+            };
+            assert_eq!(route.group(), expected, "{name} of {manager}");
+        }
+    }
+
+    #[test]
+    fn routes_are_of_no_cluster() {
+        let mut routes = Store::default();
+        routes.put(Arc::new(Route {
+            metadata: metadata("web-federated-80", &[(l::CLUSTER_NAME, "east")], &[OURS]),
+            ..Route::default()
+        }));
+        assert_eq!(of(&routes, "east"), [""; 0]);
+        assert!(routes.clusters.0.is_empty());
+    }
 }

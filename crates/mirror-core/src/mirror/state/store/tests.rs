@@ -214,3 +214,42 @@ fn a_slice_without_owner_belongs_to_the_service_that_its_name_says() {
         assert_eq!(made.group(), Some("moved"), "{name} of somebody else");
     }
 }
+
+#[test]
+fn an_older_state_does_not_replace_a_newer_one() {
+    for (what, uid, version, taken) in [
+        ("the same object, newer", "1", 10, true),
+        ("the same object, as it is known", "1", 9, false),
+        ("the same object, older", "1", 8, false),
+        ("the same object, without a version", "1", 0, false),
+        ("another object, newer", "2", 10, true),
+        ("another object, of the same version", "2", 9, true),
+        ("another object, older", "2", 8, false),
+        ("another object, without a version", "2", 0, true),
+    ] {
+        let mut objects = Store::default();
+        objects.insert(service("a", "1", 9));
+        let result = objects.insert(service("a", uid, version));
+        assert_eq!(matches!(result, Inserted::Taken(Some(_))), taken, "{what}");
+        let known = &objects.get("ns", "a").unwrap().metadata;
+        let expected = if taken { (uid, version) } else { ("1", 9) };
+        assert_eq!(
+            (known.uid.as_deref().unwrap(), known.version()),
+            expected,
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn other_objects_do_not_make_a_deletion_forgotten() {
+    let mut objects = Store::default();
+    objects.insert(service("a", "1", 9));
+    objects.remove(&service("a", "1", 10)).unwrap();
+    objects.insert(service("b", "2", 11));
+    assert!(matches!(
+        objects.insert(service("a", "1", 9)),
+        Inserted::Stale
+    ));
+    assert_eq!(objects.len(), 1);
+}
