@@ -115,18 +115,29 @@ fn services_with_local_objects_are_found_for_a_cluster() {
     let federated = svc("all-federated")
         .label(l::MIRRORED_SERVICE, "true")
         .annotation(l::REMOTE_DISCOVERY, "all@east");
+    let host = svc("db-0-east")
+        .mirrored_by_linkerd("east", "db-0.db")
+        .label(l::HEADLESS_MIRROR, "db-east");
+    let stripped = svc("api-west")
+        .annotation(l::MANAGED_BY, l::MANAGER)
+        .annotation(l::REMOTE_FQ_NAME, "api.ns.svc.cluster.local");
     let state = state().linked(target("east"), &[], &[]).local(&[
         svc("web-east").mirrored_by_linkerd("east", "web"),
         svc("web-west").mirrored_by_linkerd("west", "web"),
         federated,
+        host,
+        stripped,
     ]);
     let local = state.local.unwrap();
     let own = |service: &str| ("ns".to_owned(), service.to_owned());
     assert_eq!(
         local.services_with_objects("east"),
-        [own("web"), own("all")].into()
+        [own("web"), own("all"), own("db"), own("db-0")].into()
     );
-    assert_eq!(local.services_with_objects("west"), [own("web")].into());
+    assert_eq!(
+        local.services_with_objects("west"),
+        [own("web"), own("api")].into()
+    );
 }
 
 #[test]
@@ -215,6 +226,20 @@ fn objects_with_priority_take_the_bytes_of_others() {
     assert_eq!(budget.used(), 100);
     drop(listing);
     assert_eq!(budget.used(), 90);
+}
+
+#[test]
+fn object_that_does_not_fit_takes_no_bytes_of_others() {
+    let mut limit = Limit::of(9).first(&names([8])).within(Budget::new(100));
+    let (taken, omitted) = listed_heavy(&mut limit, &[(1, 40), (8, 120), (9, 40)]);
+    assert_eq!((taken, omitted.services()), ([1, 9].into(), &names([8])));
+}
+
+#[test]
+fn object_of_the_maximum_size_is_kept() {
+    let mut limit = Limit::of(9).within(Budget::new(3 * MAX_COST));
+    assert!(limit.admits(number(&limit, 1), MAX_COST));
+    assert!(!limit.admits(number(&limit, 2), MAX_COST + 1));
 }
 
 #[test]
