@@ -5,7 +5,7 @@ use crate::{
     api::labels as l,
     mirror::{
         Key,
-        fixtures::{plan, state, svc, target},
+        fixtures::{Svc, plan, slice, state, svc, target},
     },
 };
 
@@ -53,4 +53,76 @@ fn an_object_belongs_to_the_installation_that_it_names() {
             assert_eq!(state.may_delete(&managed.0.metadata), collected, "{what}");
         }
     }
+}
+
+#[test]
+fn cluster_that_was_listed_without_objects_has_no_slices_of_members() {
+    let state = state();
+    assert!(state.member_slices().is_some_and(Store::is_empty));
+}
+
+#[test]
+fn only_our_slices_of_federated_services_count_as_such() {
+    let of = |service: &str, manager: Option<&str>| {
+        let mut made = slice(service, "x");
+        if let Some(manager) = manager {
+            made.metadata.labels.insert(l::SLICE_MANAGED_BY, manager);
+        }
+        made
+    };
+    let ours = Some(l::MANAGER);
+    for (what, slices, expected) in [
+        ("no slices", vec![], false),
+        ("of a mirror", vec![of("web-east", ours)], false),
+        (
+            "of others",
+            vec![
+                of("web-federated", None),
+                of("api-federated", Some("somebody-else")),
+            ],
+            false,
+        ),
+        (
+            "one of two is ours",
+            vec![of("web-east", ours), of("web-federated", ours)],
+            true,
+        ),
+    ] {
+        let state = slices.into_iter().fold(state(), State::local_slice);
+        let local = state.local.unwrap();
+        assert_eq!(local.has_federated_slices(), expected, "{what}");
+    }
+}
+
+#[test]
+fn only_preferences_of_our_services_count() {
+    let ours = |made: Svc| made.annotation(l::MANAGED_BY, l::MANAGER);
+    let prefers = |name: &str| svc(name).annotation(l::PREFER, "east");
+    for (what, services, expected) in [
+        ("no Services", vec![], false),
+        ("no preference", vec![ours(svc("web-federated"))], false),
+        ("of others", vec![prefers("web-federated")], false),
+        (
+            "one of two",
+            vec![ours(svc("web-federated")), ours(prefers("api-federated"))],
+            true,
+        ),
+    ] {
+        let local = state().local(&services).local.unwrap();
+        assert_eq!(local.has_preferences(), expected, "{what}");
+    }
+}
+
+#[test]
+fn namespaces_are_counted_until_they_are_deleted() {
+    let mut known = Namespaces::default();
+    assert_eq!((known.len(), known.is_empty()), (0, true));
+    for name in ["a", "b", "b"] {
+        known.set(name, Some(NamespacePhase::Active.into()));
+    }
+    assert_eq!((known.len(), known.is_empty()), (2, false));
+    for name in ["a", "b"] {
+        known.set(name, None);
+    }
+    assert_eq!((known.len(), known.is_empty()), (0, true));
 }

@@ -1,7 +1,10 @@
 //! Which of several Links is in charge of a cluster.
 
 use super::*;
-use crate::mirror::fixtures::{at, entry, link};
+use crate::mirror::{
+    Liveness, State,
+    fixtures::{at, entry, link},
+};
 
 fn named(name: &str, cluster: &str, created: i64) -> LinkEntry {
     let mut made = link(name);
@@ -287,4 +290,69 @@ fn only_a_valid_other_name_is_a_move() {
     ] {
         assert_eq!(before.left_for(now).as_deref(), left, "{before:?} {now:?}");
     }
+}
+
+#[test]
+fn federated_services_are_made_of_slices_if_a_link_in_charge_leads_through_a_gateway() {
+    let through_gateway = |name: &str, cluster: &str, created: i64| {
+        let mut made = named(name, cluster, created);
+        if let Ok(target) = &mut made.target {
+            target.federated_through = FederatedThrough::Gateway;
+        }
+        made
+    };
+    let (east, west) = (named("e", "east", 1), through_gateway("w", "west", 2));
+    let younger = through_gateway("y", "east", 2);
+    for (what, entries, expected) in [
+        ("no Links", vec![], false),
+        ("none does", vec![("e", &east)], false),
+        ("the only one does", vec![("w", &west)], true),
+        ("one of two does", vec![("e", &east), ("w", &west)], true),
+        (
+            "one that is not in charge does",
+            vec![("e", &east), ("y", &younger)],
+            false,
+        ),
+    ] {
+        let links = links(&entries);
+        assert_eq!(links.by_slices(), expected, "{what}");
+        let state = State {
+            links,
+            ..State::default()
+        };
+        assert_eq!(state.by_slices(), expected, "{what}");
+    }
+}
+
+#[test]
+fn links_are_found_by_when_they_were_linked() {
+    let mut known = links(&[("m", &named("m", "west", 1))]);
+    let since = |known: &Links, second| -> Vec<(String, Timestamp)> {
+        let found = known.linked_since(at(second));
+        found.map(|(t, at)| (t.link.clone(), at)).collect()
+    };
+    assert_eq!(since(&known, 0), []);
+    known.linked("m", Some(at(5)));
+    assert_eq!(since(&known, 5), [("m".to_owned(), at(5))]);
+    assert_eq!(since(&known, 6), []);
+    known.linked("m", Some(at(7)));
+    assert_eq!(since(&known, 0), [("m".to_owned(), at(7))]);
+    known.linked("m", None);
+    assert_eq!(since(&known, 0), []);
+}
+
+#[test]
+fn what_another_replica_recorded_is_taken_over() {
+    let moved = listed(Some("west"), &named("m", "west", 1));
+    let mut known = links(&[("m", &moved)]);
+    assert_eq!(known.left_for("west").count(), 0);
+    let gateway = GatewayState {
+        addresses: None,
+        liveness: Liveness::Dead,
+    };
+    known.take_over("m", Some("east".to_owned()), gateway.clone());
+    assert_eq!(known.get("m").unwrap().gateway, gateway);
+    // The other replica has not listed the new cluster, so there may be mirrors of the old one.
+    assert_eq!(known.left_for("west").collect::<Vec<_>>(), ["east"]);
+    assert!(known.may_keep("east"));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    api::k8s::Endpoint,
+    api::{k8s::Endpoint, link::GatewayStatus},
     mirror::fixtures::{backing, endpoint as seen, omitted, slice, svc},
 };
 
@@ -128,4 +128,38 @@ fn a_service_without_a_selector_counts_as_having_endpoints_until_a_slice_of_it_i
         assert_eq!(remote.is_backed(&without), expected_without, "{what}");
         assert_eq!(remote.is_backed(&with), expected_with, "{what}");
     }
+}
+
+#[test]
+fn each_watch_begins_with_nothing() {
+    let remote = RemoteState::of_watches(2, 1);
+    let of_services = (remote.services.len(), remote.omitted.len());
+    let of_slices = (remote.slices.len(), remote.omitted_slices.len());
+    assert_eq!((of_services, of_slices), ((2, 2), (1, 1)));
+    assert_eq!(remote.services().count(), 0);
+    assert!(!remote.may_omit("ns", "web") && !remote.omits_slices_of("ns", "web"));
+}
+
+#[test]
+fn liveness_is_read_from_the_status() {
+    let recorded = |alive: Option<bool>| {
+        let gateway = GatewayStatus {
+            alive,
+            ..GatewayStatus::default()
+        };
+        let status = LinkStatus {
+            gateway: Some(gateway),
+            ..LinkStatus::default()
+        };
+        Liveness::recorded(Some(&status))
+    };
+    assert_eq!(Liveness::recorded(None), Liveness::Unknown);
+    let without_gateway = LinkStatus::default();
+    assert_eq!(
+        Liveness::recorded(Some(&without_gateway)),
+        Liveness::Unknown
+    );
+    assert_eq!(recorded(None), Liveness::Unknown);
+    assert_eq!(recorded(Some(true)), Liveness::Alive);
+    assert_eq!(recorded(Some(false)), Liveness::Dead);
 }
