@@ -76,9 +76,6 @@ fn remote_discovery_wins_where_both_selectors_match() {
 }
 
 #[test]
-fn modes_have_the_names_that_users_write() {}
-
-#[test]
 fn slices_are_requested_if_the_link_has_gateway_mode() {
     let exported = "mirror.linkerd.io/exported in (true)";
     assert_eq!(target("east").queries(false).slices, [exported]);
@@ -119,4 +116,48 @@ fn slices_are_requested_by_name_once_each_and_in_batches() {
     names.insert(name(NAMES));
     assert_eq!(slices_of(&names).len(), 2);
     assert_eq!(slices_of(&Names::new()), [""; 0]);
+}
+
+#[test]
+fn source_cluster_is_asked_for_what_service_mirrors_create_and_for_links() {
+    let queries = local_queries();
+    let gateway_slices = "mirror.linkerd.io/cluster-name,!mirror.linkerd.io/mirrored-service";
+    for (what, query, of_installation, labels, fields) in [
+        (
+            "mirrors",
+            queries.mirrors,
+            false,
+            Some("mirror.linkerd.io/mirrored-service=true"),
+            None,
+        ),
+        (
+            "gateways",
+            queries.gateways,
+            true,
+            Some("mirror.linkerd.io/mirrored-gateway=true"),
+            None,
+        ),
+        (
+            "slices of gateways",
+            queries.gateway_slices,
+            true,
+            Some(gateway_slices),
+            None,
+        ),
+        ("Links", queries.links, true, None, None),
+        (
+            "credentials",
+            queries.credentials,
+            true,
+            None,
+            Some("type=mirror.linkerd.io/remote-kubeconfig"),
+        ),
+    ] {
+        let expected = Query {
+            of_installation,
+            labels: labels.map(str::to_owned),
+            fields: fields.map(str::to_owned),
+        };
+        assert_eq!(query, expected, "{what}");
+    }
 }

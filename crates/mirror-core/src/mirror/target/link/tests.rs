@@ -342,3 +342,23 @@ fn link_says_whether_only_listed_keys_are_copied() {
         "invalid annotation multicluster.linkerd.io/copy: invalid value \"none\" (use all or listed)"
     );
 }
+
+#[test]
+fn link_says_through_what_its_cluster_takes_part_in_federated_services() {
+    let read = |through: Option<&str>| {
+        let mut made = link("east");
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        let key = l::FEDERATED_THROUGH;
+        annotations.extend(through.map(|through| (key.to_owned(), through.to_owned())));
+        FederatedThrough::of(&made.metadata)
+    };
+    for (through, expected) in [
+        (None, FederatedThrough::Discovery),
+        (Some("discovery"), FederatedThrough::Discovery),
+        (Some(" gateway "), FederatedThrough::Gateway),
+    ] {
+        assert_eq!(read(through), Ok(expected), "{through:?}");
+    }
+    let error = read(Some("pods")).unwrap_err().to_string();
+    assert_eq!(error, "invalid value \"pods\" (use discovery or gateway)");
+}

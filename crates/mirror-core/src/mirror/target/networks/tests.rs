@@ -204,6 +204,7 @@ fn the_message_about_many_refused_addresses_is_short() {
         refused_message(&refused[..2]),
         "127.0.0.1 is a loopback address; 127.0.0.2 is a loopback address"
     );
+    assert!(refused_message(&refused[..5]).ends_with("127.0.0.5 is a loopback address"));
     let all = refused_message(&refused);
     assert!(
         all.ends_with("127.0.0.5 is a loopback address; and 2 more"),
