@@ -1,11 +1,19 @@
 //! Which keys a change concerns, of each kind of object.
 
+use std::time::Duration;
+
 use super::*;
 use crate::{
-    api::{link::LinkObject, metadata::OwnerReference},
+    api::{
+        link::LinkObject,
+        metadata::OwnerReference,
+        preference::{ClusterRef, FailedOver, Outage},
+    },
     mirror::{
         LinkEntry, Target,
-        fixtures::{LINKS, backing, hosts, link, omitted, slice, state, svc, target},
+        fixtures::{
+            LINKS, Svc, at, backing, entry, hosts, link, omitted, slice, state, svc, target,
+        },
     },
 };
 
@@ -271,4 +279,85 @@ fn link_that_may_name_any_cluster_concerns_all_local_objects() {
     assert!(change(Some(unknown())));
     assert!(change(None));
     assert!(!change(Some(readable)));
+}
+
+#[test]
+fn members_concern_their_federated_services() {
+    let members = ["web", "api"].map(|name| svc(name).member());
+    let state = members.into_iter().fold(state(), State::local_member);
+    let keys = once_each(state.keys_of_members());
+    assert_eq!(keys, ["api", "web"].map(|name| Key::federated("ns", name)));
+}
+
+/// The federated Service of members of this name, whose preferred cluster receives requests again at this time.
+fn failed_over(member: &str, until: Option<i64>) -> Svc {
+    let outage = Outage {
+        since: at(0),
+        until: until.map(at),
+    };
+    let failed_over = FailedOver([(ClusterRef::Local, outage)].into());
+    svc(&format!("{member}-federated"))
+        .label(l::MIRRORED_SERVICE, "true")
+        .annotation(l::LOCAL_DISCOVERY, member)
+        .annotation(l::FAILED_OVER, &failed_over.to_string())
+}
+
+#[test]
+fn the_end_of_a_hold_down_concerns_its_federated_service() {
+    let mut state = state().local(&[
+        failed_over("web", Some(100)),
+        failed_over("api", Some(200)),
+        failed_over("away", None),
+        svc("db-federated"),
+    ]);
+    let [web, api] = ["web", "api"].map(|name| Key::federated("ns", name));
+    for (now, returned, next) in [
+        (0, &[][..], Some(100)),
+        (99, &[], Some(100)),
+        (99, &[], Some(100)),
+        (100, std::slice::from_ref(&web), Some(200)),
+        (300, std::slice::from_ref(&api), None),
+        // The clock is set back.
+        (150, std::slice::from_ref(&api), Some(200)),
+        (50, &[web.clone(), api.clone()], Some(100)),
+        (250, &[web.clone(), api.clone()], None),
+    ] {
+        assert_eq!(state.advance(at(now)).1, returned, "{now}");
+        assert_eq!(state.next_turn(), next.map(at), "{now}");
+    }
+}
+
+#[test]
+fn hold_down_that_is_longer_or_over_by_now_has_no_other_end() {
+    let mut state = state().local(&[failed_over("web", Some(100)), failed_over("api", Some(200))]);
+    let mirrors = &mut state.here().mirrors;
+    mirrors.put(failed_over("web", Some(300)).arc());
+    assert_eq!(state.next_turn(), Some(at(200)));
+    state.here().mirrors.forget("ns", "api-federated");
+    assert_eq!(state.next_turn(), Some(at(300)));
+    state.here().mirrors.put(failed_over("web", None).arc());
+    assert_eq!(state.next_turn(), None);
+}
+
+#[test]
+fn cluster_is_new_again_if_the_clock_is_set_back() {
+    let joins = 120;
+    let mut state = state();
+    state.config.join_delay = Duration::from_secs(20);
+    let linked = LinkEntry {
+        linked: Some(at(joins - 20)),
+        ..entry(target("west"))
+    };
+    let mut state = state.with_entry(linked, &[svc("web").member()], &[]);
+    for (now, concerns) in [
+        (joins - 1, false),
+        (joins, true),
+        (joins, false),
+        (joins - 1, true),
+        (joins + 1, true),
+        (joins - 1, true),
+    ] {
+        let (turned, _) = state.advance(at(now));
+        assert_eq!(turned.contains_key("west"), concerns, "{now}");
+    }
 }
