@@ -212,7 +212,10 @@ impl fmt::Display for ContentHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api::map::Map, mirror::fixtures::slice};
+    use crate::{
+        api::{map::Map, route::RouteKind},
+        mirror::fixtures::slice,
+    };
 
     fn map(pairs: &[(&str, &str)]) -> Map {
         pairs.iter().copied().collect()
@@ -307,6 +310,52 @@ mod tests {
                 made.metadata.annotations.insert(l::MANAGED_BY, annotation);
             }
             assert_eq!(is_our_slice(&made), expected, "{label:?}, {annotation:?}");
+        }
+    }
+
+    #[test]
+    fn different_texts_have_different_hashes() {
+        let hash = |text: &str| ContentHash::of(text.as_bytes()).to_string();
+        assert_eq!(hash("web-x2x4z"), hash("web-x2x4z"));
+        assert_ne!(hash("web-x2x4z"), hash("web-k8s7p"));
+    }
+
+    #[test]
+    fn a_route_is_ours_by_its_annotation_or_by_its_label_if_we_write_its_kind() {
+        let (label, annotation) = ((l::MIRRORED_SERVICE, "true"), (l::MANAGED_BY, l::MANAGER));
+        for (what, labels, annotations, is_marked) in [
+            ("both", &[label][..], &[annotation][..], true),
+            ("no annotation", &[label], &[], true),
+            ("no label", &[], &[annotation], true),
+            ("neither", &[], &[], false),
+            (
+                "of others",
+                &[(l::MIRRORED_SERVICE, "no")],
+                &[(l::MANAGED_BY, "somebody-else")],
+                false,
+            ),
+        ] {
+            for (kind, is_written) in [
+                (RouteKind::Http, true),
+                (RouteKind::Tcp, true),
+                (RouteKind::Grpc, false),
+                (RouteKind::Policy, false),
+                (RouteKind::Tls, false),
+                (RouteKind::Profile, false),
+            ] {
+                let metadata = Metadata {
+                    labels: map(labels),
+                    annotations: map(annotations),
+                    ..Metadata::default()
+                };
+                let route = Route {
+                    metadata,
+                    kind,
+                    ..Route::default()
+                };
+                let expected = is_marked && is_written;
+                assert_eq!(is_our_route(&route), expected, "{what}, {kind:?}");
+            }
         }
     }
 }

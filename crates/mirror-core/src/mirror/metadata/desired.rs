@@ -271,4 +271,35 @@ mod tests {
         wanted.remove("b");
         assert_eq!((wanted.get("b"), wanted.get("z")), (None, Some("9")));
     }
+
+    #[test]
+    fn the_record_of_copied_keys_is_read_as_it_was_written() {
+        let labels: Pairs = &[("team", "a"), (l::CLUSTER_NAME, "east")];
+        let annotations: Pairs = &[("note", "x"), (l::REMOTE_FQ_NAME, "x"), ("contact", "y")];
+        let copied = (&["team"][..], &["contact", "note"][..]);
+        for (labels, annotations, copied) in [
+            (labels, annotations, copied),
+            (labels, &[], (copied.0, &[])),
+            (&[], annotations, (&[], copied.1)),
+            (&[], &[], (&[], &[])),
+        ] {
+            let [labels, annotations] = [labels, annotations].map(map);
+            let all = |map| DesiredEntries::copy(map, |_| false);
+            let record = copied_keys(&all(&labels), &all(&annotations));
+            let stored = map(&[(l::COPIED_KEYS, &record)]);
+            let read = CopiedKeys::read(&stored).unwrap();
+            for key in [
+                "team",
+                "note",
+                "contact",
+                l::CLUSTER_NAME,
+                l::REMOTE_FQ_NAME,
+            ] {
+                let found = (read.has_label(key), read.has_annotation(key));
+                let expected = (copied.0.contains(&key), copied.1.contains(&key));
+                assert_eq!(found, expected, "{record}: {key}");
+            }
+            assert_eq!(read.annotations().collect::<Vec<_>>(), copied.1, "{record}");
+        }
+    }
 }
