@@ -44,13 +44,13 @@ impl Members<'_> {
         let FederatedService {
             state, namespace, ..
         } = *self.of;
-        let clusters = self.clusters.iter();
-        let remote = clusters.filter_map(|cluster| self.memberships.get(cluster));
         let actual = state.local_slices(namespace, &self.of.name);
-        let (mut problems, mut kept) = (BTreeMap::new(), BTreeSet::new());
-        let mut members = Vec::new();
-        for member in remote {
-            let cluster = member.target.cluster.as_str();
+        let (mut problems, mut kept, mut members) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        for &cluster in &self.clusters {
+            let Some(member) = self.memberships.get(cluster) else {
+                kept.insert(Some(cluster)); // no Link is in charge of it now
+                continue;
+            };
             let own: Vec<_> = of_cluster(actual, cluster).collect();
             match through(state, member, &own) {
                 Ok(None) => {

@@ -1,6 +1,7 @@
 //! Federated Services with members behind gateways.
 
 mod local_pods;
+mod turns;
 
 use std::sync::Arc;
 
