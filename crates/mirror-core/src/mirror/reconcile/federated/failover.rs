@@ -173,7 +173,7 @@ impl Members<'_> {
         routes.next().is_some()
     }
 
-    /// Whether a preferred cluster can take requests; `None` if it has no member.
+    /// Whether a cluster can take requests; `None` if it has no member. Unknown for a member without a Link in charge.
     fn availability(&self, cluster: &ClusterRef) -> Option<Availability> {
         match cluster {
             ClusterRef::Local => {
@@ -185,10 +185,10 @@ impl Members<'_> {
                 });
                 Some(any_ready.into())
             }
-            ClusterRef::Linked(cluster) => {
-                let linked = self.memberships.get(&**cluster)?;
-                self.linked_availability(linked)
-            }
+            ClusterRef::Linked(name) => match self.memberships.get(&**name) {
+                Some(linked) => self.linked_availability(linked),
+                None => self.clusters.get(&**name).map(|_| Availability::Unknown),
+            },
         }
     }
 

@@ -1,5 +1,7 @@
 //! Federated Services whose members prefer a cluster: hold-downs, their routes, and the mirrors that routes lead to.
 
+mod effect;
+
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
