@@ -172,14 +172,30 @@ fn mirrors_of_earlier_versions_lose_what_the_target_lost_and_are_not_written_for
     // Without a record it is not known who wrote a key. So every key that is not desired is removed.
     let after = svc("web").version(2);
     let [labels, annotations] = changed_by(&before, &after, unrecorded).unwrap();
-    assert_eq!(labels["team"], Value::Null);
-    assert_eq!(annotations["note"], Value::Null);
+    for (changed, copied) in [(&labels, "team"), (&annotations, "note")] {
+        assert_eq!(changed.get(copied), Some(&Value::Null), "{copied}");
+        assert_eq!(changed.get("theirs"), Some(&Value::Null), "beside {copied}");
+    }
     assert_eq!(annotations[l::COPIED_KEYS], json!(";"));
     // The hash says that nothing has changed, so keys that are not desired belong to others. The record is added.
     let [labels, annotations] = changed_by(&before, &before, unrecorded).unwrap();
     assert_eq!(labels.get("theirs"), None);
     assert_eq!(annotations.get("theirs"), None);
     assert_eq!(annotations[l::COPIED_KEYS], json!("team;note"));
+    let only: [Edit; 2] = [
+        ("a label", |service| {
+            unrecorded(service);
+            service.metadata.annotations.remove("theirs");
+        }),
+        ("an annotation", |service| {
+            unrecorded(service);
+            service.metadata.labels.remove("theirs");
+        }),
+    ];
+    for (what, edit) in only {
+        let [_, annotations] = changed_by(&before, &before, edit).expect(what);
+        assert_eq!(annotations[l::COPIED_KEYS], json!("team;note"), "{what}");
+    }
     // Without such keys, no record is needed.
     let alone = changed_by(&before, &before, |service| {
         unrecorded(service);
