@@ -139,6 +139,31 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::labels as l;
+
+    #[test]
+    fn federated_service_names_the_clusters_that_have_a_member() {
+        let keys = [
+            [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY],
+            [l::MEMBERS, l::LOCAL_MEMBER],
+        ];
+        for [others, own] in keys {
+            for (annotations, expected) in [
+                (&[(others, "web@east,web@west")][..], ["east", "west"]),
+                (&[(others, "web@east"), (own, "web")], ["east", "local"]),
+            ] {
+                let annotation = |key: &str| {
+                    let mut pairs = annotations.iter();
+                    pairs.find_map(|(known, value)| (*known == key).then_some(*value))
+                };
+                let all = ["east", "local", "north", "west"];
+                let members = all.map(ClusterRef::from).into_iter();
+                let members = members.filter(|cluster| has_member_in(annotation, cluster));
+                let names: Vec<_> = members.map(|cluster| cluster.to_string()).collect();
+                assert_eq!(names, expected, "{annotations:?}");
+            }
+        }
+    }
 
     #[test]
     fn requests_go_to_preferred_clusters_that_are_available_and_have_a_member() {

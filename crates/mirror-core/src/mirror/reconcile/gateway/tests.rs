@@ -272,8 +272,19 @@ fn slice_for_the_api_server_names_the_service_that_the_gateway_forwards_to() {
     ] {
         assert_eq!(slice.metadata.annotations.get(annotation), Some(value));
     }
-    let address = state.gateway_service_address("east", GatewayService::ApiServer);
+}
+
+#[test]
+fn api_server_is_reached_at_the_address_and_port_of_its_service() {
+    let reached = changed(stands(), through_gateway).worked_on(&key());
+    let service = reached.gateway_service("east", GatewayService::ApiServer);
+    let address = service.unwrap().spec.cluster_ip.as_deref().map(ip);
     assert!(address.is_some());
+    assert_eq!(
+        reached.api_server_address("east"),
+        address.map(|address| (address, 443))
+    );
+    assert_eq!(stands().api_server_address("east"), None);
 }
 
 #[test]
