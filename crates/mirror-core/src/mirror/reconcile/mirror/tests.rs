@@ -405,6 +405,26 @@ fn services_that_cannot_be_mirrored_report_why() {
 }
 
 #[test]
+fn mirror_of_a_service_with_too_much_metadata_says_what_is_not_copied() {
+    let heavy = Svc(web().annotation("note", "b").0.trimmed(8));
+    let note = "LimitExceeded: labels and annotations are not copied: they are too large";
+    hold(vec![
+        (
+            "mirrored",
+            has(heavy.clone()),
+            &CREATE,
+            &format!("{MIRRORED}, {note}"),
+        ),
+        (
+            "another problem comes first",
+            has(heavy).with_link("east", |entry| entry.gateway.addresses = None),
+            &CREATE[..1],
+            UNRESOLVED,
+        ),
+    ]);
+}
+
+#[test]
 fn mirror_of_linkerds_service_mirror_is_adopted_in_place() {
     let adopted = has(web()).local(&[svc("web-east").mirrored_by_linkerd("east", "web")]);
     hold(vec![

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
-use super::{MIRRORED, has, hold, key, stands, then, web};
+use super::{MIRRORED, UNRESOLVED, has, hold, key, stands, then, web};
 use crate::{
     api::{labels as l, link::ProbeSpec},
     mirror::{
         Liveness, RemoteState, State, Store, Target, Write,
-        fixtures::{backing, body, described, ip, link, omitted, plan, slice, state, svc, target},
+        fixtures::{
+            GATEWAY, backing, body, described, endpoint, ip, link, omitted, plan, slice, state,
+            svc, target,
+        },
     },
 };
 
@@ -158,11 +161,41 @@ fn while_its_cluster_cannot_be_seen_a_mirror_follows_its_gateway() {
             &[],
             UNKNOWN,
         ),
+        (
+            "of Linkerd's service mirror, and only its slice is ours yet",
+            away(moved(stands())).edited("ns", "web-east", |service| {
+                for key in l::SIGNATURE {
+                    service.metadata.annotations.remove(key);
+                }
+            }),
+            &[],
+            UNKNOWN,
+        ),
     ]);
     let plan = plan(&away(moved(dead(stands()))), &key());
     let endpoints = &body(&plan.writes, "web-east-ipv4")["endpoints"];
     assert_eq!(endpoints[0]["addresses"][0], "192.0.2.9");
     assert_eq!(endpoints[0]["conditions"]["ready"], false);
+}
+
+#[test]
+fn slice_that_stays_as_it_is_says_which_slices_share_its_address() {
+    let mut other = slice("web-east", "of-endpoints");
+    other.endpoints = [endpoint(GATEWAY, None, true)].into();
+    let unresolved = |state: State| state.with_link("east", |e| e.gateway.addresses = None);
+    let shared = || unresolved(stands()).local_slice(other.clone());
+    hold(vec![
+        ("no other slice", unresolved(stands()), &[], UNRESOLVED),
+        ("another slice", shared(), &PATCHED, UNRESOLVED),
+        (
+            "another slice, and the cluster is away",
+            away(shared()),
+            &PATCHED,
+            UNKNOWN,
+        ),
+    ]);
+    let patch = body(&plan(&shared(), &key()).writes, "web-east-ipv4");
+    assert_eq!(patch.get("endpoints"), None);
 }
 
 #[test]
