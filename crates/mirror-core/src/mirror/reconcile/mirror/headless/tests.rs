@@ -1,5 +1,7 @@
 //! Headless Services: the situations and weaknesses of Linkerd's service mirror, numbered as in `mirror/tests.rs`.
 
+mod others;
+
 use std::sync::Arc;
 
 use crate::{
@@ -49,6 +51,15 @@ fn then(service: Svc, slice: EndpointSlice) -> State {
     stands().linked(target(), &[service], &[slice])
 }
 
+fn dead(state: State) -> State {
+    state.with_link("east", |entry| entry.gateway.liveness = Liveness::Dead)
+}
+
+/// The target cluster has not been listed, as after a restart.
+fn away(state: State) -> State {
+    state.with_link("east", |entry| entry.remote = None)
+}
+
 #[test]
 fn headless_services_are_mirrored_by_host_as_in_linkerds_service_mirror() {
     let nameless = [
@@ -73,7 +84,6 @@ fn headless_services_are_mirrored_by_host_as_in_linkerds_service_mirror() {
     one_ready.endpoints[1] = endpoint("192.0.2.11", Some("h-1"), false);
     let mut none_ready = slice("db", "x");
     none_ready.endpoints = [endpoint("192.0.2.10", Some("h-0"), false)].into();
-    let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
     let patches = [
         "patch EndpointSlice ns/db-east-ipv4",
         "patch EndpointSlice ns/h-0-east-ipv4",
@@ -257,16 +267,25 @@ fn a_host_whose_name_no_service_may_have_is_left_out_and_reported() {
 
 #[test]
 fn while_its_cluster_cannot_be_seen_each_host_follows_its_gateway() {
-    let away = |state: State| state.with_link("east", |entry| entry.remote = None);
-    let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
     let patches = [
         "patch EndpointSlice ns/db-east-ipv4",
         "patch EndpointSlice ns/h-0-east-ipv4",
         "patch EndpointSlice ns/h-1-east-ipv4",
     ];
+    let of_ipv6 = [
+        "patch EndpointSlice ns/db-east-ipv6",
+        "patch EndpointSlice ns/h-0-east-ipv4",
+    ];
+    let ipv6 = has(db(), hosts("db", &["h-0"]))
+        .worked_on(&key())
+        .edited("ns", "h-0-east", |service| {
+            service.spec.cluster_ip = Some("2001:db8::1".into());
+        })
+        .worked_on(&key());
     for (what, state, writes) in [
         ("nothing changed", away(stands()), &[][..]),
         ("the gateway is dead", away(dead(stands())), &patches),
+        ("hosts have IPv6 addresses", away(dead(ipv6)), &of_ipv6),
     ] {
         let plan = plan(&state, &key());
         assert_eq!(described(&plan.writes), writes, "{what}");
