@@ -8,8 +8,8 @@ use crate::{
     mirror::{
         self, Confirmed, GatewayState, Liveness, Plan, State,
         fixtures::{
-            Svc, backing, body, described, ip, link, map, plan_unconfirmed, port, reported, state,
-            svc,
+            Svc, at, backing, body, described, ip, link, map, plan_unconfirmed, port, reported,
+            state, svc,
         },
         target::Target,
     },
@@ -174,6 +174,22 @@ fn report_for_an_unconfirmed_leave_stays() {
     assert_eq!(reports[0], "web@east: unknown");
     assert_eq!(reports[2], "web@west: web-federated");
     assert_eq!(plan_unconfirmed(&stands(), &key()).confirm, []);
+}
+
+#[test]
+fn only_member_of_a_drained_cluster_leaves_once_that_is_confirmed() {
+    let drained = Target {
+        drained_until: Some(at(60)),
+        ..aged("east", 1)
+    };
+    let member = state().linked(aged("east", 1), &[web()], &[]);
+    let gone = member.worked_on(&key()).linked(drained, &[], &[]);
+    let waits = plan_unconfirmed(&gone, &key());
+    assert_eq!(described(&waits.writes), [""; 0]);
+    assert_eq!(asked(&waits), ["east"]);
+    let confirmed = plan_with(&gone, &["east"]);
+    assert_eq!(described(&confirmed.writes), super::DELETE);
+    assert_eq!(asked(&confirmed), ["east"]);
 }
 
 /// Clusters that take part through their gateways: east with a selector, so that its slices are known.

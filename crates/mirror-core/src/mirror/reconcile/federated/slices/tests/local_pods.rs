@@ -14,6 +14,9 @@ fn pods_of_the_local_member_are_shown_as_they_are() {
     assert_eq!(local.len(), 1);
     assert_eq!(local[0].endpoints, pods(2).endpoints);
     assert_eq!(local[0].ports, pods(2).ports);
+    // The controller sees only slices with this label.
+    let labels = &local[0].metadata.labels;
+    assert_eq!(labels.get(l::MIRRORED_SERVICE), Some("true"));
     let annotations = &existing(&state).metadata.annotations;
     assert_eq!(annotations.get(l::LOCAL_MEMBER), Some("web"));
     assert_eq!(annotations.get(l::LOCAL_DISCOVERY), None);
@@ -74,4 +77,56 @@ fn slices_of_pods_have_a_hundred_endpoints_at_most() {
     let mut counts: Vec<_> = slices(&state).iter().map(|s| s.endpoints.len()).collect();
     counts.sort_unstable();
     assert_eq!(counts, [1, 1, 50, 100, 100]);
+}
+
+/// What changes of a Pod, and how.
+type Change = (&'static str, fn(&mut crate::api::k8s::Endpoint));
+
+fn pod(endpoint: &mut crate::api::k8s::Endpoint) -> &mut PodRef {
+    endpoint.pod.as_mut().unwrap()
+}
+
+fn reference(endpoint: &mut crate::api::k8s::Endpoint) -> &mut TargetRef {
+    pod(endpoint).target.as_mut().unwrap()
+}
+
+#[test]
+fn another_pod_at_the_same_address_is_another_desired_state() {
+    let changes: [Change; 9] = [
+        ("kind", |endpoint| reference(endpoint).kind = None),
+        ("namespace", |endpoint| reference(endpoint).namespace = None),
+        ("name", |endpoint| {
+            reference(endpoint).name = Some("other".into());
+        }),
+        ("UID", |endpoint| {
+            reference(endpoint).uid = Some("other".into());
+        }),
+        ("node", |endpoint| pod(endpoint).node = Some("other".into())),
+        ("zone", |endpoint| pod(endpoint).zone = Some("b".into())),
+        ("no reference", |endpoint| endpoint.pod = None),
+        ("serving", |endpoint| {
+            endpoint.conditions.serving = Some(false);
+        }),
+        ("terminating", |endpoint| {
+            endpoint.conditions.terminating = Some(false);
+        }),
+    ];
+    let state = two(By::Gateway, By::Gateway)
+        .pods(pods(1))
+        .worked_on(&key());
+    let is_local = |slice: &&EndpointSlice| slice.metadata.name().contains("local");
+    let before = slices(&state).into_iter().find(is_local).unwrap();
+    for (what, change) in changes {
+        let mut changed = pods(1);
+        change(&mut changed.endpoints[0]);
+        let writes = plan(&state.clone().pods(changed), &key()).writes;
+        let patch = body(&writes, before.metadata.name());
+        let hash = patch["metadata"]["annotations"][l::DESIRED_STATE].as_str();
+        assert!(hash.is_some(), "{what}");
+        assert_ne!(
+            hash,
+            before.metadata.annotations.get(l::DESIRED_STATE),
+            "{what}"
+        );
+    }
 }

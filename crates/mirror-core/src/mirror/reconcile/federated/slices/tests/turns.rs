@@ -2,6 +2,17 @@
 
 use super::*;
 
+const NO_GATEWAY: &str =
+    "web@west: NoGateway: remote members require a gateway, and the Link has none";
+
+/// The Link of a cluster that takes part through its gateway, and has none.
+fn without_gateway(cluster: &str, created: i64) -> Target {
+    Target {
+        gateway: None,
+        ..target(cluster, created, By::Gateway)
+    }
+}
+
 /// The annotation for members in other clusters after a plan.
 fn members_after(state: &State, annotation: &str) -> Option<String> {
     let writes = plan(state, &key()).writes;
@@ -11,13 +22,122 @@ fn members_after(state: &State, annotation: &str) -> Option<String> {
 }
 
 #[test]
+fn cluster_that_cannot_have_slices_leaves_when_a_service_is_made_of_slices() {
+    let flat = two(By::Discovery, By::DiscoveryOnly).worked_on(&key());
+    let turned_to_slices = turned(flat, By::Gateway, By::DiscoveryOnly);
+    let sliced = two(By::Gateway, By::Gateway).worked_on(&key());
+    let turned_to_discovery = turned(sliced, By::Gateway, By::DiscoveryOnly);
+    for (what, state) in [
+        ("the other cluster turns to its gateway", turned_to_slices),
+        (
+            "it turns to discovery without a gateway",
+            turned_to_discovery,
+        ),
+    ] {
+        let told = reported(&plan(&state, &key()));
+        assert_eq!(told, ["web@east: web-federated", NO_GATEWAY], "{what}");
+        let members = members_after(&state, l::MEMBERS);
+        assert_eq!(members.as_deref(), Some("web@east"), "{what}");
+    }
+}
+
+#[test]
+fn cluster_without_the_gateway_that_its_link_asks_for_makes_no_service_of_slices() {
+    let flat = two(By::Discovery, By::Discovery).worked_on(&key());
+    let member = flat.with_link("west", |entry| {
+        entry.target = Ok(without_gateway("west", 2));
+    });
+    let sliced = state()
+        .linked(target("east", 1, By::Gateway), &[web()], &[backing("web")])
+        .worked_on(&key());
+    let new = sliced
+        .with_link("east", |entry| {
+            entry.target = Ok(target("east", 1, By::Discovery));
+        })
+        .linked(without_gateway("west", 2), &[web()], &[backing("web")]);
+    for (what, state) in [("a member", member), ("a new cluster", new)] {
+        let told = reported(&plan(&state, &key()));
+        assert_eq!(told, ["web@east: web-federated", NO_GATEWAY], "{what}");
+        let members = members_after(&state, l::REMOTE_DISCOVERY);
+        assert_eq!(members.as_deref(), Some("web@east"), "{what}");
+    }
+}
+
+#[test]
 fn form_stays_while_a_link_cannot_be_read_and_changes_once_it_is_deleted() {
     let mut state = two(By::Gateway, By::Discovery).worked_on(&key());
     let unreadable = state.clone().with_link("east", |entry| {
         entry.target = Err(crate::mirror::InvalidLink::GatewayPort("x".to_owned()));
     });
     assert_eq!(described(&plan(&unreadable, &key()).writes), [""; 0]);
+    // It names another cluster now, which is not listed yet.
+    let moved = state.clone().with_link("east", |entry| {
+        entry.cluster = Some("north".to_owned());
+        entry.target = Ok(Target {
+            link: "east".to_owned(),
+            ..target("north", 1, By::Gateway)
+        });
+        entry.remote = None;
+    });
+    assert_eq!(described(&plan(&moved, &key()).writes), [""; 0]);
     state.links.remove("east");
     let members = members_after(&state, l::REMOTE_DISCOVERY);
     assert_eq!(members.as_deref(), Some("web@west"));
+}
+
+#[test]
+fn slices_that_a_service_no_longer_uses_follow_their_gateways() {
+    let state = two(By::Gateway, By::Gateway).worked_on(&key());
+    let flat = turned(state, By::Discovery, By::Discovery);
+    assert_eq!(
+        described(&plan(&news(flat, "east", dead()), &key()).writes),
+        [
+            "patch Service ns/web-federated",
+            "patch EndpointSlice ns/web-federated.east-ipv4"
+        ]
+    );
+}
+
+#[test]
+fn endpoints_of_other_members_are_not_those_of_a_cluster_that_cannot_be_seen() {
+    let idle = two(By::Gateway, By::Gateway).pods(pods(1)).linked(
+        target("east", 1, By::Gateway),
+        &[web()],
+        &[slice("web", "x")],
+    );
+    let state = idle.worked_on(&key());
+    assert_eq!(of(&state, "east").endpoints.len(), 0);
+    let blind = state.with_link("east", |entry| entry.remote = None);
+    assert_eq!(described(&plan(&blind, &key()).writes), [""; 0]);
+}
+
+#[test]
+fn slices_of_a_service_that_somebody_took_over_go_when_their_clusters_are_not_linked() {
+    let slices = [
+        "delete EndpointSlice ns/web-federated.east-ipv4",
+        "delete EndpointSlice ns/web-federated.west-ipv4",
+    ];
+    for (what, lost, expected) in [
+        ("it is not marked as ours", l::MANAGED_BY, &slices[..]),
+        ("it may be another installation's", l::INSTALLATION, &[]),
+    ] {
+        let state = two(By::Gateway, By::Gateway).worked_on(&key());
+        let mut state = state.edited("ns", "web-federated", |service| {
+            service.metadata.annotations.remove(lost);
+        });
+        state.links.remove("east");
+        let state = state.linked(target("west", 2, By::Gateway), &[], &[]);
+        assert_eq!(described(&plan(&state, &key()).writes), expected, "{what}");
+    }
+}
+
+#[test]
+fn mirror_of_a_cluster_named_federated_does_not_write_slices_of_a_federated_service() {
+    let named_alike = target("federated", 3, By::Discovery);
+    let state = two(By::Gateway, By::Gateway)
+        .worked_on(&key())
+        .linked(named_alike, &[], &[])
+        .with_link("federated", |entry| entry.remote = None);
+    let mirror = Key::mirror("federated", "ns", "web");
+    assert_eq!(described(&plan(&state, &mirror).writes), [""; 0]);
 }
