@@ -7,7 +7,7 @@ use crate::{
     api::k8s::EndpointSlice,
     mirror::{
         Key, Store, Target,
-        fixtures::{Svc, backing, link, plan, port, state, svc},
+        fixtures::{Svc, backing, described, link, plan, port, reported, state, svc},
     },
 };
 
@@ -21,9 +21,18 @@ fn routed() -> State {
     state
 }
 
-/// The routes for a local member with this preference and these ports, while the cluster `east` has a member and a
-/// mirror.
-fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) -> Vec<Route> {
+fn key() -> Key {
+    Key::federated("ns", "web")
+}
+
+fn mirror() -> Svc {
+    svc("web-east")
+        .label(l::MIRRORED_SERVICE, "true")
+        .label(l::CLUSTER_NAME, "east")
+}
+
+/// A local member with this preference and these ports, while the cluster `east` has a member and a mirror.
+fn asking(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) -> State {
     let mut member = svc("web")
         .member()
         .ports(ports.clone())
@@ -32,13 +41,10 @@ fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) ->
         member = member.annotation(l::OPAQUE_PORTS, opaque);
     }
     let target = Target::parse(&link("east"), false).unwrap();
-    let mirror = svc("web-east")
-        .label(l::MIRRORED_SERVICE, "true")
-        .label(l::CLUSTER_NAME, "east")
-        .ports(ports);
+    let remote = svc("web").member().ports(ports.clone());
     let mut state = routed()
-        .linked(target, &[svc("web").member()], &[backing("web")])
-        .local(&[mirror])
+        .linked(target, &[remote], &[backing("web")])
+        .local(&[mirror().ports(ports)])
         .local_member(member);
     let pods: EndpointSlice = backing("web");
     state
@@ -46,7 +52,15 @@ fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) ->
         .member_slices
         .get_or_insert_default()
         .put(Arc::new(pods));
-    let writes = plan(&state, &Key::federated("ns", "web")).writes;
+    state
+}
+
+fn asked_for(preference: &str, ports: Vec<ServicePort>, opaque: Option<&str>) -> Vec<Route> {
+    created(&asking(preference, ports, opaque))
+}
+
+fn created(state: &State) -> Vec<Route> {
+    let writes = plan(state, &key()).writes;
     let created = writes.into_iter().filter_map(|write| match write {
         Write::Create(Object::Route(route)) => Some(*route),
         _ => None,
@@ -167,7 +181,112 @@ fn nothing_is_written_until_routes_are_listed() {
     let member: Svc = svc("web").member().annotation(l::PREFER, "local");
     let mut state = routed().local_member(member);
     state.here().routes.remove(&RouteKind::Policy);
-    let writes = plan(&state, &Key::federated("ns", "web")).writes;
+    let writes = plan(&state, &key()).writes;
     let kinds: Vec<_> = writes.iter().map(|write| write.describe().1).collect();
     assert_eq!(kinds, ["Service"]);
+}
+
+#[test]
+fn routes_are_written_with_all_fields_that_the_api_server_would_add() {
+    let routes = asked_for("local", vec![port("http", 80), port("sql", 5432)], None);
+    let spec = |number: i32, mut rule: Value| {
+        let of =
+            |name: &str| json!({ "group": "", "kind": "Service", "name": name, "port": number });
+        let weighted = |name: &str, weight: u32| {
+            let mut backend = of(name);
+            backend["weight"] = json!(weight);
+            backend
+        };
+        rule["backendRefs"] = json!([weighted("web", HEAVY), weighted("web-federated", 1)]);
+        json!({ "parentRefs": [of("web-federated")], "rules": [rule] })
+    };
+    let matches = json!([{ "path": { "type": "PathPrefix", "value": "/" } }]);
+    let expected = [
+        (RouteKind::Http, spec(80, json!({ "matches": matches }))),
+        (RouteKind::Tcp, spec(5432, json!({}))),
+    ];
+    let found = routes.iter().map(|route| (route.kind, json!(route.spec)));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn backend_of_a_cluster_is_its_own_mirror_if_that_has_an_address() {
+    let host = mirror().label(l::HEADLESS_MIRROR, "db-east");
+    for (what, mirror, expected) in [
+        ("its mirror", mirror(), &["web-east", "web-federated"][..]),
+        ("headless", mirror().headless(), &["web-federated"]),
+        ("the endpoint mirror of a host", host, &["web-federated"]),
+    ] {
+        let state = asking("east", vec![port("http", 80)], None).local(&[mirror]);
+        let routes = created(&state);
+        let backends: Vec<_> = routes[0].backends().collect();
+        assert_eq!(backends, expected, "{what}");
+    }
+}
+
+fn with_route(mut state: State, route: Route) -> State {
+    let known = state.here().routes.entry(route.kind).or_default();
+    known.get_or_insert_default().put(Arc::new(route));
+    state
+}
+
+/// A route of somebody else for the requests to a Service.
+fn theirs(service: &str, port: Option<i32>) -> Route {
+    let parent = ParentRef {
+        group: Some("".into()),
+        kind: Some("Service".into()),
+        name: service.into(),
+        port,
+        ..ParentRef::default()
+    };
+    Route {
+        metadata: Metadata {
+            name: Some("theirs".into()),
+            namespace: Some("ns".into()),
+            ..Metadata::default()
+        },
+        spec: RouteSpec {
+            parent_refs: [parent].into(),
+            ..RouteSpec::default()
+        },
+        kind: RouteKind::Http,
+    }
+}
+
+fn conflict(name: &str) -> String {
+    format!(
+        "web@east: web-federated, RouteConflict: no cluster is preferred: HTTPRoute {name} already routes these requests"
+    )
+}
+
+#[test]
+fn ports_that_somebody_elses_route_applies_to_get_no_route_and_are_reported() {
+    let both = ["web-federated-80", "web-federated-81"];
+    for (service, number, expected) in [
+        ("web-federated", None, &[][..]),
+        ("web-federated", Some(80), &both[1..]),
+        ("web-federated", Some(82), &both),
+        ("web", None, &both),
+        ("web", Some(80), &both),
+    ] {
+        let asking = asking("local", vec![port("http", 80), port("more", 81)], None);
+        let state = with_route(asking, theirs(service, number));
+        let routes = created(&state);
+        let names: Vec<_> = routes.iter().map(|route| route.metadata.name()).collect();
+        assert_eq!(names, expected, "{service} {number:?}");
+        let told = reported(&plan(&state, &key()));
+        let is_reported = told == [conflict("theirs")];
+        assert_eq!(is_reported, expected.len() < both.len(), "{told:?}");
+    }
+}
+
+#[test]
+fn route_of_another_installation_is_somebody_elses() {
+    let asking = asking("local", vec![port("http", 80)], None);
+    let mut route = created(&asking).remove(0);
+    let annotations = &mut route.metadata.annotations;
+    annotations.insert(l::INSTALLATION, "elsewhere");
+    let plan = plan(&with_route(asking, route), &key());
+    assert_eq!(described(&plan.writes), ["create Service ns/web-federated"]);
+    assert_eq!(reported(&plan), [conflict("web-federated-80")]);
 }
