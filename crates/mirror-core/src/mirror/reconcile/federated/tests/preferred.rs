@@ -1,6 +1,7 @@
 //! Federated Services whose members prefer a cluster: hold-downs, their routes, and the mirrors that routes lead to.
 
 mod effect;
+mod left;
 
 use std::{sync::Arc, time::Duration};
 

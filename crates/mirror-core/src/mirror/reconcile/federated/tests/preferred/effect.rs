@@ -11,6 +11,23 @@ fn beside_gateway(place: &str) -> State {
 }
 
 #[test]
+fn cluster_in_its_hold_down_has_no_ready_endpoint() {
+    let endpoints = |cluster: &str, slice: &str| {
+        let state = with_outage(beside_gateway(cluster), cluster, -60, Some(20));
+        let writes = plan(&state, &key()).writes;
+        let mut patches = writes.iter().filter_map(|write| match write {
+            Write::Patch(patch) => Some(patch),
+            _ => None,
+        });
+        let patch = patches.find(|patch| patch.name.starts_with(slice)).unwrap();
+        patch.body["endpoints"].clone()
+    };
+    assert_eq!(endpoints("east", "web-federated.east-ipv4"), json!([]));
+    let pods = endpoints("local", "web-federated-local-");
+    assert_eq!(pods[0]["conditions"]["ready"], false);
+}
+
+#[test]
 fn hold_down_lasts_while_another_member_that_is_not_preferred_may_take_requests() {
     let dead = |state: State| state.with_link("east", |e| e.gateway.liveness = Liveness::Dead);
     let unseen = |state: State| {
@@ -55,6 +72,43 @@ fn hold_down_lasts_while_another_member_that_is_not_preferred_may_take_requests(
         let out = failed_over(&state).unwrap_or_default();
         assert_eq!(out.contains("local="), waits, "{what}: {out:?}");
     }
+}
+
+#[test]
+fn preferred_clusters_without_a_link_are_reported() {
+    let beside = || routed().linked(flat("east"), &[web()], &[]);
+    let why = "InvalidPreference: preferred clusters without a Link:";
+    let member = "web@east: web-federated";
+    for (what, state, expected) in [
+        ("no Link", beside(), format!("{member}, {why} north, south")),
+        (
+            "a Link",
+            beside().linked(flat("north"), &[], &[]),
+            format!("{member}, {why} south"),
+        ),
+        (
+            "a Link that cannot be read now",
+            unreadable(beside().linked(flat("north"), &[], &[]), "north"),
+            format!("{member}, {why} south"),
+        ),
+    ] {
+        let state = state.local_member(prefers("north,east,south,local"));
+        assert_eq!(reported(&plan(&state, &key()))[0], expected, "{what}");
+    }
+}
+
+#[test]
+fn member_of_another_cluster_is_told_that_its_preference_is_ignored_only_if_it_has_one() {
+    let told = |state: State, member: Svc| {
+        let state = state.linked(flat("east"), &[member], &[]);
+        reported(&plan(&state, &key())).remove(0)
+    };
+    let plain = "web@east: web-federated";
+    let ignored = format!("{plain}, PreferenceIgnored: ");
+    assert!(told(routed(), prefers("east")).starts_with(&ignored));
+    assert_eq!(told(routed(), web()), plain);
+    // Without routes no preference counts, so nothing is said about it.
+    assert_eq!(told(state(), prefers("east")), plain);
 }
 
 #[test]
