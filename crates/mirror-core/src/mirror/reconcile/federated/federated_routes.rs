@@ -155,7 +155,6 @@ impl<'a> Members<'a> {
 
     fn route(&self, kind: RouteKind, port: i32, backends: &[Backend<'a>]) -> DesiredRoute<'a> {
         let to = |name: &str, weight| BackendRef {
-            group: "".into(),
             kind: "Service".into(),
             name: name.into(),
             port: Some(port),
