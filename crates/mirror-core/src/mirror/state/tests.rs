@@ -24,6 +24,13 @@ fn nothing_is_planned_before_the_local_cluster_is_listed() {
 }
 
 #[test]
+fn gateway_services_of_all_links_are_planned() {
+    let state = state().linked(target("east"), &[], &[]);
+    let link = Key::gateway(&target("east").link);
+    assert_eq!(state.keys(), [link]);
+}
+
+#[test]
 fn an_object_belongs_to_the_installation_that_it_names() {
     for (named, taken_over, installation_of) in [
         (None, None, Installation::Unclaimed),
@@ -114,13 +121,14 @@ fn only_preferences_of_our_services_count() {
 }
 
 #[test]
-fn namespaces_are_counted_until_they_are_deleted() {
+fn namespaces_are_counted_and_named_until_they_are_deleted() {
     let mut known = Namespaces::default();
     assert_eq!((known.len(), known.is_empty()), (0, true));
     for name in ["a", "b", "b"] {
         known.set(name, Some(NamespacePhase::Active.into()));
     }
     assert_eq!((known.len(), known.is_empty()), (2, false));
+    assert_eq!(known.names().collect::<Vec<_>>(), ["a", "b"]);
     for name in ["a", "b"] {
         known.set(name, None);
     }
