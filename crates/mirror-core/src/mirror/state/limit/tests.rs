@@ -248,14 +248,14 @@ fn hosts_have_a_cost_if_the_link_mirrors_them() {
         services: 9,
         metadata: 9,
         bytes: 9,
-        host: 1000,
+        host: Limits::HOST,
     };
     let (hosts, plain) = (hosts("db", &["db-0", "db-1"]), backing("db"));
     let mut headless = target("east");
     headless.headless = true;
     let of = |target: &Target, slice: &EndpointSlice| limits.of(target).cost(slice);
     let bytes = hosts.weight();
-    assert_eq!(of(&headless, &hosts), bytes + 2000);
+    assert_eq!(of(&headless, &hosts), bytes + 6144);
     assert_eq!(of(&target("east"), &hosts), bytes);
     assert_eq!(of(&headless, &plain), plain.weight());
 }

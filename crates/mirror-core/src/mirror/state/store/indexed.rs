@@ -343,4 +343,10 @@ mod tests {
         assert_eq!(of(&routes, "east"), [""; 0]);
         assert!(routes.clusters.0.is_empty());
     }
+
+    #[test]
+    fn slices_and_routes_are_due_at_no_time() {
+        let due = [EndpointSlice::default().due(), Route::default().due()];
+        assert_eq!(due, [None; 2]);
+    }
 }

@@ -43,6 +43,20 @@ fn pods_of_the_local_member_are_shown_as_they_are() {
 }
 
 #[test]
+fn pods_are_shown_in_the_address_family_of_their_slice() {
+    for (family, expected) in [("IPv4", &["IPv4"][..]), ("IPv6", &["IPv6"]), ("FQDN", &[])] {
+        let mut pods = pods(1);
+        pods.address_type = family.into();
+        let state = two(By::Gateway, By::Gateway).pods(pods).worked_on(&key());
+        let local = slices(&state)
+            .into_iter()
+            .filter(|slice| slice.metadata.name().contains("local"));
+        let families: Vec<&str> = local.map(|slice| &*slice.address_type).collect();
+        assert_eq!(families, expected, "{family}");
+    }
+}
+
+#[test]
 fn slice_of_pods_that_are_gone_is_emptied_before_it_is_deleted() {
     let state = two(By::Gateway, By::Gateway)
         .pods(pods(2))
