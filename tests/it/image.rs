@@ -1,7 +1,7 @@
-//! The container image: the same bytes each time, readable for others, and run from its files alone.
+//! The container image: two builds give the same bytes, other programs can read it, and it runs from its files alone.
 //!
-//! It is made of the binary under test and the libraries that this needs, which takes a second. `just image-test` puts
-//! the image that is shipped to the same test, a static binary.
+//! The tests build the image from the binary under test and the libraries that this binary needs, which takes a second.
+//! `just image-test` runs the same tests with the static binary that `just image` puts into the image.
 
 use std::{
     env,
@@ -26,7 +26,7 @@ use crate::support::{
     planes::hub,
 };
 
-/// Names a binary to test in place of the one under test.
+/// Environment variable: the path of another binary to put into the image.
 const BINARY: &str = "LINKERD_MC_IMAGE_BINARY";
 /// Where the kubeconfig is in the image's root, as if mounted from a Secret.
 const MOUNTED: &str = "config";
@@ -43,7 +43,7 @@ fn image_is_the_same_each_time_and_has_what_install_asks_for() {
     let (name, tag) = container_image::name_and_tag().unwrap();
     let image = Values::default().controller.image;
     assert_eq!((&name, &tag), (&image.name, &image.version));
-    // Any small program.
+    // Any small program is enough, because this test does not run it.
     let platform = Platform::of(Path::new("/bin/cat")).unwrap();
     let [first, second] = ["first", "second"].map(|path| {
         write(
@@ -71,8 +71,8 @@ fn image_is_the_same_each_time_and_has_what_install_asks_for() {
     }
 }
 
-/// Lets a program that others wrote read the layout `first`: skopeo, which compares all sizes and digests, and tar, for
-/// the layer.
+/// Asserts that programs of other projects can read the layout `first`. skopeo compares all sizes and digests. tar
+/// unpacks the layer.
 fn read_by_skopeo(folder: &Path, tag: &str, digest: &str) {
     let run = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
@@ -162,7 +162,8 @@ async fn image_runs_alone_and_mirrors() {
     confined(controller.pid(), &root);
 }
 
-/// Sees that the program below `unshare` runs as the user of the image, without rights, and in its root, read-only.
+/// Asserts how the program below `unshare` runs: as the image's user, without groups and capabilities, and with the
+/// image as its root, which is read-only.
 fn confined(unshare: u32, root: &Path) {
     let read = |pid: &str, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
     let child = |pid: &str| {
@@ -183,7 +184,8 @@ fn confined(unshare: u32, root: &Path) {
     assert_eq!(field("CapEff:"), ["0000000000000000"]);
     let seen = fs::read_link(format!("/proc/{program}/root")).unwrap();
     assert_eq!(seen, root.canonicalize().unwrap());
-    // Of a process in another root, only what is below that root is listed: its number, parent, device, …, path, options.
+    // For a process in another root, mountinfo lists only the mounts below that root. The fields of a line begin with
+    // ID, parent, device, root, mount point and options.
     let mounts = read(&program, "mountinfo");
     for path in ["/".to_owned(), format!("/{MOUNTED}")] {
         let mount = mounts
@@ -197,11 +199,13 @@ fn confined(unshare: u32, root: &Path) {
     }
 }
 
-/// A command that runs the program in the image's root and sees nothing else: in namespaces of its own for mounts and
-/// processes, as the user of the image, without groups, and with a root that is read-only. The network is that of this
-/// machine, for the control planes listen on loopback. `mounted` is mounted as the folder with the kubeconfig.
+/// A command that runs the program with the image as its root, so that the program sees nothing else. The program has
+/// its own namespaces for mounts and processes, runs as the image's user without groups, and cannot write to its root.
+/// It shares the network of this machine, because the control planes listen on loopback. `mounted` becomes the folder
+/// with the kubeconfig.
 fn isolated(root: &Path, mounted: &Path, args: &[&str]) -> Command {
-    // The shell stays: when it is killed, the kernel ends all processes of the namespace.
+    // The shell stays as PID 1 of the namespace. When it is killed, the kernel ends all other processes of the
+    // namespace.
     const SCRIPT: &str = r#"
         root=$1 mounted=$2 into=$3 user=$4
         shift 4

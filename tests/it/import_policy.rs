@@ -62,7 +62,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     let line = format!("‼ closed/web: NamespaceNotAllowed: {why}\n");
     assert_eq!(plan, format!("{line}{line}Nothing to do.\n"));
 
-    // By other labels, which can change.
+    // The selector may use other labels, which can change while the Link exists.
     let selector = Some("team=blue,!closed");
     annotate(west, "chosen", json!({ l::ALLOWED_NAMESPACES: selector })).await;
     for name in ["web-chosen", "web-federated"] {
@@ -80,7 +80,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     relabel(west, "closed", "closed", None).await;
     let stands = service(west, "closed", "web-chosen", |_| true).await;
 
-    // An annotation that cannot be read changes only the status.
+    // An annotation that cannot be parsed changes only the status.
     for (key, value, why) in [
         (
             l::ALLOWED_NAMESPACES,
@@ -123,7 +123,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
 async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_if_unprotected() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
-    // A Link that names a protected namespace does not get it.
+    // The Link names protected namespaces in its annotation, which does not lift the protection.
     let named =
         "--allowed-namespaces=kubernetes.io/metadata.name in (kube-system,linkerd-multicluster)";
     own_link(source, far, "shielded", &[named]).await;
@@ -132,7 +132,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     }
     join(source, "kube-system", "shielded", "member", "no").await;
     let unprotected = ["--protected-namespaces="];
-    // The admission policy has to allow it, too.
+    // The admission policy has to allow these namespaces, too.
     reinstall(source, &["--set", "protectedNamespaces="]).await;
     let mut controller = Controller::start(source, &unprotected);
     let stands = async || {
@@ -141,7 +141,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
         members_are(source, "kube-system", "shielded-federated", remote, local).await;
     };
     stands().await;
-    // The namespace of the Links has only probe Services.
+    // The controller mirrors nothing into the namespace of the Links. Only probe Services are there.
     mirror_is(
         source,
         "shielded",
@@ -155,7 +155,7 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     controller.kill();
     reinstall(source, &[]).await;
 
-    // The target cluster is not asked, and may be unreachable.
+    // The controller does not ask the target cluster before it removes these objects, so the API server may be paused.
     far.pause_api_server().unwrap();
     let mut controller = Controller::start(source, &[]);
     for name in ["shielded-shielded", "shielded-federated"] {
@@ -183,7 +183,8 @@ async fn protected_namespaces_are_cleared_without_confirmation_and_filled_only_i
     };
     told().await;
     in_step(source, "shielded", &[]).await;
-    // Commands report it too. On the other control planes, `check` would also see the Links of other tests.
+    // `check` and `status` report the protected namespace too. On shared control planes, `check` would also report the
+    // Links of other tests.
     let check = run(source.kubeconfig(), &["check", "--wait", "0s"]);
     let line = format!("shielded: kube-system/shielded: NamespaceNotAllowed ({why})");
     assert!(check.stdout.contains(&line), "{}", check.stdout);
@@ -225,7 +226,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
     gone(west, "consent", "web-federated").await;
     in_step(west, "guest", &[]).await;
 
-    // A local member is the consent of the source cluster.
+    // A local member means that the source cluster agrees to the federated Service.
     join(west, "consent", "web", "member", "no").await;
     let (remote, local) = (Some("web@guest"), Some("web"));
     members_are(west, "consent", "web-federated", remote, local).await;
@@ -255,7 +256,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
         "{plan}"
     );
 
-    // The default, as in Linkerd.
+    // `any` is the default, as in Linkerd.
     annotate(west, "guest", json!({ l::FEDERATION: "any" })).await;
     members_are(west, "consent", "web-federated", remote, local).await;
     withdraw(None).await;
@@ -289,7 +290,7 @@ async fn members_leave_with_the_last_local_member_though_their_cluster_is_unreac
     condition_is(source, "hosted", "Connected", "False", "Unreachable").await;
     delete(source, "hosted", "web").await;
     gone(source, "hosted", "web-federated").await;
-    // Also while no controller runs.
+    // The last local member may also be deleted while no controller runs.
     controller.kill();
     delete(source, "hosted", "later").await;
     let _controller = Controller::start(source, &[]);
@@ -340,7 +341,7 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     status_that(source, "crowd", |status| counted(status, 4, 4)).await;
     let first = created().await;
     assert_eq!(first.len(), 2, "{first:?}");
-    // With the settings of the Deployment, `plan` finds nothing to do.
+    // `plan` reads the limit from the Deployment, so it finds nothing to do.
     in_step(source, "crowd", &[]).await;
 
     controller.kill();
@@ -363,7 +364,7 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     status_that(source, "crowd", |status| counted(status, 8, 2)).await;
     let one = service(source, missing, "web-crowd", |_| true).await;
     assert_eq!(label(&one, l::CLUSTER_NAME), Some("crowd"));
-    // The same holds for a namespace that was created for another Link, which has its own limit.
+    // A namespace that the controller creates for another Link also makes room, because each Link has its own limit.
     let over = wanted
         .iter()
         .find(|name| ![&first[0], missing].contains(name) && !now.contains(name));

@@ -38,7 +38,8 @@ async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing(
     );
     assert!(first.lines().count() > 20, "{first}");
     for variant in VARIANTS {
-        // Some fields of this Service cannot be changed.
+        // The variants change fields of the gateway Service that the API server does not allow to change. So the test
+        // deletes the Service first.
         let gateway = ["delete", "service", "linkerd-gateway", "--ignore-not-found"];
         plane
             .kubectl(&[&["-n", "linkerd-multicluster"], &gateway[..]].concat())
@@ -52,7 +53,7 @@ async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing(
     policies_are_left_out_where_there_are_none(&plane);
 }
 
-/// Uses the program as with an API server before Kubernetes 1.30.
+/// Runs `install` against an API server without ValidatingAdmissionPolicy, as before Kubernetes 1.30.
 fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
     let old = plane
         .intercept(Some(("admin", &["system:masters"])))
@@ -86,7 +87,8 @@ fn policies_are_left_out_where_there_are_none(plane: &ControlPlane) {
     );
 }
 
-/// Applies objects twice; the second time changes nothing. Returns the output of the first `kubectl apply`.
+/// Applies objects twice, and asserts that the second time changes nothing. Returns the output of the first `kubectl
+/// apply`.
 async fn twice(plane: &ControlPlane, printed: &str) -> String {
     let generations = async || {
         let all = "jsonpath={.items[*].metadata.generation}";
@@ -106,7 +108,7 @@ async fn twice(plane: &ControlPlane, printed: &str) -> String {
     first
 }
 
-/// The API server stores a Link with every field set without changes, so the CRD prunes no field.
+/// Asserts that the API server stores a Link with every field set without changes, so that the CRD prunes no field.
 async fn crd_keeps_every_field_of_the_link_type(plane: &ControlPlane) {
     let links = Api::<Link>::namespaced(plane.client(), "linkerd-multicluster");
     let mut link = full_link();
@@ -133,7 +135,7 @@ async fn crd_keeps_every_field_of_the_link_type(plane: &ControlPlane) {
     assert_eq!(bare.spec.probe_spec.failure_threshold.as_deref(), Some("3"));
     assert_eq!(bare.spec.probe_spec.timeout.as_deref(), Some("30s"));
 
-    // Objects of the older versions are served without loss, too.
+    // The API server also serves the Link in its older versions. These reads do not change the Link.
     for version in ["v1alpha1", "v1alpha2"] {
         let resource = format!("links.{version}.multicluster.linkerd.io");
         let name = plane

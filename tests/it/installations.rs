@@ -1,4 +1,4 @@
-//! Two installations on one cluster leave each other's mirrors alone, and an installation can move to another namespace.
+//! Two installations on one cluster do not change each other's mirrors. An installation can move to another namespace.
 
 use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
@@ -67,8 +67,8 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     let before = identities(source, "two-shared").await;
     let since = source.audit_mark().unwrap();
 
-    // When the Link of the second installation is processed, its controller has also decided about all objects that it
-    // found at its start.
+    // When the second controller has processed its own Link, it has also decided about all objects that it found at its
+    // start.
     apply(source, &other::moved(objects(far, "second", &[]), "two-mc")).await;
     export(far, "two-theirs", &web("web", "second")).await;
     let second = other::controller(source, "two-mc", &["--federated-service-selector=no=one"]);
@@ -77,7 +77,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
     assert_eq!(writes(source, &account("two-mc"), "two-shared", since), []);
     assert_eq!(identities(source, "two-shared").await, before);
 
-    // The first installation does not delete the mirrors of the second one either, also after a restart.
+    // The first installation does not delete the mirrors of the second one either, not even after a restart.
     let theirs = service(source, "two-theirs", "web-second", |_| true).await;
     controller.kill();
     let since = source.audit_mark().unwrap();
@@ -134,7 +134,7 @@ async fn two_installations_that_want_the_same_names_do_not_overwrite_each_other(
     delete_link(source, "first", "same-mc").await;
 }
 
-/// Removes the annotation, as in versions that did not record the installation.
+/// Removes the annotation that names the installation. Earlier versions did not write this annotation.
 async fn remove_installation_annotation(
     plane: &ControlPlane,
     namespace: &str,
@@ -160,7 +160,7 @@ async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their
     for name in MADE {
         remove_installation_annotation(source, "unnamed", name).await;
     }
-    // No Link of this installation names their cluster, so it does not delete them.
+    // Installation `unnamed-mc` has no Link to cluster `first`, so it must not delete the mirrors of that cluster.
     apply(
         source,
         &other::moved(objects(far, "second", &[]), "unnamed-mc"),
@@ -176,7 +176,7 @@ async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their
     second.in_step_within(SOON).await;
     assert_eq!(writes(source, &account("unnamed-mc"), "unnamed", since), []);
     drop(second);
-    // Now a Link of this installation names their cluster.
+    // The first installation has a Link to cluster `first`, so it adopts the mirrors.
     let _controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     for name in MADE {
         let named = |s: &Service| annotation(s, l::INSTALLATION) == Some(NAMESPACE);
@@ -189,7 +189,7 @@ async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their
     delete_link(source, "second", "unnamed-mc").await;
 }
 
-/// Deletes a Link of another installation, which `check` in the next test would read.
+/// Deletes a Link of another installation. Otherwise `check` in a later test on this control plane would read it.
 async fn delete_link(plane: &ControlPlane, name: &str, namespace: &str) {
     let links = Api::<Link>::namespaced(plane.client(), namespace);
     links.delete(name, &DeleteParams::default()).await.unwrap();
@@ -205,7 +205,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     other::install(source, "moves-mc", &["--set", &take_over]).await;
     furnish(source, far, "moves").await;
     let mut controller = Controller::start(source, &["--federated-service-selector=no=one"]);
-    // Other tests export to a Link with this name, too.
+    // Other tests also export Services to a Link with this name, so count only Services in this namespace.
     let is_mirrored = |s: &LinkStatus, name: &str| {
         said(&s.mirror_services, "moves", name).is_some_and(|said| said.reason == "Mirrored")
     };
@@ -216,7 +216,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     let before = identities(source, "moves").await;
     controller.kill();
 
-    // The controller starts before its Links exist: a flag alone deletes nothing.
+    // The controller starts before its Links exist. It must not delete mirrors because of the flag alone.
     let flags = [
         "--federated-service-selector=no=one",
         "--take-over-from",
@@ -237,7 +237,7 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
         service(source, "moves", name, named).await;
     }
     assert_eq!(identities(source, "moves").await, before);
-    // The old installation can be removed now, and it has no mirrors left to delete.
+    // When the old installation loses its Link, it has no mirrors left to delete.
     unlink(source, "first").await;
     let since = source.audit_mark().unwrap();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);

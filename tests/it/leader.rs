@@ -1,4 +1,4 @@
-//! Replicas: one leads, and the others wait. Also the behaviour of a controller that is asked to stop.
+//! Leader election: one replica leads, and the others wait. And what a controller does when it is asked to stop.
 
 use std::{
     sync::Arc,
@@ -58,7 +58,7 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     export(far, "leader", &web("one", "leader")).await;
     service(source, "leader", "one-leader", |_| true).await;
 
-    // The other replica is ready to take over, and does not connect to the target cluster until then.
+    // The second replica is ready to take over. It does not connect to the target cluster before it leads.
     let before = watches(far);
     let second = replica(source, "second", &probed);
     let answers = [
@@ -138,7 +138,7 @@ async fn paused_leader_is_replaced_and_never_writes_again() {
     service(source, "silent", "two-silent", |_| true).await;
     killed.kill();
 
-    // Now no controller works, and there is a change that the old leader sees when it continues.
+    // No controller works now. The old leader sees the new Service when it continues.
     export(far, "silent", &web("three", "silent")).await;
     let since = mark(source);
     signal("CONT", stopped.pid());
@@ -154,7 +154,7 @@ async fn paused_leader_is_replaced_and_never_writes_again() {
             .is_none()
     );
 
-    // The lease of a killed leader can be taken when it has expired.
+    // When the lease of the killed leader has expired, another replica can take it.
     let third = replica(source, "third", &flags);
     holder_is(source, "third").await;
     service(source, "silent", "three-silent", |_| true).await;
@@ -174,7 +174,7 @@ async fn change_during_the_release_of_the_lease_does_not_interrupt_it() {
     let kubeconfig = source
         .kubeconfig_through(&way.url(), "releasing", &["system:masters"])
         .unwrap();
-    // It does not renew the lease during this test.
+    // With these flags, the leader does not renew its lease during this test.
     let flags = [
         "--identity=releasing",
         "--lease-duration=80s",
@@ -185,7 +185,8 @@ async fn change_during_the_release_of_the_lease_does_not_interrupt_it() {
     holder_is(source, "releasing").await;
     leader.ready_within(SOON).await;
 
-    // Its last request waits until it has received a change of its cluster.
+    // Holds back the leader's last request, the release of the lease, until the leader has received a change of the
+    // source cluster.
     let (asked, permitted, seen) = <(Arc<Notify>, Arc<Notify>, Arc<Notify>)>::default();
     way.judge({
         let (asked, permitted) = (asked.clone(), permitted.clone());
@@ -211,7 +212,7 @@ async fn change_during_the_release_of_the_lease_does_not_interrupt_it() {
     timeout(SOON, asked.notified()).await.unwrap();
     namespace("during-release", &[source]).await;
     timeout(SOON, seen.notified()).await.unwrap();
-    // Waits, because it takes a moment until the controller has handled the change.
+    // Gives the controller time to handle the change.
     tokio::time::sleep(Duration::from_secs(1)).await;
     permitted.notify_one();
     assert_eq!(leader.ended(SOON), Some(0), "{}", leader.log());

@@ -170,7 +170,7 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     gone(west, "twins", "from-north-twin-a").await;
     condition_is(west, "twin-a", "Ready", "True", "Mirroring").await;
 
-    // Deleting a Link that never served the cluster deletes no mirrors.
+    // When a Link that never served the cluster is deleted, only its own metrics are removed.
     younger[2]["metadata"]["name"] = json!("twin-c");
     apply(west, &younger[2..]).await;
     condition_is(west, "twin-c", "Ready", "False", "DuplicateCluster").await;
@@ -178,13 +178,13 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     hub.controller.metric_is(ready, |v| v == Some(0.0)).await;
     unlink(west, "twin-c").await;
     hub.controller.metric_is(ready, |v| v.is_none()).await;
-    // The metrics of the gateway are those of the Link that serves the cluster.
+    // The gateway's metrics are still those of the Link that serves the cluster.
     for (name, value) in [("gateway_alive", 1), ("gateway_enabled", 1)] {
         let found = hub.controller.metric(&gateway(name)).await.unwrap();
         assert_eq!(found, Some(value), "{name}");
     }
 
-    // The Link that takes over has a gateway without a probe, and then with one.
+    // `twin-b` takes over. At first its gateway has no probe, then it has one.
     edit(west, "twin-b", json!({ "probeSpec": { "path": "" } })).await;
     unlink(west, "twin-a").await;
     for name in ["gateway_alive", "gateway_enabled"] {
@@ -214,7 +214,7 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     unlink(west, "twin-b").await;
 }
 
-/// Waits until a Service is mirrored whose gateway is that of east.
+/// Waits until a Service is mirrored, and its mirror leads to the gateway of east.
 async fn is_mirrored(west: &ControlPlane, namespace: &str, mirror: &str) {
     service(west, namespace, mirror, |_| true).await;
     slices_that(west, namespace, mirror, |s| addresses(s) == ["192.0.2.10"]).await;

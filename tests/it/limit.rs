@@ -1,5 +1,5 @@
-//! Limits on the objects that are accepted from a target cluster: the status names objects that are omitted, and
-//! existing mirrors stay.
+//! Limits on the objects that the controller accepts from a target cluster. The status names the objects that are
+//! omitted, and existing mirrors stay.
 
 use std::sync::{
     Arc,
@@ -56,13 +56,13 @@ async fn services_over_the_limit_are_mirrored_once_there_is_room() {
     status_that(source, "limit", over).await;
     in_step(source, "limit", &two).await;
 
-    // Another controller accepts the Services that have mirrors, not the first ones of the list.
+    // A restarted controller accepts the Services that already have mirrors, not the first ones in the list.
     controller.kill();
     let mut controller = Controller::start(source, &two);
     status_that(source, "limit", |s| over(s) && s.mirrored == Some(2)).await;
     assert_eq!(writes_in(source, "limit", since), []);
 
-    // When there is room, the Service that was omitted is mirrored; then there is too little room again.
+    // When there is room, the omitted Service is mirrored. Then a new Service exceeds the limit again.
     delete(far, "limit", "b").await;
     service(source, "limit", "a-limit", |_| true).await;
     gone(source, "limit", "b-limit").await;
@@ -106,7 +106,7 @@ async fn mirrors_have_priority_although_they_are_listed_later_than_links() {
     export(far, "priority", &web("a", "priority")).await;
     let since = mark(source);
 
-    // The list of mirrors is refused, until everything else has been listed.
+    // The API server refuses to list the mirrors, three times or more. Meanwhile the controller lists everything else.
     let server = source
         .intercept(Some((CONTROLLER, &CONTROLLER_GROUPS)))
         .unwrap();
@@ -174,7 +174,7 @@ async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_th
     .await;
     controller.kill();
 
-    // The metadata of four of these Services takes a megabyte.
+    // A MiB has room for the metadata of four of these Services.
     let long =
         json!({ "metadata": { "annotations": { "example.com/long": "x".repeat(240_000) } } });
     patch(far, "heavy", "a", long).await;
@@ -243,7 +243,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     status_that(source, "cut", |s| s.mirrored == Some(1)).await;
     controller.kill();
 
-    // Only ten slices are accepted, and the slice with the ready endpoint is the last one.
+    // The controller accepts only ten slices. The slice with the ready endpoint comes after the twelve idle ones.
     idle_slices(far, "cut", "web", "cut").await;
     let one = ["--max-services-per-link=1"];
     let since = mark(source);
@@ -256,7 +256,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     in_step(source, "cut", &one).await;
     assert_eq!(writes_in(source, "cut", since), []);
 
-    // Without the other slices, all are accepted, and the endpoints are updated again.
+    // When the idle slices are deleted, the controller accepts all slices, and updates the endpoints again.
     let idle = ["-n", "cut", "delete", "endpointslices", "-l", "idle=true"];
     far.kubectl(&idle).await.unwrap();
     status_that(source, "cut", |s| {

@@ -1,4 +1,4 @@
-//! `link` and `plan`: links two clusters with one command, and shows before what it would do.
+//! `link` and `plan`: one command links two clusters, and `plan` shows beforehand what the controller would do.
 
 mod again;
 
@@ -65,7 +65,8 @@ fn run_with(kubeconfig: &std::path::Path, args: &[&str], input: &str) -> (i32, S
     )
 }
 
-/// In a pipe, a wait is said when it begins; Ctrl-C says in one line what is done, and what to run.
+/// In a pipe, `link` prints a line when a wait begins. After Ctrl-C, it prints in one line what it has done, and which
+/// command continues.
 fn interrupted_link_says_what_is_done(kubeconfig: &std::path::Path) {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .env("KUBECONFIG", kubeconfig)
@@ -101,7 +102,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let kubeconfig = west.folder().join("both.kubeconfig");
     ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
 
-    // Before linking: `plan` reads the Link and its Secrets from stdin, and nothing is applied.
+    // Before linking, `plan` reads the Link and its Secrets from stdin. It applies nothing.
     let proposed = link_gen(&east, "link-east", &[]);
     let plan = ["--context", "link-west", "plan", "--link-file", "-"];
     let whole = [&plan[..], &["--diff"]].concat();
@@ -146,7 +147,8 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
         "Services of link-east in link-west: 1 mirrored, 0 federated\n"
     );
 
-    // Linkerd ignores a change of its Secret, but no change needs no restart.
+    // Linkerd ignores a change of its Secret until it restarts. If the Secret did not change, `link` asks for no
+    // restart.
     let link_again = || {
         let linked = run(
             &kubeconfig,
@@ -172,7 +174,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let said = link_again();
     assert!(said.contains(restart), "{said}");
 
-    // After linking: nothing is left to do. A Link that was not applied is unknown.
+    // After linking, nothing is left to do. `plan` does not know a Link that was not applied.
     let again = run(
         &kubeconfig,
         &["--context", "link-west", "plan", "--link", "link-east"],
@@ -225,7 +227,7 @@ async fn link_says_what_is_missing_and_applies_nothing() {
     without_the_crd_nothing_is_applied(&plane).await;
 }
 
-/// The namespaces are there, and the CRD is not.
+/// Creates a cluster that has the namespaces but not the CRD, and asserts that `link` applies nothing to it.
 async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
     let bare = ControlPlane::shared("link-bare").await.unwrap();
     bare.linkerd(&LinkerdOptions::default()).await.unwrap();
@@ -253,7 +255,7 @@ async fn stored(plane: &ControlPlane, cluster: &str) -> [Option<String>; 2] {
     found
 }
 
-/// Links west to another cluster of the shared planes, with selectors of its own.
+/// Links west to another of the shared control planes, with selectors that only this Link uses.
 fn link_west(kubeconfig: &std::path::Path, from: &str, name: &str, more: &[&str]) -> Outcome {
     let own = [
         format!("--selector=mirror.linkerd.io/exported={name}"),
@@ -289,7 +291,7 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     linked(link("east", &[]));
     let mirror = service(west, "reclaimed", "web-reclaimed", |_| true).await;
 
-    // Another account of the same cluster, and then another address and account.
+    // The same cluster is no conflict, even with another account or another address.
     let allow = ["allow", "--service-account-name=reclaimed"];
     east.apply(&run(east.kubeconfig(), &allow).data())
         .await
@@ -312,7 +314,7 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     let kept = service(west, "reclaimed", "web-reclaimed", |_| true).await;
     assert_eq!(kept.uid(), mirror.uid());
 
-    // Also by the Secret that the Link names, and if that may not be read.
+    // `link` also reads the Secret that the Link names. It refuses too if the user may not read that Secret.
     let kept = before[0].clone().unwrap();
     let args = [
         "-n",
@@ -368,7 +370,7 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     }
 }
 
-/// A user who may do all that `link` needs, except writing Links, and a policy that refuses one Link.
+/// A user who may do all that `link` needs, except for writing Links.
 const RESTRICTED: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -383,6 +385,7 @@ metadata: {name: links-nothing}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: links-nothing}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: links-nothing}]
 ";
+/// A policy that refuses the Link `unmade`.
 const POLICY: &str = "
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -412,7 +415,7 @@ async fn link_that_cannot_be_written_leaves_no_credentials() {
     assert!(said.contains(why), "{said}");
     assert_eq!(stored(west, "unmade").await, [None, None]);
 
-    // Nobody can ask beforehand whether an admission policy refuses an object.
+    // No request can tell in advance whether an admission policy refuses an object.
     west.apply(POLICY).await.unwrap();
     let unmade = json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3",
@@ -441,7 +444,7 @@ async fn link_that_cannot_be_written_leaves_no_credentials() {
     }
     assert_eq!(stored(west, "unmade").await, [None, None]);
 
-    // Credentials that were there before are put back.
+    // `link` restores credentials that existed before.
     let create = [
         "-n",
         NAMESPACE,
@@ -465,7 +468,7 @@ async fn link_that_cannot_be_written_leaves_no_credentials() {
     }
 }
 
-/// Two Links for one cluster: the older one is used, and each can be named.
+/// With two Links for one cluster, the controller uses the older one, and commands can name each of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_links_for_a_cluster_can_be_named() {
     let (east, west) = hub().await.pair();
@@ -516,7 +519,7 @@ async fn one_of_two_links_for_a_cluster_can_be_named() {
     assert_eq!(kept.uid(), mirror.uid());
     assert!(stored(west, "twice").await.iter().all(Option::is_some));
 
-    // A Link of another name has the cluster.
+    // A Link with another name links to the cluster already.
     unlink(west, "twice").await;
     gone(west, "twice", "web-twice").await;
     links(west)

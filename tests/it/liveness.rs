@@ -23,11 +23,11 @@ use crate::support::{
     planes::{Hub, hub},
 };
 
-/// Time between probes in these tests, and failures that make a gateway dead.
+/// Time between probes in these tests, and the number of failed probes after which a gateway counts as dead.
 const PERIOD: Duration = Duration::from_secs(1);
 const THRESHOLD: u32 = 2;
 
-/// Links west to east with a separate Link, whose gateway is probed at this path once a second.
+/// Links west to east with a Link of its own, whose gateway the controller probes at this path once a second.
 async fn probed(hub: &Hub, cluster: &str, path: &str) {
     link_probed(&hub.west, &hub.east, cluster, path).await;
 }
@@ -72,7 +72,8 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
         slices_that(west, "pulse", name, |s| readiness(s) == Some(false)).await;
     }
     let took = killed.elapsed();
-    // Jitter makes a period up to a tenth longer. The rest is for a machine that is busy with other tests.
+    // Jitter makes a period up to a tenth longer. The additional seconds are for a machine that is busy with other
+    // tests.
     let limit = THRESHOLD * PERIOD.mul_f64(1.1) + Duration::from_secs(1);
     assert!(took < limit + Duration::from_secs(5), "{took:?}");
     eprintln!("not ready {took:?} after the gateway died, the limit is {limit:?}");
@@ -95,7 +96,7 @@ async fn endpoints_are_not_ready_while_their_gateway_is_dead() {
     endpoints(east, "pulse", "web", 1).await;
     slices_that(west, "pulse", "web-pulse", |s| readiness(s) == Some(false)).await;
     slices_that(west, "pulse", "late-pulse", |s| readiness(s) == Some(false)).await;
-    // The other Link to this cluster has its own gateway.
+    // The controller probes the gateway of the other Link to this cluster separately.
     condition_is(west, "east", "GatewayAlive", "True", "ProbeSucceeded").await;
 
     hub.gateways.revive("/pulse");
@@ -170,6 +171,7 @@ async fn probes_need_no_dns_and_follow_the_probe_service() {
     })
     .await
     .unwrap();
+    // Forgets the probes that the former ClusterIP got until now.
     gateways.hosts();
     eventually("more probes", SOON, async || {
         Ok((!followed.hosts().is_empty()).then_some(()))
@@ -249,7 +251,7 @@ async fn the_probe_service_leads_to_the_gateway_with_its_identity() {
     })
     .await;
 
-    // An invalid probe is reported, and the gateway is not probed. Without a path, it is not probed either.
+    // The controller reports an invalid probe, and does not probe the gateway.
     edit(
         west,
         "probe",

@@ -1,7 +1,8 @@
-//! Tests against real control planes. One binary: it links once, and its tests share the control planes.
+//! Tests against real control planes. They are one test binary, so cargo links it only once, and the tests share
+//! control planes.
 //!
-//! [`support`] has the code that they share. Each other module tests the behaviour in the comment above it, and uses
-//! none of the others. README.md lists the tests for each situation.
+//! [`support`] has the code that the tests share. Each other module tests the behaviour in the comment above it, and
+//! uses no other test module. README.md lists the tests for each situation.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(
@@ -11,7 +12,7 @@
 )]
 #![expect(clippy::large_futures, reason = "a test's stack is large enough")]
 
-// The program, control planes, controllers, objects, and ways to wait: no tests.
+// The program, control planes, controllers, objects, and functions that wait. It has no tests.
 mod support;
 
 // Mirrors
@@ -81,7 +82,7 @@ mod soak;
 mod stalls;
 // A cluster that drops a member of a federated Service, and does not confirm this.
 mod unconfirmed;
-// Watches that are refused or stop responding, and those of Services without a selector.
+// Watches that are refused or stop responding, and slices of Services without a selector.
 mod watches;
 
 // Attacks by target clusters, and with a stolen token

@@ -134,7 +134,8 @@ async fn switching_the_mode_keeps_the_cluster_ip() {
         endpoints(east, "switch", "web", 1).await;
         let mirror = service(west, "switch", "web-east", |s| !discovery(s)).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
-        // Kubernetes' own slice of the Service is empty here, and may be seen before the one with endpoints.
+        // In east, Kubernetes' own slice of the Service has no endpoints. The controller may see it before the slice of
+        // the test.
         slices_that(west, "switch", "web-east", |s| {
             addresses(s) == ["192.0.2.10"] && readiness(s) == Some(true)
         })
@@ -144,7 +145,7 @@ async fn switching_the_mode_keeps_the_cluster_ip() {
         let mirror = service(west, "switch", "web-east", discovery).await;
         assert_eq!(mirror.spec.as_ref().unwrap().cluster_ip, ip);
         in_step(west, "east", &[]).await;
-        // Open streams continue to use the slices.
+        // The slices of gateway mode stay, because streams that began in this mode continue to use them.
         let found = slices_of(west, "switch", "web-east").await.unwrap();
         assert_eq!(addresses(&found), ["192.0.2.10"]);
         assert_eq!(readiness(&found), Some(true));

@@ -27,7 +27,7 @@ async fn kubectl_runs_the_program_as_its_plugin() {
     assert!(list.contains(plugin.to_str().unwrap()), "{list}");
     let help = kubectl(&["linkerd-mc", "graph", "--help"]);
     assert!(help.contains("Usage: kubectl linkerd-mc graph "), "{help}");
-    // Other tests change what the graph shows.
+    // Other tests change the graph between two runs, so compare until both are the same.
     eventually("the same graph by both ways", SOON, async || {
         let graph = kubectl(&["linkerd-mc", "graph", "-o", "mermaid"]);
         let own = run(hub.west.kubeconfig(), &["graph", "-o", "mermaid"]).data();

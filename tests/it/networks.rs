@@ -1,5 +1,5 @@
-//! Addresses of gateways that are refused: those in this cluster itself, and those outside of the networks that a Link
-//! allows.
+//! Gateway addresses that the controller refuses: those in the source cluster itself, and those outside of the networks
+//! that a Link allows.
 
 use control_plane::{ControlPlane, eventually};
 use linkerd_mc::api::labels as l;
@@ -50,7 +50,7 @@ async fn refuses_none(west: &ControlPlane) {
     status_that(west, INSIDE, |now| condition(now, REFUSED).is_none()).await;
 }
 
-/// Result and error of the `check` of gateway addresses.
+/// Result and error of the `check` that gateway addresses are accepted.
 fn used(plane: &ControlPlane) -> (Value, String) {
     let found = checked(plane, "gateway addresses are accepted");
     let error = found["error"].as_str().unwrap_or_default().to_owned();
@@ -107,7 +107,7 @@ async fn addresses_that_are_not_refused_are_used(west: &ControlPlane) {
     in_step(west, INSIDE, &[]).await;
 }
 
-/// A host name, the API server, and the Service range. Between them a valid address is set.
+/// Tries a host name, the API server, and the Service range. Sets a valid address after each.
 async fn addresses_of_this_cluster_are_refused(
     west: &ControlPlane,
     mirror: &str,
@@ -127,7 +127,7 @@ async fn addresses_of_this_cluster_are_refused(
         move_to(west, address).await;
         refuses(west, "AllRefused", &why).await;
         has(west, &[]).await;
-        // The name has to be looked up first. Until then, no address is known.
+        // The controller has to look up a host name first. Until then it reports that it knows no address.
         status_that(west, INSIDE, |status| {
             let told = said(&status.mirror_services, INSIDE, "web");
             told.is_some_and(|told| {

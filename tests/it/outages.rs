@@ -1,5 +1,5 @@
-//! Target clusters that are unavailable, that are restored from a backup, or that are rebuilt: existing
-//! mirrors stay until the cluster answers, and only its changes are written.
+//! Target clusters that are unavailable, restored from a backup, or rebuilt. Existing mirrors stay until the cluster
+//! answers. Then the controller writes only what has changed.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::support::{
     planes::{Hub, hub},
 };
 
-/// How long the cluster is unavailable. `controller::virtual_time` has outages of a day.
+/// How long the cluster is unavailable. `controller::virtual_time` tests outages of a day.
 const AWAY: Duration = Duration::from_secs(10);
 /// How soon after the end of an outage all mirrors have to be correct.
 const HEALED: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ async fn mirror_both_clusters(hub: &Hub, line: &FaultProxy) {
     service(west, LOST, "member-federated", complete).await;
 }
 
-/// Federated Services keep working with the available clusters, and keep the member of the unavailable one.
+/// Asserts that a federated Service follows the available clusters, and keeps the member of the unavailable one.
 async fn available_cluster_is_still_mirrored(hub: &Hub) {
     let (north, west) = (&hub.north, &hub.west);
     patch(west, LOST, "member", port(8081)).await;
@@ -128,7 +128,7 @@ async fn available_cluster_is_still_mirrored(hub: &Hub) {
     service(west, LOST, "meanwhile-stays", |_| true).await;
 }
 
-/// Except for the Link's status, a few times.
+/// Asserts that the controller wrote nothing for the unavailable cluster, except for the Link's status, a few times.
 fn nothing_is_written_for_the_lost_cluster(west: &ControlPlane, since: u64) {
     let mut touched = said_in(west, LOST, since);
     touched.retain(|write| write.contains("-away"));
@@ -171,7 +171,7 @@ fn only_changes_were_written(west: &ControlPlane, since: u64) {
 /// Name of a target cluster that is restored and then rebuilt, and of its namespace.
 const MORTAL: &str = "mortal";
 
-/// Waits for a mirror whose Service has this port.
+/// Waits until the mirror of `changed` has this port.
 async fn has_port(west: &ControlPlane, number: i32) -> Service {
     service(west, MORTAL, "changed-mortal", |s| {
         ports(s) == [("http", number)]
@@ -204,7 +204,7 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     mirrors_follow_the_backup(west, &first).await;
     let now = has_port(west, 8081).await;
     assert_eq!(now.metadata.uid, changed.metadata.uid);
-    // A watch is open, and sees this change.
+    // The controller watches the restored cluster, and sees this change.
     export(&first, MORTAL, &web("then", MORTAL)).await;
     leads_to(west, "then-mortal", "192.0.2.70").await;
 
@@ -235,7 +235,8 @@ async fn mirrors_follow_a_target_that_was_restored_and_then_rebuilt() {
     gone(west, MORTAL, "same-mortal").await;
 }
 
-/// Changes after the backup are undone, and the API server uses the same versions again for other objects.
+/// Restores a backup. The API server then loses later changes, and uses the same resource versions again for other
+/// objects.
 async fn mirrors_follow_the_backup(west: &ControlPlane, first: &ControlPlane) {
     let backup = first.back_up().await.unwrap();
     patch(first, MORTAL, "changed", port(8082)).await;
@@ -280,7 +281,7 @@ async fn rebuilt() -> ControlPlane {
     second
 }
 
-/// The address is the same, but the server has a certificate of another authority.
+/// The address stays the same, but another authority has signed the new server's certificate.
 async fn another_authority_is_not_trusted(
     west: &ControlPlane,
     first: ControlPlane,

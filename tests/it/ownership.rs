@@ -1,4 +1,5 @@
-//! Our own objects are repaired, those of Linkerd's service mirror are adopted, and those of others are left alone.
+//! The controller repairs its own objects, adopts those of Linkerd's service mirror, and does not change those of
+//! others.
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{
@@ -48,7 +49,8 @@ async fn mirrors_of_linkerds_service_mirror_are_adopted() {
         (before.uid(), cluster_ip(&before))
     );
     assert_eq!(ports(&after).len(), 3);
-    // The mirror that the Link does not select is deleted, with its Endpoints. The mirror of another Link stays.
+    // The Service of the other mirror of this cluster is not exported, so the controller deletes the mirror with its
+    // Endpoints. The mirror of a cluster without a Link stays.
     gone(west, "adopted", "stale-adopt").await;
     assert!(endpoints.get_opt("stale-adopt").await.unwrap().is_none());
     in_step(west, "adopt", &[]).await;
@@ -58,8 +60,8 @@ async fn mirrors_of_linkerds_service_mirror_are_adopted() {
     assert!(endpoints.get_opt("web-somebody").await.unwrap().is_some());
 }
 
-/// When Kubernetes deletes its slice of the Endpoints, Linkerd drops the address, although our slice has it too. It
-/// adds the address again when our slice changes.
+/// When Kubernetes deletes its own slice of the Endpoints, Linkerd drops the address, although our slice has it too.
+/// Linkerd adds the address again when our slice changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
@@ -88,7 +90,8 @@ async fn slice_of_an_adopted_mirror_is_written_after_the_slice_of_its_endpoints_
     unlink(west, "hand-over").await;
 }
 
-/// The same for the probe Service: Linkerd's own service mirror labels its Endpoints only with the cluster.
+/// As the test above, for the probe Service. Linkerd's own service mirror labels the Endpoints of probe Services only
+/// with the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn slice_of_an_adopted_probe_service_is_written_after_the_slice_of_its_endpoints_is_gone() {
     let (east, west) = hub().await.pair();
@@ -191,7 +194,7 @@ async fn mirrors_that_people_changed_are_repaired() {
     let again = service(west, "repairs", "web-repair", |s| s.uid() != mirror.uid()).await;
     repaired(west, "repairs", &again).await;
 
-    // The slice is emptied, its labels are changed, and it is deleted.
+    // Somebody changes the endpoints, ports, labels and annotations of the slice, and then deletes it.
     let name = slices_of(west, "repairs", "web-repair").await.unwrap()[0].name_any();
     let slice_changes = [
         json!({ "endpoints": [{ "addresses": ["192.0.2.66"], "conditions": { "ready": true } }] }),
@@ -237,7 +240,8 @@ async fn mirrors_that_people_changed_are_repaired() {
         now.metadata.resource_version,
         fenced.metadata.resource_version
     );
-    // They also stay when the mirror is written, while those of the target leave with the target's.
+    // They also stay when the controller writes the mirror. Labels and annotations that the controller copied are
+    // removed when the target cluster's Service loses them.
     let change = json!({ "metadata": {
         "labels": { "app": null }, "annotations": { "team": null, "new": "x" },
     } });
@@ -347,7 +351,7 @@ async fn a_name_that_is_too_long_or_taken_is_reported_and_nothing_is_created() {
         now.metadata.resource_version,
         first.metadata.resource_version
     );
-    // When the name is free, the Service that waited for it gets it.
+    // When the name is free, the controller gives it to the Service that waited for it.
     delete(east, "names", "a").await;
     service(west, "names", "a-b-c", |s| {
         label(s, l::CLUSTER_NAME) == Some("c")

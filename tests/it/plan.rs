@@ -1,5 +1,5 @@
-//! `plan` shows what the controller will do, with the settings of the controller. Most other tests check at their end,
-//! with [`in_step`], that it finds nothing to do.
+//! `plan` shows what the controller will do, with the controller's settings. Most other tests check at their end, with
+//! [`in_step`], that `plan` finds nothing to do.
 
 use control_plane::ControlPlane;
 use kube::{

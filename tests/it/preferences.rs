@@ -1,4 +1,4 @@
-//! Federated Services whose members prefer a cluster: their routes, and how they change.
+//! Federated Services whose members prefer a cluster: the routes that the controller writes, and how they change.
 
 use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
@@ -32,7 +32,7 @@ const SERVICE: &str = "web-federated";
 const ROUTE: &str = "web-federated-80";
 const MIRROR: &str = "web-preferred";
 const GATEWAY: &str = "192.0.2.50";
-/// Weight of all requests but one in a million.
+/// Weight of a preferred cluster next to [`SERVICE`], which gets about one request in a million.
 const HEAVY: u64 = 1_000_000;
 
 /// A member with two endpoints that are ready.
@@ -41,7 +41,7 @@ async fn member(plane: &ControlPlane) {
     endpoints(plane, NAME, "web", 2).await;
 }
 
-/// Sets what the local member prefers.
+/// Sets the preference of the local member. Null removes it.
 async fn prefer(plane: &ControlPlane, preference: Value) {
     let change = json!({ "metadata": { "annotations": { l::PREFER: preference } } });
     patch(plane, NAME, "web", change).await;
@@ -59,7 +59,7 @@ fn backends(route: &DynamicObject) -> Vec<(&str, u64)> {
         .collect()
 }
 
-/// Waits until the route sends requests to these.
+/// Waits until the route sends requests to these Services with these weights.
 async fn routed(plane: &ControlPlane, to: &[(&str, u64)]) -> DynamicObject {
     eventually(&format!("the route to lead to {to:?}"), SOON, async || {
         let found = routes(plane, NAME, "HTTPRoute").get_opt(ROUTE).await?;
@@ -134,7 +134,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     others_have_routes(source).await;
     other_cluster_is_preferred(source, &gateways).await;
 
-    // A preference that cannot be read, and one that is removed.
+    // The preference is invalid, then names a cluster without a Link, and is then removed.
     prefer(source, "east=0".into()).await;
     let said = member_is(source, NAME, NAME, "web", "InvalidPreference").await;
     assert!(
@@ -158,7 +158,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     routed(source, &both).await;
     routes_that_are_left_are_named(source).await;
 
-    // The routes are deleted with the Service.
+    // Kubernetes deletes the routes with the federated Service that owns them.
     unlink(source, NAME).await;
     delete(source, NAME, "web").await;
     gone(source, NAME, SERVICE).await;
@@ -166,8 +166,8 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     permit(source, false).await;
 }
 
-/// Somebody removes the CRDs of routes, and with them all routes. The Link reports it, and everything is as before when
-/// they are back.
+/// Somebody removes the CRDs of routes, and with them all routes. The Link reports that. When the CRDs are back, the
+/// controller creates the route again.
 async fn kinds_of_routes_are_removed(source: &ControlPlane) {
     source.uninstall_gateway_api().await.unwrap();
     let said = member_is(source, NAME, NAME, "web", "NoRoutes").await;
@@ -182,7 +182,8 @@ async fn kinds_of_routes_are_removed(source: &ControlPlane) {
     in_step(source, NAME, &FLAGS).await;
 }
 
-/// The installation writes no routes any more. Here, the controller does not know.
+/// The installation does not allow routes any more. The running controller still has its flag, so its routes stay, and
+/// `install` and `check` name them.
 async fn routes_that_are_left_are_named(source: &ControlPlane) {
     let route = format!("HTTPRoute {NAME}/{ROUTE}");
     let off = run(source.kubeconfig(), &["install", "-o=json"]);
@@ -199,7 +200,7 @@ async fn routes_that_are_left_are_named(source: &ControlPlane) {
     permit(source, true).await;
 }
 
-/// The local member loses its endpoints and gets them back. Then it waits for the hold-down.
+/// The local member loses its endpoints and gets them back. It gets requests again only after the hold-down.
 async fn leaves_and_returns(source: &ControlPlane) {
     endpoints(source, NAME, "web", 0).await;
     routed(source, &[(SERVICE, 1)]).await;
@@ -211,7 +212,7 @@ async fn leaves_and_returns(source: &ControlPlane) {
     })
     .await;
     assert_eq!(left_out(&waits).unwrap().0, left_out(&left).unwrap().0);
-    // While it waits, it does not get the requests that go to all members either.
+    // During the hold-down, requests that go to all members do not reach the local member either.
     let slices = slices_of(source, NAME, SERVICE).await.unwrap();
     assert!(
         is_ready(&slices, GATEWAY) && !is_ready(&slices, "192.0.2.100"),
@@ -223,7 +224,7 @@ async fn leaves_and_returns(source: &ControlPlane) {
     in_step(source, NAME, &FLAGS).await;
 }
 
-/// A route of somebody else, of this kind, is respected and not changed.
+/// While somebody else has a route of this kind, the controller deletes its own route, and does not change theirs.
 async fn others_have(source: &ControlPlane, version: &str, kind: &str, name: &str, spec: &Value) {
     let theirs = routes(source, NAME, kind);
     let route = json!({
@@ -247,7 +248,7 @@ async fn others_have(source: &ControlPlane, version: &str, kind: &str, name: &st
     member_is(source, NAME, NAME, "web", "Mirrored").await;
 }
 
-/// Routes of others are respected. Our own route is repaired.
+/// The controller respects routes of others, and repairs its own.
 async fn others_have_routes(source: &ControlPlane) {
     let route = json!({
         "parentRefs": [{ "group": "", "kind": "Service", "name": SERVICE }],
@@ -288,7 +289,8 @@ async fn others_have_routes(source: &ControlPlane) {
     member_is(source, NAME, NAME, "web", "Mirrored").await;
 }
 
-/// A preferred cluster gets a mirror. The mirror is deleted after the cluster is removed from the route.
+/// The controller creates a mirror of the preferred cluster. It deletes the mirror only after it has removed the
+/// cluster from the route.
 async fn other_cluster_is_preferred(source: &ControlPlane, gateways: &Gateways) {
     prefer(source, format!("{NAME},local").into()).await;
     let first = [(MIRROR, HEAVY), (SERVICE, 1)];

@@ -1,4 +1,4 @@
-//! Target clusters that are reached through a proxy.
+//! Target clusters that the controller reaches through a proxy.
 
 use std::sync::{
     Arc,
@@ -63,7 +63,7 @@ async fn controller_takes_the_way_through_the_proxy_of_the_link() {
         "nobody connected to the proxy"
     );
 
-    // Nothing answers there.
+    // No proxy listens at this address.
     own_link(west, east, NAME, &["--proxy-url=http://127.0.0.1:1"]).await;
     condition_is(west, NAME, "CredentialsValid", "False", "CredentialsFail").await;
     own_link(west, east, NAME, &["--proxy-url=none"]).await;

@@ -1,5 +1,5 @@
-//! The roles that `install` prints grant exactly what the controller uses. After the controller has done everything
-//! that it can do, the test compares them with the audit logs of the source and the target cluster.
+//! The roles that `install` prints grant exactly what the controller uses. The test lets the controller do everything
+//! that it can do. Then it compares the roles with the audit logs of the source and the target cluster.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -117,7 +117,7 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
 
 /// Uses all modes of mirroring, and all cases in which the controller needs more permissions.
 async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
-    // Through the gateway, over a mirror of Linkerd's service mirror, with its Endpoints.
+    // In gateway mode, the controller adopts a mirror of Linkerd's service mirror, and deletes the Endpoints.
     let managed = |s: &Service| annotation(s, l::MANAGED_BY) == Some(l::MANAGER);
     service(source, "rbac", "web-rbac", managed).await;
     let slices_of_web = slices_that(source, "rbac", "web-rbac", |s| {
@@ -136,11 +136,11 @@ async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
     members_are(source, "rbac", "shared-federated", members.0, members.1).await;
     member_is(source, "rbac", "rbac", "shared", "Mirrored").await;
     service(source, "rbac-created", "there-rbac", |_| true).await;
-    // A name that is taken: the controller reads the object with this name, and writes Events in both clusters.
+    // If a name is taken, the controller reads the object with this name, and writes Events in both clusters.
     mirror_is(source, "rbac", "rbac", "taken", "NameConflict").await;
     condition_is(source, "rbac", "GatewayAlive", "True", "ProbeSucceeded").await;
 
-    // A slice that is missing in the controller's watch, because somebody removed its label.
+    // Somebody removes the labels by which the controller watches a slice, so the slice is missing in the watch.
     let slice = slices_of_web[0].metadata.name.clone().unwrap();
     let unlabelled = json!({ "metadata": { "labels": {
         l::MIRRORED_SERVICE: null, l::CLUSTER_NAME: null,
@@ -154,7 +154,7 @@ async fn mirror_in_all_modes(source: &ControlPlane, far: &ControlPlane) {
         labels.is_some_and(|all| all.contains_key(l::MIRRORED_SERVICE))
     })
     .await;
-    // The mode changes: the mirror is updated, and its slices stay.
+    // When the mode changes, the controller updates the mirror, and its slices stay.
     relabel(far, "rbac", "web", Some("rbac-direct")).await;
     let flat = |s: &Service| label(s, l::REMOTE_DISCOVERY).is_some();
     service(source, "rbac", "web-rbac", flat).await;
@@ -220,7 +220,7 @@ fn roles_fit(objects: &[Value], source: &[AuditEvent], target: &[AuditEvent]) {
     );
 }
 
-/// A route is updated, created while one with its name exists, and deleted.
+/// Makes the controller update a route, try to create a route whose name is taken, and delete a route.
 async fn routes_come_and_go(source: &ControlPlane) {
     for (kind, port) in [("HTTPRoute", 80), ("TCPRoute", 5432)] {
         let routes = gateway_api::routes(source, "rbac", kind);
@@ -242,7 +242,7 @@ async fn routes_come_and_go(source: &ControlPlane) {
         })
         .await
         .unwrap();
-        // Without our label, annotations and owner, the route belongs to somebody else, who has the name.
+        // Without our label, annotations and owner, the route counts as somebody else's, and the name is taken.
         let change = json!({ "metadata": {
             "labels": { l::MIRRORED_SERVICE: null },
             "annotations": { l::MANAGED_BY: null, l::INSTALLATION: null },
@@ -261,7 +261,7 @@ async fn routes_come_and_go(source: &ControlPlane) {
             .await
             .unwrap();
     }
-    // The Service stays.
+    // The preference ends, but the federated Service stays. So the controller has to delete the routes itself.
     let nothing = json!({ "metadata": { "annotations": { l::PREFER: null } } });
     patch(source, "rbac", "shared", nothing).await;
     for (kind, port) in [("HTTPRoute", 80), ("TCPRoute", 5432)] {
@@ -343,10 +343,10 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     gone(source, "rbac", "direct-rbac").await;
     unlink(source, "rbac").await;
     gone(source, "rbac", "web-rbac").await;
-    // Only the local member is left.
+    // Until here, the federated Service still has its local member.
     regroup(source, "rbac", "shared", None).await;
     gone(source, "rbac", "shared-federated").await;
-    // The controller releases the lease with a request, too.
+    // The controller also needs a permission to release its lease.
     assert_eq!(controller.terminate().0, Some(0));
 
     assert!(services(source, "rbac").get("taken-rbac").await.is_ok());

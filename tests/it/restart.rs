@@ -216,7 +216,7 @@ async fn missing_namespaces_are_created_if_enabled_and_permitted() {
     gone(source, "wanted", "one-wanted").await;
 }
 
-/// The status in Linkerd's own CRD for Links has only two lists.
+/// Applies the CRD for Links with a status like that of Linkerd's own CRD, which has only two lists.
 async fn without_our_fields(plane: &control_plane::ControlPlane) {
     let printed = parsed(&run(plane.kubeconfig(), &["install", "-o", "json"]).data());
     let is_crd = |object: &Value| object["kind"] == "CustomResourceDefinition";
@@ -257,12 +257,14 @@ async fn link_crd_without_our_status_fields_is_enough() {
     })
     .await;
 
-    // A status that has a Service of after the gateway's first answer also has everything from before.
+    // A status that lists a Service which was exported after the gateway's first answer also has everything from before
+    // that.
     let alive = "gateway_alive{target_cluster_name=\"plain\"}";
     controller.metric_is(alive, |v| v == Some(1.0)).await;
     export(far, "plain", &web("last", "plain")).await;
     mirror_is(source, "plain", "plain", "last", "Mirrored").await;
-    // Fields that the CRD drops must not cause further writes. Waits, because the absence of writes takes time to observe.
+    // Fields that the CRD drops must not cause further writes. Waits, because the absence of writes takes time to
+    // observe.
     let since = mark(source);
     tokio::time::sleep(REST).await;
     assert_eq!(writes(source, since), []);

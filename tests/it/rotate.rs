@@ -47,7 +47,7 @@ async fn linkerds(plane: &ControlPlane, cluster: &str) -> String {
     String::from_utf8(data[l::KUBECONFIG_KEY].0.clone()).unwrap()
 }
 
-/// Token Secrets that were created for one link only.
+/// Names of the token Secrets that `rotate` has created, each for one link.
 async fn minted(plane: &ControlPlane) -> Vec<String> {
     let own = ListParams::default().labels(l::TOKEN_OF_LINK);
     let found = secrets(plane).list(&own).await.unwrap();
@@ -77,9 +77,9 @@ async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
 struct Rotation {
     source: Arc<ControlPlane>,
     far: Arc<ControlPlane>,
-    /// The namespace of the mirrors. Tests share clusters, so each has its own.
+    /// The namespace of the mirrors. Tests share clusters, so each test has its own namespace.
     namespace: &'static str,
-    /// Kubeconfig with contexts of both clusters.
+    /// Path of a kubeconfig with contexts of both clusters.
     config: PathBuf,
     deployments: Api<Deployment>,
     controller: Controller,
@@ -127,7 +127,7 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
         .the_shared_token_is_revoked_later(&first, &fourth)
         .await;
 
-    // `unlink` says how to revoke its tokens, and linking again keeps the one that is in use.
+    // `unlink` prints how to revoke the tokens of a Link. When the clusters are linked again, the token in use stays.
     let unlink = ["--context", source.name(), "unlink", "--cluster-name=turn"];
     let printed = run(&rotation.config, &unlink);
     let revoke = format!("-n {NAMESPACE} delete secret -l multicluster.linkerd.io/token-of-link=");
@@ -146,7 +146,8 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     assert_eq!(linked.code, 0, "{}", linked.stderr);
     assert_eq!(token(&rotation.kubeconfig().await), token(&before));
 
-    // The controller continues with it, no mirror was written, and no output has a token.
+    // The controller still works, and has not written the old mirror meanwhile. Neither the log nor the messages of the
+    // second rotation have a token.
     condition_is(&source, "turn", "Ready", "True", "Mirroring").await;
     export(&far, "turned", &web("later", "turn")).await;
     service(&source, "turned", "later-turn", |_| true).await;
@@ -163,11 +164,11 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
 }
 
 impl Rotation {
-    /// Links two clusters that have a mirror, without any tokens of earlier tests.
+    /// Links two clusters, and waits for a mirror. Deletes the Secrets that earlier tests left for Linkerd.
     async fn between(alone: &Alone, namespace: &'static str) -> Self {
         let (source, far) = (alone.source.clone(), alone.far.clone());
         create_namespace(namespace, &[&source, &far]).await;
-        // Of other tests, which have the token that all links share.
+        // The Secrets of other tests have the token that all links share.
         let theirs = ListParams::default().labels(l::CREDENTIALS_CLUSTER);
         Api::<Secret>::namespaced(source.client(), LINKERD)
             .delete_collection(&DeleteParams::default(), &theirs)
@@ -191,7 +192,7 @@ impl Rotation {
         }
     }
 
-    /// Removes what is not of the installation.
+    /// Removes everything that does not belong to the installation.
     async fn end(self) {
         let Self {
             source,
@@ -231,7 +232,7 @@ impl Rotation {
         kubeconfig(&self.source, "turn").await
     }
 
-    /// Both Secrets have this token.
+    /// Asserts that the controller's Secret and Linkerd's Secret have this token.
     async fn both_have(&self, token_: &str) {
         let [own, theirs] = [
             self.kubeconfig().await,
@@ -253,7 +254,7 @@ impl Rotation {
         assert_eq!(young["result"], "skipped");
     }
 
-    /// The controller and Linkerd use the third token then. Returns the output of the program.
+    /// Rotates again, so that the controller and Linkerd use the third token. Returns the messages of `rotate`.
     async fn the_old_token_is_revoked(&self, first: &str, second: &str) -> String {
         let outcome = self.run(&["-o=json"]);
         let done = result(&outcome);
@@ -275,7 +276,7 @@ impl Rotation {
         outcome.stderr
     }
 
-    /// The next run revokes the old token, and creates no other one.
+    /// With `--no-restart`, the old token stays valid. The next run revokes it, and creates no further token.
     async fn without_a_restart_the_old_token_stays(&self, third: &str) {
         let done = result(&self.run(&["--no-restart", "-o=json"]));
         assert_eq!(done["result"], "restartNeeded");
@@ -307,7 +308,8 @@ impl Rotation {
         }
     }
 
-    /// Also when no Secret has it any more, and not while another link has it.
+    /// `--revoke-shared` keeps the shared token while another link has it. Later it revokes the token, although no
+    /// Secret has it any more.
     async fn the_shared_token_is_revoked_later(&self, first: &str, fourth: &str) {
         own_link(&self.source, &self.far, "twin", &[]).await;
         condition_is(&self.source, "twin", "Ready", "True", "Mirroring").await;

@@ -1,4 +1,5 @@
-//! Credentials appear only in their Secrets: no log, message, status, Event or metric contains them, also after errors.
+//! Credentials appear only in their Secrets. No log, message, status, Event or metric contains them, not even after
+//! errors.
 
 use control_plane::{ControlPlane, eventually};
 

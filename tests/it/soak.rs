@@ -1,8 +1,9 @@
-//! All kinds of events at once, for minutes: Services, endpoints, hosts, gateways and a Link that are created, changed
-//! and deleted, manual edits, and networks that fail and recover. Violations are checked all the time. At the end, all
-//! mirrors have to be as `plan` computes them, and the process may not use more memory than after its first minute.
+//! All kinds of changes at once, for minutes: Services, endpoints, hosts, gateways and a Link are created, changed and
+//! deleted, people edit mirrors, and networks fail and recover. [`guard`] looks for violations all the time. At the
+//! end, all mirrors have to be as `plan` computes them, and the process may not use more memory than after its first
+//! minute.
 //!
-//! `just soak MINUTES` runs it. `LINKERD_MC_SOAK_SEED` repeats the random choices of an earlier run.
+//! `just soak MINUTES` runs this test. `LINKERD_MC_SOAK_SEED` repeats the random choices of an earlier run.
 
 mod guard;
 mod scene;
@@ -20,11 +21,12 @@ use self::{
     vitals::{Vitals, table},
 };
 
-/// The variable that says for how many minutes it runs.
+/// Environment variable: for how many minutes the test runs.
 const MINUTES: &str = "LINKERD_MC_SOAK_MINUTES";
 /// Time between two operations.
 const TICK: Duration = Duration::from_millis(250);
-/// After this time, the process has its full size. A third of the total time, if that is less.
+/// The test compares the resource use at the end with that after this time, or after a third of the total time if that
+/// is less.
 const WARM_UP: Duration = Duration::from_secs(60);
 
 /// Counts of operations and faults.
@@ -34,7 +36,7 @@ struct Tally {
     faults: usize,
 }
 
-/// A soak in progress, and until when each disturbance lasts.
+/// A running test, and until when each disturbance lasts.
 struct Soak {
     scene: Scene,
     random: fastrand::Rng,
@@ -152,7 +154,7 @@ impl Soak {
         }
         self.tally.faults += 1;
         let (fault, seconds) = match self.random.u8(..7) {
-            // Some of these are long enough to be detected.
+            // Some of these stalls are long enough for the controller to notice them.
             0 => (Fault::Stall, 50),
             1 => (Fault::Stall, 8),
             2 => (Fault::Refuse, 15),

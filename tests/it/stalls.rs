@@ -40,7 +40,7 @@ fn cpu(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Observes a controller that cannot make progress.
+/// Asserts that a controller that cannot make progress uses almost no CPU time.
 async fn is_idle(controller: &Controller) {
     let before = cpu(controller.pid());
     tokio::time::sleep(OBSERVED).await;
@@ -66,7 +66,8 @@ async fn controller_uses_no_cpu_while_all_write_slots_are_taken() {
     let controller = Controller::start_through(source, &server.url(), &flags);
     is_well(source, "slots").await;
 
-    // The first writes fail, so their keys wait. The next writes take all slots, and never end.
+    // The API server fails the first writes, so their keys wait. It never answers the next writes, which take all
+    // slots.
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = asked.clone();
     server.judge(move |asked| {
@@ -122,7 +123,7 @@ async fn leader_uses_no_cpu_while_it_cannot_list_its_own_cluster() {
     let gateways = Gateways::start();
     let flags = ["--probe-address", &gateways.address()];
     let controller = Controller::start_through(source, &server.url(), &flags);
-    // Everything except for the refused list is available.
+    // Waits until the controller has listed everything except for the refused kind.
     eventually("the target cluster to be listed", SOON, async || {
         let log = controller.log();
         Ok(
@@ -246,7 +247,7 @@ async fn write_that_fails_with_changing_messages_is_logged_once_and_so_is_its_re
     });
     export(far, "retries", &web("web", "retries")).await;
     service(source, "retries", "web-retries", |_| true).await;
-    // It is logged shortly after its last write.
+    // The controller logs the recovery shortly after the last write.
     eventually("the rest of the writes", SOON, async || {
         let depth = controller.metric::<u64>("linkerd_mc_queue_depth").await?;
         let running = controller.metric::<u64>("linkerd_mc_in_flight").await?;

@@ -46,7 +46,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
         ["shown", "shown", "True", "True", "1", "1", "1"]
     );
 
-    // Linkerd's dashboard and `kubectl describe` find the lists in the same place as before.
+    // Linkerd's dashboard and `kubectl describe` find the lists in the same place as with Linkerd's service mirror.
     let text = west
         .kubectl(&[
             "get",
@@ -96,7 +96,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
         ["Ready", "CredentialsValid", "Connected", "GatewayAlive"]
     );
 
-    // The last entry of a list is removed, too.
+    // The controller also removes the last entry of a list.
     delete(east, "shown", "web").await;
     delete(east, "shown-not", "web").await;
     status_that(west, "shown", |s| {
@@ -125,7 +125,7 @@ async fn repeated_problem_has_one_event() {
         relabel(east, "told", "web", Some("told")).await;
     }
     mirror_is(west, "told", "told", "web", "MissingNamespace").await;
-    // Events are written in order: when that of another Service exists, no earlier one is pending.
+    // The controller writes Events in order. When the Event of another Service exists, no earlier Event is pending.
     export(east, "told", &web("fence", "told")).await;
     let fence = async || Ok(events(east, "told", "Service", "fence").await?.pop());
     let message = "Skipped mirroring service: namespace does not exist";
@@ -173,7 +173,7 @@ async fn status_that_others_changed_is_restored() {
     condition_is(west, "defaced", "GatewayAlive", "True", "ProbeSucceeded").await;
     status_that(west, "defaced", |s| s.mirrored == Some(1)).await;
     let before = condition_is(west, "defaced", "Ready", "True", "Mirroring").await;
-    // No field of ours: linkerd2#15398 adds it.
+    // `trustRoots` is not a field of ours: linkerd2#15398 adds it.
     let roots = json!({ "local": { "bundle": "PEM" }, "lastSyncedTime": "2026-11-25T00:00:00Z" });
     let other = json!({ "status": {
         "conditions": [], "mirrored": 7, "gateway": null, "trustRoots": roots,
@@ -239,7 +239,7 @@ async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
         .await
         .unwrap();
     status_that(source, "dropped", |s| s.conditions.is_empty()).await;
-    // The CRD drops these fields from later writes, too.
+    // The API server drops our fields from later writes, too.
     eventually("the status to be written", SOON, async || {
         Ok((status_writes(source, since) > 0).then_some(()))
     })

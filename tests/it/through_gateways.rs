@@ -1,4 +1,4 @@
-//! Federated Services whose remote members are reached through gateways.
+//! Federated Services that reach their remote members through gateways.
 
 use control_plane::ControlPlane;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
@@ -27,12 +27,12 @@ async fn member(plane: &ControlPlane) {
     endpoints(plane, NAME, "web", 2).await;
 }
 
-/// Sets how the cluster takes part; null restores the default.
+/// Sets how the remote cluster takes part. Null restores the default, remote discovery.
 async fn turn(plane: &ControlPlane, through: Value) {
     annotate(plane, NAME, json!({ l::FEDERATED_THROUGH: through })).await;
 }
 
-/// The ready addresses of the cluster's gateway, and those of the local cluster.
+/// The ready addresses: those of the remote cluster's gateway, and those of local Pods.
 fn ready(slices: &[EndpointSlice]) -> [Vec<&str>; 2] {
     let of = |remote: bool| {
         let is_remote = |slice: &&EndpointSlice| {
@@ -56,7 +56,7 @@ fn ready(slices: &[EndpointSlice]) -> [Vec<&str>; 2] {
 const GATEWAY: &str = "192.0.2.50";
 const PODS: [&str; 2] = ["192.0.2.100", "192.0.2.101"];
 
-/// Waits until the federated Service has these endpoints: the gateway of the cluster, and local Pods.
+/// Waits until the federated Service has these ready endpoints: the remote cluster's gateway, and local Pods.
 async fn leads_to(source: &ControlPlane, gateways: &[&str], pods: &[&str]) -> Vec<EndpointSlice> {
     let are = |now: &[EndpointSlice]| ready(now) == [gateways, pods];
     slices_that(source, NAME, SERVICE, are).await
@@ -131,7 +131,7 @@ async fn pods_and_gateways_come_and_go(
     leads_to(source, &[GATEWAY], &PODS).await;
 }
 
-/// From slices to discovery and back. An invalid value changes nothing.
+/// The Link changes from slices to remote discovery and back. Then it has an invalid value, which is reported.
 async fn form_changes_and_the_service_stays(source: &ControlPlane, ip: &str) {
     turn(source, Value::Null).await;
     let flat = service(source, NAME, SERVICE, |now| {

@@ -1,4 +1,5 @@
-//! Links with an insecure connection: they are created only with a flag, are reported, and work.
+//! Links whose connection to the API server is not secure or fails. `link-gen` creates insecure Links only with a flag.
+//! The status reports them, and they work.
 
 use std::path::PathBuf;
 
@@ -46,7 +47,7 @@ async fn kubeconfig_of(plane: &ControlPlane, cluster: &str) -> String {
     String::from_utf8(data[l::KUBECONFIG_KEY].0.clone()).unwrap()
 }
 
-/// `Connected` of a Link whose kubeconfig is changed before it is applied.
+/// Applies a Link with a changed kubeconfig, and waits until its `Connected` condition has this reason.
 async fn connected_with(name: &str, change: impl Fn(&str) -> String, reason: &str) {
     let (east, west) = hub().await.pair();
     let mut printed = objects(east, name, &[]);
@@ -162,7 +163,7 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
     let status = run(west.kubeconfig(), &["status"]).data();
     assert!(status.contains(&format!("\n{told}")), "{status}");
 
-    // New credentials are used in the same way.
+    // `rotate` also writes credentials that disable the verification.
     let both = west.folder().join("unsafe.kubeconfig");
     ControlPlane::merged_kubeconfig(&[west, east], &both).unwrap();
     let before = kubeconfig_of(west, "unsafe").await;
@@ -174,7 +175,7 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
     assert!(after != before && after.contains(UNVERIFIED));
     in_step(west, "unsafe", &[]).await;
 
-    // The Link is created again with a secure connection.
+    // Applies the Link again, with a secure connection.
     apply(west, &objects(east, "unsafe", &[])).await;
     status_that(west, "unsafe", |status| {
         condition(status, INSECURE).is_none()

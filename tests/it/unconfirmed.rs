@@ -1,5 +1,5 @@
-//! A target cluster drops a member of a federated Service, and does not confirm this when it is asked. All other changes
-//! of this federated Service are written as usual.
+//! A target cluster drops a member of a federated Service, and does not confirm that when the controller asks. The
+//! controller writes all other changes of this federated Service as usual.
 
 use std::{
     sync::{
@@ -26,19 +26,20 @@ use crate::support::{
     planes::alone,
 };
 
-/// How soon changes of others have to be written: well before a question to the cluster times out.
+/// How soon the controller has to write other changes: well before its question to the cluster times out.
 const PROMPT: Duration = Duration::from_secs(5);
 const SERVICE: &str = "web-federated";
 
-/// What the cluster answers when it is asked whether it exports a Service.
+/// What the cluster answers when the controller asks whether it exports a Service.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
+    /// The cluster does not answer.
     Nothing,
-    /// That it does, which is not true.
+    /// The cluster exports the Service, which is not true.
     Exported,
 }
 
-/// Counts the questions about the Service `web`, and answers them in this way.
+/// Counts the requests for the Service `web`, and answers them in this way.
 fn answer(server: &Interceptor, answer: Answer, group: &'static str) -> Arc<AtomicUsize> {
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = asked.clone();
@@ -66,7 +67,7 @@ fn answer(server: &Interceptor, answer: Answer, group: &'static str) -> Arc<Atom
     asked
 }
 
-/// Waits until the cluster is asked.
+/// Waits until the controller has asked the cluster.
 async fn is_asked(asked: &AtomicUsize) {
     eventually("a question to the cluster", SOON, async || {
         Ok((asked.load(Ordering::SeqCst) > 0).then_some(()))
@@ -75,7 +76,7 @@ async fn is_asked(asked: &AtomicUsize) {
     .unwrap();
 }
 
-/// Waits for a change, which has to come at once.
+/// Waits for a change, and asserts that it comes at once.
 async fn prompt<T>(what: &str, change: impl Future<Output = T>) -> T {
     let begun = Instant::now();
     let changed = change.await;
@@ -89,7 +90,7 @@ async fn prompt<T>(what: &str, change: impl Future<Output = T>) -> T {
 async fn cluster_that_does_not_confirm_its_leave_delays_no_other_member() {
     const NAME: &str = "unconfirmed";
     const LOCAL: &str = "--federated-service-selector=mirror.linkerd.io/federated=local";
-    // The Links select members of their own, and both select this group.
+    // Each Link selects members of its own group, and both Links select the group `both`.
     let selects = |group: &str| {
         format!("--federated-service-selector=mirror.linkerd.io/federated in ({group},both)")
     };
@@ -128,7 +129,7 @@ async fn cluster_that_does_not_confirm_its_leave_delays_no_other_member() {
         prompt("the local cluster leaves", members(both, None)).await;
         delete(source, NAME, "web").await;
 
-        // A new controller asks again. The Link of the other cluster does not wait for the answer.
+        // A new controller asks the cluster again. The other Link does not wait for the answer.
         drop(controller);
         controller = Controller::start(source, &flags);
         let synced = eventually("the sync of the other Link", SOON, async || {

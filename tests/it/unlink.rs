@@ -1,4 +1,4 @@
-//! Deletes what `unlink` and `uninstall` print.
+//! `unlink` and `uninstall`: which objects they print and delete.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::support::{
     program::run,
 };
 
-/// Objects that a link leaves in a cluster over time: ours, and those of Linkerd's own `controllers` and of its `link` in
-/// 2.17 with `--ha`.
+/// Objects that a link leaves in a cluster over time: ours, those of the value `controllers` of Linkerd's chart, and
+/// those of `linkerd multicluster link --ha` of Linkerd 2.17.
 const LINKED: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -227,7 +227,7 @@ fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     ");
 }
 
-/// A Link to east of another installation, and a user who may not see it.
+/// Another installation has a Link to the same cluster, east. The user `restricted` may not see that Link.
 const ANOTHER: &str = "
 apiVersion: v1
 kind: Namespace
@@ -304,7 +304,7 @@ async fn linkerd_keeps_a_secret_that_another_link_needs(plane: &ControlPlane) {
     names_clusters(plane, "web@east,web@north").await;
 }
 
-/// The controller's part: the clusters that the federated Service names.
+/// Sets which clusters the federated Service names, as the controller would.
 async fn names_clusters(plane: &ControlPlane, members: &str) {
     let members = format!("{}={members}", l::REMOTE_DISCOVERY);
     let args = [
@@ -377,7 +377,7 @@ async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
     );
 }
 
-/// No controller runs here, so the mirror of north stays. The Link is deleted anyway.
+/// No controller runs here, so the mirror of north stays at first. The Link is deleted anyway.
 async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     let kubeconfig = plane.kubeconfig();
     let secret = "secret/cluster-credentials-north";
@@ -399,13 +399,15 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
         "--wait=1s",
     ];
     let said = run(kubeconfig, &apply).failure();
-    // A wait of a second is said only if it takes no less.
+    // `unlink` prints this line only if the wait takes at least a second. Here it takes about a second, so the line may
+    // be missing.
     let said = said.trim_start_matches("waiting for the mirrors of north to be removed\n");
     insta::assert_snapshot!(said, @r"
     error: 1 mirror of north still exists, and north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
     hint: check that the controller is running, then run this again: without a Link, it deletes the mirrors itself
     ");
-    // The hint of the second run leads on, too.
+    // The second run deletes the mirror itself, because no Link is left. Its hint says what to do about the federated
+    // Service.
     let said = run(kubeconfig, &apply).failure();
     let said = said.trim_start_matches("waiting for the mirrors of north to be removed\n");
     insta::assert_snapshot!(said, @r"
@@ -419,7 +421,7 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     let kept = ["-n", NAMESPACE, "get", secret, "-o", "name"];
     let kept = plane.kubectl(&kept).await.unwrap();
     assert_eq!(kept.trim(), secret);
-    // Without a Link, no controller would delete the mirrors.
+    // Now no object names the cluster, so `unlink` also deletes the Secret.
     let done = run(kubeconfig, &apply);
     assert_eq!(
         (done.code, done.stdout.as_str()),
@@ -468,7 +470,7 @@ async fn uninstall_names_what_install_made(plane: &ControlPlane) {
     ");
 }
 
-/// Linkerd needs the Secret of a cluster when a Service stops naming the cluster.
+/// Linkerd still needs the Secret of a cluster when a Service stops naming the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
     let (east, west) = hub().await.pair();
@@ -490,7 +492,7 @@ async fn unlink_deletes_the_secrets_after_all_objects_that_name_the_cluster() {
     let removed = writes_in(west, "parted", since);
     let last = removed.iter().map(|event| event.noted).max();
     let requests = requests(west, since);
-    // Other tests delete those of their own links.
+    // Other tests delete the Secrets of their own links meanwhile.
     let secrets = requests.iter().filter(|event| {
         event.resource == "secrets"
             && event.verb == "delete"

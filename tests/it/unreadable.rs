@@ -1,5 +1,5 @@
-//! Links that are invalid or cannot be decoded, and Links that change to another cluster: their mirrors stay until the
-//! desired state is known.
+//! Links that are invalid or cannot be decoded, and Links that change to another cluster. Their mirrors stay until the
+//! controller knows the desired state.
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Service;
@@ -182,7 +182,7 @@ async fn invalid_cluster_name_keeps_the_mirrors() {
 
     edit(source, "steady", json!({ "targetClusterName": "East" })).await;
     condition_says(source, "steady", "Ready", ("False", "InvalidLink"), "East").await;
-    // The other Link's mirror is created after the controller could have deleted the mirrors.
+    // When the mirror of the other Link exists, the controller would already have deleted the first mirrors.
     export(far, "steady", &web("later", "witness")).await;
     service(source, "steady", "later-witness", |_| true).await;
     assert_eq!(identities(source, "steady", &MADE).await, before);
@@ -244,7 +244,7 @@ async fn renamed_cluster_keeps_old_mirrors_until_the_new_one_is_listed() {
     export(far, "renamed", &web("later", "witness")).await;
     service(source, "renamed", "later-witness", |_| true).await;
     assert_eq!(identities(source, "renamed", &MADE).await, before);
-    // A controller that starts in between keeps them, too.
+    // A controller that starts now keeps the old mirrors, too.
     controller.kill();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     controller.in_step_within(SOON).await;

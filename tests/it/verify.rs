@@ -1,4 +1,4 @@
-//! `verify`: canaries in two clusters, without proxies and kubelets, for which [`stand_in`] stands in.
+//! `verify` with canaries in two clusters. There are no proxies and no kubelets: [`stand_in`] replaces them.
 
 mod stand_in;
 
@@ -37,12 +37,12 @@ use crate::support::{
 const GUIDE: &str = include_str!("../../docs/verify.md");
 /// The namespace of the canaries, and the name of the Link.
 const NS: &str = "verified";
-/// Somebody with the roles of the page.
+/// A user with the roles in docs/verify.md.
 const USER: &str = "verifier";
-/// Since when there are admission policies that change objects.
+/// The first minor version of Kubernetes that serves version v1 of MutatingAdmissionPolicy, which [`stand_in`] uses.
 const MUTATING_POLICIES: u32 = 36;
 
-/// Two linked clusters, and the ways to their API servers.
+/// Two linked clusters, and proxies to their API servers.
 struct Scene {
     alone: Alone,
     ways: [Interceptor; 2],
@@ -125,7 +125,7 @@ impl Scene {
         run(&self.kubeconfig, &args)
     }
 
-    /// From now on nothing is disturbed.
+    /// From now on, the proxies lose no answers.
     fn undisturbed(&self) {
         for way in &self.ways {
             let answers = self.stand_in.answers();
@@ -133,7 +133,8 @@ impl Scene {
         }
     }
 
-    /// The answer to the write of this number is lost, and this is notified then.
+    /// From now on, the proxies lose the answer to the write with this number. The result is notified when that
+    /// happens.
     fn losing(&self, number: usize) -> Arc<Notify> {
         let (count, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         for way in &self.ways {
@@ -154,7 +155,7 @@ impl Scene {
         lost
     }
 
-    /// Starts the command, and sends it a signal when it has made so many writes.
+    /// Starts `verify`, and sends it a signal at the write with this number. Also returns whether it got that far.
     async fn signalled(&self, number: usize, signal: &str) -> (std::process::Output, bool) {
         let lost = self.losing(number);
         let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
@@ -188,7 +189,7 @@ impl Scene {
     }
 }
 
-/// The roles of the page.
+/// The roles in docs/verify.md.
 fn roles() -> &'static str {
     let block = GUIDE.split("\n```yaml\n").nth(1).unwrap();
     block.split_once("\n```").unwrap().0
@@ -268,7 +269,8 @@ async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
     let Some(scene) = Scene::start().await else {
         return;
     };
-    // Of 13 writes: a namespace, a Pod, a Service, a Service that is deleted, a namespace that is deleted.
+    // A run makes 13 writes. Those with these numbers create a namespace, a Pod and a Service, and delete a Service and
+    // a namespace.
     for number in [1, 4, 6, 9, 12] {
         let (output, reached) = scene.signalled(number, "-KILL").await;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -297,7 +299,7 @@ async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
         assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
         assert_eq!(scene.left().await, [""; 0]);
     }
-    // Interrupted: it deletes the canaries itself.
+    // An interrupted run deletes the canaries itself.
     for (signal, number) in [("-INT", 6), ("-TERM", 4)] {
         let (output, reached) = scene.signalled(number, signal).await;
         assert!(reached);
@@ -331,7 +333,7 @@ async fn what_is_not_as_it_has_to_be_is_said_and_nothing_is_written() {
     own_link(source, far, NS, &[]).await;
     let said = verify(&both, &["--link", "moon"]);
     assert!(said.contains("has no Link moon"), "{said}");
-    // That of another test may seem to lead for a while.
+    // The lease of another test's controller may still look valid.
     let lease = ["delete", "lease", "-n", MULTICLUSTER_NAMESPACE, "--all"];
     source.kubectl(&lease).await.unwrap();
     let said = verify(&both, &["--link", NS]);

@@ -1,5 +1,5 @@
-//! The roles of docs/permissions.md: with them, people look and change nothing. The test compares them with the audit log
-//! of a cluster, like that of the controller's roles.
+//! With the roles in docs/permissions.md, people can look but change nothing. The test compares the roles with the
+//! audit log of a cluster, as the test of the controller's roles does.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 const GUIDE: &str = include_str!("../../docs/permissions.md");
-/// The group that the page binds, and somebody in it.
+/// The group that docs/permissions.md binds, and a user in this group.
 const GROUP: &str = "on-call";
 const USER: &str = "viewer";
 const NS: &str = "viewers";
@@ -27,7 +27,7 @@ const WHILE_SERVICES_WAIT: [&str; 2] = ["servicecidrs", "ipaddresses"];
 /// API group, resource and verb.
 type Use = (String, String, String);
 
-/// The objects in a block of the page.
+/// The block of YAML with this number in docs/permissions.md.
 fn block(number: usize) -> &'static str {
     let mut blocks = GUIDE.split("\n```yaml\n").skip(1);
     let block = blocks.nth(number).and_then(|rest| rest.split_once("\n```"));
@@ -55,7 +55,7 @@ fn granted(block: &str) -> BTreeSet<Use> {
     all
 }
 
-/// What the viewer asked for, and whether the API server permitted it.
+/// What the viewer asked for: what the API server permitted, and what it refused.
 fn asked(events: &[AuditEvent]) -> (BTreeSet<Use>, BTreeSet<Use>) {
     let of = |event: &AuditEvent| {
         let resource = [event.resource.as_str(), &event.subresource].join("/");
@@ -82,7 +82,7 @@ fn client_pod() -> String {
     .to_string()
 }
 
-/// Runs the commands that look. Returns what `check` says.
+/// Runs commands that only read. Returns the report of `check`.
 fn look(kubeconfig: &Path) -> Value {
     for command in [
         &["status", "--services", "-o", "json"][..],
@@ -117,7 +117,8 @@ fn unread(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Applies roles, and waits until the API server, which reads them from a cache, permits what the last one has.
+/// Applies roles, and waits until the API server permits this verb, which the last role grants. The API server reads
+/// roles from a cache.
 async fn apply(plane: &ControlPlane, block: &str, verb: &str, resource: &str, namespace: &str) {
     plane.apply(block).await.unwrap();
     let who = ["--as", USER, "--as-group", GROUP, "--namespace", namespace];
@@ -141,7 +142,7 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
     mirror_is(source, NS, NS, "web", "Mirrored").await;
     let kubeconfig = source.user_kubeconfig(USER, &[GROUP]).unwrap();
 
-    // Without Secrets: only those are refused.
+    // Without permission to read Secrets, the API server refuses only requests for Secrets.
     let (view, credentials) = (block(0), block(1));
     apply(
         source,
@@ -170,7 +171,7 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
         "{report:#}"
     );
 
-    // With them, nothing is refused.
+    // With this permission, it refuses nothing.
     apply(source, credentials, "list", "secrets", "linkerd").await;
     let since = mark(source);
     let report = look(&kubeconfig);
@@ -193,9 +194,9 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
         .collect();
     assert!(changes.is_empty(), "{changes:?}");
 
-    // Traffic is in the proxies of clients. This one has no address, so nothing is connected to.
+    // `traffic` reads the proxies of client Pods. This Pod has no address, so the API server connects to nothing.
     eventually("a Pod in the mesh", SOON, async || {
-        // Its ServiceAccount may not be there yet.
+        // The ServiceAccount of the namespace may not exist yet.
         Ok(source.apply(&client_pod()).await.ok())
     })
     .await

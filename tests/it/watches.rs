@@ -30,7 +30,7 @@ use crate::support::{
 
 /// How soon a watch that delivers nothing has to be replaced, with any version of HTTP.
 const NOTICED: Duration = Duration::from_secs(45);
-/// How soon changes are followed when the local API server has recovered.
+/// How soon the controller has to follow changes when the local API server has recovered.
 const RECOVERED: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +59,7 @@ async fn refused_watches_back_off_and_lists_replace_them() {
     server.cut();
     assert!(is_lost(west, "nowatch").await.contains("made up"));
     let lost = connected(west, "nowatch").await;
-    // Here for seconds; controller::virtual_time has it for hours.
+    // This takes seconds here. `controller::virtual_time` tests it over hours.
     let listed = eventually("lists", SOON, async || {
         let lists = lists.lock().unwrap().clone();
         Ok((lists.len() >= 4).then_some(lists))
@@ -69,7 +69,7 @@ async fn refused_watches_back_off_and_lists_replace_them() {
     assert!(pauses[2] > pauses[0], "{pauses:?}");
     let now = connected(west, "nowatch").await;
     assert_eq!(now, lost, "it changes its mind again and again");
-    // Each list has all changes.
+    // The controller lists again and again, and each list has all changes.
     export(east, "refused-watch", &web("listed", "nowatch")).await;
     service(west, "refused-watch", "listed-nowatch", |_| true).await;
     server.forward();
@@ -92,8 +92,8 @@ async fn local_api_server_that_refused_everything_is_followed_as_soon_as_it_reco
     export(far, "refusing", &web("web", "refusing")).await;
     service(source, "refusing", "web-refusing", |_| true).await;
 
-    // As an API server that starts, and does not know its roles yet. Here for seconds, until the pauses of watches are
-    // longer than RECOVERED; controller::virtual_time has it for hours.
+    // The proxy answers like an API server that starts and does not know its roles yet. After five lists, the pauses of
+    // watches are longer than `RECOVERED`. `controller::virtual_time` tests this over hours.
     let lists = Arc::new(AtomicUsize::new(0));
     let seen = lists.clone();
     server.judge(move |asked| {
@@ -108,7 +108,7 @@ async fn local_api_server_that_refused_everything_is_followed_as_soon_as_it_reco
     .unwrap();
     server.forward();
     let healed = Instant::now();
-    // Only a watch shows that somebody edits a mirror.
+    // The controller learns only from a watch that somebody edits a mirror.
     let ports = json!({ "spec": { "ports": [{ "name": "edited", "port": 1 }] } });
     patch(source, "refusing", "web-refusing", ports).await;
     service(source, "refusing", "web-refusing", |mirror| {
@@ -122,7 +122,8 @@ async fn local_api_server_that_refused_everything_is_followed_as_soon_as_it_reco
     gone(source, "refusing", "web-refusing").await;
 }
 
-/// From now on, drops all events of this resource, and does not forward the end of its watches.
+/// From now on, holds back all events of this resource until long after the test. Its watches stay open and deliver
+/// nothing.
 fn silence(server: &Interceptor, resource: &'static str) {
     server.look(move |asked: &Asked, _| {
         if asked.is_watch(resource) {
@@ -170,7 +171,7 @@ async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
     drop(controller);
 }
 
-/// How soon endpoints have to be updated.
+/// How soon the controller has to update endpoints.
 const FOLLOWED: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,7 +209,8 @@ async fn endpoints_of_services_without_selector_follow_within_seconds() {
         })
         .await;
     };
-    // Its slices are not seen without the label, so the mirror leads to the gateway, also if none is ready.
+    // Without the label, the controller does not see the slices of this Service. So the mirror leads to the gateway,
+    // although no endpoint is ready.
     apply(&unlabelled, false).await;
     create(east, "custom", &custom).await;
     has_endpoints(&["192.0.2.10"]).await;
@@ -228,7 +230,7 @@ async fn endpoints_of_services_without_selector_follow_within_seconds() {
     has_endpoints(&[]).await;
     apply(&unlabelled, false).await;
     has_endpoints(&["192.0.2.10"]).await;
-    // Changes while the Service was not exported for a moment are applied.
+    // The controller also applies changes that were made while the Service was not exported for a moment.
     relabel(east, "custom", "custom", None).await;
     apply(&labelled, false).await;
     relabel(east, "custom", "custom", Some("true")).await;

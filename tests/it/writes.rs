@@ -1,4 +1,5 @@
-//! Nothing is written when nothing changes, and large amounts of work take no more writes than needed.
+//! The controller writes nothing when nothing changes, and handles large amounts of work with no more writes than
+//! needed.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ use crate::support::{
     planes::alone,
 };
 
-/// How long there must be no write. `controller::virtual_time` has it for a day.
+/// How long there must be no write. `controller::virtual_time` tests a whole day.
 const REST: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +44,7 @@ async fn nothing_is_written_at_rest_or_after_a_restart() {
     for plane in [source, far] {
         join(plane, "rest", "member", "rest", "no").await;
     }
-    // Problems are not written twice either.
+    // Services with problems must not cause further writes either.
     namespace("rest-missing", &[far]).await;
     export(far, "rest-missing", &web("web", "rest")).await;
     export(far, "rest", &web(&"s".repeat(60), "rest")).await;
@@ -96,7 +97,7 @@ async fn each_of_hundreds_of_services_takes_two_writes() {
         .for_each_concurrent(32, async |number| {
             let name = format!("web-{number}");
             let mut exported = web(&name, "many");
-            // Without a selector, Kubernetes creates no slice of its own, and copies no labels to ours.
+            // No Pod matches the selector, so only the slice below has an endpoint.
             exported.spec.as_mut().unwrap().selector =
                 Some(BTreeMap::from([("app".into(), name.clone())]));
             of_services

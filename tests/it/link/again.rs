@@ -1,4 +1,5 @@
-//! `link` of clusters that are linked already, and of clusters whose contexts have the names that tools give them.
+//! `link` for clusters that are linked already, and for clusters whose contexts have names that tools such as kind give
+//! them.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::support::{
     program::run,
 };
 
-/// Linking again with other flags, or none, loses nothing that was set.
+/// A second `link` keeps every setting that its flags do not change.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
     let (east, west) = hub().await.pair();
@@ -42,7 +43,7 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
         (serde_json::to_value(link.spec).unwrap(), annotations)
     };
     let (set, secrets) = (settings().await, stored(west, "kept").await);
-    // Another tool sets something, as GitOps tools and people do.
+    // Somebody else sets an annotation, as GitOps tools and people do.
     let copied = "multicluster.linkerd.io/copied-labels";
     let annotate = [
         "-n",
@@ -54,7 +55,7 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
     ];
     west.kubectl(&annotate).await.unwrap();
 
-    // Without flags, not even the defaults of selectors change anything.
+    // Without flags, `link` changes nothing. It does not restore the default selectors either.
     let again = run(
         &kubeconfig,
         &[
@@ -71,7 +72,8 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
     assert_eq!(kept.1.len(), set.1.len() + 1);
     assert_eq!(stored(west, "kept").await, secrets);
 
-    // A change is listed, and needs a yes. What would be done is shown by a dry run, without credentials.
+    // `link` lists what changes. Without a terminal, it requires `--yes`. A dry run lists the same changes, and prints
+    // no credentials.
     let change = [
         "--federation=any",
         "--excluded-labels=",
@@ -103,14 +105,14 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
         "kubernetes.io/metadata.name in (a,b)"
     );
 
-    // What somebody else wrote goes too, if a flag says so.
+    // A flag also removes an annotation that somebody else wrote.
     let gone = link(&["--copied-labels=", "--allowed-namespaces=any", "--yes"]);
     assert_eq!(gone.code, 0, "{}", gone.stderr);
     let (_, annotations) = settings().await;
     assert!(!annotations.contains_key(copied), "{annotations:?}");
     assert!(!annotations.contains_key("multicluster.linkerd.io/allowed-namespaces"));
 
-    // `link-gen` has the defaults, unless it starts from a Link.
+    // `link-gen` uses the defaults, unless `--from-existing` gives it a Link.
     let existing = links(west).get("kept").await.unwrap();
     let existing = serde_json::to_string(&existing).unwrap();
     let generate = [
@@ -129,7 +131,8 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
     unlink(west, "kept").await;
 }
 
-/// Contexts as kind names them, an address for each side, and no link of a cluster to itself.
+/// The contexts have names as kind gives them. Each direction has its own API server address. A cluster cannot be
+/// linked to itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_are_linked_in_both_directions_under_derived_names() {
     let (east, west): (Arc<ControlPlane>, Arc<ControlPlane>) = tokio::join!(
@@ -171,7 +174,7 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
     let [own, _] = stored(&east, "mutual-west").await;
     assert!(own.unwrap().contains("https://west.example:6443"));
 
-    // The same cluster under another context.
+    // A second context leads to the same cluster.
     let twin = std::fs::read_to_string(west.kubeconfig()).unwrap();
     let twin = twin
         .replace("kind-mutual-west", "twin")

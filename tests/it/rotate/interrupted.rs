@@ -1,4 +1,4 @@
-//! Rotations that fail or end in the middle, and changes that others make meanwhile.
+//! Rotations that fail or are killed, and changes that somebody else makes during a rotation.
 
 use std::process::{Child, Command, Stdio};
 
@@ -29,7 +29,7 @@ async fn interrupted_rotation_is_continued_and_a_failed_one_is_undone() {
 }
 
 impl Rotation {
-    /// The wait for the controller times out.
+    /// Without a controller, the wait for it times out, and `rotate` undoes its changes.
     async fn a_controller_that_is_away_changes_nothing(&self, before: &str) {
         let failed = self.run(&["--wait=1s"]);
         assert_eq!(failed.code, 1);
@@ -57,7 +57,7 @@ impl Rotation {
             .unwrap()
     }
 
-    /// The controller's Secret has the new token then, and Linkerd's the old one.
+    /// At the kill, the controller's Secret has the new token, and Linkerd's Secret still has the old one.
     async fn killed_while_it_waits(&self, before: &str) {
         let mut running = self.start();
         eventually("the new token in the Secret", SOON, async || {
@@ -71,7 +71,7 @@ impl Rotation {
         assert_eq!(minted(&self.far).await.len(), 2);
     }
 
-    /// Also if credentials of this age are to be skipped.
+    /// `--older-than` does not skip a rotation that was interrupted.
     async fn the_next_run_continues(&self, before: &str) {
         let continued = self.run(&["--older-than=1h", "-o=json"]);
         assert!(
@@ -89,7 +89,7 @@ impl Rotation {
         assert_eq!(skipped["result"], "skipped");
     }
 
-    /// While Linkerd restarts, somebody writes the old token into a Secret again.
+    /// While Linkerd restarts, somebody writes the old token back into a Secret.
     async fn a_token_that_was_put_back_is_not_revoked(&self) {
         let before = self.kubeconfig().await;
         self.rolls_out(false).await;
@@ -115,7 +115,7 @@ impl Rotation {
         assert_eq!(minted(&self.far).await.len(), 1);
     }
 
-    /// Whether the rollout of Linkerd's destination controller is complete.
+    /// Sets the status of Linkerd's destination controller, so that its rollout is complete or not.
     async fn rolls_out(&self, complete: bool) {
         let observed = if complete { 1_000_000 } else { 0 };
         let status = Patch::Merge(json!({ "status": { "observedGeneration": observed } }));

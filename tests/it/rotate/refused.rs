@@ -1,4 +1,4 @@
-//! Rotations that would break something: they change nothing.
+//! `rotate` refuses rotations that would break something, and changes nothing.
 
 use control_plane::ControlPlane;
 use kube::api::DeleteParams;
@@ -43,7 +43,7 @@ impl Rotation {
         assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
     }
 
-    /// Its account has the same name.
+    /// The other cluster has an account with the same name, so the name alone does not show the mistake.
     async fn a_context_of_another_cluster_is_refused(&self) {
         let source = self.source.name();
         let args = [
@@ -84,7 +84,7 @@ impl Rotation {
         self.source.kubectl(&args).await.unwrap();
     }
 
-    /// A restart of Linkerd's destination controller would leave out a cluster that does not answer.
+    /// After a restart, Linkerd's destination controller would not know a cluster that does not answer.
     async fn a_cluster_that_linkerd_would_lose_is_named(&self) {
         let (source, far) = (&self.source, &self.far);
         let nobody = "--api-server-address=https://127.0.0.1:1";
@@ -100,7 +100,7 @@ impl Rotation {
         self.forget("mute").await;
     }
 
-    /// Without it, `rotate` cannot know when the old token is unused.
+    /// Without Linkerd's destination controller, `rotate` cannot know when the old token is unused.
     async fn a_destination_controller_is_needed(&self) {
         let params = DeleteParams::default();
         self.deployments
@@ -111,7 +111,8 @@ impl Rotation {
         super::destination(&self.source).await;
     }
 
-    /// The current token belongs to the link, and Linkerd uses it, in another namespace than the one that is named.
+    /// `--linkerd-namespace` names a namespace without Linkerd. The current token belongs to this link alone, and
+    /// Linkerd uses it elsewhere.
     async fn a_namespace_without_linkerd_revokes_nothing(&self) {
         let before = self.kubeconfig().await;
         let tokens = minted(&self.far).await;
@@ -127,7 +128,7 @@ impl Rotation {
         is_accepted(&self.far, &token(&before), true).await;
     }
 
-    /// A user who has no others can rotate.
+    /// A user with only these permissions can rotate.
     async fn the_documented_permissions_are_enough(&self) {
         let blocks: Vec<&str> = GUIDE
             .split("\n```yaml\n")
@@ -150,7 +151,7 @@ impl Rotation {
         for (plane, roles) in clusters {
             let file = plane.folder().join("roles.yaml");
             std::fs::write(&file, roles).unwrap();
-            // Kubernetes deletes the token of an account that is gone.
+            // Kubernetes deletes the token Secret of a deleted account, so it may already be gone.
             let file = file.display().to_string();
             plane
                 .kubectl(&["delete", "--ignore-not-found", "-f", &file])

@@ -17,7 +17,7 @@ use crate::support::{
     objects::{annotation, cluster_ip, services},
 };
 
-/// A watch of all Services that no fault affects.
+/// A watch of all Services. It does not go through a proxy, so no fault affects it.
 pub(super) struct Guard {
     violations: Arc<Mutex<Vec<String>>>,
     watch: JoinHandle<()>,
@@ -26,7 +26,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts the watch. All mirrors have to be correct.
+    /// Starts the watch. All mirrors have to be correct at this time.
     pub(super) fn start(scene: &Scene) -> Self {
         let violations = Arc::new(Mutex::new(Vec::new()));
         let mark = scene.source.audit_mark().unwrap();

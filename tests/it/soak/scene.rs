@@ -1,5 +1,5 @@
-//! Two clusters, three Links between them, and the exported Services. Each change is made in a cluster and also
-//! recorded here, so that the expected mirrors are known.
+//! Two clusters, three Links between them, and the exported Services. [`Scene`] makes each change in a cluster and
+//! records it, so it knows the expected mirrors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,10 +36,11 @@ pub(super) const NAMESPACE: &str = "soak";
 const SERVICES: usize = 16;
 /// Maximum number of hosts of the headless Service.
 const HOSTS: usize = 5;
-/// Selects the local members of a federated Service.
+/// Selects the members of federated Services, in both clusters.
 const SELECTOR: &str = "--federated-service-selector=mirror.linkerd.io/federated=soak";
 
-/// An exported Service: the index of its Link, whether it uses remote discovery, and its port.
+/// A Service of the target cluster: the index of the Link that mirrors it, if any, whether it uses remote discovery,
+/// and its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exported {
     to: Option<(usize, bool)>,
@@ -59,7 +60,7 @@ impl Exported {
 pub(super) struct Scene {
     pub(super) source: Arc<ControlPlane>,
     far: Arc<ControlPlane>,
-    /// Proxies between the controller and the target cluster, one for each Link, and one to the controller's own
+    /// Proxies that can disturb connections: one to the target cluster for each Link, and one to the controller's own
     /// cluster.
     pub(super) lines: [FaultProxy; LINKS.len() + 1],
     pub(super) controller: Controller,
@@ -72,7 +73,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts the clusters and a controller. Each Link has one Service that is always exported. Other Services are not.
+    /// Starts the clusters and a controller. Each Link except for [`FLAPS`] has one Service that stays exported. The
+    /// first Link also has a headless Service. All other exported Services come later.
     pub(super) async fn set() -> Self {
         let (source, far) = tokio::join!(
             installed("soak-source", "192.0.2.60"),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::support::controller::Controller;
 
-/// Growth that counts as none: allocators keep freed memory, and a request may be in progress.
+/// Growth that is tolerated in addition to a tenth: allocators keep freed memory, and a request may be in progress.
 const SLACK: [u64; 4] = [6 * 1024, 6, 10, 2];
 const NAMES: [&str; 4] = ["RSS, KiB", "tasks", "open files", "threads"];
 

@@ -1,6 +1,6 @@
-//! What these control planes lack of a cluster with Linkerd: an injector, a scheduler and a kubelet for Pods of canaries,
-//! and proxies between them. No program of a Pod runs: what a client would be answered is worked out from the labels of
-//! Pods and the Services.
+//! Replaces what these control planes lack compared with a cluster with Linkerd: an injector, a scheduler and a kubelet
+//! for the Pods of canaries, and proxies between them. No container of a Pod runs. The stand-in computes what a client
+//! would be answered, from the labels of Pods and from the Services.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use crate::support::{SOON, objects::apply};
 
 /// The node of all Pods.
 const NODE: &str = "verify";
-/// Time between two looks at the Pods.
+/// Time between two lists of the Pods.
 const LOOK: Duration = Duration::from_millis(50);
 const GATEWAY: &str = "canary-gateway-";
 
@@ -34,11 +34,11 @@ const GATEWAY: &str = "canary-gateway-";
 struct Canaries {
     /// Names of Services of the source cluster, by address.
     services: BTreeMap<String, String>,
-    /// Servers that their Services select.
+    /// Names of the Pods that answer as servers.
     selected: BTreeSet<String>,
 }
 
-/// Stands in for what is missing, until it is dropped.
+/// The running stand-in. It ends when this is dropped.
 pub(super) struct StandIn {
     canaries: Arc<Mutex<Canaries>>,
     /// The identity of the gateway.
@@ -50,7 +50,7 @@ pub(super) struct StandIn {
 }
 
 impl StandIn {
-    /// Stands in for what is missing for canaries in this namespace.
+    /// Starts a stand-in for canaries in this namespace.
     pub(super) async fn start(
         source: &ControlPlane,
         target: &ControlPlane,
@@ -77,7 +77,8 @@ impl StandIn {
         }
     }
 
-    /// What answers a request that the client of the canaries is asked to send.
+    /// Returns a function that answers the requests with which `verify` makes the client Pod call a Service. For other
+    /// requests, the function returns `None`.
     pub(super) fn answers(&self) -> impl Fn(&Asked) -> Option<Verdict> + Send + Sync + 'static {
         let (namespace, domain) = (self.namespace, self.domain());
         let client = format!("default.{namespace}.serviceaccount.identity.{domain}");
@@ -115,7 +116,7 @@ impl StandIn {
 }
 
 impl StandIn {
-    /// The namespace of Linkerd and the trust domain, as identities end.
+    /// The end of each identity: the namespace of Linkerd and the trust domain.
     pub(super) fn domain(&self) -> String {
         let (_, domain) = self.gateway.split_once(".identity.").unwrap();
         domain.to_owned()
@@ -128,7 +129,7 @@ impl Drop for StandIn {
     }
 }
 
-/// Adds a proxy to each Pod of canaries, as Linkerd's injector does, and waits until the API server does it.
+/// Makes the API server add a proxy to each Pod of canaries, as Linkerd's injector does, and waits until it does.
 async fn inject(plane: &ControlPlane) {
     let api = "admissionregistration.k8s.io/v1";
     let patch = "[JSONPatch{op: \"add\", path: \"/spec/containers/-\", \
@@ -173,7 +174,7 @@ async fn inject(plane: &ControlPlane) {
     .unwrap();
 }
 
-/// Plays the scheduler and the kubelet, and notes what proxies would know.
+/// Acts as scheduler and kubelet, and records what proxies would know.
 async fn follow(
     clients: [kube::Client; 2],
     namespace: &'static str,
@@ -192,7 +193,7 @@ async fn follow(
                 if pod.labels().get("component").is_some_and(|c| c == "canary") {
                     selected.insert(pod.name_any());
                 }
-                // Somebody else may have deleted it.
+                // The Pod may already be deleted.
                 let _ = play(&pods, &pod).await;
             }
         }
@@ -210,7 +211,7 @@ async fn follow(
     }
 }
 
-/// Does for a Pod what a scheduler and a kubelet do: binds it, says that it runs, and ends it when it is deleted.
+/// Does for a Pod what a scheduler and a kubelet do: binds it, reports that it runs, and removes it when it is deleted.
 async fn play(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
     let name = pod.name_any();
     let is_bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
