@@ -1,6 +1,7 @@
 # Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test-all and playground, and does not need just.
 
-# Arguments reach the shell as $1, $2 and so on, or by quote(): what is in them is never a command.
+# Recipes use their arguments as $1, $2 and so on, or through quote(), so that the shell never runs their text as a
+# command.
 set positional-arguments
 
 # Show the recipes
@@ -19,17 +20,17 @@ lint:
 test *args:
     cargo test "$@"
 
-# Run all tests, and then the long ones; those that take minutes on demand are soak, hostile and fleet
+# Run all tests, then the long ones and 1,000 cases of each property; not those of soak, hostile, fleet, sweep and mesh
 test-all: test
     cargo test -- --ignored --skip minutes --skip hostile_target::
     cargo test --test it hostile_target:: -- --ignored --skip minutes
     PROPTEST_CASES=1000 cargo test --lib mirror::properties::
 
-# Run the tests that need no control plane, and so no Go: units, properties (256 cases each), hostile input, documents, structure
+# Run the tests that need no control plane and no Go: units, properties (256 cases), hostile input, documents, structure
 quick:
     PROPTEST_CASES=256 cargo test --package mirror-core --package linkerd-mc --lib --test hostile_input --test docs --test layering -- --skip gitops_tools
 
-# Run the tests of tests/it against the oldest Kubernetes that is tested: 10 minutes, and 7 to build it once; arguments choose tests
+# Run tests/it against the oldest Kubernetes that is tested: 10 minutes, once 7 more to build it; arguments choose tests
 compat *args:
     tests/it/oldest "$@"
 
@@ -45,7 +46,7 @@ soak minutes="10":
 hostile minutes="5":
     LINKERD_MC_HOSTILE_MINUTES={{quote(minutes)}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
 
-# Link ten control planes to each other, also by the loop of the docs, then fifty clusters that four of them stand for, and print how long that takes: minutes
+# Measure `fleet` with ten control planes, and with fifty clusters for which four control planes stand: minutes
 fleet:
     cargo test --release --test it fleet::ten -- fleet::fifty --ignored --nocapture --test-threads 1
 
@@ -57,7 +58,7 @@ modules:
 chart:
     LINKERD_MC_CHART=1 cargo test --lib manifests::chart
 
-# Write docs/reference anew: commands, values, labels, conditions, causes and metrics, from the code
+# Generate docs/reference from the code: commands, values, labels, conditions, causes and metrics
 reference:
     LINKERD_MC_DRAW=1 cargo test --lib reference
     LINKERD_MC_DRAW=1 cargo test --test docs reference
@@ -66,7 +67,7 @@ reference:
 dashboard:
     LINKERD_MC_DRAW=1 cargo test --test docs dashboard
 
-# Test the program that builds the documents as a site, and build it, into target/site
+# Build the documents as a site in target/site, and test the program that builds it
 site:
     cargo test --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook
     cargo run --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook
@@ -80,7 +81,7 @@ image target=(arch() + "-unknown-linux-musl"): (image-binary target)
 image-test target=(arch() + "-unknown-linux-musl"): (image-binary target)
     LINKERD_MC_IMAGE_BINARY="$PWD"/target/{{quote(target)}}/dist/linkerd-mc cargo test --test it image:: -- --include-ignored --nocapture
 
-# The static binary of the image, the same wherever the folders of the source and of cargo are
+# Build the static binary of the image; remapped paths make it the same for any folder of the source and of cargo
 [private]
 image-binary target:
     packaging/musl {{quote(target)}}
@@ -95,11 +96,11 @@ mutants files="crates/mirror-core/src/mirror/**" *args:
     PROPTEST_CASES=300 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_RNG_SEED=1 \
         sh -c 'files=$1; shift; exec nice -n 19 cargo mutants --package mirror-core --file "$files" --test-package mirror-core --baseline skip --timeout 60 "$@"' sh "$@"
 
-# Only the suite itself runs as root.
+# Cargo runs as the user. This runner starts only the suite itself as root.
 [private]
 as-root := if `id -u` == "0" { "" } else { "--config \"target.'cfg(unix)'.runner=['sudo','--preserve-env','env','PATH=$PATH']\"" }
 
-# Send requests through real Linkerd proxies, as root, with the programs in $LINKERD_BIN (docs/development.md); arguments choose cases
+# Send requests through real Linkerd proxies, as root, with the programs in $LINKERD_BIN; arguments choose cases
 mesh *args:
     cargo test {{as-root}} --test mesh -- "$@"
 
@@ -116,7 +117,7 @@ mesh-packages:
     sudo apt-get update
     sudo apt-get install --yes --no-install-recommends curl iproute2 nftables procps skopeo util-linux
 
-# Start three linked control planes and show what is mirrored; `-- --once` ends after the table
+# Start three linked control planes and show what is mirrored; `-- --once` ends after the last step
 playground *args:
     cargo run --example playground "$@"
 
@@ -144,23 +145,23 @@ completions:
     target/debug/linkerd-mc completions zsh > completions/_linkerd-mc
     target/debug/linkerd-mc completions fish > completions/linkerd-mc.fish
 
-# Check licences, versions, sources and known weaknesses of all crates; the last are asked of the RustSec database on GitHub
+# Check licences, versions and sources of all crates, and look up their advisories in the RustSec database on GitHub
 deny *checks:
     "$(packaging/tools)/cargo-deny" --config deny.toml --locked check "$@"
 
-# Check all that a release is made of and made by, except for known weaknesses: crates, SBOM, notices, workflows
+# Check what is in a release and what builds it, without advisories: crates, SBOM, notices, workflows, spelling
 supply-chain:
     packaging/check
 
-# Lint the workflows of GitHub Actions: their syntax and scripts, and what would make them unsafe
+# Lint the workflows of GitHub Actions: their syntax, their scripts and their security
 workflows:
     "$(packaging/tools)/actionlint" .github/workflows/*.yml
     "$(packaging/tools)/zizmor" --offline --quiet .github/workflows
 
-# Where packages are put
+# The folder into which recipes write packages
 packages := "target/packages"
 
-# Build the program as it is shipped, for this machine, with the names of its crates in it: minutes
+# Build the program as it is shipped, for this machine, with the list of its crates embedded: minutes
 dist:
     PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --package linkerd-mc --all-features --bin linkerd-mc
     packaging/audited target/dist/linkerd-mc
@@ -170,20 +171,20 @@ sbom:
     mkdir -p {{packages}}
     "$(packaging/tools)/python" packaging/sbom.py > {{packages}}/linkerd-mc.cdx.json
 
-# Write the licences of all crates that the program is made with
+# Write the licences of all crates in the program
 notices:
     mkdir -p {{packages}}
     python3 packaging/notices.py > {{packages}}/THIRD-PARTY-NOTICES
 
-# Pack an archive for a platform such as linux-amd64; `runnable` is a build for this machine, if `binary` is not
+# Pack an archive for a platform such as linux-amd64; set `runnable` to a build that runs here if `binary` does not
 archive platform binary="target/dist/linkerd-mc" runnable=binary:
     packaging/archive {{quote(binary)}} {{quote(platform)}} {{packages}} {{quote(runnable)}}
 
-# Pack an archive for each binary-PLATFORM in a folder, as the jobs of a release leave them
+# Pack an archive for each folder binary-PLATFORM in a folder, as the release workflow downloads them
 archives binaries:
     packaging/archives {{quote(binaries)}} {{packages}}
 
-# Pack a Debian package for this machine's architecture; $MAINTAINER names who answers for it
+# Pack a Debian package for this machine's architecture; $MAINTAINER is its maintainer
 deb binary="target/dist/linkerd-mc":
     packaging/deb {{quote(binary)}} {{packages}}
 
@@ -197,9 +198,9 @@ checksums version repository:
     packaging/fill packaging/homebrew.rb.in {{quote(version)}} {{quote(repository)}} {{packages}}/SHA256SUMS > {{packages}}/linkerd-mc.rb
     packaging/fill packaging/krew.yaml.in {{quote(version)}} {{quote(repository)}} {{packages}}/SHA256SUMS > {{packages}}/krew.yaml
 
-# What only a release can do: it needs the forge, and its identity.
+# The release workflow runs the recipes below. Most of them need GitHub or a registry, and the identity of the workflow.
 
-# See that this commit is the one to release as a version, and print the changes
+# Check that Cargo.toml has this version, and print its changes from CHANGELOG.md
 changes version:
     @packaging/changes "$@"
 
@@ -207,7 +208,7 @@ changes version:
 login registry user:
     @printenv PASSWORD | docker login --username {{quote(user)}} --password-stdin {{quote(registry)}}
 
-# Push images of several architectures, each a folder that `just image` wrote, under one name; print the digest of that
+# Push the image of each architecture, a folder that `just image` wrote, as one image; print its digest
 publish-image reference +layouts:
     @packaging/publish-image "$@"
 
@@ -219,7 +220,7 @@ publish-chart repository version:
 sign-image reference:
     cosign sign --yes "$@"
 
-# Sign the checksums, and so all packages
+# Sign the checksums of all packages
 sign-packages:
     cosign sign-blob --yes --bundle {{packages}}/SHA256SUMS.sigstore.json {{packages}}/SHA256SUMS
 

@@ -24,7 +24,7 @@ class Crate:
     description: str
     folder: Path
     checksum: str | None
-    # Whether only the build runs it: build scripts, macros, and what these use.
+    # True if only a build runs the crate: for build scripts and macros, and for the crates that they use.
     build_only: bool
     uses: list[str] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ def crates() -> tuple[Crate, list[Crate]]:
                 found[used] = None not in kinds or is_macro(used)
         return found
 
-    # A crate that is reached by one way without a build is part of the program.
+    # A crate is part of the program if at least one path to it has no build dependency and no macro.
     build_only: dict[str, bool] = {}
     waiting = [(root, False)]
     while waiting:

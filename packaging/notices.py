@@ -8,11 +8,12 @@ import re
 
 from crates import ROOT, Crate, crates
 
-# Names of files with a licence or a notice, anywhere in a crate: some hold sources of others.
+# Names of files with a licence or a notice. They may be in any folder of a crate, because some crates contain the
+# sources of other projects.
 LEGAL = re.compile(r"^(licen[sc]e|copying|copyright|notice|unlicense)([-_. ].*)?$", re.IGNORECASE)
-# Code is no licence, whatever it is called.
+# A file with source code is not a licence, even if it has such a name.
 CODE = {".rs", ".py", ".c", ".h", ".toml", ".json", ".go", ".sh"}
-# Crates without a text, each with one of the same repository that has it.
+# Crates without a text, and for each the crate of the same repository whose text applies.
 SAME_AS = {"tonic-prost": "tonic"}
 RULE = "-" * 100
 
@@ -25,7 +26,7 @@ def texts(crate: Crate) -> list[str]:
 def main() -> None:
     _, used = crates()
     own = (ROOT / "LICENSE").read_text().strip()
-    # Of each text: how it is written first, and the crates that have it.
+    # For each text with normalized spaces: the text as it was first found, and the crates that have it.
     by_text: dict[str, tuple[str, list[str]]] = {}
     by_name = {crate.name: crate for crate in used}
     for crate in used:
@@ -38,7 +39,7 @@ def main() -> None:
                 "hint: find it in its repository, and let this script name it"
             )
         for text in found:
-            # Two that differ in spaces and line ends are the same text.
+            # Texts that differ only in spaces and line ends are the same.
             _, names = by_text.setdefault(" ".join(text.split()), (text, []))
             line = f"{crate.name} {crate.version} ({crate.license})"
             if line not in names:

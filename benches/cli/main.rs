@@ -1,7 +1,7 @@
-//! How long commands take that people and pipelines wait for, beside the time that each may take.
+//! Measures how long commands take that people and pipelines wait for. Fails if a median exceeds its limit.
 //!
-//! `cargo bench --bench cli` starts control planes of its own, and runs the built program as a shell would. The
-//! machine should have nothing else to do; limits are for a warm program, so the first run does not count.
+//! `cargo bench --bench cli` starts control planes of its own, and runs the built program as a shell would. Run it on
+//! an idle machine. The first run of each command does not count, because the program may not be in the page cache.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(
@@ -30,7 +30,7 @@ use scene::Scene;
 /// Measures the command line
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Runs of each quick command; a tenth of it of slow ones
+    /// Runs of each quick command; slow commands run a tenth as often, or less
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Mirrors that `check` checks
@@ -44,10 +44,10 @@ pub struct Args {
     bench: bool,
 }
 
-/// Time limit for the cluster that does not answer.
+/// `--timeout` of the `check` that asks a cluster that does not answer.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// One line of the result.
+/// One row of the printed table.
 struct Measured {
     what: String,
     /// How long each run took, shortest first.
@@ -75,13 +75,14 @@ impl Measured {
     }
 }
 
-/// Runs the program `runs` times, and once before that.
+/// Measures `runs` runs of the program. One run before them does not count.
 fn measure(what: &str, runs: u32, limit: Duration, kubeconfig: &Path, args: &[&str]) -> Measured {
     let took = (0..=runs).map(|_| once(kubeconfig, args).whole).skip(1);
     Measured::of(what, took, limit)
 }
 
-/// The same for a command that prints rows as it goes: the time to its first row, and that to its end.
+/// Like [`measure`], for a command that prints rows while it runs. Measures the time to its first row, and the time to
+/// its end.
 fn measure_rows(
     what: &str,
     runs: u32,
@@ -104,7 +105,7 @@ fn measure_rows(
     ]
 }
 
-/// How long a run took to its first line, and to its end.
+/// How long a run took until it printed its first line, and until it ended.
 struct Run {
     first_line: Duration,
     whole: Duration,
@@ -126,7 +127,7 @@ fn once(kubeconfig: &Path, args: &[&str]) -> Run {
     std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
     let code = child.wait().unwrap().code();
     let whole = started.elapsed();
-    // `check` fails where no Deployment runs, as here.
+    // `check` ends with 1, because no Deployment runs on these control planes.
     let fine = code == Some(0) || (args[0] == "check" && code == Some(1));
     assert!(fine, "{args:?} ended with {code:?}");
     Run { first_line, whole }
@@ -182,7 +183,8 @@ async fn run(args: &Args) -> Vec<Measured> {
     results.push(measure(&what, slow, ms(2000), west, &check));
 
     scene.link_many(args.links).await;
-    // No proxies run here, so no gateway answers its probes either.
+    // The gateways are alive: `Controller::start` lets the controller probe a stand-in, which answers. Only the target
+    // cluster of the last Link does not answer.
     let what = format!(
         "check of {} Links, dead gateways, one dead target",
         args.links

@@ -12,10 +12,11 @@ use crate::support::{
     installation::{installed, link, link_gen},
 };
 
-/// How long mirroring of everything may take.
+/// How long the controller may take to mirror all Services.
 const MIRRORED: Duration = Duration::from_secs(300);
 
-/// `west` is linked to `east`; `silent` is a cluster that will not answer.
+/// The source cluster `west`, and its target clusters `east` and `silent`. [`Scene::link_many`] pauses the API server
+/// of `silent`.
 pub struct Scene {
     pub east: Arc<ControlPlane>,
     pub west: Arc<ControlPlane>,
@@ -33,7 +34,7 @@ impl Scene {
         Self { east, west, silent }
     }
 
-    /// Links the two, and returns when so many Services are mirrored.
+    /// Exports `count` Services of `east`, links `west` to `east`, and waits until all of them are mirrored.
     pub async fn mirror(&self, count: usize) -> Controller {
         let services: Vec<_> = (0..count)
             .map(|n| {
@@ -65,7 +66,7 @@ impl Scene {
         controller
     }
 
-    /// Adds Links until there are so many, the last to the cluster that falls silent then.
+    /// Adds Links until there are `count`. The last one leads to `silent`, whose API server then stops answering.
     pub async fn link_many(&self, count: usize) {
         let nobody = [
             "--selector=mirror.linkerd.io/exported=nobody",

@@ -1,4 +1,4 @@
-//! Changes in a target cluster at a steady rate, and how long each takes to show in the source cluster.
+//! Changes a target cluster at a steady rate, and measures how long each change takes to reach the source cluster.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use linkerd_mc::api::{
 };
 use serde_json::json;
 
-/// Changes a second.
+/// Changes per second.
 const RATE: u64 = 50;
 
 /// An exported Service with the slice that [`crate::objects::create`] makes, and the name of its mirror.
@@ -29,13 +29,14 @@ pub struct Subject {
     pub mirror: String,
 }
 
-/// What came of the changes.
+/// The latencies of the changes that arrived, and the number of the others.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// From each write in the target cluster to the arrival of what it means in a watch of the source cluster;
-    /// sorted.
+    /// The time from the start of each write in the target cluster until a watch of the source cluster reports the
+    /// changed mirror. Sorted.
     latencies: Vec<Duration>,
-    /// Changes that a later one of the same Service overtook, or that never showed.
+    /// Changes that no watch event showed: a later change of the same Service replaced them first, or they never
+    /// reached the mirror.
     unseen: usize,
 }
 
@@ -68,7 +69,8 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Changes whose effect is awaited, by a text that the effect has, and the latencies of those that arrived.
+/// `waiting` maps the expected effect of each change, as a text that [`watch`] can rebuild from an object, to the start
+/// of the change. `latencies` has the times of the effects that arrived.
 #[derive(Clone, Debug, Default)]
 struct Outcomes {
     waiting: Arc<Mutex<HashMap<String, Instant>>>,
@@ -91,7 +93,7 @@ impl Outcomes {
     }
 }
 
-/// Changes labels, ports and endpoints of the subjects in turn, for so long.
+/// Changes labels, ports and endpoints of the subjects in turn, at [`RATE`] and for `time`.
 pub async fn churn(
     remote: &Client,
     local: &Client,
@@ -100,7 +102,7 @@ pub async fn churn(
 ) -> Outcome {
     let outcomes = Outcomes::default();
     let watches = watch(local, &outcomes);
-    tokio::time::sleep(Duration::from_secs(2)).await; // both watches are past their lists
+    tokio::time::sleep(Duration::from_secs(2)).await; // enough for the first lists of both watches
     let total = usize::try_from(time.as_secs() * RATE).unwrap();
     let mut tick = tokio::time::interval(Duration::from_millis(1000 / RATE));
     let mut writes = Vec::new();

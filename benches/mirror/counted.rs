@@ -1,4 +1,4 @@
-//! A way to an API server that counts what comes back, and can be slow.
+//! A TCP proxy in front of an API server. It counts the bytes that the server sends, and can delay them.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A TCP proxy. It ends when dropped.
+/// The proxy. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Counted {
     address: SocketAddr,
@@ -30,7 +30,8 @@ impl Drop for Counted {
 }
 
 impl Counted {
-    /// Leads to the server of this URL. Each answer is held back by `delay`.
+    /// Starts a proxy to the server at this URL. It waits for `delay` before it passes on what one read returned, which
+    /// is at most 64 KiB. So a large response takes several delays.
     pub async fn start(url: &str, delay: Duration) -> Self {
         let server = url.trim_start_matches("https://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,12 +53,12 @@ impl Counted {
         }
     }
 
-    /// The URL to use instead.
+    /// The URL of the proxy, to use in place of that of the server.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Bytes that came back so far.
+    /// Bytes that the server has sent so far, as TLS encrypts them.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! Scenarios of size: much that does not concern us, many Links, federated Services with many members.
+//! Scenarios with large numbers: many Services that are not exported, many Links, and federated Services with many
+//! members.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,8 @@ const FEDERATED: usize = 500;
 const MEMBERS: usize = 20;
 
 impl Bench {
-    /// Time, memory and bytes for [`HEARD`] Services: first alone, then among many others.
+    /// Time, memory and bytes for [`HEARD`] exported Services. First the target cluster has only the Services of
+    /// `--services` besides them, which this Link does not select. Then it also has those of `--noise`.
     pub async fn noise(&mut self) {
         self.export(
             "heard",
@@ -57,7 +59,8 @@ impl Bench {
         }
     }
 
-    /// Many Links, and then the same beside one that is dead and one that is slow.
+    /// Many Links. Then changes of the Services of one of them: first beside these Links alone, and then also beside a
+    /// Link to a dead and one to a slow target cluster.
     pub async fn links(&mut self) {
         let count = self.args.links;
         let name = |index: usize| format!("l{index:03}");
@@ -104,7 +107,7 @@ impl Bench {
         let slow = Counted::start(self.east.url(), Duration::from_secs(1)).await;
         for troubled in [false, true] {
             if troubled {
-                // Nobody listens on the discard port; the other answers a second late.
+                // Nobody listens on port 9. The proxy of the slow Link delays each chunk of a response by a second.
                 for (name, url) in [("dead", "https://127.0.0.1:9"), ("slow", &slow.url())] {
                     let selector = "--selector=mirror.linkerd.io/exported=l001";
                     let yaml = self.link_yaml(name, url, &[selector]);
@@ -126,7 +129,6 @@ impl Bench {
         self.unlink().await;
     }
 
-    /// Federated Services with many members.
     pub async fn federated(&mut self) {
         let labels = json!({ "mirror.linkerd.io/federated": "bench" });
         self.export("fed", FEDERATED, labels).await;
@@ -172,8 +174,8 @@ impl Bench {
         .await;
     }
 
-    /// Makes Services that are not exported, and waits until Kubernetes has made their slices. They are headless: what
-    /// it takes to allocate a ClusterIP grows with the number of those there are.
+    /// Creates Services that are not exported, and waits until Kubernetes has created their slices. They are headless,
+    /// because the allocation of a ClusterIP takes longer the more of them exist.
     async fn others(&self, count: usize) {
         all((0..count).map(|index| {
             let name = format!("noise-{index}");
@@ -204,7 +206,7 @@ impl Bench {
         self.west.kubectl_stdin(&server_side, yaml).await.unwrap();
     }
 
-    /// Waits until so many Links are Ready.
+    /// Waits until `expected` Links are Ready.
     async fn ready(&self, expected: usize) {
         let links = Api::<Link>::namespaced(self.local.clone(), NAMESPACE);
         let is_ready = |status: &LinkStatus| {
@@ -219,7 +221,7 @@ impl Bench {
         .await;
     }
 
-    /// Deletes all Links, and waits until nothing is left of them.
+    /// Deletes all Links, and waits until the controller has removed their mirrors.
     pub async fn unlink(&mut self) {
         let links = Api::<Link>::namespaced(self.local.clone(), NAMESPACE);
         let all = ListParams::default();

@@ -1,4 +1,5 @@
-//! Federated Services that reach other clusters through gateways: their first sync, and the death of one gateway.
+//! Federated Services that reach other clusters through gateways. Measures their first sync, and how long it takes to
+//! make the endpoints of a dead gateway unready.
 
 use std::{
     collections::BTreeSet,
@@ -28,9 +29,9 @@ use crate::{
     scenarios::{Bench, SLICES, settled},
 };
 
-/// Gateways that there are addresses for.
+/// The largest number of gateways: they have the addresses 192.0.2.101 to 192.0.2.250.
 const GATEWAYS: usize = 150;
-/// How long writes are waited for that should not come.
+/// How long to wait before writes are counted, so that needless writes after the last expected one count too.
 const QUIET: Duration = Duration::from_secs(3);
 
 impl Bench {
@@ -56,7 +57,6 @@ impl Bench {
         self.remove_members(size).await;
     }
 
-    /// Measures the limit of each writer that was asked for.
     async fn gatewayed_limits(&mut self, size: Size) {
         for writer in self.args.limits.clone() {
             let limit = measure(&self.west, size, writer).await;
@@ -64,7 +64,7 @@ impl Bench {
         }
     }
 
-    /// Makes members in both clusters, and waits until Kubernetes has made its own slices for them.
+    /// Creates members in both clusters, and waits until Kubernetes has created its own slices for them.
     async fn join(&self, size: Size) {
         for client in [&self.remote, &self.local] {
             all((0..size.services).map(|index| {
@@ -78,7 +78,8 @@ impl Bench {
         settled(&self.local, size.services).await;
     }
 
-    /// The objects of a Link whose gateway has an address and a probe of its own.
+    /// The objects of a Link, as JSON. Each Link has its own gateway address and probe path, so that a single gateway
+    /// can die.
     fn gatewayed_link(&self, index: usize) -> String {
         let name = link(index);
         let address = format!("--gateway-addresses=192.0.2.{}", 101 + index);
@@ -102,7 +103,7 @@ impl Bench {
         texts.join("\n")
     }
 
-    /// From the start of the controller, with all Links in place, to the last slice.
+    /// Measures from the start of the controller to the last slice. The Links exist before the start.
     async fn first_sync(&mut self, size: Size) {
         let slices = size.services * (size.gateways + 1);
         let started = Instant::now();
@@ -128,7 +129,8 @@ impl Bench {
         self.report.add(row);
     }
 
-    /// From the moment the controller takes a gateway for dead to its last slice that is unready.
+    /// Measures from the time when the controller reports a gateway as dead until all slices of the gateway are
+    /// unready.
     async fn gateway_dies(&mut self, size: Size) {
         let (listed, is_listed) = oneshot::channel();
         let seen = tokio::spawn(unready(self.local.clone(), size.services, listed));
@@ -141,7 +143,7 @@ impl Bench {
         let noticed = Instant::now();
         let limit = Duration::from_secs(600);
         let (first, last) = tokio::time::timeout(limit, seen).await.unwrap().unwrap();
-        // The metric is not read all the time: a slice may be seen first.
+        // The metric is read every 50 ms, so the watch may show an unready slice before the metric is 0.
         let dead = noticed.min(first);
         tokio::time::sleep(QUIET).await;
         let took = Some(last - dead);
@@ -155,7 +157,7 @@ impl Bench {
         self.report.add(row);
     }
 
-    /// Local members leave: without them and without Links no federated Service is left.
+    /// Removes the label of the local members. Without local members and without Links, no federated Service is left.
     async fn leave(&self, size: Size) {
         all((0..size.services).map(async |index| {
             let services: Api<Wire<Service>> =
@@ -194,12 +196,12 @@ fn link(index: usize) -> String {
     format!("g{index:03}")
 }
 
-/// Path of the probe of a Link's gateway.
+/// Path of the probe of a Link's gateway. The stand-in for the gateways tells them apart by it.
 fn probe(index: usize) -> String {
     format!("/{}", link(index))
 }
 
-/// Whether all federated Services have all members, and all their slices take traffic.
+/// Whether all federated Services have all members, and all their slices have a ready endpoint.
 async fn spans_all(local: &Client, size: Size) -> bool {
     let ours = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Wire<Service>> = Api::all(local.clone());
@@ -220,8 +222,9 @@ fn is_ready(slice: &EndpointSlice) -> bool {
     slice.endpoints.iter().any(Endpoint::is_ready)
 }
 
-/// Follows the slices of the first gateway until so many are unready. Returns when the first was, and the last. `listed` is
-/// told when changes are seen from then on.
+/// Watches the slices of the first gateway until `count` of them are unready. Returns when the first and the last of
+/// them became unready. Sends to `listed` when the first list is complete, because the watch shows every change after
+/// it.
 async fn unready(local: Client, count: usize, listed: oneshot::Sender<()>) -> (Instant, Instant) {
     let slices: Api<Wire<EndpointSlice>> = Api::all(local);
     let of_gateway = format!("{}={}", l::CLUSTER_NAME, link(0));

@@ -1,5 +1,6 @@
-//! The limit of this machine: the same objects as the controller writes, written by bare parallel requests. Once by an
-//! administrator, and once by the account of the controller, whose writes pass through the admission policies.
+//! The limit of this machine: how fast bare parallel requests write objects like those of the controller. An
+//! administrator can write them, or the account of the controller. The admission policies check the writes of the
+//! latter.
 
 pub mod gatewayed;
 
@@ -22,12 +23,12 @@ use crate::{
     support::installation::{NAMESPACE, account},
 };
 
-/// What the limit is a limit of.
+/// Kinds of work whose limit can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// Creating Services with a slice each.
     Create,
-    /// Deleting them.
+    /// Deleting these slices and Services.
     Delete,
     /// Creating Services with a slice for each gateway and one for local Pods.
     Gatewayed,
@@ -35,7 +36,7 @@ pub enum Work {
     Unready,
 }
 
-/// Time that each kind of work took that was measured.
+/// How long bare requests took for each kind of work that was measured.
 #[derive(Clone, Debug)]
 pub struct Limit(BTreeMap<Work, Duration>);
 
@@ -45,18 +46,18 @@ impl Limit {
     }
 }
 
-/// Who writes.
+/// Whose account sends the bare requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Writer {
     /// An administrator
     Administrator,
     /// The account of the controller, whose writes pass through the admission policies
-    // No controller may run meanwhile: it would take what is written for its own.
+    // No controller may run meanwhile, because it would treat these objects as its own mirrors.
     Controller,
 }
 
 impl Writer {
-    /// Its client, and the prefix of the marks on what it writes.
+    /// The client of this account, and the prefix of the labels and annotations that mark its objects.
     async fn client(self, plane: &ControlPlane) -> (Client, &'static str) {
         let (account, marks) = match self {
             Self::Administrator => (None, "mirror.example.io"),
@@ -66,7 +67,8 @@ impl Writer {
     }
 }
 
-/// Measures the limit of a writer on `plane`. `round` differs from that of all other measurements.
+/// Measures the limit of a writer on `plane`. The names of the new namespaces contain `round`, so each measurement
+/// needs another one.
 pub async fn measure(plane: &ControlPlane, count: usize, round: &str, writer: Writer) -> Limit {
     let prefix = match writer {
         Writer::Administrator => format!("limit-{round}"),
@@ -105,7 +107,7 @@ fn ports(http: u16, grpc: u16, admin: u16) -> Value {
     ])
 }
 
-/// Creates a Service as a mirror is, and its slice, with marks under this prefix.
+/// Creates a Service like a mirror, and its slice. `marks` is the prefix of their labels and annotations.
 async fn mirror(client: Client, marks: &str, namespace: String, name: String) {
     let mark = |name: &str| format!("{marks}/{name}");
     let labels = json!({ mark("cluster-name"): "limit", mark("mirrored-service"): "true" });

@@ -1,8 +1,9 @@
-//! The whole controller against real control planes, compared with the machine's limit in the same run.
+//! Measures the whole controller against real control planes, and compares it with the limit of the machine in the same
+//! run.
 //!
-//! `cargo bench --all-features --bench mirror -- --help` tells what can be asked for. The limit is what this machine does
-//! when the same objects are written by bare parallel requests; ratios to it mean something on any machine,
-//! times only on this one.
+//! `cargo bench --all-features --bench mirror -- --help` lists the options. The limit is the time that bare parallel
+//! requests need on this machine to write the same objects. Ratios to the limit apply to other machines too, times only
+//! to this one.
 
 #![expect(
     clippy::print_stdout,
@@ -32,7 +33,7 @@ mod support;
 
 use clap::{CommandFactory as _, Parser, ValueEnum, error::ErrorKind};
 
-/// What can be measured. Each scenario leaves the clusters as the next one in the default order expects them.
+/// What can be measured. Each scenario leaves the clusters in the state that the next one in the default order needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     Cold,
@@ -49,13 +50,13 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// Whether it measures the mirrors that `cold` has made.
+    /// Whether this scenario needs the mirrors that the controller creates in `cold`.
     fn needs_mirrors(self) -> bool {
         use Scenario::{Churn, Delete, Idle, Restart, Unexport};
         matches!(self, Restart | Idle | Churn | Unexport | Delete)
     }
 
-    /// The first of `scenarios` that would find no mirrors to measure.
+    /// The first of `scenarios` that needs mirrors when there are none.
     fn without_mirrors(scenarios: &[Self]) -> Option<Self> {
         let mut mirrored = false;
         scenarios.iter().copied().find(|scenario| {
@@ -73,11 +74,12 @@ impl Scenario {
 /// Measures the controller
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Exported Services; of the scenario `gatewayed` also its federated Services, and of `refused` those that are refused
+    /// Exported Services; in the scenario `gatewayed` also its federated Services, in `refused` also its refused
+    /// Services
     #[arg(long, default_value_t = 1000)]
     services: usize,
-    /// Links of the scenarios `links` and `gatewayed`, all to one control plane under different names; of `gatewayed` at
-    /// most 150
+    /// Links in the scenarios `links` and `gatewayed`, all to one control plane under different names; at most 150 in
+    /// `gatewayed`
     #[arg(long, default_value_t = 100)]
     links: usize,
     /// Services of the scenario `noise` that are not exported
@@ -91,7 +93,7 @@ pub struct Args {
         default_value = "cold,restart,idle,churn,delete"
     )]
     scenarios: Vec<Scenario>,
-    /// Whose requests are the limit; a measurement takes as long as the first sync, and is made again after `delete`
+    /// Whose bare requests measure the limit; it is measured at the start, and at the end if no mirrors are left
     #[arg(
         long,
         value_enum,
@@ -102,7 +104,7 @@ pub struct Args {
     /// Seconds that `idle` and `churn` last
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Writes the results to this file, too
+    /// Also write the results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<std::path::PathBuf>,
     /// Passed by cargo

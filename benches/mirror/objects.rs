@@ -1,4 +1,4 @@
-//! The objects that benchmarks export, and many requests at once.
+//! The objects that benchmarks export, and helpers for many parallel requests.
 
 use control_plane::ControlPlane;
 use futures::{StreamExt as _, stream};
@@ -13,10 +13,10 @@ use linkerd_mc::api::{
 };
 use serde_json::json;
 
-/// Requests under way at once: the controller's default.
+/// Parallel requests: as many as the controller's default of `--max-in-flight-writes`.
 pub const PARALLEL: usize = 32;
 
-/// A client as the controller has one, of an administrator, or for this account.
+/// A client like that of the controller. It impersonates `account`, or is an administrator if that is `None`.
 pub async fn client(plane: &ControlPlane, account: Option<String>) -> Client {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -28,7 +28,7 @@ pub async fn client(plane: &ControlPlane, account: Option<String>) -> Client {
         .unwrap()
 }
 
-/// Runs requests, [`PARALLEL`] at a time. What they return is in the order in which they ended.
+/// Runs requests, [`PARALLEL`] at a time. Returns their results in the order in which they ended.
 pub async fn all<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output> {
     stream::iter(requests)
         .buffer_unordered(PARALLEL)
@@ -36,15 +36,15 @@ pub async fn all<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output>
         .await
 }
 
-/// Namespaces that objects are spread over.
+/// Number of namespaces over which the benchmarks spread their objects.
 pub const NAMESPACES: usize = 20;
 
-/// Spreads objects over namespaces as a cluster of some size would have them.
+/// The namespace of the object with this index.
 pub fn namespace(prefix: &str, index: usize) -> String {
     format!("{prefix}-{}", index % NAMESPACES)
 }
 
-/// Makes the namespaces that [`namespace`] names.
+/// Creates all namespaces that [`namespace`] returns for this prefix.
 pub async fn namespaces(client: &Client, prefix: &str) {
     let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     for index in 0..NAMESPACES {
@@ -56,7 +56,7 @@ pub async fn namespaces(client: &Client, prefix: &str) {
     }
 }
 
-/// A Service with three ports and some metadata. With a selector, so that Kubernetes makes a slice for it.
+/// A Service with three ports and some metadata. It has a selector, so Kubernetes creates a slice for it too.
 pub fn service(namespace: &str, name: &str, labels: serde_json::Value) -> Service {
     let mut labels = labels;
     labels["app"] = json!(name);
@@ -73,7 +73,7 @@ pub fn service(namespace: &str, name: &str, labels: serde_json::Value) -> Servic
     .unwrap()
 }
 
-/// A slice with one ready endpoint for a Service.
+/// A slice of a Service with one endpoint, which is ready or not.
 pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
     let name = service.metadata.name();
     let mut labels = service.metadata.labels.clone();
@@ -89,7 +89,7 @@ pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
     .unwrap()
 }
 
-/// Creates a Service and a slice for it.
+/// Creates a Service, and its [`slice`] if `with_slice` is set.
 pub async fn create(client: Client, service: Service, with_slice: bool) {
     let namespace = service.metadata.namespace().to_owned();
     let slice = slice(&service, true);
@@ -107,7 +107,7 @@ pub async fn create(client: Client, service: Service, with_slice: bool) {
     }
 }
 
-/// Deletes a Service's slice, and then the Service: the other way round Kubernetes would delete the slice, too.
+/// Deletes a Service's slice, and then the Service. In the other order, Kubernetes would delete the slice too.
 pub async fn delete(client: Client, namespace: String, service: String, slice: String) {
     let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), &namespace);
     slices
@@ -121,7 +121,7 @@ pub async fn delete(client: Client, namespace: String, service: String, slice: S
         .unwrap();
 }
 
-/// Number of objects with the label of mirrors: Services, slices with endpoints.
+/// Number of Services with the label of mirrors, and of slices with that label and at least one endpoint.
 pub async fn count(client: &Client) -> (usize, usize) {
     let mirrors = ListParams::default().labels("mirror.linkerd.io/mirrored-service=true");
     let services: Api<Wire<Service>> = Api::all(client.clone());
@@ -134,7 +134,7 @@ pub async fn count(client: &Client) -> (usize, usize) {
     (services.len(), filled.count())
 }
 
-/// Lists page by page: an answer may not be as large as all objects are together.
+/// Lists page by page, because the client limits the size of one response.
 pub async fn paged<T: Clone>(
     what: &ListParams,
     list: impl AsyncFn(ListParams) -> kube::Result<ObjectList<T>>,

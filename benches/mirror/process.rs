@@ -1,19 +1,18 @@
-//! What a process costs, as the kernel counts it.
+//! Memory and CPU time of a process, as the kernel counts them.
 
 use std::time::Duration;
 
-/// Memory and time of a process.
+/// Memory and CPU time of a process since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Resident memory, MiB.
     pub rss: f64,
-    /// Most resident memory ever, MiB.
+    /// Peak of the resident memory, MiB.
     pub peak: f64,
     /// User and system time.
     pub cpu: Duration,
 }
 
-/// Reads what a process has cost so far.
 pub fn cost(pid: u32) -> Cost {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mib = |field: &str| {
@@ -24,7 +23,8 @@ pub fn cost(pid: u32) -> Cost {
             .map_or(0.0, |kib| kib / 1024.0)
     };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Fields 14 and 15 count from 1, and the name before them may hold blanks. Ticks are 1/100 s on Linux.
+    // User and system time are fields 14 and 15, counted from 1. Field 2, the name in parentheses, may contain blanks,
+    // so the code counts from field 3, behind the parentheses. A tick is 10 ms on Linux.
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = after
         .split_whitespace()

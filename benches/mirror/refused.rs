@@ -1,4 +1,5 @@
-//! How long a change takes beside many Services whose mirrors the source cluster does not allow.
+//! Measures how long a change takes while the API server of the source cluster refuses the mirrors of many other
+//! Services.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,12 @@ use crate::{
     scenarios::Bench,
 };
 
-/// The namespace in which the source cluster allows no Services.
+/// The namespace in which [`POLICY`] allows no Services.
 const CLOSED: &str = "bench-closed";
-/// Changes that are timed, one after the other.
+/// Number of changes that are measured, one after the other.
 const CHANGES: i32 = 5;
 
-/// Refuses all Services of [`CLOSED`], whoever creates them.
+/// Refuses all creations of Services in [`CLOSED`], also those of an administrator.
 const POLICY: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -51,8 +52,8 @@ spec:
 "#;
 
 impl Bench {
-    /// As many exports as `--services` says are refused. Times changes of a Service of the same cluster, at once and after
-    /// the time of `--seconds`.
+    /// The API server refuses the mirrors of `--services` exported Services. Measures changes of one more Service of
+    /// the same target cluster: first as soon as that one is mirrored, and then `--seconds` later.
     pub async fn refused(&mut self) {
         self.apply(POLICY).await;
         let namespaced = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: bench-closed\n";
@@ -104,7 +105,7 @@ impl Bench {
         self.unlink().await;
     }
 
-    /// Changes a port of the Service that is allowed, and returns the time until its mirror has it.
+    /// Changes the port of the Service whose mirror is allowed. Returns the time until the mirror has the port.
     async fn changed(&self, port: i32) -> Duration {
         let of = namespace("bench", 0);
         let remote: Api<Wire<Service>> = Api::namespaced(self.remote.clone(), &of);

@@ -20,7 +20,7 @@ pub struct Row {
     pub scenario: String,
     pub objects: usize,
     pub took: Option<Duration>,
-    /// What it is compared with.
+    /// The kind of bare requests that the time is compared with.
     pub limit: Option<Work>,
     pub writes: Option<usize>,
     pub status: Option<usize>,
@@ -45,20 +45,20 @@ const COLUMNS: [&str; 11] = [
 ];
 
 impl Outcome {
-    /// Adds a measurement of the limit: rows are compared with the mean of all that measured the same work by the same
+    /// Adds a measurement of the limit. A row is compared with the mean of all measurements of its kind of work by one
     /// writer.
     pub fn limit(&mut self, writer: Writer, limit: Limit) {
         eprintln!("{writer:?}: {limit:?}");
         self.limits.push((writer, limit));
     }
 
-    /// Adds a measurement, and tells of it at once.
+    /// Adds a row, and prints it to stderr at once.
     pub fn add(&mut self, row: Row) {
         eprintln!("{}: {:?}", row.scenario, self.cells(&row));
         self.rows.push(row);
     }
 
-    /// The limit of a row when `by` writes, and the ratio to it.
+    /// The limit that was measured for a row with the writer `by`, and the ratio of the row's time to the limit.
     fn compared(&self, row: &Row, by: Writer) -> (Option<Duration>, Option<f64>) {
         let mean = |work| {
             let all = self.limits.iter().filter(|(writer, _)| *writer == by);
@@ -123,7 +123,6 @@ impl Outcome {
         })
     }
 
-    /// Prints the table.
     pub fn print(&self) {
         let mut table = Table::new();
         table

@@ -1,4 +1,4 @@
-//! The scenarios, and what they have in common.
+//! The scenarios about one Link, and what all scenarios have in common.
 
 use std::{
     sync::Arc,
@@ -44,9 +44,9 @@ pub struct Bench {
     pub local: Client,
     controller: Option<Controller>,
     pub report: Outcome,
-    /// Events of the audit log that were counted before.
+    /// Number of events of the audit log that the last call of [`Self::writes`] has seen.
     counted: usize,
-    /// What answers the probes of gateways.
+    /// The server that answers the probes of all gateways.
     pub gateways: Gateways,
 }
 
@@ -94,8 +94,8 @@ pub async fn all_of(args: &Args) -> Outcome {
             Scenario::Refused => bench.refused().await,
         }
     }
-    // Once more, as the machine is now. Beside mirrors it would not be the same work: the more ClusterIPs there are, the
-    // longer it takes to allocate one.
+    // Measures the limit again, because the machine may have become slower or faster. While mirrors exist, it would be
+    // another measurement: the allocation of a ClusterIP takes longer the more of them exist.
     if count(&bench.local).await == (0, 0) {
         bench.stop();
         bench.limits("after").await;
@@ -103,7 +103,7 @@ pub async fn all_of(args: &Args) -> Outcome {
     bench.report
 }
 
-/// Waits until Kubernetes has made its own slice for each exported Service: that work is nobody's.
+/// Waits until Kubernetes has created its own slices for `services` Services. That work would disturb a measurement.
 pub async fn settled(client: &Client, services: usize) {
     let slices: Api<Wire<EndpointSlice>> = Api::all(client.clone());
     let ours = ListParams::default().labels("endpointslice.kubernetes.io/managed-by!=bench,app");
@@ -119,7 +119,7 @@ pub async fn settled(client: &Client, services: usize) {
 }
 
 impl Bench {
-    /// Measures the limit of each writer that was asked for.
+    /// Measures the limit of each writer of `--limits`.
     async fn limits(&mut self, round: &str) {
         for writer in self.args.limits.clone() {
             let limit = limit::measure(&self.west, self.args.services, round, writer).await;
@@ -128,20 +128,23 @@ impl Bench {
         self.writes();
     }
 
+    /// The running controller. Starts one if none runs.
     pub fn controller(&mut self) -> &mut Controller {
         let (west, gateway) = (self.west.clone(), self.gateways.address());
         self.controller
             .get_or_insert_with(|| Controller::start(&west, &["--probe-address", &gateway]))
     }
 
-    /// Ends the controller.
+    /// Ends the controller, if one runs.
     pub fn stop(&mut self) {
         if let Some(mut controller) = self.controller.take() {
             controller.terminate();
         }
     }
 
-    /// Writes of the controller since the last call: to objects, and to the status of Links.
+    /// Writes of the controller since the last call: to objects other than Events and Leases, and to the status of
+    /// Links. Writes of this benchmark's own clients in the source cluster count too, because they have the same
+    /// User-Agent.
     pub fn writes(&mut self) -> (usize, usize) {
         let audit = self.west.audit_since(0).unwrap();
         let new = &audit[self.counted..];
@@ -158,7 +161,7 @@ impl Bench {
         (ours.len() - status - events, status)
     }
 
-    /// Looks again and again, for ten minutes at most.
+    /// Polls `done` every 50 ms. Fails after ten minutes.
     pub async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
         let started = Instant::now();
         while !done().await {
@@ -170,7 +173,7 @@ impl Bench {
         }
     }
 
-    /// Waits until a metric of the controller has such a value.
+    /// Waits until a metric of the controller has a value that satisfies `is`.
     pub async fn metric_is(&self, series: &str, is: impl Fn(usize) -> bool) {
         let controller = self.controller.as_ref().unwrap();
         self.until("the controller", async || {
@@ -180,10 +183,10 @@ impl Bench {
         .await;
     }
 
-    /// Waits until there are so many mirrors, each with endpoints.
+    /// Waits until there are `expected` mirrors, each with endpoints.
     pub async fn mirrored(&self, expected: usize) {
         let local = self.local.clone();
-        // By what the controller says, at first: lists of everything, again and again, would take the machine's time.
+        // Waits for the controller's own metric first. Repeated lists of all objects would slow down what is measured.
         self.metric_is(SLICES, |slices| {
             slices == expected || (expected > 0 && slices > expected)
         })
@@ -194,7 +197,8 @@ impl Bench {
         .await;
     }
 
-    /// What the controller has cost, and written since the last row.
+    /// A row with the memory and the CPU time of the controller since its start, and with its writes since the last
+    /// call of [`Self::writes`].
     pub fn row(&mut self, scenario: &str, took: Option<Duration>, limit: Option<Work>) -> Row {
         let pid = self.controller().pid();
         let cost = cost(pid);
@@ -233,7 +237,7 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let took = started.elapsed();
-        // In step again: the first sync of the Link is worked through.
+        // Then waits until the controller has finished the first sync of the Link.
         while !self.controller().is_in_step() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -264,7 +268,7 @@ impl Bench {
             .collect();
         let time = Duration::from_secs(self.args.seconds);
         let outcome = churn(&self.remote, &self.local, &subjects, time).await;
-        // What the core would do from a fresh look at both clusters.
+        // `plan` reads both clusters anew, and prints the writes that are still missing.
         let pending = run(self.west.kubeconfig(), &["plan", "--link", "east"]);
         let mut row = self.row("churn", None, None);
         row.note = format!("{outcome}; plan: {}", pending.stdout.trim());

@@ -1,10 +1,10 @@
-//! The core alone, on one core: plans a second where nothing has changed, bytes of memory for each mirrored
-//! Service, and how work grows with what there is. `cargo bench --bench plan`. Fails if the time for one Service
-//! depends on how many there are.
+//! Measures the core (the module `mirror`) alone, on one CPU: plans per second when nothing has changed, bytes of
+//! memory for each mirrored Service, and how the time for one Service grows with the number of Services. Run it with
+//! `cargo bench --bench plan`. It fails if that time grows by more than half.
 //!
-//! A state has so many exported Services with three ports, each with a slice of three endpoints, and all their
-//! mirrors stand. Plans go through all of them in turn: one alone stays in the cache of the processor, of ten thousand
-//! none does. Bytes are what the process has grown by.
+//! Each exported Service of a state has three ports and a slice of three endpoints, and all mirrors exist. The
+//! benchmark plans all Services in turn. A single one stays in the cache of the CPU, but ten thousand do not fit into
+//! the cache. The bytes are the growth of the resident memory of this process.
 
 #![expect(
     clippy::print_stdout,
@@ -38,15 +38,16 @@ use serde_json::{Value, json};
 
 /// Sizes of states, in mirrored Services.
 const SIZES: [usize; 3] = [10_000, 1_000, 1];
-/// The smallest of which memory can be told by pages.
+/// The smallest size for which bytes are shown. With fewer Services, the pages of resident memory are too coarse.
 const MANY: usize = 10_000;
 /// Services of one namespace.
 const PER_NAMESPACE: usize = 100;
-/// Each figure is the best of so many runs: what else the machine does only makes it worse.
+/// Each figure is the best of this number of runs, because other work of the machine only makes a run slower.
 const RUNS: usize = 5;
-/// How long a run takes at least.
+/// Minimum duration of a run.
 const RUN: Duration = Duration::from_millis(500);
-/// What is demanded of one core.
+/// Plans per second that one CPU should reach with one Service. Below this, the benchmark prints a line, but does not
+/// fail.
 const DEMANDED: f64 = 200_000.0;
 
 fn main() -> ExitCode {
@@ -89,7 +90,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plans a second.
 fn rate(state: &State, keys: &[Key]) -> f64 {
     let begin = Instant::now();
     let mut plans = 0_u32;
@@ -109,7 +109,7 @@ fn rate(state: &State, keys: &[Key]) -> f64 {
     }
 }
 
-/// A state at rest, its keys, and the bytes that each part of it takes.
+/// A state in which all mirrors exist, its keys, and the bytes that each part of the state takes.
 fn existing(size: usize) -> (State, Vec<Key>, Vec<(&'static str, usize)>) {
     let mut state = state(size);
     let keys: Vec<Key> = (0..size)
@@ -137,7 +137,8 @@ fn existing(size: usize) -> (State, Vec<Key>, Vec<(&'static str, usize)>) {
     let mut mirror_slices = Vec::new();
     for (index, key) in keys.iter().enumerate() {
         for write in plan(&state, key, Confirmed::All).writes {
-            // As if read from the API server: without the room that building leaves in strings and lists.
+            // Serializes the objects, to parse them below, as if they came from the API server. Strings and lists of
+            // built objects have unused capacity, which would count as memory.
             match write {
                 Write::Create(Object::Service(mut made)) => {
                     made.metadata.uid = Some(uid(index).into());
@@ -202,7 +203,7 @@ fn uid(index: usize) -> String {
     format!("{index:08x}-89ab-4def-8123-456789abcdef")
 }
 
-/// What the API server adds to whatever is written.
+/// Adds the metadata that the API server sets.
 fn stamped(mut object: serde_json::Value) -> serde_json::Value {
     let metadata = &mut object["metadata"];
     metadata["resourceVersion"] = json!("123456789");
@@ -240,7 +241,7 @@ fn service(index: usize) -> Service {
     serde_json::from_str(&stamped(object).to_string()).unwrap()
 }
 
-/// Labels of a Service, which Kubernetes copies to its slices.
+/// Labels of a Service. Kubernetes copies them to the slices of the Service.
 fn labels(index: usize) -> Value {
     json!({
         "app.kubernetes.io/name": name(index),
@@ -280,7 +281,7 @@ fn slice(index: usize) -> EndpointSlice {
     serde_json::from_str(&stamped(object).to_string()).unwrap()
 }
 
-/// A listed local cluster that has the namespaces, and nothing in them.
+/// A state of the source cluster with the namespaces for `size` Services, and no other objects.
 fn state(size: usize) -> State {
     let namespaces = (0..size).map(|index| (namespace(index), NamespacePhase::Active));
     let config = Config {
@@ -290,7 +291,7 @@ fn state(size: usize) -> State {
     State::listed(config, namespaces)
 }
 
-/// A Link to a cluster that has this.
+/// A Link to a target cluster that has these Services and slices.
 fn entry(cluster: &str, services: Store<Service>, slices: Store<EndpointSlice>) -> LinkEntry {
     let link = serde_json::from_value(json!({
         "apiVersion": "multicluster.linkerd.io/v1alpha3",

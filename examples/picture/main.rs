@@ -4,13 +4,13 @@
 //!   just picture
 //! ```
 //!
-//! The first picture shows the playground from its start to its last step. The playground keeps running, and the second
-//! picture is recorded with its clusters, programs and kubeconfig: a second cluster is linked while `status --watch`
-//! runs above, a Service is exported, and a federated Service fails over.
+//! The first picture shows the playground from its start to its last step. The playground keeps running. The second
+//! picture uses its clusters, programs and kubeconfig: while `status --watch` runs in the upper terminal, commands in
+//! the lower one link a second cluster, export a Service, and let a federated Service fail over.
 //!
-//! Three things are left out: the output of cargo when it builds the playground, the playground's last lines, which
-//! name folders of this machine, and the warning of `link` that other clusters cannot reach a loopback address. Pauses
-//! are shortened.
+//! The pictures leave out the output of cargo when it builds the playground, and the playground's last lines, which
+//! name folders of this machine. They also leave out the warning of `link` that other clusters cannot reach a loopback
+//! address. Pauses are shortened.
 
 mod pane;
 mod recording;
@@ -27,7 +27,7 @@ use crate::{pane::Surroundings, recording::Recording};
 const PLAYGROUND: &str = "cargo run --example playground";
 /// The end of the last line of the playground that is shown.
 const LAST: &str = " s in all.";
-/// The last line of the guide after it.
+/// A text near the end of the guide, which the playground prints after that line.
 const GUIDE_END: &str = "The controller's log:";
 
 const STATUS: &str = "linkerd-mc status --services --watch";
@@ -36,23 +36,23 @@ const EXPORT: &str =
     "kubectl --context east -n shop label service api mirror.linkerd.io/exported=true";
 const LOSE: &str = "kubectl -n shop delete pod cart-0 --wait=false";
 
-/// Undoes some work of the playground before the second picture: east is not linked, and fewer Services are exported.
+/// Undoes some work of the playground before the second picture: unlinks `east`, and exports fewer Services.
 const BEFORE: [&str; 3] = [
     "linkerd-mc --context west unlink --cluster-name east --apply --yes",
     "kubectl --context east -n shop label service db mirror.linkerd.io/exported-",
     "kubectl --context north -n shop label service cart mirror.linkerd.io/federated-",
 ];
-/// Does what kubelets would do: another Pod runs in place of one that was deleted.
+/// Creates a running Pod in place of the deleted one, as a controller and a kubelet would.
 const ANOTHER_POD: [&str; 2] = [
     r#"kubectl -n shop run cart-1 --image=shop/cart --labels=app=cart --overrides='{"spec":{"nodeName":"node"}}'"#,
     r#"kubectl -n shop patch pod cart-1 --subresource=status -p '{"status":{"phase":"Running","podIP":"10.42.1.9","podIPs":[{"ip":"10.42.1.9"}],"conditions":[{"type":"Ready","status":"True"}]}}'"#,
 ];
 
-/// Timeout for anything that the clusters do.
+/// Timeout for all steps of the playground, and for the return to a preferred Pod.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Time to read a line or two.
+/// How long a picture stops so that people can read a line or two.
 const READ: Duration = Duration::from_millis(1500);
-/// Code hosting sites show pictures of up to this size without delay.
+/// The largest size of a picture in bytes. Code hosting sites show pictures of up to this size without delay.
 const MAX_SIZE: usize = 150_000;
 
 fn main() -> anyhow::Result<()> {
@@ -65,7 +65,7 @@ fn main() -> anyhow::Result<()> {
     // `playground` ends its clusters when it is dropped.
 }
 
-/// Records the playground, from its command to the last line before the guide. It keeps running.
+/// Records the playground, from its command to the last line before the guide. The playground keeps running afterwards.
 fn record_playground() -> anyhow::Result<(Recording, Surroundings)> {
     let mut recording = Recording::new(80, &[("playground", 21)])?;
     recording.type_in(0, PLAYGROUND);

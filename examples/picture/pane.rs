@@ -1,4 +1,4 @@
-//! A terminal: a program in a pseudo terminal, its output, and the text on its screen.
+//! A terminal in a recording: it runs programs in pseudo terminals, and keeps their output and the text on its screen.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use rustix::{
 
 use crate::screen::{Row, rows};
 
-/// How long a program may take to end after it was asked to.
+/// How long a program may take to end after SIGINT, and its output to arrive after its end.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 /// Environment variables that are removed: those that change colours, and proxies, which cannot reach loopback.
 const OTHER: [&str; 7] = [
@@ -67,7 +67,7 @@ impl Surroundings {
         shell
     }
 
-    /// A program.
+    /// A program with this environment, in the root folder of the repository.
     pub(crate) fn program(&self, program: PathBuf) -> Command {
         let mut command = Command::new(program);
         command
@@ -85,14 +85,14 @@ impl Surroundings {
     }
 }
 
-/// A terminal.
 pub(crate) struct Pane {
     screen: vt100::Parser,
     size: Winsize,
-    /// Whether the cursor is shown.
+    /// Whether the cursor is shown, as it is while no program runs.
     cursor: bool,
-    /// The output of the program, and how much of it is on the screen.
+    /// The output of the program.
     heard: Vec<u8>,
+    /// How many bytes of `heard` are on the screen.
     passed: usize,
     /// Output after this text is not shown.
     last: Option<&'static str>,
@@ -121,7 +121,6 @@ impl Pane {
         })
     }
 
-    /// The rows of the screen.
     pub(crate) fn rows(&self) -> Vec<Row> {
         rows(self.screen.screen(), self.cursor)
     }
@@ -160,7 +159,7 @@ impl Pane {
         command
             .stdin(theirs.try_clone()?)
             .stdout(theirs.try_clone()?);
-        // If `last` is set, everything on stdout and stderr is shown. Otherwise stderr is filtered.
+        // With `last`, stderr goes to the pseudo terminal like stdout. Otherwise `pass_lines` filters stderr.
         if last.is_some() {
             command.stderr(theirs);
         } else {
@@ -236,7 +235,7 @@ impl Drop for Pane {
         let Some((child, _)) = &mut self.program else {
             return;
         };
-        // It may have ended already.
+        // An error means that the program has already ended.
         let _ = kill_process(Pid::from_child(child), Signal::INT);
         let end = Instant::now() + LAST_WORDS;
         while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
@@ -247,7 +246,7 @@ impl Drop for Pane {
     }
 }
 
-/// Both ends of a new pseudo terminal: ours and the program's.
+/// Opens a pseudo terminal. Returns the end for this program, and then the end for the program that runs in it.
 fn pseudo_terminal(size: Winsize) -> anyhow::Result<(File, File)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;

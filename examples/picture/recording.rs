@@ -17,9 +17,9 @@ use crate::{
 const TICK: Duration = Duration::from_millis(80);
 /// Characters that are typed in one interval.
 const TYPED: usize = 3;
-/// A longer pause is shortened to this.
+/// The longest time between two frames. Longer pauses are shortened to it.
 const PAUSE: Duration = Duration::from_millis(1500);
-/// How long the clusters may take until an expected text is shown.
+/// How long a command may take, or the clusters until the screen shows an expected text.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Terminals one above the other.
@@ -28,7 +28,7 @@ pub(crate) struct Recording {
     titles: Vec<(&'static str, u16)>,
     panes: Vec<Pane>,
     frames: Vec<Frame>,
-    /// When the last frame was recorded, and its time in the picture.
+    /// When the last frame was recorded, and the time of that frame in the picture.
     last: (Instant, Duration),
 }
 
@@ -70,7 +70,7 @@ impl Recording {
         &self.panes[pane]
     }
 
-    /// Types a command, and runs nothing.
+    /// Types a command, but does not run it.
     pub(crate) fn type_in(&mut self, pane: usize, text: &str) {
         self.look(TICK);
         let characters: Vec<char> = text.chars().collect();
@@ -81,7 +81,7 @@ impl Recording {
         self.look(4 * TICK);
     }
 
-    /// Types a line that is not run.
+    /// Types a line that no shell runs, and shows the prompt again.
     pub(crate) fn comment(&mut self, pane: usize, text: &str) {
         self.type_in(pane, text);
         self.panes[pane].end_line();
@@ -121,7 +121,8 @@ impl Recording {
         self.until(pane, text, LIMIT, |pane| pane.shown().contains(text))
     }
 
-    /// Waits.
+    /// Waits until `done` returns true. Fails after `limit`, or if the program in the terminal ends. The error
+    /// names `what`.
     pub(crate) fn until(
         &mut self,
         pane: usize,

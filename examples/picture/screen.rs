@@ -29,7 +29,7 @@ pub(crate) struct Style {
     pub(crate) dim: bool,
 }
 
-/// All rows.
+/// The rows of a screen. `cursor` says whether the cursor is shown.
 pub(crate) fn rows(screen: &Screen, cursor: bool) -> Vec<Row> {
     let (height, width) = screen.size();
     let (at_row, at_column) = screen.cursor_position();

@@ -1,7 +1,7 @@
 //! Draws a recording as an SVG that is animated with CSS only: without scripts, fonts or external resources.
 //!
-//! Each frame is a group with the rows that have changed, drawn over those of the frames before it. A group is hidden
-//! until its time. So a viewer without animations shows all groups, which is the last frame.
+//! Each frame is a group with the rows that have changed, drawn over the rows of earlier frames. A group is hidden
+//! until the time of its frame. A viewer without animations shows all groups, and so the last frame.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ struct Palette {
     colours: [&'static str; 16],
 }
 
-/// For a viewer who prefers light pages, or says nothing.
+/// The colours for browsers that prefer light pages, or have no preference.
 const LIGHT: Palette = Palette {
     back: "#ffffff",
     plain: "#1f2328",
@@ -56,7 +56,7 @@ const DARK: Palette = Palette {
 };
 
 impl Palette {
-    /// The rules for all that has a colour.
+    /// The CSS rules that set colours.
     fn rules(&self) -> String {
         let Self {
             back,
@@ -75,7 +75,7 @@ impl Palette {
     }
 }
 
-/// The picture.
+/// Returns the recording as SVG.
 pub(crate) fn draw(recording: &Recording) -> String {
     let mut tops = Vec::new();
     let mut height = 0.0;
@@ -106,7 +106,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
             groups.push_str("<g>");
         } else {
             let percent = frame.at.as_secs_f64() / total * 100.0;
-            // After its time, a group is visible.
+            // The group becomes visible at the time of its frame.
             let _ = write!(
                 style,
                 "@keyframes f{number}{{0%{{visibility:hidden}}{percent:.2}%{{visibility:visible}}}}"
@@ -142,7 +142,7 @@ g[style]{{animation:{total:.2}s step-end infinite}}@media(prefers-reduced-motion
     )
 }
 
-/// The bar above a terminal.
+/// Draws the title bar above a terminal. The first bar has the buttons of a window, the others a line.
 fn bar(out: &mut String, title: &str, top: f64, columns: u16, first: bool) {
     let width = f64::from(columns) * CELL.0 + 2.0 * EDGE;
     let middle = top + BAR / 2.0;
@@ -166,7 +166,7 @@ fn bar(out: &mut String, title: &str, top: f64, columns: u16, first: bool) {
     );
 }
 
-/// Draws a row over the former content.
+/// Draws a row. `cover` hides what earlier frames have drawn there.
 fn draw_row(out: &mut String, row: &Row, top: f64, cover: bool) {
     if cover {
         let _ = write!(out, r##"<use href="#r" x="{}" y="{top}"/>"##, EDGE - 4.0);
@@ -179,7 +179,7 @@ fn draw_row(out: &mut String, row: &Row, top: f64, cover: bool) {
         let (x, y, width) = (x(run.column), top + BASE, f64::from(run.width) * CELL.0);
         let class = class(run.style);
         let text = escaped(&run.text);
-        // With a fixed width, so that columns are aligned in any font.
+        // `textLength` fixes the width, so that columns are aligned in any font.
         let _ = write!(
             out,
             r#"<text{class} x="{x}" y="{y}" textLength="{width}" lengthAdjust="spacingAndGlyphs">{text}</text>"#

@@ -24,7 +24,7 @@ const SAMPLES: &str = include_str!("shop.yaml");
 /// Timeout for anything that the clusters do by themselves.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The clusters start at the same time, and end with this process, also if it is killed.
+/// The running clusters. They end when this process ends, even if it is killed.
 pub(crate) struct Clusters {
     east: ControlPlane,
     north: ControlPlane,
@@ -32,9 +32,10 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// Starts the clusters.
+    /// Starts the clusters at the same time.
     pub(crate) async fn start(progress: &Progress) -> anyhow::Result<Self> {
-        // Kubernetes is there, unless this was started as the example `clusters`. Its build prints its own progress.
+        // `cargo run --example playground` has already built Kubernetes. `cargo run --example clusters` builds it here.
+        // The build prints its own progress.
         spawn_blocking(Assets::locate).await??;
         let start = async {
             let (east, north, west) = try_join!(
@@ -57,18 +58,17 @@ impl Clusters {
         &self.west
     }
 
-    /// West first.
+    /// All clusters, `west` first.
     pub(crate) fn all(&self) -> [&ControlPlane; 3] {
         [&self.west, &self.east, &self.north]
     }
 
-    /// The cluster of this name.
     pub(crate) fn named(&self, name: &str) -> anyhow::Result<&ControlPlane> {
         let found = self.all().into_iter().find(|plane| plane.name() == name);
         found.with_context(|| format!("there is no cluster {name}"))
     }
 
-    /// Adds to each cluster the objects of Linkerd, our installation and the sample application.
+    /// Adds to each cluster the objects of Linkerd, of linkerd-mc and of the sample application.
     pub(crate) async fn prepare(&self, progress: &Progress, tools: &Tools) -> anyhow::Result<()> {
         let install = async |number, plane: &ControlPlane| {
             plane.linkerd(&LinkerdOptions::default()).await?;
@@ -101,7 +101,7 @@ impl Clusters {
         Ok(())
     }
 
-    /// Links west to the two others.
+    /// Links `west` to `east` and `north`.
     pub(crate) async fn link(&self, progress: &Progress, tools: &Tools) -> anyhow::Result<()> {
         let link = async |cluster: &str, flag: &[&str]| {
             let arguments = [&["link-gen", "--cluster-name", cluster], flag].concat();
@@ -122,7 +122,7 @@ impl Clusters {
         Ok(())
     }
 
-    /// Waits until west's Links are ready and their gateways alive.
+    /// Waits until the Links of `west` are ready and their gateways are alive.
     pub(crate) async fn linked(&self) -> anyhow::Result<()> {
         let links = Api::<Link>::namespaced(self.west.client(), labels::MULTICLUSTER_NAMESPACE);
         eventually(
@@ -160,7 +160,7 @@ async fn give_gateway_address(plane: &ControlPlane, number: u8) -> anyhow::Resul
     Ok(())
 }
 
-/// Waits for the token that link-gen needs. Kubernetes creates it shortly after install.
+/// Waits for the token that `link-gen` needs. Kubernetes creates the token shortly after `install`.
 async fn await_token(plane: &ControlPlane) -> anyhow::Result<()> {
     let secrets = Api::<Secret>::namespaced(plane.client(), labels::MULTICLUSTER_NAMESPACE);
     eventually(

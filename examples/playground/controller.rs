@@ -1,4 +1,4 @@
-//! The controller: a separate process, which ends with this one, even if this one is killed.
+//! The controller: a child process. It ends when this process ends, even if this process is killed.
 
 use std::{env, fs, io, path::PathBuf, process::Stdio, thread};
 
@@ -7,21 +7,22 @@ use tokio::process::{Child, ChildStdin};
 
 use crate::{failover::HOLD_DOWN, tools::Tools};
 
-/// If this variable is set, the process ends when its stdin is closed. Only the parent has the writing end.
+/// If this variable is set, the child ends when its stdin is closed. Only this process has the writing end of that
+/// pipe, so the pipe is closed when this process ends.
 const TIED: &str = "LINKERD_MC_PLAYGROUND_CONTROLLER";
-/// Number of log lines in an error.
+/// Number of lines of the log that an error shows.
 const TAIL: usize = 10;
 
 /// A running controller of `west`.
 pub(crate) struct Controller {
     child: Child,
-    // Not in the child, because waiting for the child would close it.
+    // The writing end of the child's stdin. It is taken out of `child`, because `Child::wait` would close it.
     _tie: Option<ChildStdin>,
     log: PathBuf,
 }
 
 impl Controller {
-    /// Starts it. It probes gateways at the address `gateway`.
+    /// Starts a controller that probes all gateways at the address `gateway`.
     pub(crate) fn start(tools: &Tools, gateway: &str) -> anyhow::Result<Self> {
         let log = tools.controller_log();
         let file = fs::File::create(&log).context("failed to create the controller's log")?;
@@ -35,7 +36,7 @@ impl Controller {
             ])
             .args(["--probe-address", gateway])
             .args(["--enable-routes", "--hold-down", HOLD_DOWN])
-            // There is no Linkerd that could be too slow.
+            // The delay gives Linkerd time to add a new cluster. No Linkerd runs here.
             .arg("--join-delay=0s")
             .env(TIED, "")
             .stdin(Stdio::piped())
@@ -74,7 +75,7 @@ pub(crate) fn end_with_parent() {
         return;
     }
     thread::spawn(|| {
-        // An error ends the process, too.
+        // An error ends the process too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         #[expect(clippy::exit, reason = "nobody is left to end it politely")]
         std::process::exit(1);

@@ -1,4 +1,4 @@
-//! The exported Services, the mirrors that must appear in `west`, and how long each one takes.
+//! The exported Services, the mirrors that must appear in `west`, and how long each mirror takes.
 
 use std::time::{Duration, Instant};
 
@@ -35,15 +35,15 @@ struct Mirror {
 /// How a mirror gets its endpoints.
 #[derive(Clone, Copy)]
 enum Mode {
-    /// Traffic goes through the gateway of the other cluster.
+    /// Requests go through the gateway of the target cluster.
     Gateway,
-    /// Linkerd asks the other cluster for the Pods.
+    /// Linkerd asks the target cluster for the Pods, and requests go to them directly.
     RemoteDiscovery,
-    /// Each of this number of Pods is reached by its name.
+    /// Clients reach each of `hosts` Pods by its name.
     Headless { hosts: usize },
-    /// One Pod of a headless Service, through the gateway.
+    /// The endpoint mirror of one Pod of a headless Service. Requests go through the gateway.
     Host,
-    /// Linkerd balances over this number of clusters, including this one.
+    /// Linkerd balances requests over the members of `clusters` clusters, including `west`.
     Federated { clusters: usize },
 }
 
@@ -231,7 +231,7 @@ impl Mirror {
     }
 }
 
-/// `address:port` of the gateway, if all endpoints are ready.
+/// `address:port` of the gateway, if the first endpoint is ready.
 fn through_gateway(view: &View, service: &str) -> Option<String> {
     let slice = view.slices_of(service).next()?;
     let endpoint = slice.endpoints.first()?;

@@ -22,7 +22,7 @@ const FEDERATED: &str = "cart-federated";
 /// How long a step may take.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Shows where requests to the federated Service go, from step to step.
+/// Shows in steps to which Services the requests to the federated Service go.
 pub(crate) async fn show(progress: &Progress, west: &ControlPlane) -> anyhow::Result<()> {
     let own = [MEMBER, FEDERATED].as_slice();
     let all = [FEDERATED].as_slice();

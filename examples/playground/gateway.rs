@@ -1,5 +1,5 @@
-//! The server that answers the probes of gateways. Nothing runs in the clusters, so this server on loopback reports
-//! that the gateways are alive.
+//! A server on loopback that answers the probes of all gateways. No gateway runs in the clusters, so the probes go to
+//! this server.
 
 use anyhow::Context as _;
 use tokio::{

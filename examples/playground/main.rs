@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   cargo run --example playground            stays up, to be explored, until Ctrl-C
-//!   cargo run --example playground -- --once  ends after the table; fails if anything is missing
+//!   cargo run --example playground -- --once  ends after the last step; fails if a step fails
 //! ```
 //!
 //! `east` and `north` are linked to `west`, which mirrors their exported Services. All actions of linkerd-mc use its
 //! own command line. Called as `linkerd-mc`, this program is that command line.
 //!
-//! That command first starts a smaller program, which builds Kubernetes and this one at the same time:
-//! `tests/programs/examples/playground.rs`.
+//! `cargo run --example playground` first starts a smaller program, `tests/programs/examples/playground.rs`. That
+//! program builds Kubernetes and this program at the same time.
 
 mod clusters;
 mod controller;
@@ -49,7 +49,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Parser)]
 #[command(name = "playground")]
 struct Arguments {
-    /// End after the table, and fail if a mirror is missing
+    /// End after the last step, and fail if a step fails
     #[arg(long)]
     once: bool,
 }
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
             _ = ctrl_c() => ExitCode::from(130),
         }
     });
-    // Does not wait for a build of Kubernetes that Ctrl-C interrupted.
+    // Otherwise the runtime would wait for a build of Kubernetes that Ctrl-C interrupted.
     runtime.shutdown_background();
     code
 }

@@ -7,7 +7,6 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::{exports::Row, tools::Tools};
 
-/// Prints the table.
 pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
@@ -43,7 +42,7 @@ pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
     writeln!(out, "\n{}", lines.join("\n")).context("failed to write to stdout")
 }
 
-/// How to explore the clusters.
+/// The text that says how to explore the clusters.
 pub(crate) fn guide(tools: &Tools) -> String {
     let (kubeconfig, programs) = (tools.kubeconfig(), tools.programs());
     let (kubeconfig, programs, log) = (

@@ -14,12 +14,12 @@ use tokio::{process::Command, try_join};
 
 use crate::clusters::Clusters;
 
-/// Called by this name, this program is linkerd-mc.
+/// If this program is called by this name, it behaves like linkerd-mc.
 pub(crate) const LINKERD_MC: &str = "linkerd-mc";
 const KUBECTL: &str = "kubectl";
 
-/// A folder that is removed with the control planes: a kubeconfig with a context for each of them, and the
-/// programs.
+/// A folder with the programs and with a kubeconfig, which has a context for each cluster. It is removed together with
+/// the control plane of `west`.
 pub(crate) struct Tools {
     folder: PathBuf,
 }
@@ -40,7 +40,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// The kubeconfig: contexts `west`, which is the current one, `east` and `north`.
+    /// The kubeconfig, with the contexts `west` (the current one), `east` and `north`.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
@@ -50,7 +50,6 @@ impl Tools {
         self.folder.join("bin")
     }
 
-    /// Where the controller's log goes.
     pub(crate) fn controller_log(&self) -> PathBuf {
         self.folder.join("controller.log")
     }
@@ -112,10 +111,10 @@ impl Tools {
         command
             .args(["--context", context])
             .env("KUBECONFIG", self.kubeconfig())
-            // A separate cache, because the clusters exist only for minutes.
+            // A cache of its own, because the clusters exist only for minutes.
             .env("KUBECACHEDIR", self.folder.join("cache"))
             .kill_on_drop(true);
-        // The clusters are on loopback, which proxies cannot reach.
+        // The API servers listen on loopback, which an HTTP proxy cannot reach.
         for proxy in [
             "HTTPS_PROXY",
             "https_proxy",

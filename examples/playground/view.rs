@@ -52,12 +52,10 @@ impl View {
         receiver
     }
 
-    /// The Service of this name.
     pub(crate) fn service(&self, name: &str) -> Option<&Service> {
         self.services.get(name)
     }
 
-    /// The slices of a Service.
     pub(crate) fn slices_of(&self, service: &str) -> impl Iterator<Item = &EndpointSlice> {
         self.slices.values().filter(move |slice| {
             slice

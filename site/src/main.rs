@@ -1,10 +1,11 @@
 //! Builds the documents as a site into `target/site`. The pages are those of `docs/SUMMARY.md`, and the settings are in
 //! `book.toml`.
 //!
-//! Pages link to sources and to other files of the repository. `SOURCES` is where these are in the web, such as
-//! `https://forge.example.com/owner/linkerd-mc/blob/main`. Without it, only the text of such links stays.
+//! Pages link to source code and to other files of the repository. The environment variable `SOURCES` is the address of
+//! these files on the web, such as `https://forge.example.com/owner/linkerd-mc/blob/main`. Without it, the site has
+//! only the text of such links.
 //!
-//! Diagrams in Mermaid's language are drawn now, so that pages need no script. Forges draw them by themselves.
+//! The program draws Mermaid diagrams, so that pages need no script. GitHub and GitLab draw them by themselves.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +34,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sees to links that leave the book.
+/// Rewrites links to files that are not in the book.
 struct Outward {
     sources: Option<String>,
 }
@@ -62,7 +63,8 @@ impl Preprocessor for Outward {
 }
 
 impl Outward {
-    /// The text of a page, with links to files that are no pages leading to the sources, or without them.
+    /// Returns the text of a page. Links to files that are not pages lead to `sources`. Without `sources`, only their
+    /// text stays.
     fn rewrite(&self, text: &str, page: &Path, pages: &BTreeSet<PathBuf>) -> String {
         let mut changes = Vec::new();
         let (mut link, mut inside) = (None, 0..0);
@@ -99,7 +101,7 @@ impl Outward {
     }
 }
 
-/// Draws diagrams.
+/// Replaces Mermaid blocks by SVG.
 struct Diagrams;
 
 impl Preprocessor for Diagrams {
@@ -121,10 +123,10 @@ impl Preprocessor for Diagrams {
     }
 }
 
-/// The text of a page, with pictures in place of blocks in Mermaid's language.
+/// Returns the text of a page with SVG in place of Mermaid blocks.
 fn drawn(text: &str) -> Result<String> {
     let (mut changes, mut source) = (Vec::new(), None::<String>);
-    // Large diagrams are scrolled, and not made as small as the page.
+    // A diagram that is wider than the page gets a scroll bar. Otherwise the browser would shrink it.
     let mut config = MermaidConfig::empty_object();
     config.set_value("flowchart.useMaxWidth", false.into());
     for (event, range) in Parser::new(text).into_offset_iter() {
@@ -138,7 +140,7 @@ fn drawn(text: &str) -> Result<String> {
                     .with_vendored_text_measurer()
                     .with_diagram_id(&format!("diagram-{}", changes.len()));
                 let svg = renderer.render_svg_resvg_safe_sync(&source)?.context("there is no diagram in the block")?;
-                // A blank line would end the HTML.
+                // In Markdown, a blank line would end the HTML block.
                 let svg: Vec<&str> = svg.lines().filter(|line| !line.trim().is_empty()).collect();
                 let svg = svg.join("\n");
                 changes.push((range, format!("<div style=\"background: white; overflow-x: auto\">{svg}</div>")));
@@ -153,7 +155,8 @@ fn drawn(text: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Where a link of a page leads to; `..` above the book stays.
+/// Returns the path that a link of a page leads to, relative to `docs`. If the path is outside of `docs`, it begins
+/// with `..`.
 fn resolve(page: &Path, link: &str) -> PathBuf {
     let mut found = PathBuf::new();
     for component in page.parent().unwrap_or(Path::new("")).join(link).components() {

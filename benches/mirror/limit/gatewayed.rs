@@ -1,5 +1,8 @@
-//! The limit of federated Services through gateways. It is measured in the namespaces of their members, beside these: the
-//! more `ClusterIP`s are taken, and Services there for the admission policies to look at, the slower are writes.
+//! The limit of federated Services through gateways.
+//!
+//! The bare requests write into the namespaces of the members, while the members exist. Otherwise they would be faster
+//! than the controller can be: a write takes longer the more `ClusterIP`s are allocated, and the more Services of the
+//! namespace the admission policies compare.
 
 use std::time::Instant;
 
@@ -20,7 +23,7 @@ use crate::{
     support::installation::NAMESPACE,
 };
 
-/// Federated Services, and the gateways of each.
+/// Number of federated Services, and of gateways of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub services: usize,
@@ -58,14 +61,14 @@ pub async fn measure(plane: &ControlPlane, size: Size, writer: Writer) -> Limit 
     Limit([(Work::Gatewayed, created), (Work::Unready, unready)].into())
 }
 
-/// Who writes, and the prefix of the marks on what it writes.
+/// The client that writes, and the prefix of the labels and annotations that mark its objects.
 struct Bare {
     client: Client,
     marks: &'static str,
 }
 
 impl Bare {
-    /// Creates a Service as a federated Service is.
+    /// Creates a Service like a federated Service.
     async fn service(&self, index: usize, gateways: usize) -> Service {
         let name = format!("bare-{index}");
         let members: Vec<String> = (0..gateways).map(|g| format!("{name}@g{g:03}")).collect();
@@ -90,7 +93,7 @@ impl Bare {
         made.unwrap().object
     }
 
-    /// Creates a slice of the Service: for this gateway, or for local Pods.
+    /// Creates a slice of the Service: for this gateway, or for local Pods if it is `None`.
     async fn slice(
         &self,
         service: &Service,
@@ -133,7 +136,7 @@ impl Bare {
             .unwrap();
     }
 
-    /// What a slice for this gateway, or for local Pods, shows.
+    /// The fields that a new slice and a patch of a slice both have: labels, annotations, endpoints and ports.
     fn shown(&self, owner: &str, gateway: Option<usize>, ready: bool) -> Value {
         let member = owner.trim_end_matches("-federated");
         let mut labels = json!({
@@ -164,7 +167,7 @@ impl Bare {
         })
     }
 
-    /// The annotations of everything that the controller writes.
+    /// The annotations that all objects of the controller have.
     fn signature(&self) -> Value {
         let mut annotations = json!({});
         annotations[self.mark("desired-state")] = json!("17f15594999516d2");
@@ -181,8 +184,9 @@ impl Bare {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Deletes all that was written, as an administrator: the controller may not delete collections. Slices first, else
-    /// Kubernetes would delete them, too.
+    /// Deletes all objects that the bare requests created, as an administrator, because the controller may not delete
+    /// collections. Deletes slices first: after the deletion of a Service, Kubernetes deletes its slices too, and would
+    /// compete.
     async fn remove(&self, client: Client) {
         let ours = ListParams::default().labels(&self.mark("mirrored-service=true"));
         let how = DeleteParams::background();

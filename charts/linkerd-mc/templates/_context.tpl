@@ -1,9 +1,12 @@
 {{- /*
-The input of the templates, as src/manifests/install.rs computes it. The other templates are made from those of
-`linkerd-mc install`; a test compares what both render.
+Computes the input of the templates, like src/manifests/install.rs. The other templates are generated from those of
+`linkerd-mc install`. A test compares the objects that both render.
 */}}
 
-{{- /* The values without obsolete keys and other ways to write them, and warnings about obsolete keys; as JSON. */}}
+{{- /*
+The values in one form: without obsolete keys, and with lists in place of text with commas. Also warnings about
+obsolete keys. As JSON.
+*/}}
 {{- define "linkerd-mc.values" -}}
 {{- $values := toJson .Values | fromJson }}
 {{- $warnings := list }}
@@ -116,7 +119,7 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
   "admissionPolicyDisabled" (not $controller.admissionPolicy)
 }}
 
-{{- /* The API server rejects node ports for Services of other types. */}}
+{{- /* The API server rejects node ports for Services that are not of type NodePort or LoadBalancer. */}}
 {{- $nodePorts := dict "gateway" nil "probe" nil "healthCheck" nil }}
 {{- if has $gateway.serviceType (list "NodePort" "LoadBalancer") }}
   {{- $nodePorts = dict
@@ -126,7 +129,7 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
 {{- end }}
 {{- $_ := set $ctx "nodePorts" $nodePorts }}
 
-{{- /* Older API servers do not know the policies; only RBAC restricts the controller there. */}}
+{{- /* Older API servers do not support admission policies. There, only RBAC restricts the controller. */}}
 {{- $hasPolicies := semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
 {{- $_ := set $ctx "hasAdmissionPolicy" (and $controller.admissionPolicy $hasPolicies) }}
 
@@ -245,7 +248,7 @@ The input of the templates, as src/manifests/install.rs computes it. The other t
 - --leader-elect
 {{- end }}
 
-{{- /* Listed pairs of texts, and those of a map, which override listed ones; as YAML. */}}
+{{- /* Merges two maps of text. The first overrides the second. As YAML. */}}
 {{- define "linkerd-mc.entries" -}}
 {{- $entries := dict }}
 {{- range $pairs := list (index . 1) (index . 0) }}

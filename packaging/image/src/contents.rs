@@ -1,5 +1,5 @@
 //! The files of the image: the program, the shared libraries that it needs if it is not static, CA certificates, and
-//! the user that it runs as. No shell and no package manager.
+//! the user that the program runs as. The image has no shell and no package manager.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 
-/// User and group of the program.
+/// ID of the user and of the group that the program runs as.
 pub const USER: u32 = 65_532;
-/// Where the program is.
+/// Path of the program in the image, without a slash at the front.
 pub(crate) const PROGRAM: &str = "linkerd-mc";
 const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
@@ -34,12 +34,12 @@ pub type Files = BTreeMap<String, File>;
 pub struct Platform {
     /// As in Go: `amd64` or `arm64`.
     pub architecture: &'static str,
-    /// What it has.
+    /// The files of the image.
     pub files: Files,
 }
 
 impl Platform {
-    /// The image with this program.
+    /// The image with this program. Fails if the program is not an ELF file for a known architecture.
     pub fn of(binary: &Path) -> anyhow::Result<Self> {
         let program =
             fs::read(binary).with_context(|| format!("failed to read {}", binary.display()))?;
@@ -82,7 +82,8 @@ fn architecture(program: &[u8]) -> anyhow::Result<&'static str> {
     }
 }
 
-/// The shared libraries that a program needs, as this machine finds them; none of a static one.
+/// Paths of the shared libraries that a program needs, as `ldd` finds them on this machine. A static program needs
+/// none.
 fn libraries(binary: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let output = Command::new("ldd")
         .arg(binary)
@@ -100,7 +101,8 @@ fn libraries(binary: &Path) -> anyhow::Result<Vec<PathBuf>> {
             binary.display()
         );
     }
-    // `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, or only a path. The kernel's own library has none.
+    // A line is like `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, or begins with a path. The line of the vDSO,
+    // which the kernel provides, has no path.
     Ok(said
         .split_whitespace()
         .filter(|word| word.starts_with('/'))

@@ -1,6 +1,7 @@
 //! An OCI image layout: <https://github.com/opencontainers/image-spec/blob/main/image-layout.md>.
 //!
-//! Three small JSON documents do not need a crate for their types. Nothing here depends on the time or on the machine.
+//! The JSON documents are so small that no crate for their types is needed. The output depends neither on the time nor
+//! on the machine.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +22,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// What was written.
+/// Facts about an image that was written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Written {
     /// The digest under which registries know the image.
@@ -126,7 +127,7 @@ fn entry(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
 }
 
 fn compressed(archive: &[u8]) -> anyhow::Result<Vec<u8>> {
-    // 255 is an unknown operating system; the header has no name and no time.
+    // 255 stands for an unknown operating system. The header has neither a file name nor a time.
     let mut encoder = GzBuilder::new()
         .operating_system(255)
         .write(Vec::new(), Compression::best());

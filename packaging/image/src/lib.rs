@@ -1,7 +1,7 @@
-//! The container image of linkerd-mc, as an OCI image layout in a folder: made without a container engine, and the same
-//! bytes for the same binaries.
+//! Makes the container image of linkerd-mc as an OCI image layout in a folder, without a container engine. The same
+//! binaries give the same bytes.
 //!
-//! Its name and tag are those in the values of the Helm chart, which are generated from the defaults of
+//! The image has the name and the tag in the values of the Helm chart. These are generated from the defaults of
 //! `linkerd-mc install`.
 
 mod contents;
