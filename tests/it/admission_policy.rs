@@ -1,6 +1,8 @@
-//! Tests what the controller's account and those that other clusters use must not do, with their own tokens: the admission
-//! policies of `install` refuse it, even if RBAC permits it. The other tests show that all modes of mirroring work under
-//! the policy: they run controllers under the same account, on control planes that have the policy.
+//! What nobody may do with a stolen token of the controller's account, or of the account that other clusters use. The
+//! admission policies of `install` refuse such writes, even if RBAC permits them.
+//!
+//! The other tests run controllers under the same account, on control planes that have the policies. So they show that
+//! the policies permit all modes of mirroring.
 
 mod events;
 mod routes;
@@ -63,10 +65,10 @@ async fn client_of(plane: &ControlPlane, namespace: &str, account: &str) -> Clie
     client(kubeconfig).await
 }
 
-/// Sends a request that changes nothing. Returns why it was refused, if it was.
+/// Sends a request as a dry run. Returns the message of the refusal, if the API server refuses it.
 async fn refused(client: &Client, (method, path, body): &Try) -> Option<String> {
     let content = match body {
-        Value::Null => Vec::new(), // options in a body would override those in the query
+        Value::Null => Vec::new(), // `DeleteOptions` in a body would override `dryRun` in the query
         body => body.to_string().into_bytes(),
     };
     let request = Request::builder()
@@ -114,7 +116,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
             .await
             .unwrap();
     }
-    // RBAC permits everything, so that the policy is what refuses.
+    // RBAC permits everything, so each refusal comes from a policy.
     let everything = ["--clusterrole=cluster-admin", "--user", CONTROLLER];
     let bind = [
         &["create", "clusterrolebinding", "everything"],
@@ -124,14 +126,15 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     plane.kubectl(&bind).await.unwrap();
     let client = client_of(&plane, NAMESPACE, l::CONTROLLER_NAME).await;
 
-    // The controller may create a namespace only if that is enabled.
+    // The policy permits new namespaces only if a value of `install` enables them.
     let namespace = (Method::POST, "/api/v1/namespaces".to_owned(), named("new"));
     let why = refused(&client, &namespace).await.unwrap();
     assert!(
         why.contains(&refusal(l::CONTROLLER_NAME, NAMESPACES)),
         "{why}"
     );
-    // `install` warns of routes that exist while their value is off.
+    // The routes above exist. Without `federation.routes`, `install` would warn of them, and `reinstall` accepts no
+    // warnings.
     let creates = "enableNamespaceCreation=true,federation.routes=true";
     reinstall(&plane, &["--set", creates]).await;
     eventually("the policy to change", SOON, async || {
@@ -154,7 +157,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
                 "{request:?}\n  must be refused: {expected}\n  but: {said:?}"
             ));
         }
-        // The policy ignores other accounts: Kubernetes and RBAC decide about these.
+        // The policies ignore other accounts. Kubernetes may refuse the request for another reason.
         let said = refused(&plane.client(), &request).await.unwrap_or_default();
         if said.contains("ValidatingAdmissionPolicy") {
             wrong.push(format!(
@@ -173,8 +176,8 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     check_tells_what_is_missing(&plane).await;
 }
 
-/// The policies permit a slice of a Service that does not exist (yet). Kubernetes deletes it, although its owner has the
-/// UID of an object that exists.
+/// The policies permit a slice whose Service does not exist (yet). The garbage collector of Kubernetes deletes the
+/// slice, even if its owner reference has the UID of another object that exists.
 async fn slice_of_a_missing_service_is_deleted(plane: &ControlPlane, client: &Client) {
     let live = services(plane, "shop").get("web-east").await.unwrap();
     let mut slice = slice("later-east", "east");
@@ -190,7 +193,7 @@ async fn slice_of_a_missing_service_is_deleted(plane: &ControlPlane, client: &Cl
     .unwrap();
 }
 
-/// The account that other clusters use, with its own permissions.
+/// Uses the account of other clusters, with only the permissions that its roles grant.
 async fn other_clusters_write_only_events_of_service_mirrors(plane: &ControlPlane) {
     let remote = client_of(plane, NAMESPACE, ACCOUNT).await;
     for event in [

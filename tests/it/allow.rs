@@ -1,4 +1,4 @@
-//! Uses what `allow` prints, and then removes it with `revoke`.
+//! Applies what `allow` prints, and deletes it with what `revoke` prints.
 
 use control_plane::ControlPlane;
 
@@ -54,7 +54,7 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
         );
     }
 
-    // The name of a role that others have is neither granted nor deleted.
+    // `allow` and `revoke` refuse the name of a ClusterRole that somebody else created.
     let theirs = [
         "create",
         "clusterrole",

@@ -1,4 +1,4 @@
-//! API servers that are reached through the gateway alone.
+//! Links whose controller reaches the API server of the target cluster only through the gateway.
 
 use std::{
     io::ErrorKind::PermissionDenied,
@@ -30,18 +30,19 @@ use crate::support::{
     program::run,
 };
 
-/// Namespace, Link and cluster of this test.
+/// Name of the namespace, of the Link and its target cluster, and of the source control plane.
 const NAME: &str = "private";
 const SERVICE: &str = "api-private";
 const DISCOVERY: &str = "discovery-private";
 
-/// The address of a Service for an API server.
+/// ClusterIP and port of a gateway Service that leads to an API server.
 fn address(service: &Service) -> SocketAddr {
     let ip: IpAddr = cluster_ip(service).parse().unwrap();
     SocketAddr::new(ip, 443)
 }
 
-/// A cluster whose `ClusterIPs` are loopback addresses, and the kubeconfig of its controller.
+/// A source cluster whose ClusterIPs are loopback addresses, so that a test can listen there. Also the kubeconfig of
+/// its controller.
 async fn source() -> (ControlPlane, PathBuf) {
     let source = ControlPlane::start_with_loopback_cluster_ips(NAME);
     let source = source.await.unwrap();
@@ -52,8 +53,8 @@ async fn source() -> (ControlPlane, PathBuf) {
     (source, kubeconfig)
 }
 
-/// There is no mesh here. A server that listens at the ClusterIP of the Service stands in for Linkerd's proxy and the
-/// gateway, and the address in the credentials leads nowhere.
+/// There is no mesh here. A TCP proxy at the ClusterIP of the gateway Service stands in for Linkerd's proxy and the
+/// gateway. No DNS resolves the address in the credentials, so the controller has no other way.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
@@ -95,7 +96,7 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
     let fq_name = "kubernetes.default.svc.cluster.local";
     assert_eq!(annotations[l::REMOTE_FQ_NAME], fq_name);
 
-    // The gateway answers, and the API server behind it does not; then neither does; then both do again.
+    // First only the API server behind the gateway fails. Then the gateway fails, too. Then both work again.
     through.set(Fault::Refuse);
     condition_is(&source, NAME, "Connected", "False", "Unreachable").await;
     gateways.kill("/ready");
@@ -105,7 +106,7 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
     through.set(Fault::None);
     service(&source, NAME, "late-private", |_| true).await;
 
-    // A new Service has a new ClusterIP.
+    // The controller creates the gateway Service again, with a new ClusterIP, and connects there.
     delete(&source, NAMESPACE, SERVICE).await;
     let second = service(&source, NAMESPACE, SERVICE, |now| now.uid() != first.uid()).await;
     let _followed = far.fault_proxy_at(address(&second)).unwrap();
@@ -119,7 +120,8 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
     gone(&source, NAMESPACE, DISCOVERY).await;
 }
 
-/// The target has a Service for it, which `install` prints, and the controller of the source creates another one.
+/// Linkerd's destination controller can use the gateway, too. For this, the target cluster needs a Service that
+/// `install` prints. In the source cluster, the controller creates another one.
 async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &ControlPlane) {
     let flags = [
         "--api-server-through-gateway",
@@ -187,7 +189,7 @@ async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &Contr
     }
 }
 
-/// People use their own contexts: only the controller's address leads through the gateway.
+/// Only the controller uses the address that leads through the gateway. Commands use the contexts of their users.
 async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPlane) {
     let both = source.folder().join("both.kubeconfig");
     ControlPlane::merged_kubeconfig(&[source, far], &both).unwrap();
@@ -203,7 +205,7 @@ async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPl
     let access = checked(source, "remote cluster access credentials are valid");
     assert_eq!(access["result"], "success", "{access}");
 
-    // What is set stays, also the way.
+    // `link` keeps all settings of the Link, including the way through the gateway.
     let again = [
         &["link", "--cluster-name", NAME, "--dry-run"][..],
         &contexts,

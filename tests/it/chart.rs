@@ -1,6 +1,7 @@
-//! A release of the Helm chart on a real API server: it is installed, upgraded, rolled back and uninstalled, and it
-//! adopts the objects that `install` printed. Argo CD's way to apply it upgrades it too. What the chart renders is
-//! compared with `install` in `tests/packaging/chart.rs`.
+//! A release of the Helm chart on a real API server. The test installs, upgrades, rolls back and uninstalls it, and
+//! lets Helm adopt the objects that `install` printed. Then it applies the chart as Argo CD does.
+//!
+//! `tests/packaging/chart.rs` compares what the chart renders with what `install` prints.
 
 use std::{fs, path::Path};
 
@@ -13,7 +14,6 @@ use linkerd_mc::{
 
 use crate::support::{installation::NAMESPACE, links::links, program::run};
 
-/// The chart.
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/linkerd-mc");
 /// All values of Linkerd's chart.
 const LINKERDS: &str = concat!(
@@ -23,14 +23,14 @@ const LINKERDS: &str = concat!(
 
 /// A version before this one.
 const OLDER: &str = "0.0.9";
-/// A column of Links that the older version does not have.
+/// A column of `kubectl get links` that the older version does not have.
 const COLUMN: &str = "Unhealthy";
 const CRD: &str = "links.multicluster.linkerd.io";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
-    // Its first build takes a while.
+    // The first call builds Helm, which takes a while.
     let helm = tokio::task::spawn_blocking(Helm::locate)
         .await
         .unwrap()
@@ -55,7 +55,7 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
         .await
         .unwrap();
 
-    // The command in the chart's notes.
+    // Runs the command that the notes of the chart print.
     let label: Vec<&str> = label.split(' ').skip(1).collect();
     plane.kubectl(&label).await.unwrap();
     let upgrade = ["upgrade", "mc", CHART, "--values", LINKERDS];
@@ -95,8 +95,8 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
     assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
     assert_eq!(links(&plane).get("east").await.unwrap().uid(), link.uid());
 
-    // As Argo CD does it: it renders the chart, and applies the objects as their owner. Nothing differs after that, so
-    // there is nothing to ignore.
+    // Argo CD renders the chart, and applies the objects with its own field manager. Afterwards nothing differs, so its
+    // users need no rules that ignore differences.
     let manifests = folder.path().join("manifests.yaml");
     let manifests = manifests.to_str().unwrap();
     for (chart, expected) in [
@@ -124,7 +124,7 @@ async fn server_side(plane: &ControlPlane, verb: &str, manifests: &str) -> Strin
     plane.kubectl(&arguments).await.unwrap()
 }
 
-/// The chart as an older version could have been, with a CRD that has a column less.
+/// Writes the chart as an older version could look: with another version, and a CRD without [`COLUMN`].
 fn write_older(folder: &Path) {
     fs::create_dir_all(folder.join("templates")).unwrap();
     for part in ["", "templates"] {

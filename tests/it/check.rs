@@ -1,5 +1,5 @@
-//! `check`, `status`, `gateways` and `graph` of two linked control planes. No controller runs: the tests write what it
-//! would write, because these commands only read.
+//! `check`, `status`, `gateways` and `graph` of two linked control planes. No controller runs: these commands only
+//! read, so the tests write what a controller would write.
 
 mod found;
 mod planes;
@@ -100,7 +100,7 @@ fn linkerd_can_call_it(planes: &Planes) {
     assert_eq!(results["clusters share trust anchors"]["result"], "success");
 }
 
-/// The target is paused: what is asked of it is printed last, and all problems again after it.
+/// The target cluster is paused. `check` prints the rows that need it last, and then all problems once more.
 fn rows_are_printed_before_the_target_answers(planes: &Planes) {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .env("KUBECONFIG", &planes.kubeconfig)
@@ -199,7 +199,7 @@ async fn a_fleet_is_put_together(planes: &Planes) {
         (&json!(true), &json!(false))
     );
 
-    // One document for all contexts, each gateway with its source cluster.
+    // `gateways` prints one document for all contexts. It names the source cluster of each gateway.
     let gateways = planes.run(&["gateways", "--context=west,east", "-ojson"]);
     let gateways: Value = serde_json::from_str(&gateways.data()).unwrap();
     assert_eq!(gateways.as_array().unwrap().len(), 1);

@@ -1,5 +1,6 @@
-//! A source cluster whose Service range is full, as far as mirrors may fill it: a quarter stays free. Work that needs no
-//! ClusterIP continues. Services that need one wait without attempts, and are mirrored soon after there is room.
+//! A source cluster whose Service range is so full that no more mirrors fit: mirrors leave a quarter of it free. Work
+//! that needs no ClusterIP continues. Services that need one wait, and the controller makes hardly any attempts for
+//! them. It mirrors them soon after ClusterIPs become free.
 
 use std::time::Duration;
 
@@ -22,10 +23,10 @@ use crate::support::{
 const EXHAUSTED: &str = "ClusterIPsExhausted";
 /// Number of exported Services.
 const SERVICES: usize = 200;
-/// How long the controller is observed. `controller::virtual_time` has it for hours.
+/// How long this test observes the controller. Tests in `controller::virtual_time` do so for hours.
 const OBSERVED: Duration = Duration::from_secs(5);
 
-/// Requests of the controller to write Services or EndpointSlices, since this mark of the audit log.
+/// Number of requests of the controller to write Services or EndpointSlices, since this mark of the audit log.
 fn tries(source: &ControlPlane, since: u64) -> usize {
     let audit = source.audit_since(since).unwrap();
     let is_try = |event: &&control_plane::AuditEvent| {
@@ -129,8 +130,8 @@ async fn others_wait_in_quiet(source: &ControlPlane, controller: &Controller, wa
     assert!(log.matches("mirrors are waiting").count() < 60, "{log}");
 }
 
-/// The rest of the range is there for others. Kubernetes returns the same error if only one address family has no
-/// address left.
+/// Services that are no mirrors can use the quarter that mirrors leave free. Kubernetes returns the same error if only
+/// one of two address families has no address left.
 async fn a_quarter_is_free_and_one_exhausted_address_family_gives_the_same_error(
     source: &ControlPlane,
 ) {
@@ -160,7 +161,7 @@ async fn a_quarter_is_free_and_one_exhausted_address_family_gives_the_same_error
     );
 }
 
-/// Whether the API server says how many addresses are taken: Kubernetes 1.33 and later.
+/// Whether the API server has `IPAddress`es, which say how many ClusterIPs are taken: Kubernetes 1.33 and later.
 async fn has_ip_addresses(source: &ControlPlane) -> bool {
     let client = source.client();
     let known = client
@@ -183,7 +184,8 @@ async fn work_that_needs_no_cluster_ip_continues(
     service(source, FEW, "headless-few", |_| true).await;
 }
 
-/// Withdraws all Services that have a mirror. Keeps as many of the waiting ones, so that there is room for all of them.
+/// Removes the label for export from all Services that have a mirror. Of the waiting Services, keeps as many as have
+/// room then, and deletes the others.
 async fn freed_cluster_ips_are_used(
     source: &ControlPlane,
     far: &ControlPlane,

@@ -1,10 +1,11 @@
-//! Kills the real controller at every write: just before the write, and just after it, with the answer lost. Also
-//! delays each event of its watches, or drops it. In each case, the end state has to be that of an undisturbed run, and
-//! nothing forbidden may happen on the way.
+//! Kills the real controller at a write: before the API server gets the write, or after it, so that the answer is lost.
+//! Other runs delay or drop an event of one of its watches. Each run has to end in the state of an undisturbed run, and
+//! must not break a rule on the way.
 //!
-//! Unless told otherwise, it chooses some schedules of each scenario at random, and prints the seed;
-//! `LINKERD_MC_SWEEP_SEED` repeats those of an earlier run. With `LINKERD_MC_SWEEP=all` in the environment, all schedules
-//! run. With the name of a scenario as its value, all schedules of this scenario run, and no others.
+//! A schedule is a scenario with one such disturbance. By default, the test chooses some schedules of each scenario at
+//! random, and prints the seed. `LINKERD_MC_SWEEP_SEED` repeats the choice of an earlier run. With
+//! `LINKERD_MC_SWEEP=all` in the environment, all schedules run. With the name of a scenario as its value, all
+//! schedules of this scenario run, and no others.
 
 mod history;
 mod mishaps;
@@ -46,7 +47,7 @@ const COMES: Duration = Duration::from_secs(5);
 /// writes of a status.
 const CALM: Duration = Duration::from_millis(2500);
 
-/// Number of kills, and of disturbed events, that are chosen for each scenario.
+/// Number of kills, and of disturbed events, that the test chooses for each scenario.
 const DRAWN: (usize, usize) = (1, 1);
 
 /// When the controller is killed.
@@ -156,8 +157,8 @@ impl Schedules {
         self.reached += usize::from(reached);
     }
 
-    /// Whether the disturbance happened often enough: in a third of the runs, although it happens in nine of ten. The
-    /// number of writes and events varies a little, so a run may end before the one that was chosen.
+    /// Whether the disturbance happened in at least a third of the runs. Usually, it happens in nine of ten. The number
+    /// of writes and events varies a little, so a run may end before the write or event that was chosen.
     fn is_enough(self) -> bool {
         self.runs > 0 && 3 * self.reached >= self.runs
     }
@@ -168,7 +169,7 @@ impl Schedules {
     }
 }
 
-/// Combines each number of `1..=of` with each of these.
+/// Combines each number of `1..=of` with each element of `all`.
 fn with_each<T: Copy>(of: usize, all: impl IntoIterator<Item = T> + Copy) -> Vec<(usize, T)> {
     (1..=of)
         .flat_map(|number| all.into_iter().map(move |each| (number, each)))
@@ -208,7 +209,7 @@ struct Sweep<'a> {
 const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=swept";
 
 impl Sweep<'_> {
-    /// A new namespace and Link, which no other run used.
+    /// Creates a namespace, and chooses a name for the Link, that no other run used. The scenario creates the Link.
     async fn stage(&mut self, scenario: &Scenario) -> Stage {
         self.stages += 1;
         Stage::new(self.planes, self.far.url(), scenario, self.stages).await
@@ -249,7 +250,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// `plan` finds nothing to do either. Then the stage is cleared.
+    /// Checks that `plan` finds nothing to do, and clears the stage.
     async fn leave(&self, scenario: &Scenario, stage: &Stage) {
         if scenario.has_credentials() {
             all_in_step(&self.planes.source, &[MEMBERS]).await;
@@ -262,8 +263,8 @@ impl Sweep<'_> {
         self.far.forward();
     }
 
-    /// Prepares the stage for the scenario. Returns the controller that did it, if the scenario needs one, and the
-    /// point in the cluster's history.
+    /// Prepares the stage for the scenario. Returns the controller, if the scenario begins with a running one, and the
+    /// point in the history at which the action begins.
     async fn before(&self, scenario: &Scenario, stage: &Stage) -> (Option<Controller>, Point) {
         self.forward();
         scenario.prepare(stage).await;
@@ -279,7 +280,7 @@ impl Sweep<'_> {
         (Some(controller), history::now(stage).await.unwrap())
     }
 
-    /// Runs a scenario in which the controller is killed at its write of this number, counted from 1.
+    /// Runs a scenario, and kills the controller at its write with this number, counted from 1.
     async fn killed_at(&mut self, scenario: &Scenario, calm: &Calm, write: usize, kill: Kill) {
         let what = format!("{}, killed {kill:?} write {write}", scenario.name);
         let stage = self.stage(scenario).await;
@@ -290,7 +291,7 @@ impl Sweep<'_> {
         self.kills
             .add(timeout(COMES, reached.notified()).await.is_ok());
         controller.kill();
-        // Drops requests that the controller sent and that were not answered.
+        // Drops requests that the controller sent and the API server did not answer.
         self.server.cut();
         self.forward();
         let controller = self.controller();
@@ -306,7 +307,7 @@ impl Sweep<'_> {
         self.leave(scenario, &stage).await;
     }
 
-    /// Runs a scenario in which the event of this number, counted from 1, is disturbed.
+    /// Runs a scenario, and disturbs the event with this number, counted from 1.
     async fn misled_at(&mut self, scenario: &Scenario, calm: &Calm, event: usize, mishap: Mishap) {
         let what = format!("{}, event {event} {mishap:?}", scenario.name);
         let stage = self.stage(scenario).await;
@@ -361,7 +362,8 @@ impl Sweep<'_> {
             .extend(broken.iter().map(|broken| format!("{what}: {broken}")));
     }
 
-    /// Blocks everything from the write of this number on. Notifies when that write was sent.
+    /// Holds back all requests from the write with this number on. Notifies when the controller has sent this write.
+    /// With [`Kill::After`], notifies when the API server has executed it.
     fn trap(&self, write: usize, kill: Kill) -> Arc<Notify> {
         let reached = Arc::new(Notify::new());
         let (count, tell) = (AtomicUsize::new(0), reached.clone());

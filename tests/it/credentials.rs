@@ -192,7 +192,7 @@ async fn link_says_when_its_token_is_about_to_expire() {
     );
     assert!(told.message.starts_with(&expected), "{}", told.message);
 
-    // A token that is valid for longer.
+    // The new token never expires.
     own_link(west, east, "ending", &["--service-account-name=ending"]).await;
     status_that(west, "ending", |s| condition(s, EXPIRING).is_none()).await;
     hub.controller.metric_is(metric, |at| at.is_none()).await;

@@ -26,13 +26,13 @@ fn both(west: &ControlPlane, east: &ControlPlane, name: &str) -> PathBuf {
     path
 }
 
-/// The control planes of a test of this file. They take turns, so that they need only one pair.
+/// The control planes for a test of this file. These tests run one after the other, so that they use only one pair.
 async fn turn() -> (MutexGuard<'static, ()>, Alone) {
     static TURN: Mutex<()> = Mutex::const_new(());
     (TURN.lock().await, alone().await)
 }
 
-/// Starts a controller that leads, and so has a Lease.
+/// Starts a controller with leader election, so that there is a Lease.
 fn leader(plane: &ControlPlane) -> Controller {
     let kubeconfig = plane
         .user_kubeconfig("leader", &["system:masters"])
@@ -40,7 +40,7 @@ fn leader(plane: &ControlPlane) -> Controller {
     Controller::start_as(&kubeconfig, &["--identity", "leader"])
 }
 
-/// The document of a diagnosis, and its exit code.
+/// The JSON of `diagnose`, and its exit code.
 fn diagnosed(kubeconfig: &Path, args: &[&str]) -> (Value, i32) {
     let all = [&["diagnose", "-o", "json", "--request-timeout=30s"], args].concat();
     let Outcome {
@@ -52,7 +52,7 @@ fn diagnosed(kubeconfig: &Path, args: &[&str]) -> (Value, i32) {
     (document, code)
 }
 
-/// The cause that is named, and its layer; nothing if all is well.
+/// The layer and the name of the cause that `diagnose` finds; `none` if it finds no cause.
 fn cause(kubeconfig: &Path, args: &[&str]) -> String {
     let (document, code) = diagnosed(kubeconfig, args);
     let cause = &document["cause"];
@@ -70,7 +70,7 @@ fn cause(kubeconfig: &Path, args: &[&str]) -> String {
     format!("{} {}", text("layer"), text("name"))
 }
 
-/// Runs the commands that a diagnosis prints, as a person pastes them.
+/// Runs the commands that `diagnose` prints, in a shell, as if a person pasted them.
 fn run_fix(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) {
     let (document, _) = diagnosed(kubeconfig, args);
     let commands = document["cause"]["commands"].as_array().unwrap();
@@ -117,7 +117,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     let looked = |service: &'static str| [&[service][..], &target[..]].concat();
     well("nothing to be found", &looked(called)).await;
 
-    // A port that is not declared. The text has the cause and a command, too.
+    // The Service does not declare this port. The text output has the cause and a command, too.
     let wrong_port = "diagnosed/web-diagnosed:81";
     assert_eq!(cause(&kubeconfig, &[wrong_port]), "objects PortNotDeclared");
     let text = run(
@@ -144,7 +144,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
         assert!(text.stdout.contains(line), "{line}: {}", text.stdout);
     }
 
-    // Slices of somebody else.
+    // Somebody else creates a slice under the name of the mirror.
     let stranger = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": { "namespace": NS, "name": "stranger", "labels": { "kubernetes.io/service-name": "web-diagnosed" } },
@@ -272,7 +272,7 @@ async fn misspelt_names_get_a_suggestion() {
         said.contains("pass --cluster-name with one of misspelt"),
         "{said}"
     );
-    // The Pod has no proxy, which is the cause.
+    // The cause is that the Pod has no proxy.
     let found = cause(
         &kubeconfig,
         &["misspelt/web-misspelt", "--from", "client-0"],

@@ -33,9 +33,9 @@ fn cli(plane: &ControlPlane, args: &[&str]) -> Outcome {
     run(plane.kubeconfig(), args)
 }
 
-/// Namespace of the members of two clusters. First one is drained, and then the other.
+/// Namespace of the members. The test drains first the cluster `dr-east`, and then `dr-north`.
 const DRAINED: &str = "drained";
-/// The remote members of its federated Service.
+/// The remote members of `web-federated` while no cluster is drained.
 const BOTH: Option<&str> = Some("web@dr-east,web@dr-north");
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,7 +232,7 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     );
     far.pause_api_server().unwrap();
 
-    // A controller that has never connected to the cluster removes it too.
+    // The new controller has never connected to the cluster. It removes the drained cluster, too.
     let controller = Controller::start(source, &[selector]);
     let after = members_are(source, ns, "web-federated", None, Some("web")).await;
     assert_eq!(cluster_ip(&after), cluster_ip(&before));

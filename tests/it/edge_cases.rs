@@ -1,5 +1,5 @@
 //! Edge cases of mirroring: Services without endpoints, without a gateway, or that cannot be mirrored, and changes of
-//! Links that have no effect.
+//! Links that must not cause a new connection.
 
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
@@ -44,7 +44,7 @@ fn versions(slices: &[EndpointSlice]) -> Vec<Option<String>> {
 async fn mirror_has_endpoints_exactly_while_its_service_has() {
     let (east, west) = hub().await.pair();
     namespace("ebb", &[east, west]).await;
-    // Kubernetes makes a slice without endpoints for it.
+    // Kubernetes creates a slice without endpoints for this Service.
     create(east, "ebb", &web("web", "true")).await;
     service(west, "ebb", "web-east", |_| true).await;
     slices_that(west, "ebb", "web-east", |s| {
@@ -66,7 +66,7 @@ async fn mirror_has_endpoints_exactly_while_its_service_has() {
         .await
         .unwrap();
     slices_that(west, "ebb", "web-east", |s| addresses(s).is_empty()).await;
-    // A change of the Service adds no endpoints.
+    // A change of the Service adds no endpoints to its mirror.
     patch(
         east,
         "ebb",
@@ -149,7 +149,7 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
     let direct = service(west, "bare", "direct-bare", |_| true).await;
     assert_eq!(label(&direct, l::REMOTE_DISCOVERY), Some("bare"));
     assert_ne!(cluster_ip(&direct), "None");
-    // This Service is older than the others, and its endpoints are not known.
+    // `idle` is older than the others, and has no slices. So the controller waits for its endpoints.
     let idle = services(west, "bare").get_opt("idle-bare").await.unwrap();
     assert!(idle.is_none(), "{idle:?}");
     // A host with a name makes the mirror headless. A host that is not ready gets no endpoint mirror.
@@ -166,7 +166,7 @@ async fn a_headless_service_waits_for_its_hosts_and_its_namespace() {
 async fn external_names_and_mirrors_are_not_mirrored() {
     let (east, west) = hub().await.pair();
     namespace("wide", &[east, west]).await;
-    // A selector on a label that mirrors get too.
+    // Mirrors get a copy of this label, so the selector matches them, too.
     own_link(west, east, "wide", &["--selector=app=wide"]).await;
     let wide = |name: &str| {
         let mut service = web(name, "no");
@@ -209,7 +209,7 @@ async fn only_spec_changes_make_a_link_reconnect() {
     condition_is(source, "same", "Ready", "True", "Mirroring").await;
     let before = watches(far);
     annotate(source, "same", json!({ "note": "x" })).await;
-    // This changes the Link's status.
+    // The exports change the Link's status. This must not cause a new connection either.
     export(far, "same", &web("web", "same")).await;
     status_that(source, "same", |status| status.mirrored == Some(1)).await;
     export(far, "same", &web("more", "same")).await;
@@ -271,7 +271,7 @@ async fn readiness_stays_while_the_gateway_state_is_unknown() {
         readiness(s) == Some(true)
     })
     .await;
-    // Everything was processed.
+    // The new controller has written the new mirror. It must not have changed the old one.
     condition_is(source, "unknown", "Ready", "True", "Mirroring").await;
     let old = slices_of(source, "unknown", "old-unknown").await.unwrap();
     assert_eq!(readiness(&old), Some(false));

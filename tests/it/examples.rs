@@ -1,5 +1,5 @@
-//! Runs each example of each help text, and each shell block of the pages for users, in a shell, exactly as it is
-//! written, against two clusters.
+//! Runs each example of each help text, and each shell block of the pages for users, in a shell, against two clusters.
+//! They run as they are written, except for the replacements in [`OTHERWISE`] and [`without_wait_for_create`].
 
 use std::{
     fs,
@@ -19,8 +19,8 @@ use crate::support::{
     versions::has_version,
 };
 
-/// Commands that the same shell runs before each example of a command. The current context is `west` unless stated
-/// otherwise.
+/// Commands that a shell runs before each example of a command. The current context is `west` unless these commands
+/// change it.
 #[rustfmt::skip]
 const BEFORE: [(&str, &str); 14] = [
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
@@ -58,9 +58,9 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Pages in the order in which they are run, each with a script that runs before. The clusters are installed and not linked
-/// at the beginning, and each page leaves what the next one needs. Blocks with the mark `no-run` are left out, and
-/// `tests/docs` holds that each page is here or has only such blocks.
+/// Pages in the order in which the test runs them, each with a script that runs before it. At the beginning, both
+/// clusters have the extension, and no Links. Each page leaves what the next one needs. The test leaves out blocks with
+/// the mark `no-run`. `tests/docs` checks that each page is in this list, or has only such blocks.
 #[rustfmt::skip]
 const PAGES: [(&str, &str); 17] = [
     ("README.md", "kubectl --context east create service clusterip web --tcp=80"),
@@ -82,7 +82,7 @@ const PAGES: [(&str, &str); 17] = [
     ("docs/troubleshooting.md", "linkerd-mc link --target east --source west"),
 ];
 
-/// Deletes what the pages export. It has no endpoints, and `check` would fail for its mirrors.
+/// Deletes the Services that the pages export.
 const UNEXPORT: &str = "for context in east west; do for label in exported federated; do \
     kubectl --context $context delete service --all-namespaces --selector mirror.linkerd.io/$label; done; done";
 
@@ -96,11 +96,12 @@ const READERS: [(&str, &str); 3] = [
 /// Timeout of a script, in seconds.
 const LIMIT: &str = "300";
 
-/// The order in which commands are used in the life of a cluster. Commands that are not listed run in between.
+/// The commands whose examples run first, and those whose examples run last, as in the life of a cluster. The examples
+/// of other commands run in between.
 const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];
 const LAST: [&str; 3] = ["unlink", "hand-back", "uninstall"];
 
-/// Examples of a command: the lines after a comment, up to an empty line.
+/// Examples of a command: each begins with a comment, and ends before an empty line.
 fn examples(command: &str) -> Vec<String> {
     let help = help(command);
     let (_, text) = help
@@ -191,7 +192,8 @@ impl Desk {
             if has_program(reader, checked) {
                 continue;
             }
-            // A link: while another test starts a process, Linux may refuse to run a file that was just written.
+            // A symbolic link instead of a new file: Linux may refuse to run a file that was just written, if another
+            // test starts a process at that moment.
             let stand_in = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/reads-input");
             symlink(stand_in, bin.join(reader)).unwrap();
         }
@@ -204,7 +206,7 @@ impl Desk {
         }
     }
 
-    /// Runs a script in bash on a terminal, on which somebody types "y".
+    /// Runs a script in bash on a pseudo terminal, and types "y" there.
     fn run(&self, script: &str) -> Output {
         let file = self.folder.path().join("script.bash");
         fs::write(&file, script).unwrap();
@@ -225,23 +227,23 @@ impl Desk {
             .env("HOME", self.folder.path())
             .env("KUBECONFIG", &self.kubeconfig)
             .env("GATEWAYS", &self.gateways)
-            // `man` would wait for somebody who turns pages.
+            // The default pager of `man` would wait for a key.
             .env("MANPAGER", "cat")
             .env_remove("LINKERD_DOCKER_REGISTRY")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Stays open until the end: `script` takes two seconds to stop after its standard input was closed.
+        // Standard input stays open until the end. If it is closed, `script` takes two seconds to stop.
         let mut keyboard = child.stdin.take().unwrap();
         keyboard.write_all(b"y\n").unwrap();
         child.wait_with_output().unwrap()
     }
 }
 
-/// Exit codes that an example may have: `plan` and `fleet plan` exit with 2 if there are changes, `diagnose` with 1 if a
-/// layer is broken, as here, where no Pod stands behind a mirror, and `verify` if a step fails, as here, where no injector
-/// is.
+/// Exit codes that an example may have. `plan` and `fleet plan` exit with 2 if there are changes. `diagnose` exits with
+/// 1 if a layer is broken: here, mirrors have no Pods. `verify` exits with 1 if a step fails: here, there is no
+/// injector.
 fn may_end_with(command: &str) -> &'static [i32] {
     match command {
         "plan" | "fleet" => &[0, 2],
@@ -257,7 +259,7 @@ fn file(folder: &Path, name: &str) -> String {
 /// The first minor version of kubectl that has `wait --for=create`.
 const WAIT_FOR_CREATE: u32 = 31;
 
-/// Waits for a new object in a way that every kubectl knows.
+/// Replaces `kubectl wait --for=create`, which old versions of kubectl do not have, by a loop.
 fn without_wait_for_create(line: &str) -> String {
     let Some((kubectl, object)) = line.split_once(" wait --for=create ") else {
         return line.to_owned();
@@ -322,9 +324,9 @@ fn dead_gateways_are_selected(desk: &Desk) {
     assert_eq!(dead, with(false));
 }
 
-/// Two installed clusters, and a desk from which they are used.
+/// Two clusters with the extension, and the folder in which scripts use them.
 struct Clusters {
-    // Those that use others before these: fields are dropped in this order.
+    // Fields are dropped in this order, so controllers end before the servers that they use.
     _controllers: [Controller; 2],
     _gateways: Gateways,
     desk: Desk,
@@ -392,7 +394,7 @@ async fn every_example_of_every_help_works_as_it_is_written() {
         }
     }
     assert!(count >= 35, "{count}");
-    // The file that an example redirects to has its output.
+    // These files have the output that examples redirect to them.
     let folder = desk.folder.path();
     for (name, text) in [
         ("values.yaml", "gateway:"),

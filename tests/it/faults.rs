@@ -1,5 +1,5 @@
-//! Networks and API servers that fail between the controller and its clusters: no mirror that is still needed is
-//! deleted, everything else continues, and all mirrors are correct within seconds after the fault.
+//! Failures of networks and API servers between the controller and its clusters. The controller deletes no mirror that
+//! is still needed, and everything else continues. All mirrors are correct within seconds after the failure.
 
 use std::{
     sync::{
@@ -37,15 +37,15 @@ const HEALED: Duration = Duration::from_secs(10);
 /// How soon the controller has to detect that a cluster stopped responding.
 const NOTICED: Duration = Duration::from_secs(45);
 
-/// Namespace of the clusters that stop responding.
+/// Namespace of the Services of clusters that stop responding.
 const SILENCE: &str = "silence";
 /// Three clusters that stop responding, each in another way, and one that works.
 const CLUSTERS: [&str; 4] = ["stalled", "held", "endless", "steady"];
 /// Selects the members in the source cluster.
 const MEMBERS: &str = "--federated-service-selector=mirror.linkerd.io/federated=stalled";
 
-/// Proxies to the clusters that stop responding. Two of them still answer pings, but requests get no answer, or one
-/// that never ends.
+/// Proxies to the clusters that stop responding. `stalled` forwards no byte. The other two still answer HTTP/2 pings:
+/// `held` answers no request, and `endless` answers a list of Services with a body that never ends.
 struct Lines {
     stalled: FaultProxy,
     held: Interceptor,
@@ -158,7 +158,7 @@ async fn silence_is_noticed(source: &ControlPlane, lines: &Lines) {
     }
 }
 
-/// The other cluster is still mirrored, edited mirrors are repaired, and members stay.
+/// The controller still mirrors the cluster that works, and repairs edited mirrors. Members stay.
 async fn everything_else_goes_on(source: &ControlPlane, far: &ControlPlane) {
     export(far, SILENCE, &web("meanwhile", "steady")).await;
     service(source, SILENCE, "meanwhile-steady", |_| true).await;
@@ -171,7 +171,7 @@ async fn everything_else_goes_on(source: &ControlPlane, far: &ControlPlane) {
     service(source, SILENCE, "member-federated", is_complete).await;
 }
 
-/// The controller cannot see changes in a cluster that does not respond.
+/// The controller cannot see changes in a cluster that does not respond, and deletes none of its mirrors.
 async fn mirrors_of_silent_clusters_stay(source: &ControlPlane, far: &ControlPlane, since: u64) {
     export(far, SILENCE, &web("later", "stalled")).await;
     relabel(far, SILENCE, "withdrawn", None).await;
@@ -212,7 +212,7 @@ async fn mirroring_recovers_from_broken_and_slow_connections() {
     namespace("broken-line", &[source, far]).await;
     let line = far.fault_proxy().unwrap();
     own_link(source, far, "line", &[&through(&line.url())]).await;
-    // This list is longer than the connections below last before they are reset.
+    // The list of these Services has more bytes than a connection below transfers before it is reset.
     for number in 0..8 {
         let mut fat = web(&format!("web-{number}"), "line");
         let annotations = fat.metadata.annotations.get_or_insert_default();
@@ -285,9 +285,9 @@ fn too_many(seconds: u32) -> Verdict {
     )
 }
 
-/// Namespace of the cluster that refuses requests.
+/// Namespace of the Services of the cluster that refuses requests.
 const REFUSALS: &str = "refusals";
-/// Number of requests that the controller repeats while it tells an error once.
+/// The controller has to repeat this number of requests before the test checks that it logged the error only once.
 const RETRIES: usize = 10;
 /// The account whose token is revoked.
 const EXPIRING: &str = "expiring";
@@ -378,7 +378,7 @@ impl Refusing<'_> {
         self.recovers("too many requests").await;
     }
 
-    /// Each error is logged once, not at every retry.
+    /// The controller logs each error once, not at every retry.
     async fn errors_are_told_once(&mut self, controller: &Controller) {
         let refused = Arc::new(AtomicUsize::new(0));
         let count = refused.clone();
@@ -402,7 +402,7 @@ impl Refusing<'_> {
         self.recovers("errors").await;
     }
 
-    /// The API server can report an outdated version as an event of a watch, or as its answer to a watch.
+    /// The API server can report an outdated resource version as an event of a watch, or as its answer to a watch.
     async fn what_is_too_old_is_listed_again(&mut self) {
         let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
         let json = vec![("content-type", "application/json".to_owned())];
@@ -435,7 +435,7 @@ impl Refusing<'_> {
         self.recovers("redirects").await;
     }
 
-    /// The token is revoked while a watch is open. Afterwards the Secret gets another token.
+    /// Revokes the token while a watch is open. Afterwards, creates the account again, with another token.
     async fn a_revoked_token_is_refused(&mut self, allowed: &str) {
         let far = self.far;
         far.kubectl(&["-n", NAMESPACE, "delete", "sa", EXPIRING])
@@ -512,7 +512,7 @@ async fn writes_wait_for_as_long_as_the_local_api_server_says() {
             panic!("{tries:?}")
         };
         assert!(second - first >= least, "{:?}", second - first);
-        // Creates work, so that nothing is in progress when the next round begins.
+        // Waits for this deletion, so that no write is in progress when the next round begins.
         delete(far, "refused-writes", &name).await;
         gone(source, "refused-writes", &mirror).await;
     }
@@ -532,7 +532,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     for place in [source, far] {
         export(place, "deaths", &member("member", "dies", "no")).await;
     }
-    // The gateway stays alive, so that it causes no writes.
+    // This gateway always answers. If its state changed, the controller would write slices.
     let gateways = Gateways::start().address();
     let flag = "--federated-service-selector=mirror.linkerd.io/federated=dies";
     let flags = [flag, "--probe-address", &gateways];
@@ -546,7 +546,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     let since = mark(source);
     far.kill_api_server().unwrap();
     is_lost(source, "dies").await;
-    // The local member and the Service that clients use continue.
+    // The federated Service still follows its local member.
     let ports = serde_json::json!({ "spec": { "ports": [{ "name": "http", "port": 8081 }] } });
     patch(source, "deaths", "member", ports).await;
     let federated = service(source, "deaths", "member-federated", |s| {
@@ -579,7 +579,7 @@ async fn mirrors_survive_the_death_of_either_api_server() {
     let took = healed.elapsed();
     eprintln!("the local API server: right again after {took:?}");
     assert!(took < HEALED, "{took:?}");
-    // Slices are not compared, because they follow the gateway too.
+    // Slices are left out, because the controller also writes them when the state of the gateway changes.
     let mut done = writes_in(source, "deaths", since);
     done.retain(|write| write.resource == "services" && write.verb != "create");
     assert_eq!(done, []);

@@ -15,7 +15,7 @@ use crate::support::{
     planes::{alone, hub},
 };
 
-/// A member of federated Services. It is selected by the hub's two Links, and by west itself if `group` is `member`.
+/// A member of federated Services. If `group` is `member`, both Links of the hub and the controller of west select it.
 fn of_team(name: &str, group: &str, team: &str) -> Service {
     let mut service = member(name, group, "no");
     let annotations = service.metadata.annotations.get_or_insert_default();
@@ -23,7 +23,7 @@ fn of_team(name: &str, group: &str, team: &str) -> Service {
     service
 }
 
-/// Waits until a federated Service has these members, remote and local, and its labels are from the member of this
+/// Waits until a federated Service has these members, remote and local, and the annotation `team` of the member of this
 /// team.
 async fn members_are(
     plane: &ControlPlane,
@@ -70,7 +70,7 @@ async fn members_join_and_leave_and_the_oldest_link_gives_ports_and_metadata() {
             .is_empty()
     );
 
-    // The member of the oldest Link ranks before it, and the local member before both.
+    // The member of the older Link ranks before that of the younger Link. The local member ranks before both.
     create(east, "federated", &of_team("web", "member", "east")).await;
     is("web@east,web@north", None, "east").await;
     create(west, "federated", &of_team("web", "member", "west")).await;
@@ -80,8 +80,8 @@ async fn members_join_and_leave_and_the_oldest_link_gives_ports_and_metadata() {
         assert_eq!(joined.local_ref.unwrap().name, "web-federated");
     }
 
-    // Changes of the first-ranked member are copied, those of others are not. A member with other ports reports it, and
-    // stays.
+    // The controller copies only changes of the first-ranked member. A member with other ports stays, and the Link's
+    // status reports the difference.
     let sql = json!({ "spec": { "ports": [{ "name": "sql", "port": 5432 }] } });
     patch(north, "federated", "web", sql.clone()).await;
     let differs = member_is(west, "north", "federated", "web", "PortConflict").await;
@@ -181,7 +181,7 @@ async fn deleted_link_removes_its_members_and_no_others() {
     )
     .await;
     gone(west, "leaving", "lonely-federated").await;
-    // If the selector does not match the Service any more, it leaves, as without its label.
+    // If the selector of the Link does not match a member any more, the member leaves, as if it had lost its label.
     edit(
         west,
         "fed-a",
@@ -243,7 +243,7 @@ async fn unreachable_cluster_keeps_its_membership() {
     far.pause_api_server().unwrap();
     let mut controller = Controller::start(source, &flags);
     condition_is(source, "unseen", "Connected", "False", "Unreachable").await;
-    // It continues with what it sees: changes of the local member are copied, and the other member stays.
+    // The controller continues with what it sees: it copies changes of the local member, and keeps the remote member.
     patch(
         source,
         "unseen",

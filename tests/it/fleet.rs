@@ -68,7 +68,7 @@ impl Fleet {
         }
     }
 
-    /// Writes a file with these clusters, which have the names of their contexts, and these links.
+    /// Writes a fleet file with these clusters and links. The name of each cluster is that of its context.
     fn file(&self, clusters: &[&str], links: &str) -> PathBuf {
         let clusters = clusters
             .iter()
@@ -116,7 +116,7 @@ impl Fleet {
     }
 }
 
-/// Waits until Links can be listed. For a moment after the CRD was made, they cannot.
+/// Waits until the API server serves Links. It does so a moment after the CRD was created.
 async fn links_are_served(plane: &ControlPlane) {
     let links = Api::<Link>::all(plane.client());
     let all = ListParams::default();
@@ -136,7 +136,7 @@ fn run_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> O
     )
 }
 
-/// Starts a command of `fleet` without a terminal, and without anybody who reads its output.
+/// Starts a command of `fleet` without a terminal, and discards its output.
 fn spawn_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .env("KUBECONFIG", kubeconfig)
@@ -150,7 +150,7 @@ fn spawn_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) ->
         .unwrap()
 }
 
-/// What the fleet has made in a cluster, as `kind/name`.
+/// The objects in a cluster that have the label of the fleet, as `kind/name`.
 async fn made(plane: &ControlPlane) -> BTreeSet<String> {
     async fn of<K>(api: Api<K>) -> Vec<String>
     where
@@ -254,7 +254,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     );
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // A cluster leaves the file: all of it goes, everywhere.
+    // A cluster leaves the file. `apply` deletes all objects of its links, in all clusters.
     let rest = fleet.file(&[names[0], names[2]], "links:\n- mesh: all\n");
     let refused = fleet.run("apply", &rest, &[]);
     assert_eq!(refused.code, 1, "{}", refused.stdout);
@@ -269,7 +269,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     assert_eq!(version(&west, "stranger").await, stranger);
     service(&west, "fleet", "web-stranger", |_| true).await;
 
-    // Killed at any time and run again, it ends the same.
+    // `apply` is killed after a random time, and runs again. The result has to be the same.
     let none = fleet.file(&names, "links: []\n");
     for seed in 1..=3 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -303,7 +303,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         );
         assert_eq!(fleet.writes(), [""; 0], "seed {seed}");
         let none = fleet.file(&names, "links: []\n");
-        // Killed while it removes, too.
+        // `apply` is also killed while it removes the links.
         let after = Duration::from_millis(random.u64(200..4000));
         fleet.killed("apply", &["--yes"], &none, after).await;
     }
@@ -345,7 +345,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
         planned.stderr
     );
 
-    // The extension, with values of the file, as `install` prints it with the same values.
+    // `fleet install` prints the extension with the values of the file, as `install` does with the same values.
     let values = "gateway: {replicas: 3}\ncontroller: {logLevel: debug}\n";
     let (own, path) = (
         values.replace('\n', "\n  "),
@@ -359,7 +359,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     let same = [&context[..], &[path.to_str().unwrap()]].concat();
     assert_eq!(printed.data(), run(&fleet.kubeconfig, &same).data());
 
-    // One cluster that does not answer, and one whose context is not there.
+    // One cluster does not answer, and the kubeconfig has no context for another one.
     let text = fs::read_to_string(&fleet.kubeconfig).unwrap();
     let north = fleet.planes[1].url();
     fs::write(
@@ -400,7 +400,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     assert_eq!((shown[3].0, shown[3].1, shown[3].2), ("plan-west", "", 7));
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // Nothing is known of links of these clusters, so there is nothing to do, and that is no success.
+    // `plan` cannot read plan-north, so it knows nothing of both links. It finds nothing to do, and fails all the same.
     let file = fleet.file(&["plan-north", "plan-west"], "links:\n- mesh: all\n");
     let planned = fleet.run("plan", &file, &[]);
     assert_eq!(planned.code, 1, "{}", planned.stderr);

@@ -11,7 +11,7 @@ use crate::support::{
     planes::hub,
 };
 
-/// The problems that `check` reports in this namespace.
+/// The foreign endpoints that `check` reports in this namespace.
 fn foreign(plane: &ControlPlane, namespace: &str) -> Vec<String> {
     let found = checked(plane, "mirror services have no foreign endpoints");
     let error = found["error"].as_str().unwrap_or_default();
@@ -34,7 +34,7 @@ async fn check_finds_foreign_endpoints_under_a_mirrors_name() {
     }
     assert_eq!(foreign(west, "shared"), [""; 0]);
 
-    // No watch of the controller selects either of these.
+    // No watch of the controller selects this slice or these Endpoints.
     let slice = json!({
         "metadata": { "name": "mine", "labels": {
             "kubernetes.io/service-name": "slice-shared",
@@ -55,7 +55,7 @@ async fn check_finds_foreign_endpoints_under_a_mirrors_name() {
     west.kubectl_stdin(&["create", "-f", "-"], &legacy.to_string())
         .await
         .unwrap();
-    // Kubernetes creates a slice for them.
+    // Kubernetes creates a slice for the Endpoints.
     slices_that(west, "shared", "legacy-shared", |s| s.len() == 2).await;
     let found = foreign(west, "shared");
     let begin = |service: &str| format!("Service shared/{service}: part of its traffic goes to ");
@@ -76,7 +76,7 @@ async fn check_finds_foreign_endpoints_under_a_mirrors_name() {
         ]
     );
 
-    // The command in the message fixes it.
+    // Does what the commands in the messages do.
     slices(west, "shared")
         .delete("mine", &DeleteParams::default())
         .await

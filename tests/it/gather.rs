@@ -1,4 +1,4 @@
-//! The archive of `gather`: what is in it, what never is, and what it says of what could not be read.
+//! The archive of `gather`: its contents, secrets that it must not have, and its list of what `gather` could not read.
 
 use std::{collections::BTreeMap, fs::File, io::Read as _, path::Path};
 
@@ -19,10 +19,10 @@ use crate::support::{
 };
 
 const NAME: &str = "gathered";
-/// In each Secret of this test, and wherever people put passwords.
+/// A password. This test puts it into a Secret, and into other places in which people put passwords.
 const MARK: &str = "do-not-show-me";
 
-/// The files of an archive, without its one folder.
+/// The files of an archive, by their paths in the only folder at its top.
 fn files(path: &Path) -> BTreeMap<String, String> {
     let mut archive = tar::Archive::new(GzDecoder::new(File::open(path).unwrap()));
     let entries = archive.entries().unwrap().map(|entry| {
@@ -37,7 +37,8 @@ fn files(path: &Path) -> BTreeMap<String, String> {
     entries.collect()
 }
 
-/// A Secret with the mark, and a Pod of the controller whose environment has it. Nothing runs the Pod.
+/// Creates a Secret with [`MARK`], and a Pod of the controller with it in its environment. No kubelet runs the Pod, so
+/// `gather` cannot read its log.
 async fn marked(source: &ControlPlane) {
     let labels = json!({ "linkerd.io/extension": "multicluster", "component": "controller" });
     let last = "kubectl.kubernetes.io/last-applied-configuration";
@@ -144,7 +145,7 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
         assert_eq!(shown, None, "{path}");
     }
 
-    // It overwrites nothing, and without an answer nothing is left.
+    // `gather` overwrites no file. If the API server does not answer, it leaves no file.
     let again = run(&both, &["gather", "-o", &output]).failure();
     assert!(again.contains("both.tar.gz exists already"), "{again}");
     let nowhere = folder.path().join("nowhere.tar.gz");
@@ -154,7 +155,7 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     assert!(silent.contains("cannot read anything"), "{silent}");
     assert!(!nowhere.exists());
 
-    // Somebody who may read nothing but Links is told what is missing.
+    // For a user who may read only Links, the archive lists what is missing.
     let links = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: gathered}, \
                  rules: [{apiGroups: [multicluster.linkerd.io], resources: [links], verbs: [list]}]}";
     source.apply(links).await.unwrap();

@@ -28,9 +28,10 @@ use crate::support::{
     program::{Outcome, run},
 };
 
-/// The namespace of a Service, and of the Links of its installation. The installation is not the one that other tests
-/// use on this cluster.
+/// Name of the namespace, of the Link and of its target cluster. The installation of this namespace is not the one that
+/// other tests use on this cluster.
 const HANDED: &str = "handed";
+/// The manager of slices that Kubernetes creates from Endpoints.
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 fn hand_back(plane: &ControlPlane, more: &[&str]) -> Outcome {
@@ -84,7 +85,7 @@ async fn mirror(plane: &ControlPlane, name: &str, endpoints: Value) {
     created.unwrap();
 }
 
-/// The manager of each slice of a Service, and whether the slice was written once more.
+/// The manager of each slice of a Service, and whether `hand-back` wrote the slice once more, for Linkerd.
 async fn managers(plane: &ControlPlane, name: &str) -> Vec<(String, bool)> {
     let all = slices_of(plane, HANDED, name).await.unwrap();
     all.iter()
@@ -124,7 +125,7 @@ async fn hand_back_replaces_our_slices_with_endpoints() {
     )
     .await;
     mirror(west, "empty-handed", json!([])).await;
-    // It was made of slices before, which discovery streams of that time still use.
+    // This federated Service consisted of slices earlier. Discovery streams of Linkerd that began then still use them.
     mirror(
         west,
         "web-federated",
@@ -191,7 +192,7 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
         .patch("service-mirror-write", &PatchParams::default(), &released)
         .await
         .unwrap();
-    // A Deployment starts one, even if none runs now.
+    // A Deployment would start a controller, even if none runs now.
     let name = "linkerd-multicluster-controller";
     let create = ["-n", HANDED, "create", "deployment", name, "--image=none"];
     west.kubectl(&create).await.unwrap();
@@ -219,7 +220,7 @@ async fn mirrors_are_handed_back(west: &ControlPlane) {
         "{}",
         done.stderr
     );
-    // As of a Link that no controller has seen: the CRD's default.
+    // The status of a Link that no controller has seen: the default of the CRD.
     let unseen = LinkStatus {
         observed_generation: Some(-1),
         ..LinkStatus::default()
@@ -257,7 +258,7 @@ async fn mirrors_are_handed_back(west: &ControlPlane) {
     assert_eq!(mirror.annotations().len(), 0, "{mirror:?}");
 }
 
-/// The state after an interruption that follows the deletion of our slices.
+/// Creates the state of an interruption after the deletion of our slices, and runs `hand-back` again.
 async fn hand_back_continues_after_an_interruption(west: &ControlPlane) {
     let signed = json!({ "metadata": { "annotations": signature() } });
     patch(west, HANDED, "web-handed", signed).await;

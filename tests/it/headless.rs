@@ -1,4 +1,4 @@
-//! Headless Services, as of `StatefulSet`s: their hosts are reached by name.
+//! Headless Services, such as those of `StatefulSet`s: clients reach the hosts by name.
 
 use std::collections::BTreeMap;
 
@@ -83,14 +83,14 @@ async fn hosts_are_reached_by_name_through_the_gateway() {
     unlink(west, "hosts").await;
 }
 
-/// Returns the mirror of a host.
+/// Returns the endpoint mirror of a host.
 async fn ready_hosts_have_mirrors(west: &ControlPlane) -> Service {
     let mirror = service(west, "stateful", "db-hosts", |s| cluster_ip(s) == "None").await;
     assert_eq!(annotation(&mirror, "team"), Some("blue"));
     hosts_are(west, "stateful", "db-hosts", "hosts", &["db-0", "db-1"]).await;
     let of_mirror = slices_of(west, "stateful", "db-hosts").await.unwrap();
-    // The slice has the remote ports, because clients connect to the endpoint mirror, which has the ports of the
-    // Service.
+    // The slice has the ports of the remote endpoints. Clients do not need them: they connect to the endpoint mirror,
+    // which has the ports of the Service.
     assert_eq!(numbers(&of_mirror), [Some(8080)]);
 
     let host = services(west, "stateful").get("db-0-hosts").await.unwrap();
@@ -128,7 +128,7 @@ async fn mirrors_follow_the_hosts(east: &ControlPlane, west: &ControlPlane, host
     assert_eq!(cluster_ip(&kept), cluster_ip(host));
 }
 
-/// A change of the Service updates the mirror and the endpoint mirrors, and their addresses stay.
+/// A change of the Service updates the mirror and the endpoint mirrors.
 async fn mirrors_follow_the_service(east: &ControlPlane, west: &ControlPlane) {
     let change = json!({
         "metadata": { "annotations": { "team": "red" } },
@@ -164,7 +164,7 @@ async fn headless_service_without_named_hosts_has_a_cluster_ip_mirror() {
     service(west, "choice", "db-choice", |s| cluster_ip(s) == "None").await;
     hosts_are(west, "choice", "db-choice", "choice", &["db-0"]).await;
 
-    // If headless mirroring is disabled, it is mirrored like any other Service.
+    // If headless mirroring is disabled, the controller mirrors the headless Service like any other Service.
     annotate(west, "choice", json!({ l::HEADLESS_SERVICES: "disabled" })).await;
     service(west, "choice", "db-choice", |s| cluster_ip(s) != "None").await;
     slices_that(west, "choice", "db-choice", |s| {
@@ -172,7 +172,7 @@ async fn headless_service_without_named_hosts_has_a_cluster_ip_mirror() {
     })
     .await;
     gone(west, "choice", "db-0-choice").await;
-    // Its slice becomes empty like any other.
+    // Without hosts, the slice of this mirror becomes empty, too.
     hosts(east, "choice", "db", &[]).await;
     slices_that(west, "choice", "db-choice", |s| addresses(s).is_empty()).await;
 
@@ -252,7 +252,7 @@ async fn equal_host_names_do_not_share_a_mirror() {
     has("second", &["node", "mine"]).await;
     let said = mirror_is(west, "collide", "collisions", "second", "NameConflict").await;
     assert!(said.message.contains("node"), "{}", said.message);
-    // The host whose name nobody else has works, and the first Service keeps the name that both have.
+    // The second Service has an endpoint mirror for its other host. The first Service keeps the name that both use.
     mirrors("second", &["mine"]).await;
     mirrors("first", &["node", "own"]).await;
     let node = services(west, "collisions")

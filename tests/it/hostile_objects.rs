@@ -25,7 +25,8 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
     own_link(source, far, "hostile", &["--enable-headless-services"]).await;
     let _controller = Controller::start(source, &[]);
 
-    // Annotations of the maximum size in Kubernetes: together with ours they would be too large for a mirror.
+    // Annotations of 200 KiB fit into a mirror. Annotations of nearly the maximum size in Kubernetes do not: the mirror
+    // has annotations of the controller, too.
     for (name, size) in [("large", 200 << 10), ("too-large", (256 << 10) - 200)] {
         let mut large = web(name, "hostile");
         let annotations = large.metadata.annotations.get_or_insert_default();
@@ -47,8 +48,8 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
         labels.insert(l::CLUSTER_NAME.into(), cluster.into());
         export(far, "hostile", &liar).await;
     }
-    // Labels and annotations that would make Linkerd use another Service, make the mirror a federated Service or that
-    // of a gateway, or make it look up to date.
+    // Labels and annotations that would make Linkerd use another Service, turn the mirror into a federated Service or a
+    // gateway Service, or make it look up to date.
     let mut pretender = web("pretender", "hostile");
     let labels = pretender.metadata.labels.get_or_insert_default();
     for key in [
@@ -91,7 +92,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
         s.iter().flat_map(|s| s.ports.iter().flatten()).count() == 250
     })
     .await;
-    // Metadata that a mirror cannot store is not copied.
+    // The controller does not copy metadata that is too large for a mirror.
     mirror_is(source, "hostile", "hostile", "too-large", "LimitExceeded").await;
     condition_is(source, "hostile", "Ready", "True", "Mirroring").await;
     let liars = services(source, "hostile")
@@ -116,7 +117,7 @@ async fn clusters_that_are_linked_both_ways_do_not_mirror_mirrors() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);
     namespace("mutual", &[source, far]).await;
-    // Mirrors get this label too, unlike Linkerd's own label.
+    // Mirrors get a copy of this label. They get no copy of Linkerd's label for export.
     let flags = [
         "--selector=mutual=yes",
         "--federated-service-selector=mutual=yes",

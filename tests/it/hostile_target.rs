@@ -1,10 +1,12 @@
-//! Hostile API servers of target clusters, next to three that behave well: their effect on the controller, its cluster
-//! and the other target clusters.
+//! Hostile API servers of target clusters, next to three target clusters that behave well (the neighbours): their
+//! effect on the controller, its cluster and the neighbours.
 //!
-//! The brief run compares them at the same time with the clusters of another controller, which has no hostile targets.
+//! In the brief run, another controller without hostile targets has three neighbours, too. The run compares the
+//! neighbours of both controllers at the same time.
+//!
 //! `just hostile MINUTES` runs three phases: without hostile targets, with hostile targets of another controller, and
 //! with hostile targets of the same controller. The second phase shows the load that they cause on the machine and the
-//! API server. The difference to the third one is the effect of sharing a process.
+//! API server. The difference between the second and the third phase is the effect of sharing a process.
 //! `LINKERD_MC_HOSTILE_CONDUCTS` selects some kinds of hostile behaviour, and `LINKERD_MC_HOSTILE_SEED` repeats the
 //! random choices of an earlier run.
 
@@ -35,7 +37,7 @@ use crate::support::{
     other,
 };
 
-/// The variable that says how long each phase of the long run is.
+/// The environment variable with the length of each phase of the long run, in minutes.
 const MINUTES: &str = "LINKERD_MC_HOSTILE_MINUTES";
 /// Limits of the brief run.
 const BRIEF: Bounds = Bounds {
@@ -46,19 +48,20 @@ const BRIEF: Bounds = Bounds {
     latency: None,
     slower: 10.0,
 };
-/// Limits of the run of minutes.
+/// Limits of the long run.
 const LONG: Bounds = Bounds {
     latency: Some(20.0),
     ..BRIEF
 };
-/// Namespace of another controller. It has either the hostile Links to itself, or Links that nobody disturbs.
+/// Namespace of the installation with the other controller. In the long run, this controller has the hostile Links and
+/// no others. In the brief run, it has neighbours and no hostile Links.
 const APART: &str = "hostile-apart";
 
-/// The source cluster with its controller, and the cluster that the well-behaved Links lead to.
+/// The source cluster with its controllers, the hostile targets, and the cluster to which the Links of neighbours lead.
 struct Scene {
     // The clients first, then the servers: fields are dropped in this order.
     controller: Controller,
-    /// The other one.
+    /// The controller of the installation in [`APART`].
     apart: Option<Controller>,
     hostile: Vec<HostileTarget>,
     source: ControlPlane,
@@ -99,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// Links hostile targets.
+    /// Starts hostile targets, and links them in the first installation.
     async fn let_in(&mut self, conducts: &[Conduct], seed: u64) {
         for conduct in conducts {
             let (name, address) = self.start(*conduct, seed).await;
@@ -107,15 +110,15 @@ impl Scene {
         }
     }
 
-    /// Starts another controller.
+    /// Creates the installation in [`APART`], and starts its controller.
     async fn start_apart(&mut self) {
         namespace(APART, &[&self.source]).await;
         other::install(&self.source, APART, &[]).await;
         self.apart = Some(other::controller(&self.source, APART, &[]));
     }
 
-    /// Links hostile targets in an installation of their own, whose controller is another process: they share the
-    /// machine and the API server with the well-behaved ones, and nothing else.
+    /// Starts hostile targets, and links them in the installation in [`APART`]. Its controller is another process. So
+    /// the hostile targets share only the machine and the API server with the neighbours.
     async fn let_in_apart(&mut self, conducts: &[Conduct], seed: u64) {
         self.start_apart().await;
         for conduct in conducts {
@@ -134,13 +137,13 @@ impl Scene {
         (conduct.name(), address)
     }
 
-    /// Lets the clusters run for this long.
+    /// Changes the neighbours' Services for this long, and measures the effect.
     async fn phase(&self, name: &'static str, mark: &Mark, time: Duration) -> Figures {
         let shared = self.churn(&STEADY, time).await;
         self.figures(name, mark, time, shared, None)
     }
 
-    /// Lets the clusters run for this long, next to those of a controller without hostile targets.
+    /// Like [`Self::phase`], but also changes the Services of the other controller's neighbours at the same time.
     async fn compared(&self, name: &'static str, mark: &Mark, time: Duration) -> Figures {
         let (shared, calm) = tokio::join!(self.churn(&STEADY, time), self.churn(&CALM, time));
         self.figures(name, mark, time, shared, Some(calm))
@@ -191,7 +194,7 @@ async fn hostile_targets_do_no_harm_to_other_clusters() {
     let time = Duration::from_secs(20);
     let figures = scene.compared("hostile", &mark, time).await;
     neighbours::are_in_step(&scene.source).await;
-    // While other tests have the processor, a hostile server may be too slow for a heartbeat, and the status says so.
+    // On a busy machine, a hostile server may be too slow for a heartbeat, and the status says so. So the test waits.
     let right = eventually("right statuses of hostile Links", SOON, async || {
         let wrong = scene.wrong_statuses().await;
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));

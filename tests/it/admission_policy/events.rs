@@ -1,11 +1,11 @@
-//! Events that the accounts which other clusters use may write, and those that they may not.
+//! Writes of Events by the account that other clusters use: those that the policy refuses, and those that it permits.
 
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use super::writes::{Try, change, create, with};
 
-/// What the controller of the cluster west calls itself.
+/// The component that the controller of the cluster west writes into its Events.
 pub(super) const MIRROR: &str = "linkerd-service-mirror-west";
 pub(super) const ONLY_OF_MIRRORS: &str =
     "accounts that other clusters use may only write Events of a service mirror about Services";
@@ -48,7 +48,7 @@ pub(super) fn forbidden() -> Vec<Try> {
     ]
 }
 
-/// Writes that a service mirror makes: Linkerd's counts repeated Events.
+/// Writes that a service mirror makes. Linkerd's own one raises the count of an Event that it repeats.
 pub(super) fn permitted() -> Vec<Try> {
     vec![
         create("events", "shop", event("new", MIRROR)),

@@ -1,4 +1,4 @@
-//! Writes of routes: those that the controller does not make, with the reason for the refusal, and those that it makes.
+//! Writes of routes: those that a policy refuses, with its message, and those that the policies permit.
 
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::support::installation::NAMESPACE;
 
 const FEDERATED: &str = "the controller may only write routes of federated Services, which own them and after which \
                          they are named";
-/// Message of the policy of parents.
+/// Message of the policy whose name ends with `-parents`. It checks the Service that is the parent of a new route.
 pub(super) const OF_NO_MIRROR: &str =
     "the controller may not write routes of Services that are not mirrors";
 const PLAIN: &str = "the controller may only write routes to Services of the same namespace that match all requests and \
@@ -19,14 +19,20 @@ const PLAIN: &str = "the controller may only write routes to Services of the sam
 const UNMANAGED: &str = "the controller may only change and delete routes that it manages";
 const PROTECTED: &str = "the controller may not write routes in protected namespaces";
 
-/// Name of the route of a port of `api-federated`: ours, or one of those below.
+// Names of routes in [`existing_objects`]. Each is the name for a port of `api-federated`.
+
+/// Written by this installation.
 const OURS: &str = "api-federated-80";
+/// Written by another installation.
 const THEIR_ROUTE: &str = "api-federated-82";
+/// Without the labels and annotations of a controller.
 const SOMEBODYS: &str = "api-federated-83";
+/// Without its owner and its annotations.
 const STRIPPED: &str = "api-federated-84";
+/// With another Service as its parent.
 const MOVED: &str = "api-federated-85";
 
-/// The route of a port of a Service; `uid` is that of its owner.
+/// The route for a port of a Service, as the controller writes it. The UID of its owner is a placeholder.
 fn route(service: &str, port: u16) -> Value {
     let route = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
@@ -44,12 +50,12 @@ fn route(service: &str, port: u16) -> Value {
     with(with(with(route, ours), owned), signed(NAMESPACE))
 }
 
-/// A port of a Service that a route applies to.
+/// A parent of a route: a port of a Service.
 fn parent(service: &str, port: u16) -> Value {
     json!({ "group": "", "kind": "Service", "name": service, "port": port })
 }
 
-/// A part of a route that sends requests to a Service.
+/// A backend of a route: a Service.
 fn backend(name: &str) -> Value {
     json!({ "group": "", "kind": "Service", "name": name, "port": 80, "weight": 1 })
 }
@@ -64,7 +70,7 @@ fn rule(rule: &Value) -> Value {
     json!({ "spec": { "rules": [rule] } })
 }
 
-/// Objects that exist before the writes, in the namespace `shop`.
+/// Routes that exist in the namespace `shop` before the writes.
 pub(super) fn existing_objects() -> Vec<Value> {
     let bare = json!({ "metadata": { "annotations": null, "labels": null } });
     let mut tcp = route("api-federated", 80);
@@ -88,8 +94,8 @@ pub(super) fn existing_objects() -> Vec<Value> {
     ]
 }
 
-/// Writes with a stolen token, with the reason for the refusal. Each differs in one thing from what the controller
-/// writes.
+/// Writes with a stolen token, each with the message of the refusal. Each differs in one thing from a write of the
+/// controller.
 #[rustfmt::skip]
 pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
     let routes = |patch: Value| create("httproutes", "shop", with(route("api-federated", 81), patch));
@@ -155,7 +161,7 @@ pub(super) fn permitted() -> Vec<Try> {
     );
     vec![
         create("httproutes", "shop", route("api-federated", 81)),
-        // Its Service may be so new that the API server does not know it yet.
+        // A policy may not see a Service that is very new. So it permits the route of a Service that it does not see.
         create("httproutes", "shop", route("new-federated", 80)),
         change("httproutes", "shop", OURS, only.clone()),
         change("tcproutes", "shop", OURS, only),

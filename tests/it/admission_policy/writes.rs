@@ -1,4 +1,5 @@
-//! Writes: those that the controller does not make, with the reason for the refusal, and those that it makes.
+//! Writes of all kinds but routes and Events: those that a policy refuses, with its message, and those that the
+//! policies permit. Also helpers to build requests.
 
 use http::Method;
 use linkerd_mc::api::labels as l;
@@ -25,7 +26,7 @@ pub(super) fn create(kind: &str, namespace: &str, object: Value) -> Try {
     (Method::POST, path(kind, namespace), without_nulls(object))
 }
 
-/// The object without the fields that a patch has removed. An annotation that is null would be an empty one.
+/// The object without fields that are null. The API server would read an annotation that is null as an empty one.
 pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.retain(|_, value| !value.is_null());
@@ -46,7 +47,7 @@ pub(super) fn delete(kind: &str, namespace: &str, name: &str) -> Try {
     (Method::DELETE, format!("{path}/{name}"), Value::Null)
 }
 
-/// The object, changed by a merge patch.
+/// The object, changed by a merge patch. Fields that the patch removes are null afterwards: see [`without_nulls`].
 pub(super) fn with(mut object: Value, patch: Value) -> Value {
     match patch {
         Value::Object(patch) => {
@@ -76,12 +77,12 @@ fn spec(spec: Value) -> Value {
     object
 }
 
-/// Removes an annotation.
+/// A merge patch that removes an annotation.
 pub(super) fn without(annotation: &str) -> Value {
     json!({ "metadata": { "annotations": { annotation: null } } })
 }
 
-/// Annotations that the installation in this namespace writes.
+/// A merge patch with the annotations that the installation in this namespace writes.
 pub(super) fn signed(namespace: &str) -> Value {
     json!({ "metadata": { "annotations": {
         l::MANAGED_BY: l::MANAGER, l::INSTALLATION: namespace, l::DESIRED_STATE: "0123456789abcdef",
@@ -96,7 +97,7 @@ fn plain(name: &str) -> Value {
     })
 }
 
-/// A mirror from the cluster east.
+/// A mirror of a Service of the cluster east.
 fn mirror(name: &str) -> Value {
     with(with(plain(name), labels(of("east"))), signed(NAMESPACE))
 }
@@ -107,7 +108,7 @@ fn federated(name: &str) -> Value {
     with(with(plain(name), labelled), signed(NAMESPACE))
 }
 
-/// The members of a federated Service in another annotation.
+/// A merge patch that moves the list of members of a federated Service into another annotation.
 fn members(annotation: &str) -> Value {
     with(
         without(l::REMOTE_DISCOVERY),
@@ -120,7 +121,7 @@ fn probe(name: &str) -> Value {
     with(with(plain(name), labels(of_probe)), signed(NAMESPACE))
 }
 
-/// A slice of a Service; `uid` is that of its owner.
+/// A slice of a Service, as the controller writes it. The UID of its owner is a placeholder.
 pub(super) fn slice(service: &str, cluster: &str) -> Value {
     let of_service = json!({ l::SLICE_SERVICE: service, l::SLICE_MANAGED_BY: l::MANAGER });
     let slice = json!({
@@ -135,13 +136,13 @@ pub(super) fn slice(service: &str, cluster: &str) -> Value {
     with(with(slice, labels(of(cluster))), signed(NAMESPACE))
 }
 
-/// These owners: version, kind, name.
+/// A merge patch with these owners: version, kind, name.
 pub(super) fn owned(owners: &[(&str, &str, &str)]) -> Value {
     let owner = |(version, kind, name): &(&str, &str, &str)| json!({ "apiVersion": version, "kind": kind, "name": name, "uid": "u" });
     json!({ "metadata": { "ownerReferences": owners.iter().map(owner).collect::<Vec<_>>() } })
 }
 
-/// The label that says who manages a slice.
+/// A merge patch with the label that says who manages a slice.
 fn managed_by(manager: &str) -> Value {
     labels(json!({ l::SLICE_MANAGED_BY: manager }))
 }
@@ -239,15 +240,15 @@ const ENDPOINTS: &str =
     "the controller may not write Endpoints, and may only delete those of mirrors";
 pub(super) const NAMESPACES: &str = "the controller may only create namespaces for mirrors";
 const LEASES: &str = "the controller may only create the Lease of its leader election";
-/// Message of the policy of owners.
+/// Message of the policy whose name ends with `-owners`. It checks the Service to which a new slice belongs.
 pub(super) const OF_NO_MIRROR: &str =
     "the controller may not write EndpointSlices of Services that are not mirrors";
 
-/// For writes that two policies refuse, in any order.
+/// Stands for the message of a write that two policies refuse. The API server returns the message of either.
 pub(super) const EITHER: &str = "";
 
-/// Writes with a stolen token, with the reason for the refusal. Each differs in one thing from what the controller
-/// writes.
+/// Writes with a stolen token, each with the message of the refusal. Each differs in one thing from a write of the
+/// controller.
 #[rustfmt::skip]
 pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
     let new = || mirror("new-east");
@@ -261,7 +262,7 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (services(with(new(), labels(json!({ l::MIRRORED_SERVICE: "yes" })))), BY_LABEL),
         (services(with(new(), labels(json!({ l::CLUSTER_NAME: null })))), BY_LABEL),
         (services(mirror("new")), BY_LABEL),
-        // The controller would not recognize them, and so not remove them.
+        // The controller would not recognize these three as its own, and would never remove them.
         (services(with(federated("web-federated"), without(l::REMOTE_DISCOVERY))), BY_LABEL),
         (services(with(new(), labels(json!({ l::HEADLESS_MIRROR: "db" })))), BY_LABEL),
         (services(mirror("new-west")), BY_LABEL),
@@ -311,7 +312,7 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (slices(with(of_web(), owned(&[("v1", "Service", "my-app")]))), UNOWNED),
         (slices(with(of_web(), owned(&[("v1", "ConfigMap", "web-east")]))), UNOWNED),
         (slices(with(of_web(), owned(&[("example.com/v1", "Service", "web-east")]))), UNOWNED),
-        // Kubernetes would keep it for the second one, until somebody creates the Service.
+        // The garbage collector keeps an object while an owner exists: here, until somebody creates the Service.
         (slices(with(slice("later-east", "east"), owned(&[("v1", "Service", "later-east"), ("v1", "Namespace", "shop")]))), UNOWNED),
         (slices(with(of_web(), without(l::MANAGED_BY))), UNMARKED),
         (slices(with(of_web(), without(l::INSTALLATION))), UNMARKED),
@@ -366,7 +367,7 @@ pub(super) fn permitted() -> Vec<Try> {
         change("services", "shop", "adopted-east", signed(NAMESPACE)),
         change("services", "shop", "shown-east", json!({ "metadata": { "annotations": { "a": "b" } } })),
         change("services", "shop", "shown-east", spec(json!({ "type": "ClusterIP", "selector": null, "externalIPs": null }))),
-        // Marks that are missing are restored, and what is adopted gets them last.
+        // The controller restores its annotations where they are missing. An adopted Service gets them last.
         change("services", "shop", "unmarked-east", without(l::INSTALLATION)),
         change("services", "shop", "unmarked-east", signed(NAMESPACE)),
         change("endpointslices", "shop", "unmarked-east-ipv4", with(

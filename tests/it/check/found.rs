@@ -1,4 +1,4 @@
-//! Problems that `check` finds, and that it finds none after they are fixed.
+//! Problems that `check` finds, and does not find any more after they are fixed.
 
 use control_plane::LinkerdOptions;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -52,7 +52,8 @@ pub(super) fn mirrors_without_endpoints_are_found(planes: &Planes) {
     );
 }
 
-/// Checks that there was one list of each kind, in pages, since a mark of the audit log, and no request for each mirror.
+/// Checks that `check` listed the objects in pages, and did not request each mirror. `since` is a mark of the audit log
+/// before the only run of the command.
 pub(super) fn few_requests_were_made(planes: &Planes, since: u64) {
     let events = requests(&planes.west, since);
     let of = |verb: &str, resource: &str| {
@@ -67,13 +68,13 @@ pub(super) fn few_requests_were_made(planes: &Planes, since: u64) {
         4,
         "mirrors in two pages, probes and local members in one each"
     );
-    // And lists by name, 50 names each, for slices without the label of a mirror, including those of the probe Service
-    // and the federated Service.
+    // Two pages of slices with the label of mirrors. Then lists with 50 names of Services each, for slices without this
+    // label: also for the probe Service and the federated Service.
     let by_name = (MIRRORS + 2).div_ceil(50);
     assert_eq!(of("list", "endpointslices"), 2 + by_name);
 }
 
-/// The controller does not see such a Service, because no selector selects it.
+/// No selector of the Link matches the label of such a Service. So the controller does not see the Service.
 pub(super) async fn labels_that_select_nothing_are_reported(planes: &Planes) {
     let row = "labels for export select something";
     let (results, _) = planes.check(&[]);
@@ -89,7 +90,7 @@ pub(super) async fn labels_that_select_nothing_are_reported(planes: &Planes) {
     delete(&planes.east, "default", "oops").await;
 }
 
-/// The check compares with the control plane's range, which is smaller than the count in the Link's status.
+/// The test writes a number of waiting Services into the Link's status that is larger than the Service range.
 pub(super) async fn services_that_do_not_fit_the_service_range_are_reported(planes: &Planes) {
     let fits = "Service range has room for exported services";
     let is_read = has_version(&planes.west, SERVICE_RANGES, "a full Service range").await;
@@ -120,7 +121,7 @@ fn lack_of_addresses_is_counted(found: &Value) {
         .split_once(" ClusterIPs left for mirrors, which leave a quarter of it free, and up to ")
         .unwrap();
     assert!(rest.contains(" from east)"), "{error}");
-    // Used are the ClusterIPs of all mirrors, and of the Services of Kubernetes and Linkerd.
+    // All mirrors have a ClusterIP, and a few Services of Kubernetes and Linkerd have one.
     let (_, prefix) = range.split_once('/').unwrap();
     let all = (1_usize << (32 - prefix.parse::<u32>().unwrap())) - 2;
     let for_mirrors = all - all.div_ceil(4);
@@ -131,7 +132,7 @@ fn lack_of_addresses_is_counted(found: &Value) {
     );
 }
 
-/// `check` finds permissions of the credentials that are not needed, by asking the target cluster.
+/// `check` asks the target cluster whether the credentials have permissions that they do not need.
 pub(super) async fn excess_permissions_are_found(planes: &Planes) {
     let bind = [
         "create",
@@ -217,7 +218,7 @@ pub(super) async fn lacking_permissions_are_found(planes: &Planes) {
     );
     assert!(!denied.contains("links"), "{denied}");
 
-    // Where preferences are enabled, it needs more: here, the roles are of a version that did not watch these kinds.
+    // With preferences, the controller needs more. The roles are now those of a version that did not watch these kinds.
     let enabled = planes.run(&["install", "--set", "federation.routes=true"]);
     planes.west.apply(&enabled.data()).await.unwrap();
     let roles: Api<ClusterRole> = Api::all(planes.west.client());

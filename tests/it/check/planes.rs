@@ -75,7 +75,7 @@ impl Planes {
             let mirror = format!("{name}-east");
             let fq_name = json!({"mirror.linkerd.io/remote-svc-fq-name": format!("{name}.shop.svc.cluster.local")});
             objects.push(service("shop", &mirror, &of_east, &fq_name));
-            // One mirror has no endpoints.
+            // One mirror has no endpoints, and the endpoint of another one is not ready.
             if n != 7 {
                 objects.push(slice("shop", &mirror, n != 8));
             }
@@ -124,7 +124,7 @@ impl Planes {
             .unwrap();
     }
 
-    /// Writes that the gateway of east is dead.
+    /// Writes into the Link's status that the gateway of east is dead.
     pub(super) async fn kill_gateway(&self) {
         let links = Api::<Link>::namespaced(self.west.client(), NAMESPACE);
         let mut link = links.get_status("east").await.unwrap();
@@ -142,7 +142,7 @@ impl Planes {
             .unwrap();
     }
 
-    /// Makes the controller have renewed its Lease at this time.
+    /// Writes the Lease of a controller that renewed it at this time.
     pub(super) async fn renew_lease(&self, at: &str) {
         let text = lease(at).to_string();
         self.west
@@ -166,7 +166,7 @@ impl Planes {
     }
 }
 
-/// The time of a renewal by a controller that is active, whatever the time is.
+/// With this time of its last renewal, a controller counts as active whenever the test runs.
 pub(super) const FUTURE: &str = "2126-01-01T00:00:00.000000Z";
 
 /// The Lease of a controller that renewed it at this time.
@@ -205,7 +205,7 @@ fn slice(namespace: &str, service: &str, ready: bool) -> Value {
     })
 }
 
-/// Parses the JSON, which must have exactly the fields that Linkerd's documentation describes.
+/// Parses the JSON of `check`, which must have exactly the fields that Linkerd's documentation describes.
 pub(super) fn results(outcome: &Outcome) -> BTreeMap<String, Value> {
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let fields = |value: &Value| {

@@ -15,7 +15,7 @@ use crate::support::{
     program::run,
 };
 
-/// The note about the Service without a namespace.
+/// The note about the Service whose namespace does not exist in the source cluster.
 const UNMIRRORED: &str = "east: 1 of 602 Services are not mirrored (MissingNamespace); list them with `linkerd-mc status --services --cluster-name east`";
 
 pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
@@ -84,7 +84,7 @@ pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
     one_service_can_be_asked_for(planes);
 }
 
-/// By its name in this cluster or in the target cluster, with or without its namespace.
+/// `status` finds a Service by its name in this cluster or in the target cluster, with or without its namespace.
 fn one_service_can_be_asked_for(planes: &Planes) {
     for args in [
         &["status", "shop/web-007"][..],
@@ -114,7 +114,7 @@ fn one_service_can_be_asked_for(planes: &Planes) {
     assert!(none.starts_with(expected), "{none}");
 }
 
-/// A controller that has not renewed its Lease, and a gateway that it reported as dead, are seen in every view.
+/// Every command shows that the controller has not renewed its Lease, and that it reported the gateway as dead.
 pub(super) async fn dead_controllers_and_gateways_are_seen(planes: &Planes) {
     planes.kill_gateway().await;
     planes.renew_lease("2026-01-01T00:00:00.000000Z").await;
@@ -189,7 +189,7 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
             ],
         )
     });
-    // The command has opened its watch, and its condition is not met yet.
+    // The command lists Links once to show them, and a second time when its watch begins.
     eventually("a watch of Links", Duration::from_secs(30), async || {
         let events = requests(&planes.west, since);
         let watches = events
@@ -202,7 +202,7 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
     planes.set_status(true).await;
     let status = waiting.await.unwrap();
     assert_eq!(status.code, 0, "{status:?}");
-    // A wait is said when it begins, in a pipe too.
+    // The command says what it waits for when the wait begins, also into a pipe.
     assert_eq!(
         status.stderr,
         "waiting: 1 of 1 Links not Ready: east (not yet)\n"

@@ -1,5 +1,5 @@
-//! All changes of Services and slices, in order, as a watch reports them. The rules for what must not happen during a
-//! run are in this file only.
+//! All changes of Services and slices during a run, in order, as a watch reports them. Also the rules that a run must
+//! not break: no other file has any.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::support::installation::{CONTROLLER, NAMESPACE};
 
-/// Name of the slice that marks the end.
+/// Marks the end of the history: the name of a slice, and the value of an annotation of [`BYSTANDER`].
 const MARK: &str = "the-end";
 
-/// User name of controllers in a target cluster: a ServiceAccount of the extension.
+/// Start of the user names of controllers in a target cluster. The users are ServiceAccounts of the extension.
 const ACCOUNTS: &str = "system:serviceaccount:linkerd-multicluster:";
 
-/// What happened to one object.
+/// A change of a Service.
 #[derive(Clone, Debug)]
 enum Event {
     Added(Box<Service>),
@@ -34,7 +34,8 @@ enum Event {
     Deleted,
 }
 
-/// Changes of the Services of a stage, by normalized name and in order, and how many of our slices were created.
+/// The changes of each Service of a stage, in order. For each slice of the controller, how often it was created and how
+/// often it was deleted. The keys are names without the parts that differ from run to run.
 #[derive(Clone, Debug)]
 pub(super) struct Changes {
     services: BTreeMap<String, Vec<Event>>,
@@ -196,7 +197,7 @@ impl Changes {
                     let list = service.annotations().get(*key).map(String::as_str);
                     let mut list = list.unwrap_or_default().split(',');
                     let is_there = list.any(|one| one.trim().starts_with(member));
-                    // The create names the current members. After that, a member must not be missing.
+                    // The controller creates the Service with the current members. Later it must not remove one.
                     if name.ends_with("-federated")
                         && matches!(event, Event::Modified(_))
                         && !is_there

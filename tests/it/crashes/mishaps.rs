@@ -11,7 +11,7 @@ use super::stage::Stage;
 
 /// How long an event is delayed. In this time, the controller processes the events of its other watches.
 const LATE: Duration = Duration::from_secs(1);
-/// After this time without an event or a write, the controller has processed everything.
+/// After this time without an event or a write, the test assumes that the controller has processed everything.
 const QUIET: Duration = Duration::from_millis(800);
 
 /// How an event is disturbed.
@@ -21,7 +21,7 @@ pub(super) enum Mishap {
     Late,
     /// The watch is closed before it.
     Lost,
-    /// The watch is closed before it. A watch that resumes from there gets the error that its version is too old.
+    /// The watch is closed before it. The next watch gets the error that its resource version is too old.
     Forgotten,
 }
 
@@ -43,6 +43,7 @@ struct Seen {
     hit: Option<(Place, Instant)>,
     /// Whether the watch got the error that its version is too old.
     told: bool,
+    /// Whether the controller has started the watch again. After that error, whether it has listed again.
     mended: bool,
 }
 
@@ -50,7 +51,7 @@ struct Seen {
 type Place = (usize, String);
 
 impl Watched {
-    /// Counts the events that these proxies forward. Disturbs the event with this number, counted from 1.
+    /// Counts the writes and events that these proxies forward. Disturbs the event of `mishap`, counted from 1.
     pub(super) fn on(
         ways: [&Interceptor; 2],
         stage: &Stage,

@@ -35,7 +35,6 @@ enum Act {
     Adopt,
 }
 
-/// A scenario.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
@@ -43,9 +42,9 @@ pub(super) struct Scenario {
     /// Whether the controller runs before the action.
     pub(super) running: bool,
     pub(super) keeps: Keeps,
-    /// Names of objects before the action.
+    /// Texts that [`normal`](super::state::normal) contains before the action.
     prepared: &'static [&'static str],
-    /// Names of objects at the end, and names of objects that do not exist then.
+    /// Texts that it contains at the end, and texts that it does not contain then.
     done: &'static [&'static str],
     gone: &'static [&'static str],
 }
@@ -151,8 +150,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ],
         gone: &["/remote-discovery\":\"member@CLUSTER\""],
     },
-    // The Links of these two have no credentials: a controller that had some would connect to a ClusterIP, which leads
-    // nowhere here.
+    // The Links of these two have no credentials. With credentials, the controller would connect to the ClusterIP of a
+    // gateway Service, where nothing listens.
     Scenario {
         name: "through the gateway",
         act: Act::ReachThroughGateway,
@@ -301,7 +300,7 @@ impl Scenario {
         }
     }
 
-    /// Whether the Link can connect.
+    /// Whether the Link has credentials, so that the controller can connect.
     pub(super) fn has_credentials(&self) -> bool {
         !matches!(self.act, Act::ReachThroughGateway | Act::ReachDirectly)
     }

@@ -1,4 +1,4 @@
-//! Where one run takes place: a namespace in both clusters, and a Link.
+//! Creates and clears the namespace, Links and Services of one run.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Stage {
 
     /// Creates a Link to this cluster, as `link-gen` prints it.
     pub(super) async fn link(&self, cluster: &str) {
-        /// A name that appears only where the name of the cluster does.
+        /// The name of the cluster in the printed objects. No other part of their text contains it.
         const MODEL: &str = "modelcluster";
         static PRINTED: OnceCell<Vec<String>> = OnceCell::const_new();
         let printed = PRINTED.get_or_init(async || {
@@ -84,7 +84,7 @@ impl Stage {
         });
         for text in printed.await {
             let text = text
-                // The Links to both clusters select Services that are labelled with the stage's name.
+                // The Links to both clusters select members whose label has the name of the first cluster.
                 .replace(
                     &format!("\"{}\":\"{MODEL}", l::FEDERATED),
                     &format!("\"{}\":\"{}", l::FEDERATED, self.cluster),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::stage::Stage;
 use crate::support::{gateway_api, installation::NAMESPACE};
 
-/// Metadata that the API server generates, and annotations that contain such values.
+/// Fields of the metadata that differ from run to run.
 const MADE_UP: [&str; 6] = [
     "uid",
     "resourceVersion",
@@ -21,8 +21,9 @@ const MADE_UP: [&str; 6] = [
     "generateName",
 ];
 
-/// All Services of the stage's namespace, our slices, the mirrored Endpoints, and the Link's probe Service, as text
-/// with one object per line. Names of this run are replaced.
+/// The Services and routes in the namespace of the stage, the controller's slices and the Endpoints of mirrors there,
+/// and the gateway Services of the Links with their slices. The text has one object per line. Placeholders replace
+/// names and `ClusterIP`s.
 pub(super) async fn normal(stage: &Stage) -> anyhow::Result<String> {
     let client = stage.source.client();
     let all = ListParams::default();

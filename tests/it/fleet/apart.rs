@@ -36,7 +36,7 @@ async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
     let folder = fleet.folder.path().join("handed");
     let handed = folder.to_str().unwrap();
 
-    // East makes tokens for the others, and the second time the same.
+    // East creates a new token for each of the others. The second time, it hands over the same tokens.
     let since = in_use(west, east).await;
     for _ in 0..2 {
         let made = rotate(east, &mesh, &["--hand-over", handed, "-o=json"]);
@@ -55,7 +55,7 @@ async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(in_use(west, east).await, since);
 
-    // West takes its token, and no other one.
+    // West accepts the token for its own account, and refuses that of another account.
     let others = folder.join(of_north).join(format!("{of_east}.yaml"));
     let (right, wrong) = (fs::read(&own).unwrap(), fs::read(&others).unwrap());
     fs::write(&own, wrong).unwrap();
@@ -80,7 +80,7 @@ async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
     assert_ne!((&held, &name), (&since.0, &since.1));
     assert_eq!(tokens(east, &names).await[of_west].len(), 2);
 
-    // East revokes the old one, as the command says that was printed for it.
+    // East revokes the old token with the command that `rotate` printed for it.
     let remaining = &json(&taken)["remaining"][0];
     assert_eq!(remaining["cluster"], of_east);
     let command = remaining["command"].as_str().unwrap();
@@ -113,7 +113,7 @@ async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
         std::slice::from_ref(&name)
     );
 
-    // A store of secrets has written those of north.
+    // Instead of `rotate --take-over`, another tool writes the new credentials in north, such as a store of secrets.
     north
         .kubectl(&["apply", "-f", others.to_str().unwrap()])
         .await
@@ -128,7 +128,8 @@ async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
     let end = format!("--only {of_east} --in-use {of_north}={name}\n");
     assert!(confirmed.stdout.ends_with(&end), "{}", confirmed.stdout);
 
-    // All is as the file says, and whoever has access to all finds nothing that is half done but the old token.
+    // The clusters match the file. The rotation of north lacks only its last step: nobody has revoked the old token. So
+    // `rotate` with access to all clusters does this, although the new token is young.
     let planned = fleet.run("plan", &mesh, &[]);
     assert_eq!(planned.stdout, "Nothing to do.\n", "{}", planned.stderr);
     let young = fleet.run("rotate", &mesh, &["--older-than=1h", &link, "-o=json"]);

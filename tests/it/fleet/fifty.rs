@@ -1,5 +1,6 @@
 //! A fleet of fifty clusters that all link to each other: how long `fleet plan` and `fleet status` take, and how much
-//! memory they use. Four control planes stand for the clusters, each under a dozen names. `just fleet` runs it.
+//! memory they use. There are only four control planes. Each has the names of a dozen clusters. `just fleet` runs this
+//! test.
 
 use std::{
     fs::{self, File},
@@ -21,7 +22,7 @@ const PLANES: usize = 4;
 const LINKS: usize = COUNT * (COUNT - 1);
 /// How long `fleet plan` and `fleet status` may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long the controllers may take.
+/// How long the controllers may take until all Links are ready.
 const LINKED: Duration = Duration::from_secs(300);
 /// How often to look at the memory of a process.
 const LOOK: Duration = Duration::from_millis(5);
@@ -70,7 +71,7 @@ fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
         .unwrap();
     let (mut peak, mut cpu) = (0, Duration::ZERO);
     let status = loop {
-        // What was used so far: it cannot be read any more when the process has ended.
+        // Read before the check whether the process has ended: afterwards, the values cannot be read any more.
         peak = peak_of(child.id()).unwrap_or(peak);
         cpu = cpu_of(child.id()).unwrap_or(cpu);
         if let Some(status) = child.try_wait().unwrap() {
@@ -123,8 +124,9 @@ fn kubeconfig(planes: &Planes, clusters: &[String]) -> PathBuf {
     path
 }
 
-/// Links by which each control plane has a Link to each cluster: those of the first cluster that it stands for, and one of
-/// the second to the first.
+/// Links that give each control plane one Link to each cluster. A control plane has the names of several clusters, and
+/// a Link has the name of its target cluster. So these are only the Links of its first cluster, and the Link of its
+/// second cluster to the first one.
 fn enough(clusters: &[String]) -> String {
     let (first, rest) = clusters.split_at(PLANES);
     let links = first.iter().zip(rest).flat_map(|(source, second)| {

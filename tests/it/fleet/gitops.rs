@@ -1,4 +1,5 @@
-//! `fleet` with Git: what `fleet render` writes and `fleet credentials` hands over makes the same links as `fleet apply`.
+//! `fleet` with Git: the files of `fleet render` and the Secrets of `fleet credentials` make the same links as `fleet
+//! apply`.
 
 mod tools;
 
@@ -42,7 +43,7 @@ async fn kubectl_apply(plane: &ControlPlane, flag: &str, path: &Path) {
     plane.kubectl(&["apply", flag, path]).await.unwrap();
 }
 
-/// The mesh of these clusters, whose controllers have this level of logs.
+/// Writes a fleet file in which all these clusters link to each other, and their controllers have this log level.
 fn mesh(fleet: &Fleet, names: &[&str], log_level: &str) -> PathBuf {
     let text = format!("install: {{controller: {{logLevel: {log_level}}}}}\nlinks:\n- mesh: all\n");
     fleet.file(names, &text)
@@ -80,7 +81,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
         fleet.run("render", file, &[&usual, extension, flags].concat())
     };
 
-    // Nothing is written to the clusters, and the same bytes are written each time.
+    // `render` writes nothing to the clusters. It writes the same bytes to the files each time.
     fleet.writes();
     let dry = render(&fleet, &file, &["--dry-run"]);
     assert_eq!(dry.code, 2, "{}{}", dry.stdout, dry.stderr);
@@ -109,7 +110,8 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     assert_eq!(files(&git), rendered);
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // Each cluster gets its folder, and from each target cluster the credentials. The rendered accounts are used.
+    // Each cluster gets its rendered folder. Then each gets credentials for its target clusters: those of the rendered
+    // accounts.
     tokio::join!(tools::install(east), tools::install(west));
     tools::examples_are_valid(east).await;
     tools::as_flux(east, fleet.folder.path()).await;
@@ -158,7 +160,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
             is_well(plane, other).await;
         }
     }
-    // There is nothing left for `fleet apply`.
+    // `fleet apply` would have nothing to do.
     let plan = fleet.run("plan", &file, &[]);
     assert_eq!(succeeded(&plan), "Nothing to do.\n", "{}", plan.stderr);
 
@@ -173,7 +175,8 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     );
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // For one source cluster, they are printed. The Secrets of several have the same names.
+    // `credentials` prints the Secrets for one source cluster. It refuses several, because their Secrets have the same
+    // names.
     let one = ["--target", "git-east", "--source", "git-west"];
     let printed = fleet.run("credentials", &file, &one);
     let path = secrets.join("git-west/git-east.yaml");
@@ -196,7 +199,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     the_first_time_only_the_extension_is_written(&fleet).await;
 }
 
-/// The rendered files are the same without a flag that was given before, and for any environment variable.
+/// `render` writes the same files if flags of the earlier run are missing, and whatever an environment variable says.
 fn nothing_else_decides_what_is_rendered(fleet: &Fleet, file: &Path, git: &Path) {
     for (flags, registry) in [
         (&["--extension"][..], "registry.example.com/elsewhere"),
@@ -220,7 +223,7 @@ fn nothing_else_decides_what_is_rendered(fleet: &Fleet, file: &Path, git: &Path)
     }
 }
 
-/// North leaves the file, and a stranger's file stays; then east does not answer.
+/// North leaves the fleet file. A file of somebody else in its folder stays. Then east does not answer.
 fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[&str]) -> Outcome) {
     fs::write(git.join("git-north/links/mine.yaml"), "kind: Link\n").unwrap();
     let both = ["git-east", "git-west"];
@@ -241,11 +244,11 @@ fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[
     let left = left.iter().map(|(name, _)| name.as_str());
     let left: Vec<&str> = left.filter(|name| name.starts_with("git-north")).collect();
     assert_eq!(left, ["git-north/links/mine.yaml"]);
-    // What the clusters have and the file has not is what `fleet plan` shows.
+    // `fleet plan` still shows the objects that the clusters have and the file does not.
     let plan = fleet.run("plan", &rest, &[]);
     assert_eq!(plan.code, 2, "{}{}", plan.stdout, plan.stderr);
 
-    // Other values reach the cluster that answers.
+    // `render` writes changed values only for the cluster that answers.
     let before = files(git);
     let [east, ..] = &fleet.planes;
     let rest = mesh(fleet, &both, "warn");
@@ -267,7 +270,7 @@ fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[
     assert_eq!(after.len(), before.len());
 }
 
-/// No link to a cluster can be rendered before its gateway is there, and the gateway is a part of the extension.
+/// `render` needs the gateway of a cluster for the links to it. The gateway is a part of the extension.
 async fn the_first_time_only_the_extension_is_written(fleet: &Fleet) {
     let [east, _, west] = &fleet.planes;
     for plane in [east, west] {

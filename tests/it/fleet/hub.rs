@@ -1,4 +1,4 @@
-//! Clusters that a hub names with ClusterProfiles.
+//! `fleet` with clusters that have a ClusterProfile in a hub cluster.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Fleet, linked_to, made};
 use crate::support::{SOON, program::run};
 
-/// The CRD, as far as an API server needs it.
+/// The CRD of ClusterProfiles, with only what an API server needs.
 const CRD: &str = r#"{
   "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
   "metadata": { "name": "clusterprofiles.multicluster.x-k8s.io",
@@ -56,7 +56,8 @@ fn plugin(plane: &ControlPlane, folder: &Path) -> String {
     format!("--credential-plugin={}={}", plane.name(), script.display())
 }
 
-/// A profile whose access provider has the name of the cluster, and wants another command to be run.
+/// A ClusterProfile whose access provider has the name of the cluster. It also names a command, which `fleet` must not
+/// run.
 fn profile(plane: &ControlPlane, healthy: &str, evil: &Path) -> Value {
     let (mut cluster, _) = admin(plane);
     let touch = json!([evil.display().to_string()]);
@@ -130,10 +131,10 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
         "{}",
         again.stderr
     );
-    // The command in a profile is not run.
+    // `fleet` has not run the command of a profile.
     assert!(!evil.exists());
 
-    // Entries may be on one line.
+    // The entries of the file may be on one line.
     let entry = |name: &str| {
         text.lines().nth(2).unwrap()[2..].replace("env=prod", &format!("cluster={name}"))
     };

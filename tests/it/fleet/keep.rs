@@ -20,7 +20,7 @@ use crate::support::{
 
 const MESH: &str = "links:\n- mesh: all\n";
 
-/// The names of the token Secrets of each account that has the name of a cluster.
+/// The names of the token Secrets of each of these accounts. An account has the name of a cluster.
 pub(super) async fn tokens(
     plane: &ControlPlane,
     accounts: &[&str],
@@ -39,7 +39,7 @@ pub(super) async fn tokens(
     tokens
 }
 
-/// The token that the controller of a cluster has for another one, and the name of its Secret there.
+/// The token that the controller of `source` uses for `target`, and the name of its Secret in `target`.
 pub(super) async fn in_use(source: &ControlPlane, target: &ControlPlane) -> (String, String) {
     let held = token(&kubeconfig(source, target.name()).await);
     let of = Api::<Secret>::namespaced(target.client(), NAMESPACE);
@@ -81,8 +81,8 @@ fn ended(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// A fleet whose three clusters all link to each other, each with a controller and a Deployment like Linkerd's destination
-/// controller, and its file.
+/// A fleet whose three clusters all link to each other, and its file. Each cluster has a controller, and a stand-in for
+/// the Deployment of Linkerd's destination controller.
 pub(super) async fn linked(fleet: &str, names: &[&str; 3]) -> (Fleet, PathBuf, [Controller; 3]) {
     let fleet = Fleet::start(fleet).await;
     let controllers = fleet
@@ -111,7 +111,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     assert_eq!((dry.code, counted(&dry)), (0, ended(&[("planned", 6)])));
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // The first token of each account is replaced too, and `apply` does not make it again.
+    // `rotate` also replaces the first token of each account. `apply` does not create this token again.
     let rotated = fleet.run("rotate", &mesh, &["--at-most=2", "-o=json"]);
     assert_eq!(rotated.code, 0, "{}", rotated.stderr);
     assert_eq!(counted(&rotated), ended(&[("rotated", 6)]));
@@ -123,7 +123,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
         let [restart] = restarts[..] else {
             panic!("{writes:?}");
         };
-        // All new tokens were written before.
+        // The Secrets of both Links got their new tokens before the restart.
         let secrets = format!("{} patch secrets/", plane.name());
         let of_links =
             |writes: &[String]| writes.iter().filter(|w| w.starts_with(&secrets)).count();
@@ -139,7 +139,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     assert_eq!((young.code, counted(&young)), (0, ended(&[("skipped", 6)])));
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // Killed at any time and run again, it does what is left.
+    // `rotate` is killed after a random time, and runs again. It does what is left.
     for seed in 1..=3 {
         let mut random = fastrand::Rng::with_seed(seed);
         let after = Duration::from_millis(random.u64(300..5000));
@@ -153,7 +153,8 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
         }
     }
 
-    // While a cluster does not answer, Linkerd is not restarted where that would cut it off, and no token in use goes.
+    // North does not answer. A restart of Linkerd would cut it off from north, so `rotate` does not restart it.
+    // `rotate` deletes no token that is in use.
     north.pause_api_server().unwrap();
     for plane in [east, west] {
         let link = condition_is(plane, names[1], "Connected", "False", "Unreachable");
@@ -179,7 +180,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
         "{writes:?}"
     );
 
-    // Then the rest is done. Links that have new tokens already get no other ones.
+    // North answers again, and `rotate` does the rest. Links that already have new tokens get no other ones.
     north.resume_api_server().unwrap();
     for plane in [east, west] {
         condition_is(plane, names[1], "Connected", "True", "Connected").await;
@@ -194,7 +195,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     assert_eq!(in_use(west, east).await, (held, after.clone()));
     assert_eq!(tokens(east, &names).await[names[2]], [after]);
 
-    // Some of the links.
+    // `--link` rotates the tokens of one link only.
     let link = format!("--link={}/{}", names[2], names[0]);
     let some = fleet.run("rotate", &mesh, &[&link, "-o=json"]);
     let name = format!("{}/{}", names[2], names[0]);
@@ -249,7 +250,7 @@ async fn drained_cluster_leaves_federated_services_everywhere_and_rejoins() {
     }
     assert_eq!(drained_until(west, names[1]).await, None);
 
-    // It stays where there is no other member, and that is said.
+    // North stays in federated Services that have no other member, and `drain` lists these.
     let drained = fleet.run("drain", &mesh, &[names[1]]);
     assert_eq!(drained.code, 1, "{}", drained.stderr);
     let stays = format!(
@@ -269,7 +270,7 @@ async fn drained_cluster_leaves_federated_services_everywhere_and_rejoins() {
     let status = fleet.run("status", &mesh, &[]);
     assert!(status.stdout.contains("drained"), "{}", status.stdout);
 
-    // A source cluster that does not answer delays no other.
+    // One source cluster does not answer. `undrain` still works in the other one.
     east.pause_api_server().unwrap();
     let back = fleet.run("undrain", &mesh, &[names[1], "-o=json"]);
     east.resume_api_server().unwrap();

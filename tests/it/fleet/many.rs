@@ -1,4 +1,4 @@
-//! Many control planes with an installation and a controller each, and what can be told of all of them.
+//! Many control planes with an installation and a controller each, and helpers that compare all their objects.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ pub(super) const SHOP: &str = "shop";
 
 /// Control planes that each export a Service, in the order of their names.
 pub(super) struct Planes {
-    // Those that use others before these: fields are dropped in this order.
+    // Fields are dropped in this order, so controllers end before the servers that they use.
     _controllers: Vec<Controller>,
     pub(super) all: Vec<ControlPlane>,
     pub(super) folder: tempfile::TempDir,
@@ -53,7 +53,7 @@ pub(super) struct Planes {
 /// The objects in a cluster, by kind, namespace and name.
 pub(super) type Inventory = BTreeMap<String, Value>;
 
-/// The names of so many control planes.
+/// Names for this number of control planes.
 pub(super) fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{prefix}-{n}")).collect()
 }
@@ -93,7 +93,7 @@ impl Planes {
         }
     }
 
-    /// Writes a file with these clusters, which have the names of their contexts, and these links.
+    /// Writes a fleet file with these clusters and links. The name of each cluster is that of its context.
     pub(super) fn file(&self, name: &str, clusters: &[String], links: &str) -> PathBuf {
         let clusters = clusters.join("\n- name: ");
         let text = format!("name: f\nclusters:\n- name: {clusters}\nlinks: {links}\n");
@@ -107,7 +107,7 @@ impl Planes {
         run_fleet(&self.kubeconfig, command, file, flags)
     }
 
-    /// Starts a command of `fleet` without a terminal, and without anybody who reads its output.
+    /// Starts a command of `fleet` without a terminal, and discards its output.
     pub(super) fn spawn(&self, command: &str, file: &Path, flags: &[&str]) -> Child {
         spawn_fleet(&self.kubeconfig, command, file, flags)
     }
@@ -129,7 +129,7 @@ impl Planes {
         writes.sum()
     }
 
-    /// Waits until each of these clusters has Links to all others of them, which are ready.
+    /// Waits until each of these clusters has a Link to each of the others, and all these Links are ready.
     pub(super) async fn ready(&self, clusters: &[String]) {
         let planes = self.all.iter();
         for plane in planes.filter(|plane| clusters.iter().any(|name| name == plane.name())) {
@@ -149,14 +149,14 @@ impl Planes {
         }
     }
 
-    /// What is in all clusters, in their order.
+    /// The inventory of each cluster, in the order of [`Self::all`].
     pub(super) async fn inventories(&self) -> Vec<Inventory> {
         let each = self.all.iter().map(inventory);
         stream::iter(each).buffered(4).collect().await
     }
 }
 
-/// Whether a Link is ready, by a status of its current generation.
+/// Whether the status of a Link says that its current generation is ready.
 pub(super) fn is_ready(link: &Link) -> bool {
     let Some(ready) = link
         .status
@@ -168,7 +168,7 @@ pub(super) fn is_ready(link: &Link) -> bool {
     ready.status == "True" && ready.observed_generation == link.metadata.generation
 }
 
-/// Everything in a cluster that a fleet, its links or their mirrors may be made of.
+/// All objects in a cluster of the kinds that a fleet, its links and their mirrors consist of.
 pub(super) async fn inventory(plane: &ControlPlane) -> Inventory {
     let client = || plane.client();
     let all = [
@@ -245,7 +245,7 @@ pub(super) fn shape(inventory: &Inventory) -> Inventory {
     objects.collect()
 }
 
-/// Replaces a field by nothing, if it is there.
+/// Sets a field to null, if it exists.
 fn clear(value: &mut Value, path: &str) {
     if let Some(found) = value.pointer_mut(path) {
         *found = Value::Null;

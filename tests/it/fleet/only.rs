@@ -28,7 +28,7 @@ fn succeeded(outcome: &Outcome) -> &str {
     &outcome.stdout
 }
 
-/// The steps of a plan that remain, as clusters and commands.
+/// The steps that `apply` leaves to people, according to a plan: cluster and command of each.
 fn remaining(plan: &Outcome) -> Vec<(String, String)> {
     let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
     let steps = plan["remaining"].as_array().unwrap().iter();
@@ -37,7 +37,8 @@ fn remaining(plan: &Outcome) -> Vec<(String, String)> {
     steps.collect()
 }
 
-/// Runs a command as it was printed, with access to one cluster, in a folder in which credentials are handed over.
+/// Runs a printed command with access to one cluster. The path `handed` in the command becomes a folder in `folder`.
+/// This folder stands for the way in which people hand over credentials.
 async fn pasted(plane: &ControlPlane, command: &str, folder: &Path) {
     let handed = folder.join("handed").display().to_string();
     let command = command.replace("handed", &handed);
@@ -68,7 +69,7 @@ async fn pasted(plane: &ControlPlane, command: &str, folder: &Path) {
     }
 }
 
-/// `graph` and `check` know the links of the file: the one that is there, and the one back that is not.
+/// `graph` and `check` know the links of the file: one exists, and the one in the other direction is missing.
 fn other_commands_take_the_file(fleet: &Fleet, one: &str) {
     let file = file_with(fleet, &format!("{one}  mutual: true\n"));
     let run = |command: &str, flags: &[&str]| {
@@ -79,7 +80,7 @@ fn other_commands_take_the_file(fleet: &Fleet, one: &str) {
     let expected = "only-east\n└─▶ only-west  missing\nonly-west\n└─▶ only-east  connected";
     let graph = succeeded(&graph);
     assert!(graph.starts_with(expected), "{graph}");
-    // No Pods run here, so the extension is not well in either cluster.
+    // No Pods run here, so `check` finds errors in both clusters.
     let check = run("check", &["--wait=0s", "-o=json"]);
     assert_eq!(check.code, 1, "{}{}", check.stdout, check.stderr);
     let report: Value = serde_json::from_str(&check.stdout).unwrap();
@@ -95,7 +96,7 @@ fn other_commands_take_the_file(fleet: &Fleet, one: &str) {
     );
 }
 
-/// The file with one link, with these settings.
+/// Writes a fleet file with two clusters and these links.
 fn file_with(fleet: &Fleet, links: &str) -> PathBuf {
     fleet.file(&["only-east", "only-west"], links)
 }
@@ -125,7 +126,7 @@ async fn links_need_no_rights_in_both_of_their_clusters() {
     succeeded(&applied);
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // Each does its steps with access to one cluster.
+    // Each owner does the steps for one cluster, with access only to this cluster.
     for (owner, command) in &steps {
         let plane = if owner == east.name() { east } else { west };
         pasted(plane, command, &folder).await;
@@ -148,7 +149,7 @@ async fn links_need_no_rights_in_both_of_their_clusters() {
 
     other_commands_take_the_file(&fleet, one);
 
-    // West changes a setting. What it does not know of east stays, also if somebody has changed it.
+    // West changes a setting. It cannot read the gateway of east, so it keeps the address that somebody has changed.
     let moved = serde_json::json!({ "spec": { "gatewayAddress": "192.0.2.99" } });
     west.kubectl(&[
         "-n",
@@ -183,7 +184,7 @@ async fn links_need_no_rights_in_both_of_their_clusters() {
         whole.stdout
     );
 
-    // The link leaves the file. East does not delete the account before west says that it is not used.
+    // The link leaves the file. East does not delete the account before west says that nobody uses it.
     let none = file_with(&fleet, "links: []\n");
     let early = own(east, "plan", &none, &["-o=json"]);
     assert_eq!(early.code, 2, "{}{}", early.stdout, early.stderr);

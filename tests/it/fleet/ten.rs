@@ -1,6 +1,8 @@
-//! Ten control planes that all link to each other, with 90 links: how long `fleet apply` takes and how much it writes,
-//! a cluster that does not answer, and one that leaves; `fleet apply` that is killed; and the same links by the loop of
-//! the docs. `just fleet` runs it.
+//! Ten control planes that all link to each other, with 90 links. `just fleet` runs these tests.
+//!
+//! The first test measures how long `fleet apply` takes and how much it writes. In it, one cluster does not answer, and
+//! one leaves the fleet file. The second test kills `fleet apply`. The third makes the same links with the loop of the
+//! docs.
 
 mod alone;
 mod by_hand;
@@ -16,7 +18,7 @@ const OBJECTS: usize = 7;
 const LINKS: usize = COUNT * (COUNT - 1);
 const MESH: &str = "[{mesh: all}]";
 
-/// Runs `fleet apply`, which has to succeed; how long it took, and what it wrote.
+/// Runs `fleet apply`, which has to succeed. Returns how long it took, and the number of its writes.
 fn apply(planes: &mut Planes, clusters: &[String], links: &str) -> (Duration, usize) {
     let file = planes.file("fleet.yaml", clusters, links);
     planes.counted();
@@ -27,7 +29,7 @@ fn apply(planes: &mut Planes, clusters: &[String], links: &str) -> (Duration, us
     (took, planes.counted())
 }
 
-/// Nothing is left to do, and nothing is written.
+/// Checks that another `fleet apply` finds nothing to do, and writes nothing.
 fn nothing_is_left(planes: &mut Planes, clusters: &[String], links: &str) {
     let file = planes.file("fleet.yaml", clusters, links);
     planes.counted();

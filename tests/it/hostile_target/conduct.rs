@@ -16,19 +16,18 @@ pub(super) enum Conduct {
     HungGets,
     /// Like [`Self::HungGets`], but each GET is refused with a different text, with line breaks and escape sequences.
     RefusedGets,
-    /// Lists and watches are refused in this way, with different status codes.
+    /// All watches and half of the lists are refused like these GETs, with different status codes.
     RefusedLists,
-    /// Services have 256 KiB of annotations. Pages have 60 MiB, or twice as much if the client asks for it. Watches end
-    /// at once.
+    /// Services have nearly 256 KiB of annotations. Pages have 60 MiB, and half of them twice as much if the client
+    /// asks for it. Watches of Services are refused with the status 410, so the client lists again.
     HugePages,
-    /// Services have 200 KiB of annotations, which change 100 times a second.
+    /// Services have 200 KiB of annotations. A label or an annotation of one of them changes 100 times a second.
     GiantAnnotations,
     /// Labels and annotations of Services change 200 times a second, and some are withdrawn and exported again.
     LabelStorm,
 }
 
 impl Conduct {
-    /// All of them.
     pub(super) const ALL: [Self; 8] = [
         Self::EndlessAdded,
         Self::DrippingLists,
@@ -40,7 +39,6 @@ impl Conduct {
         Self::LabelStorm,
     ];
 
-    /// The name of the cluster.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::EndlessAdded => "endless-added",

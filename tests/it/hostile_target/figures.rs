@@ -10,20 +10,20 @@ use crate::support::{
     installation::{NAMESPACE, account},
 };
 
-/// The limits of a run. A value without a limit (`None`) is only printed. The budgets of the controller are tested only
-/// here.
+/// The limits of a run. A value without a limit (`None`) is only printed. No other test checks these budgets of the
+/// controller.
 pub(super) struct Bounds {
     /// Resident memory of the controller, MiB.
     pub(super) memory: Option<u64>,
     /// Writes to the source cluster for one hostile target, including refused ones: a burst, and then per second.
     pub(super) writes: Option<(f64, f64)>,
-    /// Lines of the log per minute.
+    /// Lines of the log per minute, or in the whole run if it is shorter.
     pub(super) lines: Option<usize>,
-    /// Growth of the p99 of the other clusters, in percent, compared with a run in which another controller has the
-    /// hostile targets. Only measured in the run of minutes.
+    /// Growth of the p99 of the neighbours, in percent, compared with the phase in which another controller has the
+    /// hostile targets. Only measured in the long run.
     pub(super) latency: Option<f64>,
-    /// How many times as long as those of a controller without hostile targets, at the same time, changes of the other
-    /// clusters may take: nine out of ten of them. Only measured in the brief run.
+    /// The p90 of the neighbours, as a multiple of the p90 of the other controller's neighbours at the same time. Only
+    /// measured in the brief run.
     pub(super) slower: f64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Mark {
 impl Mark {
     /// The current position. Resets the peak of memory.
     pub(super) fn here(source: &ControlPlane, controller: &Controller) -> Self {
-        // Only this resets it; see the manual page proc(5).
+        // Writing 5 resets the peak (`VmHWM`): see the manual page proc(5).
         std::fs::write(format!("/proc/{}/clear_refs", controller.pid()), "5").unwrap();
         Self {
             audit: source.audit_mark().unwrap(),
@@ -52,9 +52,9 @@ pub(super) struct Figures {
     /// Peak of resident memory, in MiB.
     memory: u64,
     latencies: Latencies,
-    /// Latencies at the same time of a controller without hostile targets.
+    /// Latencies of the other controller's neighbours at the same time. This controller has no hostile targets.
     undisturbed: Option<Latencies>,
-    /// Writes of the controller by namespace; each hostile cluster has its own.
+    /// Writes of both controllers by namespace. Each hostile cluster has a namespace of its own.
     writes: BTreeMap<String, usize>,
     /// Writes of statuses of Links, by Link.
     statuses: BTreeMap<String, usize>,
@@ -76,7 +76,7 @@ impl Figures {
         let (mut writes, mut statuses) = (BTreeMap::new(), BTreeMap::new());
         for event in source.audit_since(mark.audit).unwrap() {
             let is_read = matches!(event.verb.as_str(), "get" | "list" | "watch");
-            // That of all Links, or the one that has the hostile ones to itself.
+            // Either of the two controllers.
             let is_controller = [NAMESPACE, APART].map(account).contains(&event.user);
             if !is_controller || is_read || event.group == "authorization.k8s.io" {
                 continue;
@@ -111,7 +111,7 @@ impl Figures {
         f64::from(count(&self.writes) + count(&self.statuses)) / self.time.as_secs_f64()
     }
 
-    /// Values over their limits. `before` is the run whose latencies these are compared with.
+    /// Values over their limits. `before` is the phase with which the p99 is compared.
     pub(super) fn beyond(
         &self,
         bounds: &Bounds,
@@ -158,13 +158,13 @@ impl Figures {
         beyond
     }
 
-    /// How many times as long the neighbours take as those of another controller at the same time.
+    /// The p90 of the neighbours, as a multiple of the p90 of the other controller's neighbours.
     fn slower(&self) -> Option<f64> {
         let p90 = |latencies: &Latencies| latencies.at(90).as_secs_f64();
         Some(p90(&self.latencies) / p90(self.undisturbed.as_ref()?))
     }
 
-    /// Growth of p99 since that phase, in percent.
+    /// Growth of the p99 since the phase `before`, in percent.
     fn growth(&self, before: &Self) -> f64 {
         let p99 = |figures: &Self| figures.latencies.at(99).as_secs_f64();
         (p99(self) / p99(before) - 1.0) * 100.0

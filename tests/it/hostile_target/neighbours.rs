@@ -21,7 +21,7 @@ use crate::support::{
     other,
 };
 
-/// Links to clusters that behave well. All have the same API server.
+/// Links to clusters that behave well. All these clusters have the same API server.
 pub(super) struct Neighbours {
     /// The Links, named after their target clusters.
     links: [&'static str; 3],
@@ -29,12 +29,13 @@ pub(super) struct Neighbours {
     namespace: &'static str,
 }
 
-/// Those that share a controller with hostile targets.
+/// The neighbours of the first installation. Its controller has hostile targets in the brief run, and in the last phase
+/// of the long run.
 pub(super) const STEADY: Neighbours = Neighbours {
     links: ["steady-0", "steady-1", "steady-2"],
     namespace: "steady",
 };
-/// Those of another controller, which has no others.
+/// The neighbours of the installation in [`APART`], whose controller has no other Links.
 pub(super) const CALM: Neighbours = Neighbours {
     links: ["calm-0", "calm-1", "calm-2"],
     namespace: "calm",
@@ -48,7 +49,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// How soon changes were mirrored.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
-    /// How long mirrors were behind their Services, each time that one was, sorted.
+    /// For each time that a mirror was behind its Service: how long it was behind. Sorted.
     times: Vec<Duration>,
     /// Number of Services whose last change was not mirrored.
     pub(super) missing: usize,
@@ -120,8 +121,8 @@ pub(super) async fn are_in_step(source: &ControlPlane) {
     are_well(source).await;
 }
 
-/// Mirrors whose port has to change: the new port, and since when the mirror is behind its Service. Where the machine is
-/// slow, a Service changes again before its mirror has the change before; only the last change has to arrive.
+/// Mirrors whose port has to change: the new port, and since when the mirror is behind its Service. On a slow machine,
+/// a Service may change again before its mirror has the previous change. Only the last change has to arrive.
 type Expected = Arc<Mutex<HashMap<String, (i32, Instant)>>>;
 
 /// For this long, changes a port of one Service after the other, and waits for the changes in the source cluster.
@@ -164,7 +165,7 @@ pub(super) async fn churn(
         });
     }
     writes.join_all().await;
-    // Changes that have not come after this are counted as missing.
+    // Changes that have not arrived after this time count as missing.
     let _ = eventually("the last changes", SOON, async || {
         Ok(expected.lock().unwrap().is_empty().then_some(()))
     })

@@ -17,22 +17,22 @@ use tokio::{sync::mpsc::Sender, time::interval};
 
 use super::conduct::Conduct;
 
-/// Text in refusals that must not appear on its own line in the log.
+/// Text in refusals, after a line break. It looks like a line of the log.
 pub(super) const FORGED: &str = "2026-01-01T00:00:00Z ERROR forged";
 
 /// Time between two pieces of a slow list.
 const DRIP: Duration = Duration::from_millis(300);
 /// Time between two withdrawals.
 const WITHDRAWAL: Duration = Duration::from_millis(100);
-/// Size of the annotations of a Service in an endless stream of new ones.
+/// Size of the annotations of each Service of [`Conduct::EndlessAdded`].
 const ADDED: usize = 64 << 10;
-/// Size of the annotations of a Service that has very large ones.
+/// Size of the annotations of each Service of [`Conduct::GiantAnnotations`].
 const GIANT: usize = 200 << 10;
-/// Size of the annotations of a Service on a huge page: the maximum in Kubernetes.
+/// Size of the annotations of each Service of [`Conduct::HugePages`]: nearly the maximum in Kubernetes.
 const LARGEST: usize = (256 << 10) - 1024;
-/// Services on a huge page, unless the client asks for more, and sometimes also then.
+/// Maximum number of Services on a huge page. Half of the answers have more if the client asks for more.
 const HUGE_PAGE: usize = 240;
-/// Services on all huge pages together.
+/// Number of Services on all huge pages together.
 pub(super) const HUGE_LIST: usize = 480;
 
 /// A hostile API server. When dropped, it ends and sends nothing more.
@@ -42,12 +42,12 @@ pub(super) struct HostileTarget {
 }
 
 impl HostileTarget {
-    /// Starts it, with a certificate that the authority of `plane` signed.
+    /// Starts a hostile API server, with a certificate that the authority of `plane` signed.
     pub(super) fn start(plane: &ControlPlane, conduct: Conduct, seed: u64) -> Self {
         let interceptor = plane.intercept(None).unwrap();
         let server = Arc::new(Server::new(conduct, seed));
-        // It has the lowest priority, because on its own machine it would not compete with the other clusters for
-        // processors.
+        // The server has the lowest priority. In reality, it would run on a machine of its own, and would not compete
+        // with the other clusters for processors.
         let yields = Once::new();
         interceptor.judge(move |asked| {
             yields.call_once(|| {
@@ -115,7 +115,7 @@ impl Server {
         if !is_slices && !path.ends_with("/services") {
             return self.get(path);
         }
-        // Requests with this selector get no Services. One selector is enough for a hostile target.
+        // Requests with the selector of federated Services get no objects. The selector for export is enough here.
         if query.contains("federated") {
             return if asked.watches() {
                 silent()
@@ -211,7 +211,7 @@ impl Server {
         })
     }
 
-    /// Pages of nearly 64 MiB. If the client asks for more Services, some pages are larger.
+    /// Pages of 60 MiB. If the client asks for more Services, half of the pages are larger.
     fn huge_page(self: &Arc<Self>, query: &str) -> Verdict {
         let begin = number(query, "continue=").unwrap_or_default();
         let most = if self.random.lock().unwrap().bool() {

@@ -1,4 +1,5 @@
-//! The objects of Argo CD and Flux in the examples, by the CRDs of these tools, and what the tools make of them.
+//! Checks the objects of Argo CD and Flux in the examples with the CRDs of these tools. Then does what the tools do
+//! with the objects.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -19,7 +20,7 @@ const EXAMPLES: [&str; 6] = [
     "gitops/west/east/external-secrets",
     "gitops/west/east/sealed-secrets",
 ];
-/// The server checks the object, and refuses fields that it does not know.
+/// Arguments of kubectl. The API server checks the objects, refuses unknown fields, and stores nothing.
 const CHECK: [&str; 4] = [
     "apply",
     "--server-side",
@@ -38,7 +39,7 @@ pub(super) async fn install(plane: &ControlPlane) {
         .await
         .unwrap()
         .unwrap();
-    // Their descriptions are too long for the annotation in which kubectl would keep them.
+    // A client-side apply would fail: these CRDs are too long for the annotation in which kubectl keeps them.
     let apply = ["apply", "--server-side", "-f", crds.to_str().unwrap()];
     plane.kubectl(&apply).await.unwrap();
     let crds = Api::<CustomResourceDefinition>::all(plane.client());
@@ -62,7 +63,7 @@ fn is_established(crd: &CustomResourceDefinition) -> bool {
     conditions.any(|condition| condition.status == "True")
 }
 
-/// The API server takes all examples, and would not take what it does not know.
+/// The API server accepts all examples. It refuses an example with an unknown field.
 pub(super) async fn examples_are_valid(plane: &ControlPlane) {
     let paths = EXAMPLES.map(|name| format!("--filename={}", example(name)));
     let args: Vec<&str> = CHECK
@@ -96,7 +97,8 @@ pub(super) async fn examples_are_valid(plane: &ControlPlane) {
     }
 }
 
-/// Does what Flux does with the Kustomizations of the example: applies their paths, each after those that it depends on.
+/// Does what Flux does with the Kustomizations of the example: applies the path of each one after those of the
+/// Kustomizations that it depends on.
 pub(super) async fn as_flux(plane: &ControlPlane, repository: &Path) {
     let text = fs::read_to_string(example("fleet/flux/eu-1.yaml")).unwrap();
     plane
@@ -120,7 +122,8 @@ pub(super) async fn as_flux(plane: &ControlPlane, repository: &Path) {
     }
 }
 
-/// Does what Argo CD does with the `ApplicationSet` of the example: applies the folder whose name is that of the cluster.
+/// Does what Argo CD does with the `ApplicationSet` of the example: applies the folder that has the name of the
+/// cluster.
 pub(super) async fn as_argo_cd(plane: &ControlPlane, repository: &Path) {
     let path = example("fleet/argocd/clusters.yaml");
     kubectl_apply(plane, "-f", Path::new(&path)).await;

@@ -43,7 +43,7 @@ async fn since(plane: &ControlPlane, except: &str) -> BTreeMap<String, String> {
     since.collect()
 }
 
-/// The API server of the last cluster stands still. The links between the others are as before, all the time.
+/// Pauses the API server of the last cluster. The Links between the others stay ready and connected all the time.
 pub(super) async fn others_are_unaffected_by_a_cluster_that_does_not_answer(
     planes: &Planes,
     names: &[String],
@@ -127,14 +127,14 @@ async fn followed(planes: &[ControlPlane], team: &str) -> Duration {
     started.elapsed()
 }
 
-/// All mirrors are there, and follow changes.
+/// All mirrors exist, and follow a change of their Services.
 pub(super) async fn mirrors_are_there(planes: &Planes, names: &[String]) {
     assert_eq!(planes.all.len(), names.len());
     let took = followed(&planes.all, "blue").await;
     say("90 mirrors follow a change of 10 Services", took, 0);
 }
 
-/// The last cluster leaves the file. All that there is of it goes, in all clusters, and nothing else changes.
+/// The last cluster leaves the file. `fleet apply` deletes its objects in all clusters, and changes nothing else.
 pub(super) async fn one_leaves(
     planes: &mut Planes,
     names: &[String],
@@ -151,11 +151,11 @@ pub(super) async fn one_leaves(
         let mut expected = before.clone();
         let is_of = |key: &String| key.ends_with(left) || key.ends_with(&format!("{left}-token"));
         expected.retain(|key, _| !is_of(key));
-        // A Link, two Secrets, an account of four, a mirror, and the Service by which the gateway is probed.
+        // A Link, two Secrets, an account of four objects, a mirror, and a probe Service.
         assert_eq!(before.len() - expected.len(), 9);
         assert_eq!(*now, expected);
     }
-    // Nothing of it comes back with the next change.
+    // Later changes of the other clusters create nothing in the cluster that left.
     let others = &planes.all[..rest.len()];
     let started = Instant::now();
     followed(others, "green").await;

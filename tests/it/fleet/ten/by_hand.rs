@@ -1,4 +1,4 @@
-//! The same links by the loop in docs/fleet.md.
+//! Makes the same 90 links with the loop in docs/fleet.md.
 
 use std::{
     fs,

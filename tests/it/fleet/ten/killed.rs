@@ -1,4 +1,5 @@
-//! `fleet apply` is killed at places that a seed chooses, while it links and while it unlinks, and run again.
+//! Kills `fleet apply` after a number of writes that a seed chooses, while it links and while it unlinks, and runs it
+//! again.
 
 use std::{
     process::Child,
@@ -10,14 +11,15 @@ use tokio::time::interval;
 use super::{LINKS, MESH, OBJECTS, apply, shapes};
 use crate::fleet::many::{Inventory, Planes};
 
-/// Each seed chooses a place while the clusters are linked, and one while they are unlinked: twenty in all.
+/// With each seed, the test kills `fleet apply` once while it links the clusters, and once while it unlinks them.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
-/// Objects of a link that are deleted one by one in any case: Kubernetes may delete the Secret of a deleted account first.
+/// `fleet apply` deletes at least this number of objects for each removed link. It may delete fewer than [`OBJECTS`],
+/// because Kubernetes deletes the token Secret of a deleted account.
 const DELETED: usize = OBJECTS - 2;
-/// How often to look at how much was written.
+/// How often the test counts the writes.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Waits until the clusters have so many new writes, and kills the program. How many there are then.
+/// Waits until the program has made this number of writes, and kills it. Returns the number of its writes.
 async fn kill(mut child: Child, planes: &mut Planes, after: usize) -> usize {
     let (mut looks, mut written) = (interval(LOOK), 0);
     while written < after {
@@ -34,7 +36,7 @@ async fn kill(mut child: Child, planes: &mut Planes, after: usize) -> usize {
     written + planes.counted()
 }
 
-/// The clusters are the same at the end, wherever it was killed.
+/// At the end, the clusters have the same objects, whenever `fleet apply` was killed.
 pub(super) async fn the_end_is_the_same(
     planes: &mut Planes,
     names: &[String],
