@@ -193,10 +193,11 @@ impl Members<'_> {
     }
 
     fn linked_availability(&self, linked: &ClusterMembership<'_>) -> Option<Availability> {
+        let takes_part = self.clusters.contains(linked.target.cluster.as_str());
         let backed = match linked.membership {
             Membership::Member(seen) => linked.is_backed(seen),
-            Membership::Unseen | Membership::Leaving => None,
-            Membership::Drained(_) | Membership::Refused(_) | Membership::None => return None,
+            Membership::Unseen | Membership::Leaving if takes_part => None,
+            _ => return None,
         };
         let gateway = linked.target.gateway.as_ref();
         let state = &linked.entry.gateway;

@@ -1,7 +1,7 @@
 //! Which clusters have failed over, and which preferences are applied.
 
 use super::{super::unreadable, *};
-use crate::mirror::Liveness;
+use crate::mirror::{Liveness, fixtures::svc};
 
 /// A local member with ready Pods and this preference, while east has a member behind its gateway.
 fn beside_gateway(place: &str) -> State {
@@ -122,5 +122,17 @@ fn preferred_cluster_receives_requests_while_its_link_cannot_be_read() {
         assert_eq!(described(&writes), PATCHED, "{what}");
         let rule = &body(&writes, "web-federated-80")["spec"]["rules"][0];
         assert_eq!(rule["backendRefs"][0]["name"], "web-east", "{what}");
+    }
+}
+
+#[test]
+fn cluster_that_cannot_be_seen_is_not_preferred_unless_it_is_a_member() {
+    // East has a mirror, and its Service is no member.
+    let far = routed().linked(flat("east"), &[svc("web").exported()], &[backing("web")]);
+    let far = after(far, &mirror());
+    let state = after(pods(far.local_member(prefers("east,local")), true), &key());
+    let away = state.clone().with_link("east", |entry| entry.remote = None);
+    for (what, state) in [("it is listed", state), ("it is away", away)] {
+        assert_eq!(described(&plan(&state, &key()).writes), [""; 0], "{what}");
     }
 }
