@@ -196,9 +196,9 @@ impl FailedOver {
         Self(items.collect())
     }
 
-    /// The next time at which a cluster receives requests again.
-    pub fn next_return(&self) -> Option<Timestamp> {
-        self.0.values().filter_map(|outage| outage.until).min()
+    /// The times at which clusters receive requests again.
+    pub fn returns(&self) -> impl Iterator<Item = Timestamp> {
+        self.0.values().filter_map(|outage| outage.until)
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let text = "local=2026-01-02T03:04:05Z/..,east=2026-01-02T03:04:05Z/2026-01-02T03:05:00Z";
         let read = FailedOver::read(text);
         assert_eq!(read.to_string(), text);
-        assert_eq!(read.next_return(), "2026-01-02T03:05:00Z".parse().ok());
+        assert_eq!(read.returns().min(), "2026-01-02T03:05:00Z".parse().ok());
         for odd in [
             "",
             "local",

@@ -22,7 +22,7 @@ pub struct Store<T> {
     namespaces: BTreeMap<String, NamespaceIndex<T>>,
     clusters: ByCluster<T>,
     len: usize,
-    /// Objects with a due time, by time, namespace and name.
+    /// Objects with due times, by time, namespace and name.
     due: BTreeSet<(Timestamp, Box<str>, Box<str>)>,
     /// The objects that were last seen to be deleted: UID and resource version. Some only stopped matching the watch's
     /// selector, and may come back later.
@@ -92,11 +92,11 @@ impl<T: Indexed> NamespaceIndex<T> {
     }
 }
 
-/// The entry of an object in the index of due times, if it has a due time.
-fn due<T: Indexed>(object: &T) -> Option<(Timestamp, Box<str>, Box<str>)> {
+/// The entries of an object in the index of due times.
+fn due<T: Indexed>(object: &T) -> impl Iterator<Item = (Timestamp, Box<str>, Box<str>)> {
     let metadata = object.metadata();
-    let at = object.due()?;
-    Some((at, metadata.namespace().into(), metadata.name().into()))
+    let times = object.due().into_iter();
+    times.map(|at| (at, metadata.namespace().into(), metadata.name().into()))
 }
 
 /// Whether an object is sorted before the one of this group and name.
@@ -148,7 +148,7 @@ impl<T: Indexed> Store<T> {
         self.clusters.of(cluster)
     }
 
-    /// Objects that are due after `from`, and not later than `to`.
+    /// Objects that are due after `from`, and not later than `to`, once for each such time.
     pub(crate) fn due_between(
         &self,
         from: Timestamp,
@@ -213,7 +213,7 @@ impl<T: Indexed> Store<T> {
         let before = index.take(new.name());
         if let Some(before) = &before {
             self.clusters.remove(before);
-            if let Some(due) = due(&**before) {
+            for due in due(&**before) {
                 self.due.remove(&due);
             }
         }
@@ -258,7 +258,7 @@ impl<T: Indexed> Store<T> {
             self.namespaces.remove(namespace);
         }
         self.clusters.remove(&removed);
-        if let Some(due) = due(&*removed) {
+        for due in due(&*removed) {
             self.due.remove(&due);
         }
         Some(removed)

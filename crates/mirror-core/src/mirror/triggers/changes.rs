@@ -153,7 +153,8 @@ impl State {
         let names = due.map(|service| (service.metadata.namespace(), service.metadata.name()));
         let keys = names
             .filter_map(|(namespace, name)| Some(Key::federated(namespace, member_name(name)?)));
-        keys.collect()
+        let mut seen = BTreeSet::new();
+        keys.filter(|key| seen.insert(key.clone())).collect()
     }
 
     /// The clusters that join federated Services later than at this time, because their Links are new, each with when.

@@ -328,6 +328,25 @@ fn the_end_of_a_hold_down_concerns_its_federated_service() {
 }
 
 #[test]
+fn every_end_of_a_hold_down_concerns_the_federated_service() {
+    let twice = failed_over("web", Some(100));
+    let text = twice.0.metadata.annotations.get(l::FAILED_OVER).unwrap();
+    let both = format!("{text},west=1970-01-01T00:00:00Z/1970-01-01T00:03:20Z");
+    let mut state = state().local(&[twice.annotation(l::FAILED_OVER, &both)]);
+    let web = [Key::federated("ns", "web")];
+    for (now, returned, next) in [
+        (0, &[][..], Some(100)),
+        (100, &web, Some(200)),
+        (200, &web, None),
+        // The clock is set back.
+        (0, &web, Some(100)),
+    ] {
+        assert_eq!(state.advance(at(now)).1, returned, "{now}");
+        assert_eq!(state.next_turn(), next.map(at), "{now}");
+    }
+}
+
+#[test]
 fn hold_down_that_is_longer_or_over_by_now_has_no_other_end() {
     let mut state = state().local(&[failed_over("web", Some(100)), failed_over("api", Some(200))]);
     let mirrors = &mut state.here().mirrors;

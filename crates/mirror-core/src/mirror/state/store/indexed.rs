@@ -38,9 +38,9 @@ pub trait Indexed: StoredObject {
     /// Target clusters to which it belongs, each once, and an empty name if it may belong to any.
     fn clusters(&self) -> BTreeSet<&str>;
 
-    /// When its key has to be planned again, even if nothing else happens until then.
-    fn due(&self) -> Option<Timestamp> {
-        None
+    /// When its key has to be planned again, even if nothing else happens until then: each time once.
+    fn due(&self) -> BTreeSet<Timestamp> {
+        BTreeSet::new()
     }
 }
 
@@ -142,9 +142,10 @@ impl Indexed for Service {
         clusters
     }
 
-    fn due(&self) -> Option<Timestamp> {
-        let failed_over = self.metadata.annotations.get(l::FAILED_OVER)?;
-        FailedOver::read(failed_over).next_return()
+    fn due(&self) -> BTreeSet<Timestamp> {
+        let failed_over = self.metadata.annotations.get(l::FAILED_OVER);
+        let outages = failed_over.map(FailedOver::read).unwrap_or_default();
+        outages.returns().collect()
     }
 }
 
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn slices_and_routes_are_due_at_no_time() {
-        let due = [EndpointSlice::default().due(), Route::default().due()];
-        assert_eq!(due, [None; 2]);
+        assert!(EndpointSlice::default().due().is_empty());
+        assert!(Route::default().due().is_empty());
     }
 }
