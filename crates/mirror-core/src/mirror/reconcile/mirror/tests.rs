@@ -266,6 +266,12 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
         ),
         ("and nothing more is written", switched(), &[], MIRRORED),
         (
+            "and nothing after a restart, before the cluster is listed",
+            switched().with_link("east", |entry| entry.remote = None),
+            &[],
+            "web@east: unknown",
+        ),
+        (
             "and they follow the gateway",
             switched().with_link("east", |entry| entry.gateway.liveness = Liveness::Dead),
             &["patch EndpointSlice ns/web-east-ipv4"],

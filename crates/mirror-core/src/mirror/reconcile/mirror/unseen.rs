@@ -6,7 +6,7 @@
 
 use super::removal::is_written;
 use crate::{
-    api::k8s::Service,
+    api::{k8s::Service, labels as l},
     mirror::{
         desired::{
             endpoints::{self, GatewayEndpoints, as_it_is, through_gateway},
@@ -73,12 +73,17 @@ fn slices_of(
         // Its addresses are unknown.
         return endpoints::keep(state, actual, writes);
     };
+    let mut metadata = DesiredMetadata::of(&service.metadata);
+    // A mirror in remote-discovery mode has the slices that it had in gateway mode, without the labels of this mode.
+    for key in [l::REMOTE_DISCOVERY, l::REMOTE_SERVICE] {
+        metadata.labels.remove(key);
+    }
     let desired = Desired {
         installation: &state.config.namespace,
         namespace,
         name,
         uid: service.metadata.uid.as_deref(),
-        metadata: DesiredMetadata::of(&service.metadata),
+        metadata,
         ports: &service.spec.ports,
         headless: service.is_headless(),
     };
