@@ -124,8 +124,8 @@ pub(crate) async fn state(
         }
         links.insert(other.name_any(), entry);
     }
-    let by_slices = links.by_slices();
-    let local = local(client, &config, by_slices).await?;
+    let local = local(client, &config, links.by_slices(None)).await?;
+    let by_slices = links.by_slices(Some(&local));
     let stands = local.services_with_objects(&target.cluster);
     let remote = remote(&there, &target, limits, &stands, by_slices)
         .await

@@ -160,9 +160,9 @@ impl State {
         self.links.all_in_charge()
     }
 
-    /// Whether there are federated Services that are made of slices.
+    /// Whether federated Services are made of slices.
     pub fn by_slices(&self) -> bool {
-        self.links.by_slices()
+        self.links.by_slices(self.local.as_ref())
     }
 
     /// Whether objects of this cluster, which has no Link in charge, may still belong to a Link.

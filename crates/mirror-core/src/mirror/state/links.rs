@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::remote::{GatewayState, RemoteState};
+use super::{
+    Local,
+    remote::{GatewayState, RemoteState},
+};
 use crate::{
     api::{link::LinkObject, names::is_dns_label},
     mirror::target::{InvalidLink, Target, policy::FederatedThrough},
@@ -216,10 +219,13 @@ impl Links {
         self.clusters.values().filter_map(|named| self.first(named))
     }
 
-    /// Whether there are federated Services that are made of slices: a cluster takes part through its gateway.
-    pub fn by_slices(&self) -> bool {
+    /// Whether federated Services are made of slices: a cluster takes part through its gateway. While a Link that may ask
+    /// for that cannot be read, those that have slices keep them.
+    pub fn by_slices(&self, local: Option<&Local>) -> bool {
         let mut targets = self.all_in_charge().map(|(target, _)| target);
+        let keeps_slices = || local.is_some_and(Local::has_federated_slices);
         targets.any(|target| target.federated_through == FederatedThrough::Gateway)
+            || !self.moving.is_empty() && keeps_slices()
     }
 
     /// The Links in charge that have a drain, even if it has ended, each with its end.
@@ -239,10 +245,15 @@ impl Links {
         linked.filter_map(|(at, link)| Some((self.active(link)?.0, *at)))
     }
 
-    /// Whether objects of this cluster may belong to a Link although none is in charge of it: to an invalid Link that
-    /// named the cluster, or may have; or to a Link that has moved to another cluster, which was not listed yet.
+    /// Whether objects of this cluster may belong to a Link although none is in charge of it.
     pub(crate) fn may_keep(&self, cluster: &str) -> bool {
-        self.moving().any(|entry| {
+        self.keepers(cluster).next().is_some()
+    }
+
+    /// The Links to which objects of a cluster may belong although they are not in charge of it: invalid Links that named
+    /// the cluster, or may have; and Links that have moved to another cluster, which was not listed yet.
+    fn keepers<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = (&'a str, &'a LinkEntry)> {
+        self.moving().filter(move |(_, entry)| {
             let (named, listed) = (entry.cluster.as_deref(), entry.listed.as_deref());
             match &entry.target {
                 Err(_) if named.is_none() && listed.is_none() => true,
@@ -250,6 +261,13 @@ impl Links {
                 Ok(target) => listed == Some(cluster) && !self.is_listed(&target.cluster),
             }
         })
+    }
+
+    /// Whether a Link to which objects of a cluster may belong, although it is not in charge of it, is older than this
+    /// ([`Target::age`]).
+    pub(crate) fn older_may_keep(&self, cluster: &str, than: (Option<Timestamp>, &str)) -> bool {
+        let mut keepers = self.keepers(cluster);
+        keepers.any(|(link, entry)| (entry.created, link) < than)
     }
 
     /// Whether this Link is invalid and may have named any cluster.
@@ -261,14 +279,14 @@ impl Links {
     /// The clusters that Links have left for this one. They may still have mirrors.
     pub(crate) fn left_for<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a str> {
         self.moving()
-            .filter(move |entry| entry.cluster.as_deref() == Some(cluster))
-            .filter_map(|entry| entry.listed.as_deref())
+            .filter(move |(_, entry)| entry.cluster.as_deref() == Some(cluster))
+            .filter_map(|(_, entry)| entry.listed.as_deref())
     }
 
-    /// The Links that may have mirrors of other clusters than the one that they name.
-    fn moving(&self) -> impl Iterator<Item = &LinkEntry> {
+    /// The Links that may have mirrors of other clusters than the one that they name, by name.
+    fn moving(&self) -> impl Iterator<Item = (&str, &LinkEntry)> {
         let moving = self.moving.iter();
-        moving.filter_map(|link| self.entries.get(link))
+        moving.filter_map(|link| Some((link.as_str(), self.entries.get(link)?)))
     }
 
     fn is_listed(&self, cluster: &str) -> bool {

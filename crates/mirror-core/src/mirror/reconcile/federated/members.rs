@@ -107,13 +107,20 @@ pub(super) enum RequestedPreference<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The oldest of the Links whose clusters have members.
+    /// The oldest of the Links whose clusters have members. `None` if a Link that cannot be read now may be older.
     pub(super) fn oldest(&self) -> Option<&'a ClusterMembership<'a>> {
         let members = self.memberships.iter().filter(|(cluster, linked)| {
             self.clusters.contains(*cluster) || matches!(linked.membership, Membership::Drained(_))
         });
         let members = members.map(|(_, linked)| linked);
-        members.min_by_key(|linked| linked.target.age())
+        let oldest = members.min_by_key(|linked| linked.target.age())?;
+        let links = &self.of.state.links;
+        let mut unread = self
+            .clusters
+            .iter()
+            .filter(|cluster| !self.memberships.contains_key(*cluster));
+        let is_older = unread.any(|cluster| links.older_may_keep(cluster, oldest.target.age()));
+        (!is_older).then_some(oldest)
     }
 
     /// What decides about the preference: the local member, or else the oldest Link. A member in another cluster does
@@ -123,10 +130,7 @@ impl<'a> Members<'a> {
         if let Some(local) = self.of.local {
             return RequestedPreference::Value(of(local));
         }
-        // A Link that cannot be read now may be the oldest.
-        let mut clusters = self.clusters.iter();
-        let are_known = clusters.all(|cluster| self.memberships.contains_key(cluster));
-        match self.oldest().filter(|_| are_known) {
+        match self.oldest() {
             None => RequestedPreference::Unknown,
             Some(linked) => match &linked.target.prefer {
                 Some(text) => RequestedPreference::Value(Some(text)),

@@ -74,7 +74,8 @@ impl<'a> FederatedService<'a> {
     }
 
     /// The form that it should have. It changes from discovery to slices only once it is known which members have
-    /// endpoints: before, some of these endpoints would be missing.
+    /// endpoints: before, some of these endpoints would be missing. A cluster that is not listed delays no other: its
+    /// endpoints count as ready.
     fn form(&self, memberships: &Memberships<'_>) -> Form {
         let takes_part =
             |(cluster, linked): &(&&str, &ClusterMembership<'_>)| match linked.membership {
@@ -107,7 +108,9 @@ impl<'a> FederatedService<'a> {
         };
         let pods_are_known = self.local.is_none() || self.state.member_slices().is_some();
         let all_are_known = || members().all(|(_, linked)| is_known(linked));
-        if was == Some(Form::Discovery) && !(pods_are_known && all_are_known()) {
+        let all_are_read = || !self.named.iter().any(unknown);
+        let may_turn = || pods_are_known && all_are_known() && all_are_read();
+        if was == Some(Form::Discovery) && !may_turn() {
             return Form::Discovery;
         }
         Form::Slices

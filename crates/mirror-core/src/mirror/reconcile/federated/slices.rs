@@ -23,7 +23,7 @@ use crate::{
         metadata::{ContentHash, DesiredMetadata, fq_name, is_our_slice},
         names::mirror_name,
         outcome::Problem,
-        ownership::membership::{ClusterMembership, Membership},
+        ownership::membership::{ClusterMembership, Form, Membership},
         state::State,
         target::Target,
         write::Write,
@@ -52,7 +52,7 @@ impl Members<'_> {
                 continue;
             };
             let own: Vec<_> = of_cluster(actual, cluster).collect();
-            match through(state, member, &own) {
+            match through(state, member, &own, self.turns_to_slices()) {
                 Ok(None) => {
                     kept.insert(Some(cluster));
                 }
@@ -92,6 +92,12 @@ impl Members<'_> {
         let stays = |slice: &EndpointSlice| kept.contains(&cluster_of(slice));
         endpoints::reconcile_except(state, desired, actual, stays, writes);
         problems
+    }
+
+    /// Whether Linkerd discovers the endpoints of the members until now.
+    fn turns_to_slices(&self) -> bool {
+        let was = self.of.actual.map(Form::of);
+        was == Some(Form::Discovery) && self.form == Form::Slices
     }
 
     /// Gives a slice of a gateway a name that no slice of another Service of ours has: `web-federated.east-ipv4`. The
@@ -178,14 +184,16 @@ pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
 }
 
 /// The endpoints for a member. `None` to leave its slices as they are, even if there are none. `own` are its slices.
+/// `turns`: Linkerd discovers the endpoints until now, so a member that cannot be seen keeps them.
 fn through<'a>(
     state: &State,
     linked: &'a ClusterMembership<'a>,
     own: &[&EndpointSlice],
+    turns: bool,
 ) -> Result<Option<GatewayEndpoints<'a>>, Problem> {
     let known = match linked.membership {
         Membership::Member(service) => linked.is_backed(service),
-        _ => None,
+        _ => (turns && own.is_empty()).then_some(true),
     };
     let present = own.iter().flat_map(|slice| &slice.endpoints);
     let backed = known.unwrap_or_else(|| present.clone().next().is_some());

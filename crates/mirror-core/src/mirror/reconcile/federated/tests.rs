@@ -436,3 +436,27 @@ fn stripped_slices_of_a_name_that_is_somebody_elses_do_not_keep_their_names() {
         assert_eq!(found, writes, "{members} {is_theirs} {with_label}");
     }
 }
+
+#[test]
+fn fields_of_the_oldest_member_stay_while_its_link_cannot_be_read() {
+    let of = |team: &str, at| web().label("team", team).ports(vec![port("http", at)]);
+    let two = || both(&[of("east", 80)], &[of("west", 81)]).worked_on(&key());
+    let relabelled = |state: State| state.linked(aged("west", 2), &[of("blue", 81)], &[]);
+    let from_east = |state: State| linked(state, &[of("blue", 80)], &[of("west", 81)]);
+    for (what, state, writes) in [
+        ("the older one", unreadable(two(), "east"), &[][..]),
+        (
+            "the older one, and the other member changes",
+            relabelled(unreadable(two(), "east")),
+            &[],
+        ),
+        ("the younger one", unreadable(two(), "west"), &[]),
+        (
+            "the younger one, and the oldest member changes",
+            unreadable(from_east(two()), "west"),
+            &PATCH,
+        ),
+    ] {
+        assert_eq!(described(&plan(&state, &key()).writes), writes, "{what}");
+    }
+}

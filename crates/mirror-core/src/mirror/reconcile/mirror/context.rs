@@ -93,6 +93,11 @@ impl<'a> MirrorContext<'a> {
         GatewayEndpoints::of(self.state, self.target, self.gateway, present, backed)
     }
 
+    /// Whether it is not known if the remote Service has endpoints.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.remote.is_backed(self.service).is_none()
+    }
+
     /// The remote Service.
     pub(crate) fn this(&self) -> RemoteRef {
         RemoteRef::new(&self.target.cluster, self.namespace, self.remote_name())
@@ -128,7 +133,8 @@ impl<'a> MirrorContext<'a> {
         !adopted && self.has_no_slices()
     }
 
-    /// Removes the mirror if it cannot be patched into the desired one. It is created again in the next pass.
+    /// Removes the mirror if it cannot be patched into the desired one. It is created again in the next pass. While a
+    /// route leads to it, nothing is done: the federated Service's plan takes it out of the route first.
     pub(crate) fn replace(&self, desired: &Desired<'_>, writes: &mut Vec<Write>) -> bool {
         let Some(local) = self
             .local
@@ -136,8 +142,10 @@ impl<'a> MirrorContext<'a> {
         else {
             return false;
         };
-        self.drop_endpoint_mirrors(|_| false, writes);
-        delete_with_slices(self.state, &self.target.cluster, local, writes);
+        if !self.state.is_backend(&self.this(), &self.name) {
+            self.drop_endpoint_mirrors(|_| false, writes);
+            delete_with_slices(self.state, &self.target.cluster, local, writes);
+        }
         true
     }
 

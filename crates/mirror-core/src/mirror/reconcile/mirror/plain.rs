@@ -70,16 +70,15 @@ fn behind_gateway(
         context.reconcile(desired, Some(Vec::new()), writes);
         return Err(problem);
     }
-    let mut note = None;
+    let note = context.omitted_slices().filter(|_| !through.backed);
     let actual = context.local_slices();
     let slices = if through.backed {
         Some(through_gateway(desired, &through, ""))
     } else if context.turns_to_gateway() {
         // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
         return Ok(context.mirrored(None));
-    } else if let Some(problem) = context.omitted_slices() {
+    } else if note.is_some() || (context.is_unknown() && !actual.is_empty()) {
         // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.
-        note = Some(problem);
         let known = actual
             .iter()
             .filter(|slice| context.state.writes_slice(slice));

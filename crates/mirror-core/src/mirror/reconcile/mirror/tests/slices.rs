@@ -89,7 +89,7 @@ fn slices_are_awaited_once_and_only_if_kubernetes_creates_them() {
         (
             "it has a slice here, and none is known any more",
             without_remote_slices(then(selecting(), &[selecting()], true)),
-            &PATCHED,
+            &[],
             MIRRORED,
         ),
         (

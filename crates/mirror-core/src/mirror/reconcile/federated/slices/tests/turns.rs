@@ -141,3 +141,36 @@ fn mirror_of_a_cluster_named_federated_does_not_write_slices_of_a_federated_serv
     let mirror = Key::mirror("federated", "ns", "web");
     assert_eq!(described(&plan(&state, &mirror).writes), [""; 0]);
 }
+
+#[test]
+fn members_that_cannot_be_seen_keep_endpoints_when_a_service_turns_to_slices() {
+    let flat = two(By::Discovery, By::Discovery).worked_on(&key());
+    let turning = turned(flat, By::Gateway, By::Discovery);
+    // The Link of west says how its gateway is reached, so its endpoints count as ready.
+    let away = turning
+        .clone()
+        .with_link("west", |entry| entry.remote = None);
+    let created = described(&plan(&away, &key()).writes);
+    let west = "create EndpointSlice ns/web-federated.west-ipv4".to_owned();
+    assert!(created.contains(&west), "{created:?}");
+    // Without a Link that can be read, nobody knows how west is reached.
+    let unreadable = turning.with_link("west", |entry| {
+        entry.target = Err(crate::mirror::InvalidLink::GatewayPort("x".to_owned()));
+    });
+    assert_eq!(described(&plan(&unreadable, &key()).writes), [""; 0]);
+}
+
+#[test]
+fn slices_of_members_are_watched_while_the_link_that_asks_for_them_cannot_be_read() {
+    let state = two(By::Gateway, By::Discovery).worked_on(&key());
+    let unreadable = |state: State| {
+        state.with_link("east", |entry| {
+            entry.target = Err(crate::mirror::InvalidLink::GatewayPort("x".to_owned()));
+        })
+    };
+    assert!(state.by_slices());
+    assert!(unreadable(state.clone()).by_slices());
+    assert!(!turned(state, By::Discovery, By::Discovery).by_slices());
+    let flat = two(By::Discovery, By::Discovery).worked_on(&key());
+    assert!(!unreadable(flat).by_slices());
+}

@@ -2,7 +2,10 @@
 //! does not write routes any more.
 
 use super::*;
-use crate::{api::route::BackendRef, mirror::Links};
+use crate::{
+    api::route::BackendRef,
+    mirror::{Links, fixtures::hosts},
+};
 
 #[test]
 fn route_without_an_owner_is_deleted_once_its_federated_service_is_gone() {
@@ -109,4 +112,21 @@ fn mirror_stays_while_a_route_of_ours_may_lead_to_it() {
             "{what}"
         );
     }
+}
+
+#[test]
+fn mirror_is_replaced_only_once_no_route_leads_to_it() {
+    // The Service becomes headless, so its mirror has to be another one.
+    let headless = |state: State| {
+        let target = Target::parse(&link("east"), true).unwrap();
+        let service = web().exported().headless();
+        state.linked(target, &[service], &[hosts("web", &["h-0"])])
+    };
+    let led = headless(gone_from_east(|_| ()));
+    assert_eq!(described(&plan(&led, &mirror()).writes), [""; 0]);
+    let elsewhere = headless(gone_from_east(|route| {
+        route.spec.rules[0].backend_refs = Box::default();
+    }));
+    let deleted = described(&plan(&elsewhere, &mirror()).writes);
+    assert_eq!(deleted, ["delete Service ns/web-east"]);
 }
