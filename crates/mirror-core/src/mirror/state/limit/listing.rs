@@ -119,6 +119,11 @@ impl<T> Listing<'_, T> {
         let mut all = std::mem::take(&mut self.kept);
         all.append(&mut self.new);
         let limit = &mut *self.limit;
+        if all.len() == limit.max {
+            // Every place is taken, so bytes that become free are of no use to the others.
+            limit.awaited = None;
+            self.omitted.is_heavy = false;
+        }
         if limit.is_limited() {
             let charged = limit.kept.values().sum::<usize>() + std::mem::take(&mut self.more);
             limit.kept = all.iter().map(|of| (of.number, of.cost)).collect();

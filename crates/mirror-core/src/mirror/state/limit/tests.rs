@@ -214,6 +214,19 @@ fn objects_with_too_many_bytes_are_left_out_until_there_is_room() {
 }
 
 #[test]
+fn objects_without_a_place_do_not_wait_for_bytes() {
+    let mut limit = Limit::of(2).within(Budget::new(100));
+    listed_heavy(&mut limit, &[(1, 30), (2, 30)]);
+    // The bytes suffice for one new object, but there is no place for any.
+    let all = [(1, 30), (2, 30), (3, 30), (4, 30)];
+    let (taken, omitted) = listed_heavy(&mut limit, &all);
+    assert_eq!((taken, omitted.services()), ([1, 2].into(), &names([3, 4])));
+    assert!(!limit.is_stale() && !limit.waits() && !omitted.is_heavy());
+    limit.gone(number(&limit, 1));
+    assert!(limit.is_stale());
+}
+
+#[test]
 fn objects_with_priority_take_the_bytes_of_others() {
     let budget = Budget::new(100);
     let mut limit = Limit::of(9).first(&names([8])).within(budget.clone());
