@@ -37,6 +37,16 @@ impl From<String> for InternedStr {
     }
 }
 
+impl InternedStr {
+    /// Heap memory in bytes.
+    pub fn weight(&self) -> usize {
+        match &self.0 {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(text) => text.len(),
+        }
+    }
+}
+
 impl Deref for InternedStr {
     type Target = str;
 

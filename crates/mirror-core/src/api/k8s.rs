@@ -225,13 +225,14 @@ impl StoredObject for Service {
     }
 
     fn weight(&self) -> usize {
-        let ports = self.spec.ports.iter();
-        let ports = ports
-            .map(|port| size_of::<ServicePort>() + text_weight([&port.name, &port.app_protocol]));
+        let spec = &self.spec;
+        let ports = spec.ports.iter().map(ServicePort::weight);
         size_of::<Self>()
             + INDEX_COST
             + self.metadata.weight()
-            + self.spec.selector.weight()
+            + spec.selector.weight()
+            + text_weight([&spec.cluster_ip])
+            + word_weight(spec.type_.as_ref())
             + ports.sum::<usize>()
     }
 }
@@ -249,12 +250,11 @@ impl StoredObject for EndpointSlice {
             let text = text_weight([&endpoint.hostname]);
             size_of::<Endpoint>() + addresses.sum::<usize>() + text + pod
         });
-        let ports = self.ports.iter();
-        let ports = ports
-            .map(|port| size_of::<EndpointPort>() + text_weight([&port.name, &port.app_protocol]));
+        let ports = self.ports.iter().map(EndpointPort::weight);
         size_of::<Self>()
             + INDEX_COST
             + self.metadata.weight()
+            + self.address_type.weight()
             + endpoints.sum::<usize>()
             + ports.sum::<usize>()
     }
@@ -262,6 +262,11 @@ impl StoredObject for EndpointSlice {
 
 /// Bytes that an object needs for its entries in a store, with the overhead of the allocator.
 const INDEX_COST: usize = 192;
+
+/// Bytes of an optional word. A hostile API server may send any text where Kubernetes has only a few words.
+fn word_weight(word: Option<&InternedStr>) -> usize {
+    word.map_or(0, InternedStr::weight)
+}
 
 impl From<Wire<Self>> for Service {
     fn from(wire: Wire<Self>) -> Self {
@@ -307,6 +312,25 @@ impl ServicePort {
     pub fn protocol(&self) -> &str {
         self.protocol.as_deref().unwrap_or("TCP")
     }
+
+    fn weight(&self) -> usize {
+        let target = match &self.target_port {
+            Some(IntOrString::String(name)) => name.len(),
+            Some(IntOrString::Int(_)) | None => 0,
+        };
+        size_of::<Self>()
+            + text_weight([&self.name, &self.app_protocol])
+            + word_weight(self.protocol.as_ref())
+            + target
+    }
+}
+
+impl EndpointPort {
+    fn weight(&self) -> usize {
+        size_of::<Self>()
+            + text_weight([&self.name, &self.app_protocol])
+            + word_weight(self.protocol.as_ref())
+    }
 }
 
 impl PodRef {
@@ -325,49 +349,4 @@ impl Endpoint {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn service_whose_metadata_is_too_large_loses_annotations_and_keeps_opaque_ports() {
-        let service = |annotation: &str| -> Service {
-            let service = json!({ "metadata": {
-                "labels": { "a": "b" },
-                "annotations": { "long": annotation, l::OPAQUE_PORTS: "1" },
-            } });
-            serde_json::from_value(service).unwrap()
-        };
-        let size = "ab".len() + "long".len() + l::OPAQUE_PORTS.len() + "1".len();
-        let fits = service("1234").trimmed(size + 4);
-        assert_eq!(
-            (fits.is_trimmed, fits.metadata.annotations.len()),
-            (false, 2)
-        );
-        let heavy = service("12345").trimmed(size + 4);
-        assert!(heavy.is_trimmed && heavy.metadata.labels.contains_key("a"));
-        assert_eq!(
-            heavy.metadata.annotations,
-            Map::from([(l::OPAQUE_PORTS, "1")])
-        );
-        assert!(service("").trimmed(0).metadata.annotations.is_empty());
-        // The mark is removed once labels and annotations have become small enough.
-        assert!(!fits.trimmed(size + 4).is_trimmed);
-    }
-
-    #[test]
-    fn weight_grows_with_what_an_object_holds() {
-        let service = |annotation: &str| -> Service {
-            let service = json!({ "metadata": { "annotations": { "a": annotation } } });
-            serde_json::from_value(service).unwrap()
-        };
-        let text = "x".repeat(1000);
-        assert_eq!(service(&text).weight(), service("").weight() + 1000);
-        let slice = |hosts: usize| -> EndpointSlice {
-            let endpoints = vec![json!({ "addresses": ["192.0.2.1"] }); hosts];
-            serde_json::from_value(json!({ "metadata": {}, "endpoints": endpoints })).unwrap()
-        };
-        assert!(slice(100).weight() > slice(0).weight() + 100 * size_of::<Endpoint>());
-    }
-}
+mod tests;

@@ -88,6 +88,11 @@ impl OwnerReference {
             ..Self::default()
         }
     }
+
+    fn weight(&self) -> usize {
+        let words = self.api_version.weight() + self.kind.weight();
+        size_of::<Self>() + words + self.name.len() + self.uid.len()
+    }
 }
 
 /// Annotations that are dropped: no code reads them, and one is as large as the whole object.
@@ -132,9 +137,7 @@ impl Metadata {
             &self.uid,
             &self.resource_version,
         ]);
-        let owners = self.owner_references.iter();
-        let owners =
-            owners.map(|owner| size_of::<OwnerReference>() + owner.name.len() + owner.uid.len());
+        let owners = self.owner_references.iter().map(OwnerReference::weight);
         texts + owners.sum::<usize>() + self.labels.weight() + self.annotations.weight()
     }
 
