@@ -27,6 +27,7 @@ use crate::{
     api::{
         k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
+        metadata::MAX_NAME,
         wire::{StoredObject, Wire},
     },
     budget::Budget,
@@ -223,6 +224,13 @@ impl<T: StoredObject + Indexed + Send + Sync> EventHandler<T> for Watching<T> {
         self.source.on_connection(connection).await;
     }
 
+    /// Objects are omitted, and known by name, however many bytes the name has. So none is kept that cannot be in
+    /// Kubernetes.
+    fn keeps(&self, object: &T) -> bool {
+        let is_possible = |group: &str| group.len() <= MAX_NAME;
+        object.metadata().has_possible_ids() && object.group().is_none_or(is_possible)
+    }
+
     fn trimmed(&self, object: T) -> T {
         (self.trim)(object)
     }
@@ -255,4 +263,62 @@ pub(super) fn bare(mut slice: EndpointSlice) -> EndpointSlice {
 pub(in crate::controller) fn service_of(slice: &EndpointSlice) -> (String, String) {
     let service = slice.group().unwrap_or_default();
     (slice.metadata.namespace().to_owned(), service.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::api::{labels as l, metadata::Metadata};
+
+    /// A handler for slices.
+    fn handler() -> Watching<EndpointSlice> {
+        let (outbox, _) = mpsc::channel(1);
+        let reporter = Reporter {
+            link: "east".to_owned(),
+            id: 1,
+            outbox,
+        };
+        Watching {
+            index: 0,
+            report: SessionEvent::Slices,
+            service: service_of,
+            limits: Limits {
+                services: 1,
+                metadata: 1,
+                bytes: 1,
+                host: 0,
+            },
+            trim: Box::new(bare),
+            source: Source::new(0, &reporter),
+        }
+    }
+
+    #[test]
+    fn objects_with_names_that_kubernetes_does_not_allow_are_not_kept() {
+        let handler = handler();
+        let keeps = |namespace: usize, name: usize, uid: usize, service: usize| {
+            let text = |length: usize| "x".repeat(length);
+            handler.keeps(&EndpointSlice {
+                metadata: Metadata {
+                    namespace: Some(text(namespace).into()),
+                    name: Some(text(name).into()),
+                    uid: Some(text(uid).into()),
+                    labels: Map::from([(l::SLICE_SERVICE, text(service).as_str())]),
+                    ..Metadata::default()
+                },
+                ..EndpointSlice::default()
+            })
+        };
+        assert!(keeps(253, 253, 128, 253));
+        for longer in [
+            keeps(254, 1, 1, 1),
+            keeps(1, 254, 1, 1),
+            keeps(1, 1, 129, 1),
+            keeps(1, 1, 1, 254),
+        ] {
+            assert!(!longer);
+        }
+    }
 }

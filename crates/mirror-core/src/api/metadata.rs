@@ -111,6 +111,11 @@ fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::E
     Ok(annotations)
 }
 
+/// Maximum length of the name of an object in Kubernetes, and of the name of its namespace.
+pub const MAX_NAME: usize = 253;
+/// Maximum length of a UID. Those of Kubernetes have 36 bytes.
+const MAX_UID: usize = 128;
+
 /// Bytes of optional texts.
 pub(super) fn text_weight<const N: usize>(texts: [&Option<Box<str>>; N]) -> usize {
     texts.into_iter().flatten().map(|text| text.len()).sum()
@@ -127,6 +132,13 @@ impl Metadata {
             self.annotations = read;
         }
         self.is_truncated
+    }
+
+    /// Whether name, namespace and UID are no longer than those of objects in Kubernetes. A hostile API server may send
+    /// longer ones.
+    pub fn has_possible_ids(&self) -> bool {
+        let uid = self.uid.as_deref().unwrap_or_default();
+        self.name().len() <= MAX_NAME && self.namespace().len() <= MAX_NAME && uid.len() <= MAX_UID
     }
 
     /// Heap memory in bytes.
