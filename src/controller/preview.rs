@@ -357,7 +357,7 @@ fn limited<T: StoredObject + Indexed>(
         listing.put(number, limits.cost(&object), Arc::new(object), &service);
     }
     let (taken, omitted) = listing.end(service);
-    let mut objects = Store::default();
+    let mut objects = Store::remote();
     for object in taken {
         objects.put(object);
     }

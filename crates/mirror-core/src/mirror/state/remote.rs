@@ -28,8 +28,8 @@ impl RemoteState {
     /// Nothing, from this number of watches of Services, and of slices.
     pub fn of_watches(services: usize, slices: usize) -> Self {
         Self {
-            services: vec![Store::default(); services],
-            slices: vec![Store::default(); slices],
+            services: vec![Store::remote(); services],
+            slices: vec![Store::remote(); slices],
             omitted: vec![Omitted::default(); services],
             omitted_slices: vec![Omitted::default(); slices],
         }

@@ -27,6 +27,9 @@ pub struct Store<T> {
     /// The objects that were last seen to be deleted: UID and resource version. Some only stopped matching the watch's
     /// selector, and may come back later.
     gone: VecDeque<(Box<str>, u64)>,
+    /// Whether the objects are those of a target cluster. There are no responses to writes of them, so deleted ones are
+    /// not remembered.
+    is_remote: bool,
 }
 
 /// Number of deleted objects that are remembered. Far fewer are deleted while a write waits for its response.
@@ -106,6 +109,14 @@ fn before<T: Indexed>(object: &T, group: &str, name: &str) -> bool {
 }
 
 impl<T: Indexed> Store<T> {
+    /// A store for objects of a target cluster.
+    pub fn remote() -> Self {
+        Self {
+            is_remote: true,
+            ..Self::default()
+        }
+    }
+
     /// The object, if known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
         let index = self.namespaces.get(namespace)?;
@@ -228,7 +239,9 @@ impl<T: Indexed> Store<T> {
     pub fn remove(&mut self, object: &T) -> Option<Arc<T>> {
         let old = object.metadata();
         let (namespace, name) = (old.namespace(), old.name());
-        if let Some(uid) = &old.uid {
+        if let Some(uid) = &old.uid
+            && !self.is_remote
+        {
             if self.gone.len() == REMEMBERED {
                 self.gone.pop_front();
             }

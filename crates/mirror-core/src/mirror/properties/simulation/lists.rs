@@ -134,7 +134,7 @@ impl Simulation {
 
 impl ClusterMembership {
     pub(crate) fn list(&self, link: &str, far: Option<&Far>) -> RemoteState {
-        let (mut services, mut slices) = (Store::default(), Store::default());
+        let (mut services, mut slices) = (Store::remote(), Store::remote());
         let (mut omitted, mut omitted_slices) = (Omitted::default(), Omitted::default());
         for service in far.iter().flat_map(|far| far.services.values()) {
             if !self.watches(link, service) {

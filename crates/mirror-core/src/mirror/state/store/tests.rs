@@ -92,6 +92,17 @@ fn the_number_of_deleted_objects_that_are_remembered_is_limited() {
 }
 
 #[test]
+fn deleted_objects_of_a_target_cluster_are_not_remembered() {
+    let mut objects = Store::remote();
+    objects.put(service("a", "1", 1));
+    objects.remove(&service("a", "1", 2)).unwrap();
+    objects.remove(&service("unknown", &"x".repeat(1000), 1));
+    assert!(objects.gone.is_empty());
+    objects.put(service("a", "1", 1));
+    assert_eq!(objects.len(), 1);
+}
+
+#[test]
 fn the_deletion_of_a_predecessor_leaves_its_successor() {
     let mut objects = Store::default();
     objects.insert(service("a", "new", 20));
