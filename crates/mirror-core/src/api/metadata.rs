@@ -266,6 +266,25 @@ mod tests {
     }
 
     #[test]
+    fn ids_that_are_longer_than_those_of_kubernetes_are_impossible() {
+        let is_possible = |namespace: usize, name: usize, uid: usize| {
+            let text = |length: usize| Some("x".repeat(length).into());
+            let metadata = Metadata {
+                namespace: text(namespace),
+                name: text(name),
+                uid: text(uid),
+                ..Metadata::default()
+            };
+            metadata.has_possible_ids()
+        };
+        assert!(is_possible(253, 253, 128) && Metadata::default().has_possible_ids());
+        let longer = [(254, 1, 1), (1, 254, 1), (1, 1, 129)];
+        for (namespace, name, uid) in longer {
+            assert!(!is_possible(namespace, name, uid));
+        }
+    }
+
+    #[test]
     fn null_and_absent_mean_the_same() {
         let null = json!({
             "name": null, "labels": null, "annotations": null, "ownerReferences": null,

@@ -28,7 +28,7 @@ pub struct Store<T> {
     /// selector, and may come back later.
     gone: VecDeque<(Box<str>, u64)>,
     /// Whether the objects are those of a target cluster. There are no responses to writes of them, so deleted ones are
-    /// not remembered.
+    /// not remembered. Nobody asks which clusters they belong to, so `clusters` is empty.
     is_remote: bool,
 }
 
@@ -228,7 +228,9 @@ impl<T: Indexed> Store<T> {
                 self.due.remove(&due);
             }
         }
-        self.clusters.add(&object);
+        if !self.is_remote {
+            self.clusters.add(&object);
+        }
         self.due.extend(due(&*object));
         index.add(object);
         self.len += usize::from(before.is_none());

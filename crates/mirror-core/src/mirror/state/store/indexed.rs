@@ -25,6 +25,10 @@ use crate::{
 /// Used instead of a cluster's name for objects that lost the label for their cluster.
 pub(crate) const ANY: &str = "";
 
+/// Maximum number of clusters of one object in the index. An object with more clusters counts as one that may belong to
+/// any. Otherwise annotations with thousands of names would take many times their size.
+const MAX_CLUSTERS: usize = 256;
+
 /// Objects with index keys. An object may belong to another one of its namespace, which is its group.
 pub trait Indexed: StoredObject {
     /// Name of the object that this one belongs to: a slice's Service, an endpoint mirror's headless mirror.
@@ -134,6 +138,9 @@ impl Indexed for Service {
                 clusters.extend(preferred_clusters(&self.metadata));
             }
             Owner::Foreign => {}
+        }
+        if clusters.len() > MAX_CLUSTERS {
+            clusters = BTreeSet::from([ANY]);
         }
         // A Service whose labels somebody changed may have been written for any cluster.
         if labelled(self) == NameOwner::Stray {
@@ -293,6 +300,41 @@ mod tests {
         }
         assert!(services.clusters.0.is_empty());
         assert_eq!(services.len(), 1);
+    }
+
+    #[test]
+    fn service_of_very_many_clusters_takes_one_place_in_the_index() {
+        let list = |count: usize| {
+            let names: Vec<_> = (0..count).map(|n| format!("c{n}")).collect();
+            names.join(",")
+        };
+        let mut services = Store::default();
+        for (count, places) in [(MAX_CLUSTERS, MAX_CLUSTERS), (50_000, 1)] {
+            let federated = [OURS, (l::REMOTE_DISCOVERY, ""), (l::PREFER, &list(count))];
+            put(&mut services, "web-federated", &[MIRROR], &federated);
+            assert_eq!(services.clusters.0.len(), places, "{count}");
+            assert_eq!(of(&services, "c7"), ["web-federated"], "{count}");
+        }
+        services.forget("ns", "web-federated");
+        assert!(services.clusters.0.is_empty());
+    }
+
+    #[test]
+    fn services_of_target_clusters_are_not_found_by_clusters() {
+        let mut services = Store::remote();
+        let members = (l::REMOTE_DISCOVERY, "x@y");
+        let prefer = (l::PREFER, "aaaa,aaab");
+        for _ in 0..2 {
+            put(
+                &mut services,
+                "web-federated",
+                &[MIRROR],
+                &[members, prefer],
+            );
+            assert!(services.clusters.0.is_empty());
+        }
+        assert_eq!(of(&services, "aaaa"), [""; 0]);
+        assert!(services.forget("ns", "web-federated").is_some());
     }
 
     #[test]
