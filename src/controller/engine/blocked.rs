@@ -3,7 +3,9 @@
 //!
 //! They wait in groups: those of one namespace that were refused with the same words, and those that need a `ClusterIP`.
 //! Of each group, one key is tried at a time, with exponential backoff. Whenever a try succeeds, two more follow. So the
-//! number of requests does not grow with the number of keys, and few tries fail.
+//! number of requests does not grow with the number of keys, and few tries fail. This also holds if the words of a
+//! refusal differ each time: a namespace has a limited number of groups, and a key that changes its group keeps its
+//! backoff.
 //!
 //! At least a quarter of the Service range stays free for the cluster's own Services: a target cluster must not be able
 //! to take all. How many `ClusterIP`s may be taken is read once a minute, where the API server says how many are taken.
@@ -21,6 +23,12 @@ use crate::{
 
 /// Number of further keys of a group that are tried when one has succeeded.
 const MORE: usize = 2;
+
+/// Number of groups in a namespace from which on all further causes share one group. The words of a refusal may differ
+/// each time, for example because they name the request, or how much of a quota is used.
+const SEPARATE: usize = 8;
+/// The cause that stands for all further ones. It is the first of its namespace in the order of the names.
+const FURTHER: &str = "";
 
 /// When the keys of a group are tried.
 #[derive(Debug)]
@@ -93,15 +101,36 @@ impl Default for Blocked {
 impl Blocked {
     /// Records that a write of a key was not allowed, and why.
     pub(super) fn deny(&mut self, key: &Key, message: &str, now: Instant) {
-        let name = (namespace(key).into(), cause(message));
-        if self.group_of.get(key) != Some(&name) {
+        let name = self.group_name(key, message);
+        let former = self.group_of.get(key).filter(|former| **former != name);
+        let backoff = former.and_then(|former| Some(self.denied.get(former)?.backoff));
+        if backoff.is_some() {
             self.leave(key);
         }
         let group = self.denied.entry(name.clone());
-        let group = group.or_insert_with(|| Group::new(&DENIED));
+        let group = group.or_insert_with(|| Group::denied(backoff, now));
         group.wait(key);
         group.failed(now);
         self.group_of.insert(key.clone(), name);
+    }
+
+    /// Whether the last write of a key was not allowed.
+    pub(super) fn is_denied(&self, key: &Key) -> bool {
+        self.group_of.contains_key(key)
+    }
+
+    /// The group of a key that was refused with this message.
+    fn group_name(&self, key: &Key, message: &str) -> GroupName {
+        let namespace = namespace(key);
+        let own: GroupName = (namespace.into(), cause(message));
+        let shared: GroupName = (namespace.into(), FURTHER.into());
+        let groups = self.denied.range(&shared..);
+        let groups = groups.take_while(|((of, _), _)| **of == *namespace);
+        if self.denied.contains_key(&own) || groups.take(SEPARATE).count() < SEPARATE {
+            own
+        } else {
+            shared
+        }
     }
 
     /// Records that a key needed a `ClusterIP`, and that none was free.
@@ -253,6 +282,16 @@ impl Group {
             last: 0,
             next: Instant::now(),
         }
+    }
+
+    /// A group of denied keys. If its first key comes from another group, the backoff of that one continues.
+    fn denied(backoff: Option<Backoff>, now: Instant) -> Self {
+        let mut group = Self::new(&DENIED);
+        if let Some(backoff) = backoff {
+            group.backoff = backoff;
+            group.put_off(now);
+        }
+        group
     }
 
     /// Adds a key at the end, unless it waits already.

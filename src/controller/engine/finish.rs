@@ -131,9 +131,12 @@ impl Engine {
             } => {
                 self.report_failure(key, report, Reason::Error, &message);
                 if denied {
-                    // Writes that were not made do not count towards the allowance.
-                    let by = self.queue.flow_of(key);
-                    self.rate_limit.refund(&by, unwritten, now);
+                    // Writes that were not made do not count towards the allowance. Further tries do: otherwise a
+                    // cluster that changes denied Services again and again would cause any number of requests.
+                    if !self.blocked.is_denied(key) {
+                        let by = self.queue.flow_of(key);
+                        self.rate_limit.refund(&by, unwritten, now);
+                    }
                     return Turn::Denied(message);
                 }
                 // A `Retry-After` of the API server applies to all our writes.

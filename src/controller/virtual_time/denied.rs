@@ -1,7 +1,11 @@
 //! Writes that the API server of the source cluster does not allow, and all others beside them.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
+use http::StatusCode;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -17,13 +21,83 @@ const DENIED: usize = 1_500;
 
 /// Does not allow Services whose names begin so.
 fn deny(source: &ApiServer, names: &'static str) {
+    deny_with(source, names, || Refusal::of(403));
+}
+
+/// Does not allow Services whose names begin so, and says so in other words each time.
+fn deny_in_other_words(source: &ApiServer, names: &'static str) {
+    let requests = AtomicUsize::new(0);
+    deny_with(source, names, move || {
+        let message = format!("no to request {}", requests.fetch_add(1, Ordering::SeqCst));
+        Refusal::new(StatusCode::FORBIDDEN, "Forbidden", &message)
+    });
+}
+
+fn deny_with(
+    source: &ApiServer,
+    names: &'static str,
+    refusal: impl Fn() -> Refusal + Send + 'static,
+) {
     source.judge(move |asked| {
         if asked.is("create", "services") && asked.name.starts_with(names) {
-            Verdict::Refuse(Refusal::of(403))
+            Verdict::Refuse(refusal())
         } else {
             Verdict::Forward
         }
     });
+}
+
+/// The number of requests in the next minute to create Services.
+async fn tries_in_a_minute(source: &ApiServer) -> usize {
+    let mark = source.mark();
+    sleep(seconds(60)).await;
+    let tries = source.asked(mark, |asked| asked.is("create", "services"));
+    tries.len()
+}
+
+/// Ten minutes later, a cluster whose Services `bulk-0`, `bulk-1`, … are denied in other words each time.
+async fn denied_in_other_words(number: usize) -> (World, ApiServer) {
+    let mut world = World::new();
+    let east = world.target("east");
+    deny_in_other_words(&world.source, "bulk-");
+    for number in 0..number {
+        east.export(&format!("bulk-{number}"));
+    }
+    world.start();
+    sleep(seconds(600)).await;
+    (world, east)
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_denied_in_other_words_each_time_are_tried_as_seldom_as_others() {
+    for (number, range) in [(1, 1..=2), (100, 40..=100)] {
+        let (mut world, _east) = denied_in_other_words(number).await;
+        let tries = tries_in_a_minute(&world.source).await;
+        assert!(range.contains(&tries), "{number}: {tries} tries");
+        world.source.forward();
+        within(seconds(120), "all mirrors", || {
+            world.source.names("services", NS).len() == number
+        })
+        .await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn further_tries_of_denied_services_count_towards_the_allowance() {
+    let (mut world, east) = denied_in_other_words(60).await;
+    let change = async {
+        for port in 81..111 {
+            for number in 0..60 {
+                east.set_port(&format!("bulk-{number}"), port);
+            }
+            sleep(seconds(1)).await;
+        }
+    };
+    let ((), tries) = tokio::join!(change, tries_in_a_minute(&world.source));
+    // Of 1,800 changes: a burst of 1,000 writes, and then 50 a second. A new Service with its slice counts as six.
+    assert!((350..=600).contains(&tries), "{tries} tries");
+    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,14 +10,26 @@ fn denied(number: usize) -> Key {
     Key::mirror("east", "bulk", &format!("s-{number}"))
 }
 
-/// Denies keys, and tries those that are due for this number of seconds. Returns the times of the tries.
-async fn tried(blocked: &mut Blocked, seconds: u64) -> Vec<Instant> {
+/// What the API server says to a try, by the number of tries before.
+type Words = fn(usize) -> String;
+
+fn same(_: usize) -> String {
+    "no".to_owned()
+}
+
+fn other_each_time(number: usize) -> String {
+    format!("no to request {number}")
+}
+
+/// Tries the keys that are due for this number of seconds, and denies them. Returns the times of the tries.
+async fn tried(blocked: &mut Blocked, seconds: u64, words: Words) -> Vec<Instant> {
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut times = Vec::new();
     while let Some(next) = blocked.next_due().filter(|next| *next < end) {
         tokio::time::sleep_until(next).await;
         for key in blocked.due(Instant::now()) {
-            blocked.deny(&key, "no", Instant::now());
+            let message = words(blocked.group_of.len() + times.len());
+            blocked.deny(&key, &message, Instant::now());
             times.push(Instant::now());
         }
     }
@@ -25,9 +37,13 @@ async fn tried(blocked: &mut Blocked, seconds: u64) -> Vec<Instant> {
 }
 
 fn group_of(count: usize) -> Blocked {
+    group_in(count, same)
+}
+
+fn group_in(count: usize, words: Words) -> Blocked {
     let mut blocked = Blocked::default();
     for number in 0..count {
-        blocked.deny(&denied(number), "no", Instant::now());
+        blocked.deny(&denied(number), &words(number), Instant::now());
     }
     blocked
 }
@@ -35,7 +51,7 @@ fn group_of(count: usize) -> Blocked {
 #[tokio::test(start_paused = true)]
 async fn many_denied_keys_cause_one_request_a_second() {
     for count in [60, 1_500] {
-        let tries = tried(&mut group_of(count), 600).await;
+        let tries = tried(&mut group_of(count), 600, same).await;
         assert!(
             (600..=810).contains(&tries.len()),
             "{count}: {}",
@@ -43,9 +59,41 @@ async fn many_denied_keys_cause_one_request_a_second() {
         );
     }
     // Each of a few is tried about once a minute.
-    let tries = tried(&mut group_of(3), 600).await;
+    let tries = tried(&mut group_of(3), 600, same).await;
     assert!((28..=60).contains(&tries.len()), "{}", tries.len());
     assert!(tries[1] - tries[0] < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_in_other_words_each_time_cause_no_more_requests() {
+    for (count, range) in [
+        (1, 10..=14),
+        (5, 50..=70),
+        (60, 480..=810),
+        (1_500, 600..=810),
+    ] {
+        let mut blocked = group_in(count, other_each_time);
+        tried(&mut blocked, 600, other_each_time).await;
+        let tries = tried(&mut blocked, 600, other_each_time).await;
+        assert!(range.contains(&tries.len()), "{count}: {}", tries.len());
+        assert_eq!(blocked.group_of.len(), count);
+        assert!(blocked.denied.len() <= SEPARATE + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_of_a_namespace_are_limited_and_leave_others_alone() {
+    let (mut blocked, now) = (group_in(100, other_each_time), Instant::now());
+    blocked.deny(&Key::mirror("east", "bulk-2", "x"), "another cause", now);
+    blocked.deny(&Key::mirror("east", "a", "x"), "another cause", now);
+    let sizes = blocked.denied.iter();
+    let sizes = sizes.map(|((namespace, _), group)| (&**namespace, group.keys.len()));
+    let mut expected = vec![("a", 1), ("bulk", 100 - SEPARATE)];
+    expected.extend([("bulk", 1); SEPARATE]);
+    expected.push(("bulk-2", 1));
+    assert!(sizes.eq(expected), "{:?}", blocked.denied);
+    // When one of the shared group succeeds, others of it follow.
+    assert_eq!(blocked.succeeded(&denied(SEPARATE), now).len(), MORE);
 }
 
 #[tokio::test(start_paused = true)]
