@@ -219,11 +219,7 @@ async fn stored_token(
             .request("list the token Secrets", secrets.list(&tokens))
             .await?
             .items;
-        if let Some(held) = held.filter(|held| all.iter().any(|secret| has(secret, held))) {
-            return Ok(Ok(held.clone()));
-        }
-        let found = all.into_iter().find(|secret| is_of(secret, name));
-        let secret = found.ok_or_else(|| {
+        let secret = with_token(&all, name, held).ok_or_else(|| {
             fail(
                 format!(
                     "no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"
@@ -254,6 +250,20 @@ async fn stored_token(
     })
 }
 
+/// The Secret whose token is used: the one with the token that is `held` already, if it belongs to the ServiceAccount
+/// `name`. A token of another account must not stay: whoever revokes that account would cut the link off.
+fn with_token<'s>(
+    all: &'s [KubernetesSecret],
+    name: &str,
+    held: Option<&Secret>,
+) -> Option<&'s KubernetesSecret> {
+    let is_held = |secret: &&KubernetesSecret| {
+        is_for_account(secret, name) && held.is_some_and(|held| has(secret, held))
+    };
+    let shared = || all.iter().find(|secret| is_of(secret, name));
+    all.iter().find(is_held).or_else(shared)
+}
+
 /// Whether a Secret has this token.
 pub(super) fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
     let data = secret.data.as_ref().and_then(|data| data.get("token"));
@@ -263,9 +273,13 @@ pub(super) fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
 /// Whether a token belongs to the ServiceAccount `name`, and was not created by `rotate` for one link, which revokes it
 /// some day.
 pub(super) fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
+    is_for_account(secret, name) && !secret.labels().contains_key(labels::TOKEN_OF_LINK)
+}
+
+/// Whether a token Secret is for the ServiceAccount `name`.
+fn is_for_account(secret: &KubernetesSecret, name: &str) -> bool {
     let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
     account.is_some_and(|account| account == name)
-        && !secret.labels().contains_key(labels::TOKEN_OF_LINK)
 }
 
 async fn mint(
@@ -337,5 +351,44 @@ mod tests {
         assert!(!is_of(&shared, "other"));
         let of_a_link = secret(serde_json::json!({labels::TOKEN_OF_LINK: "0123456789abcdef"}));
         assert!(!is_of(&of_a_link, "west"));
+    }
+
+    #[test]
+    fn token_that_is_held_stays_only_with_its_own_account() {
+        let secret = |account: &str, token: &str, labels: serde_json::Value| -> KubernetesSecret {
+            let annotations = serde_json::json!({labels::SERVICE_ACCOUNT_NAME: account});
+            let metadata = serde_json::json!({ "labels": labels, "annotations": annotations });
+            let mut secret: KubernetesSecret =
+                serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();
+            let token = k8s_openapi::ByteString(token.as_bytes().to_vec());
+            secret.data = Some([("token".to_owned(), token)].into());
+            secret
+        };
+        let none = serde_json::json!({});
+        let all = [
+            secret("default", "first", none.clone()),
+            secret("default", "second", none.clone()),
+            secret("west", "third", none),
+            secret(
+                "west",
+                "rotated",
+                serde_json::json!({labels::TOKEN_OF_LINK: "0123456789abcdef"}),
+            ),
+        ];
+        for (account, held, expected) in [
+            ("default", None, Some("first")),
+            ("default", Some("second"), Some("second")),
+            ("default", Some("gone"), Some("first")),
+            ("west", Some("second"), Some("third")),
+            ("west", Some("rotated"), Some("rotated")),
+            ("north", Some("second"), None),
+        ] {
+            let held = held.map(Secret::new);
+            let used = with_token(&all, account, held.as_ref());
+            let expected = expected.map(Secret::new);
+            let is_expected = |secret| expected.as_ref().is_some_and(|token| has(secret, token));
+            assert_eq!(used.is_some(), expected.is_some(), "{account}");
+            assert!(used.is_none_or(is_expected), "{account}");
+        }
     }
 }

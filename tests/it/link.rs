@@ -297,6 +297,11 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
         .await
         .unwrap();
     linked(link("east", &["--service-account-name=reclaimed", "--yes"]));
+    let token = credentials::token(&credentials::kubeconfig(west, "reclaimed").await);
+    assert_eq!(
+        credentials::account(&token),
+        "system:serviceaccount:linkerd-multicluster:reclaimed"
+    );
     let nobody = "--api-server-address=https://127.0.0.1:1";
     linked(link("east", &[nobody, "--wait=0s", "--yes"]));
     let url = format!("--api-server-address={}", east.url());

@@ -1,5 +1,6 @@
 //! The credentials of Links, in their Secrets.
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use control_plane::ControlPlane;
 use k8s_openapi::{
     ByteString,
@@ -11,7 +12,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use linkerd_mc::api::labels as l;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::installation::NAMESPACE;
 
@@ -81,4 +82,12 @@ pub(crate) async fn destination(plane: &ControlPlane) -> Api<Deployment> {
 pub(crate) fn token(kubeconfig: &str) -> String {
     let line = kubeconfig.lines().find(|line| line.contains("token:"));
     line.unwrap().split(':').nth(1).unwrap().trim().to_owned()
+}
+
+/// The account in a token.
+pub(crate) fn account(token: &str) -> String {
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    claims["sub"].as_str().unwrap().to_owned()
 }
