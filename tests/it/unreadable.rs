@@ -20,6 +20,7 @@ use crate::support::{
         slices_that, web,
     },
     planes::alone,
+    program::run,
 };
 
 const CRD: &str = "links.multicluster.linkerd.io";
@@ -49,6 +50,37 @@ async fn break_link(plane: &ControlPlane, link: &str) {
     })
     .await
     .unwrap();
+}
+
+/// Runs `link` for a Link that cannot be decoded. It must change nothing, because it cannot keep what it cannot read.
+async fn linking_again_is_refused(source: &ControlPlane, far: &ControlPlane, link: &str) {
+    let path = source.folder().join("unreadable.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[source, far], &path).unwrap();
+    let spec = async || {
+        let get = ["get", "link", link, "-n", NAMESPACE, "-o=jsonpath={.spec}"];
+        source.kubectl(&get).await.unwrap()
+    };
+    let before = spec().await;
+    let args = [
+        "link",
+        "--target",
+        far.name(),
+        "--source",
+        source.name(),
+        "--cluster-name",
+        link,
+        "--wait=0s",
+        "--yes",
+    ];
+    let said = run(&path, &args).failure();
+    let why = format!(
+        "the Link {link} in {} cannot be decoded: spec.selector.matchLabels",
+        source.name()
+    );
+    for part in [&why, "; nothing was applied", "edit links.multicluster"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(spec().await, before);
 }
 
 /// UID and `ClusterIP` of Services that must not change.
@@ -95,6 +127,7 @@ async fn unreadable_link_keeps_its_mirrors_and_is_reported() {
         .unwrap();
     };
     invalid("selector.matchLabels").await;
+    linking_again_is_refused(source, far, "unreadable").await;
     let series = "linkerd_mc_link_invalid{link=\"unreadable\"}";
     controller.metric_is(series, |now| now == Some(1.0)).await;
     eventually("an Event on the Link", SOON, async || {

@@ -257,16 +257,35 @@ impl Mirrors {
     }
 }
 
-/// Links of a namespace; none if the CRD is missing.
-///
-/// A Link that cannot be decoded has at least its name, and usually that of the target cluster.
+/// Links of a namespace.
+#[derive(Debug, Default)]
+pub(crate) struct KnownLinks {
+    /// All of them. A Link that cannot be decoded has at least its name, and usually that of the target cluster.
+    pub(crate) links: Vec<Link>,
+    /// Why Links cannot be decoded, by their names. Nothing may be concluded from what these Links lack.
+    pub(crate) unreadable: BTreeMap<String, String>,
+}
+
+impl KnownLinks {
+    /// Reads them; none if the CRD is missing.
+    pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
+        let api = cluster.api::<LinkObject>(namespace);
+        let found = cluster
+            .request_opt("list Links", api.list(&ListParams::default()))
+            .await?;
+        let mut known = Self::default();
+        for LinkObject { link, unreadable } in found.into_iter().flatten() {
+            let why = unreadable.map(|why| (link.name_any(), why));
+            known.unreadable.extend(why);
+            known.links.push(link);
+        }
+        Ok(known)
+    }
+}
+
+/// Links of a namespace, also those that cannot be decoded; none if the CRD is missing.
 pub(crate) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
-    let api = cluster.api::<LinkObject>(namespace);
-    let found = cluster
-        .request_opt("list Links", api.list(&ListParams::default()))
-        .await?;
-    let objects = found.map(|list| list.items).unwrap_or_default();
-    Ok(objects.into_iter().map(|object| object.link).collect())
+    Ok(KnownLinks::read(cluster, namespace).await?.links)
 }
 
 /// Links of other namespaces to a cluster, as `namespace/name`; none if the user may not list Links of all namespaces.

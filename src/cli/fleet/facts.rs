@@ -1,7 +1,7 @@
 //! What was read of one cluster of a fleet, before anything is written. Without a client, so that plans are made of it
 //! in tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     ByteString,
@@ -28,6 +28,8 @@ pub(super) struct ClusterFacts {
     pub(super) has_links: bool,
     /// The Links of the fleet's namespace.
     pub(super) links: Vec<Link>,
+    /// Why some of them cannot be decoded, by their names.
+    pub(super) unreadable: BTreeMap<String, String>,
     /// Credentials of Links, in that namespace and in Linkerd's.
     pub(super) credentials: Vec<Secret>,
     /// What other clusters use.
@@ -48,6 +50,8 @@ pub(super) struct ImportedCluster {
     pub(super) gateway: Option<(Vec<String>, u16)>,
     /// The Links of the namespace.
     pub(super) links: Vec<Link>,
+    /// Why some of them cannot be decoded, by their names.
+    pub(super) unreadable: BTreeMap<String, String>,
     /// Their credentials, and those of Linkerd.
     pub(super) credentials: Vec<Secret>,
     /// The accounts that others may use.

@@ -25,7 +25,7 @@ use crate::{
     cli::{
         common::{
             args::Global, cluster::Cluster, cluster_name::context_of, inventory::LINK,
-            linked::links,
+            linked::KnownLinks,
         },
         install::InstallFacts,
         link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
@@ -215,15 +215,17 @@ async fn read(
     let target = target_if_linked(loaded, &cluster, &access, name);
     let (has_links, links, own, linkerds, accounts, target) = futures::join!(
         LINK.is_served(&cluster),
-        links(&cluster, namespace),
+        KnownLinks::read(&cluster, namespace),
         secrets(&cluster, namespace, labels::CREDENTIALS_TYPE),
         secrets(&cluster, &loaded.linkerd, labels::CREDENTIALS_TYPE),
         accounts(&cluster, namespace),
         target,
     );
+    let KnownLinks { links, unreadable } = links?;
     let facts = ClusterFacts {
         has_links: has_links?,
-        links: links?,
+        links,
+        unreadable,
         credentials: own?.into_iter().chain(linkerds?).collect(),
         accounts: accounts?,
         target,

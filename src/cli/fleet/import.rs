@@ -26,7 +26,7 @@ use crate::{
             cluster_name::{cluster_name, context_of},
             complete,
             context_pattern::matching,
-            linked::links,
+            linked::KnownLinks,
             output,
             wait::spin,
         },
@@ -149,7 +149,7 @@ async fn read(
         let all = ListParams::default();
         let (namespace, name) = (labels::MULTICLUSTER_NAMESPACE, labels::GATEWAY_NAME);
         let (links, own, linkerds, accounts, gateway) = futures::try_join!(
-            links(&cluster, &args.namespace),
+            KnownLinks::read(&cluster, &args.namespace),
             secrets(&cluster, &args.namespace, labels::CREDENTIALS_TYPE),
             secrets(
                 &cluster,
@@ -159,7 +159,8 @@ async fn read(
             cluster.request("list the ServiceAccounts", accounts.list(&all)),
             cluster.get::<Service>("read the gateway's Service", namespace, name),
         )?;
-        known.links = links;
+        known.links = links.links;
+        known.unreadable = links.unreadable;
         known.credentials = own.into_iter().chain(linkerds).collect::<Vec<Secret>>();
         known.accounts = accounts.items;
         let gateway = gateway.and_then(|service| {

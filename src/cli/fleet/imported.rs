@@ -46,7 +46,11 @@ pub(super) fn import(
     for (source, cluster) in clusters.iter().enumerate() {
         for link in &cluster.links {
             let held = held(cluster, link, namespace);
-            match target_of(clusters, link, held.as_ref()) {
+            let target = match cluster.unreadable.get(&link.name_any()) {
+                Some(why) => Err(format!("it cannot be decoded: {why}")),
+                None => target_of(clusters, link, held.as_ref()),
+            };
+            match target {
                 Ok(target) => found.push(FoundLink {
                     source,
                     target,

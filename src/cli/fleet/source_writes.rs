@@ -35,6 +35,10 @@ impl SourceWrites<'_> {
             return Some(why.to_owned());
         }
         let target = &self.link.ends.target;
+        // What it has set is not known, so writing it would remove that.
+        if let Some(why) = self.source.unreadable.get(&target.to_string()) {
+            return Some(format!("the Link {target} cannot be decoded: {why}"));
+        }
         match holder(&self.source.links, &target.to_string()) {
             NameHolder::Duplicate(other) => {
                 return Some(format!(

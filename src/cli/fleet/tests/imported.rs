@@ -180,6 +180,20 @@ fn what_cannot_be_said_is_left_out_and_named() {
             ]
         )
     );
+    // What a Link has set is not known if it cannot be decoded.
+    assert_eq!(
+        left_out(&|clusters| {
+            let unreadable = &mut clusters[4].unreadable;
+            unreadable.insert("hub".to_owned(), "spec.selector: no object".to_owned());
+        }),
+        (
+            "east>west west>east".to_owned(),
+            vec![
+                "the Link hub of kind-west: it cannot be decoded: spec.selector: no object"
+                    .to_owned()
+            ]
+        )
+    );
     // Without credentials, the name decides.
     assert_eq!(
         left_out(&|clusters| clusters[4].credentials.clear()),

@@ -124,6 +124,24 @@ fn source_cluster_waits_for_what_only_its_target_cluster_can_make() {
     }
 }
 
+/// Of a Link that cannot be decoded, little more is known than its name.
+#[test]
+fn link_that_cannot_be_decoded_is_not_written() {
+    let loaded = loaded(FILE);
+    let [east, mut west] = done(&loaded);
+    west.links[0].spec = LinkSpec {
+        target_cluster_name: "east".to_owned(),
+        ..LinkSpec::default()
+    };
+    let why = "spec.selector.matchLabels: no text".to_owned();
+    west.unreadable = [("east".to_owned(), why)].into();
+    let expected = ["west: the Link east cannot be decoded: spec.selector.matchLabels: no text"];
+    assert_eq!(lines(&plan(&loaded, "west", &west)), expected);
+    let used = UsedClusters::default();
+    let all = plan_with(&loaded, &used, &[("east", Ok(&east)), ("west", Ok(&west))]);
+    assert_eq!(lines(&all), expected);
+}
+
 #[test]
 fn settings_of_the_file_are_written_and_what_the_target_cluster_says_stays() {
     let all = loaded(FILE);
