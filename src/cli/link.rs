@@ -56,18 +56,16 @@ pub(crate) async fn run(global: &Global, args: &Link, given: &ArgMatches) -> any
         return show(&prepared, args);
     }
     confirm(&prepared, args.yes)?;
-    let mut warnings = Vec::new();
     for prepared in &prepared {
-        warnings.extend(Box::pin(establish(prepared, args)).await?);
+        Box::pin(establish(prepared, args)).await?;
     }
+    let mut warnings = Vec::new();
     if !args.wait.is_zero() {
         for prepared in &prepared {
             warnings.extend(summarize(prepared).await?);
         }
     }
-    for warning in warnings {
-        output::warning(&warning);
-    }
+    output::warnings(&warnings);
     Ok(())
 }
 
@@ -168,8 +166,8 @@ async fn warnings_of_names(
     warnings
 }
 
-/// Applies one direction, and waits until its Link is ready. Returns warnings.
-async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<Vec<String>> {
+/// Applies one direction, and waits until its Link is ready.
+async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
     let Prepared {
         direction,
         source,
@@ -186,10 +184,33 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<Vec<Strin
         "run the same command again",
     );
     progress.during(Box::pin(prepared.apply())).await?;
+    // Now, because what follows may fail or be interrupted, and the next run finds the new credentials in place.
+    warnings.extend(warnings_of_credentials(prepared));
+    output::warnings(&warnings);
+    progress.during(prepared.remove_settings()).await?;
     on_interrupt(
         &format!("the Link {name} is written in {context}, but not ready"),
         &format!("run {}", source.cluster.flags.mc("check", &[])),
     );
+    if args.wait.is_zero() {
+        return Ok(());
+    }
+    let ready = wait_until_ready(prepared, &links, args.wait, &progress);
+    progress.during(ready).await?;
+    output::note(&format!("{context} is linked to {name}"));
+    Ok(())
+}
+
+/// Warnings about what Linkerd has after the credentials were applied.
+fn warnings_of_credentials(prepared: &Prepared) -> Vec<String> {
+    let Prepared {
+        direction,
+        source,
+        objects,
+        ..
+    } = prepared;
+    let Direction { context, name, .. } = direction;
+    let mut warnings = Vec::new();
     if let Some(left) = prepared.leaves_linkerds() {
         let (namespace, secret) = (left.namespace().unwrap_or_default(), left.name_any());
         let delete = source
@@ -212,13 +233,7 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<Vec<Strin
              its Secret; restart it with {restart}"
         ));
     }
-    if args.wait.is_zero() {
-        return Ok(warnings);
-    }
-    let ready = wait_until_ready(prepared, &links, args.wait, &progress);
-    progress.during(ready).await?;
-    output::note(&format!("{context} is linked to {name}"));
-    Ok(warnings)
+    warnings
 }
 
 /// Prints how much is mirrored. Returns warnings about Services that look as if they should be, and are not.

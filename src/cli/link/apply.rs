@@ -157,7 +157,12 @@ impl Prepared {
                 return Err(error.context(format!("cannot link {context} to {name}")));
             }
         }
-        // Server-side apply leaves what others have written.
+        Ok(())
+    }
+
+    /// Removes settings of the Link that are not set any more. Server-side apply leaves what others have written.
+    pub(super) async fn remove_settings(&self) -> anyhow::Result<()> {
+        let (name, objects) = (&self.direction.name, &self.objects);
         let removed = self.source.link.as_ref();
         if let Some(patch) = removed.and_then(|old| changes::removal(old, &objects.link)) {
             let api = self

@@ -131,6 +131,28 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
     unlink(west, "kept").await;
 }
 
+/// Linkerd goes on with the old credentials. If `link` says so only when the Link is ready, it may never say so: the next
+/// run finds nothing to change.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_credentials_are_warned_about_although_the_link_does_not_become_ready() {
+    let (east, west) = hub().await.pair();
+    let kubeconfig = west.folder().join("unready.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let link = |more: &[&str]| link_west(&kubeconfig, "east", "unready", more);
+    let first = link(&[]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let nobody = "--api-server-address=https://127.0.0.1:1";
+    let said = link(&[nobody, "--wait=2s", "--yes"]).failure();
+    for part in [
+        "linkerd-destination in west still uses the old credentials for unready",
+        "rollout restart deployment/linkerd-destination",
+        "error: the Link unready in west is not ready after 2s",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    unlink(west, "unready").await;
+}
+
 /// The contexts have names as kind gives them. Each direction has its own API server address. A cluster cannot be
 /// linked to itself.
 #[tokio::test(flavor = "multi_thread")]
