@@ -165,7 +165,7 @@ causes! {
         "Delete unused Services, or add a ServiceCIDR.";
     NoGateway in Objects:
         "The Service is reached through a gateway, and the Link has none.",
-        "Link the cluster again with its gateway.";
+        "Link the cluster again with its gateway (`--gateway`).";
     NoDiscovery in Objects:
         "Linkerd cannot discover the Pods of the Service, because the API server of its cluster is reached through the gateway only.",
         "Export the Service through the gateway.";

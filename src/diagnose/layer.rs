@@ -168,6 +168,15 @@ impl Commands {
         )
     }
 
+    /// The command that links a cluster again with its gateway. `link` alone keeps a Link without one as it is.
+    pub(super) fn link_with_gateway(&self, cluster: &str, namespace: &str) -> Suggested {
+        let (target, source) = self.contexts(cluster);
+        self.both.mc(
+            "link --target {} --source {} --cluster-name {} --namespace {} --gateway",
+            &[target, source, cluster, namespace],
+        )
+    }
+
     /// The command that links a cluster again with these addresses of its gateway. `link` alone keeps those of the Link.
     pub(super) fn link_with_addresses(
         &self,

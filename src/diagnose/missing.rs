@@ -124,7 +124,7 @@ pub(super) fn of_reason(
     } else if is(Reason::NoGateway) {
         (
             Cause::NoGateway,
-            way.commands.link(link.cluster(), namespace),
+            way.commands.link_with_gateway(link.cluster(), namespace),
         )
     } else if is(Reason::NoDiscovery) {
         (Cause::NoDiscovery, plan())

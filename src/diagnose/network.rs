@@ -15,6 +15,7 @@ use crate::{
         request_path::{GatewayFacts, PodState},
         snapshot::LinkSnapshot,
     },
+    suggest::Suggested,
 };
 
 pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
@@ -98,9 +99,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         {
             let evidence = format!("Link {}: {message}", link.id());
             let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
-            report.find(Some(
-                found.fixed_by(&way.commands.link(link.cluster(), link.namespace())),
-            ));
+            report.find(Some(found.fixed_by(&relink(way, link))));
         }
         _ => report.cannot_see(format!("the gateway at {at}"), "it was not probed yet"),
     }
@@ -180,9 +179,19 @@ fn differs(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayFacts) -
         Cause::GatewayPortWrong => way
             .commands
             .link_with_port(link.cluster(), link.namespace()),
-        _ => way.commands.link(link.cluster(), link.namespace()),
+        _ => relink(way, link),
     };
     Some(Finding::broken(cause, evidence).fixed_by(&relink))
+}
+
+/// The command that links the cluster again, with its gateway also if the Link has none.
+fn relink(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
+    let (cluster, namespace) = (link.cluster(), link.namespace());
+    if link.link.spec.gateway_address.is_empty() {
+        way.commands.link_with_gateway(cluster, namespace)
+    } else {
+        way.commands.link(cluster, namespace)
+    }
 }
 
 /// The gateway does not answer probes.

@@ -10,7 +10,7 @@ use super::{
     },
 };
 use crate::{
-    api::labels as l,
+    api::{labels as l, link::Link},
     clusters::{
         request_path::{GatewayFacts, RequestPath},
         trust_anchors::tests::B,
@@ -350,4 +350,49 @@ fn what_may_not_be_read_is_said_and_nothing_is_concluded_from_it() {
         let told = report.unseen.iter().any(|line| line.contains("forbidden"));
         assert!(told, "{report:#?}");
     }
+}
+
+/// `link` keeps a Link without a gateway as it is, unless a flag asks for one.
+#[test]
+fn link_without_a_gateway_is_linked_again_with_one() {
+    let unknown = |change: fn(&mut Link)| {
+        changed(gateway_mirror(), |facts| {
+            let message = "no address of the gateway is known";
+            let unknown = condition("GatewayAlive", "Unknown", "NotProbed", message);
+            let mirrored = service_status("web", "True", "Mirrored");
+            let mut link = link(&[unknown], &[mirrored], &[]);
+            link.link.status.as_mut().unwrap().gateway = None;
+            change(&mut link.link);
+            facts.source.links = Ok(vec![link]);
+        })
+    };
+    let without = |link: &mut Link| {
+        link.spec.gateway_address.clear();
+        link.spec.gateway_identity.clear();
+    };
+    hold(vec![
+        (
+            "no address",
+            unknown(without),
+            broken(
+                "network",
+                "GatewayAddressUnknown",
+                &format!("{LINK} --gateway"),
+            ),
+        ),
+        (
+            "a host name that nobody knows",
+            unknown(|_| ()),
+            broken("network", "GatewayAddressUnknown", LINK),
+        ),
+        (
+            "no identity either, beside a gateway that has one",
+            with_target(unknown(without)),
+            broken(
+                "network",
+                "GatewayIdentityWrong",
+                &format!("{RELINK} --gateway"),
+            ),
+        ),
+    ]);
 }

@@ -131,6 +131,11 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             ),
         ),
         (
+            "no gateway, which `link` alone would keep so",
+            missing(&[], &[said("NoGateway")]),
+            broken("objects", "NoGateway", &format!("{LINK} --gateway")),
+        ),
+        (
             "a local reason is found although the target is away",
             missing(&[unconnected("Unreachable")], &[said("MissingNamespace")]),
             broken(
