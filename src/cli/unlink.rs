@@ -10,7 +10,7 @@ use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
-use self::words::{kept_secret, left_over, memberships, others, plan, question};
+use self::words::{kept, left_over, memberships, others, plan, question};
 use super::{
     common::{
         args::{self, Global, ManifestOutput},
@@ -60,7 +60,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Services without another member, and both Secrets. The Secrets are last: Linkerd needs the Secret of a cluster when
 /// a Service stops naming the cluster, and otherwise keeps its endpoints forever. So without --apply, they are left out
 /// while federated Services with other members name the cluster. Linkerd's Secret stays if a Link in another namespace
-/// needs it.
+/// needs it. If this namespace has no Link to the cluster, so do mirrors and ClusterRoles of Linkerd's service mirror.
 ///
 /// If several Links are for the cluster, --link chooses one of them. Then the objects are only this Link, and its Secret
 /// if no other Link has it.
@@ -108,6 +108,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         &global.linkerd_namespace,
     ))
     .await?;
+    let elsewhere = linked.elsewhere.clone();
     if args.only_controller {
         linked = LinkedObjects {
             leftovers: linked.leftovers,
@@ -115,7 +116,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         };
     }
     if linked.is_empty() {
-        return Err(nothing_there(&cluster, args, name).await);
+        return Err(nothing_there(&cluster, args, name, &elsewhere).await);
     }
     if args.apply && args.dry_run {
         output::data(&format!("would {}\n", plan(name, &linked)))?;
@@ -127,7 +128,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     }
     let notes = [
         memberships(name, &linked.mirrors.shared),
-        kept_secret(&linked.elsewhere),
+        kept(&linked),
         others(name, &linked),
         revocation(&access, &cluster, args, name, &linked).await,
     ];
@@ -254,7 +255,7 @@ async fn apply(
     cluster: &Cluster,
     args: &Unlink,
     name: &ClusterName,
-    linked: LinkedObjects,
+    mut linked: LinkedObjects,
 ) -> anyhow::Result<()> {
     let otherwise = "pass --yes to delete without confirmation";
     if !args.yes && !confirmed(&question(name, &linked), otherwise)? {
@@ -262,7 +263,7 @@ async fn apply(
     }
     let had_link = !linked.links.is_empty();
     let notes = [
-        kept_secret(&linked.elsewhere),
+        kept(&linked),
         others(name, &linked),
         // Needs the credentials, which are deleted below.
         revocation(access, cluster, args, name, &linked).await,
@@ -279,12 +280,12 @@ async fn apply(
     } else {
         // Without a Link, the controller does not remove these mirrors.
         if !had_link {
-            for object in linked.mirrors.into_own() {
+            for object in std::mem::take(&mut linked.mirrors).into_own() {
                 delete(cluster, &object).await?;
             }
         }
         let waiting = format!("waiting for the mirrors of {name} to be removed");
-        let left = mirrors_left(cluster, name, &args.namespace, args.wait);
+        let left = mirrors_left(&linked, cluster, name, &args.namespace, args.wait);
         let left = Progress::new(&waiting).during(left).await?;
         if left.len() > 0 {
             return Err(left_over(name, &cluster.flags, &left, had_link));
@@ -306,20 +307,26 @@ async fn apply(
 
 /// Waits until no mirror is left, at most for `wait`. Returns those that are.
 async fn mirrors_left(
+    linked: &LinkedObjects,
     cluster: &Cluster,
     name: &ClusterName,
     namespace: &str,
     wait: Duration,
 ) -> anyhow::Result<Mirrors> {
     let attempt = async || {
-        let left = Box::pin(Mirrors::gather(cluster, name, namespace)).await?;
+        let left = Box::pin(linked.mirrors_now(cluster, name, namespace)).await?;
         anyhow::Ok(if left.len() == 0 { Ok(left) } else { Err(left) })
     };
     let (Ok(left) | Err(left)) = poll(RETRY, wait, attempt, |_| ()).await?;
     Ok(left)
 }
 
-async fn nothing_there(cluster: &Cluster, args: &Unlink, name: &ClusterName) -> anyhow::Error {
+async fn nothing_there(
+    cluster: &Cluster,
+    args: &Unlink,
+    name: &ClusterName,
+    elsewhere: &[String],
+) -> anyhow::Error {
     let known = links(cluster, &args.namespace).await.unwrap_or_default();
     let name = name.to_string();
     let is_linked = known
@@ -334,7 +341,13 @@ async fn nothing_there(cluster: &Cluster, args: &Unlink, name: &ClusterName) -> 
             "nothing has to be removed; the Link and its mirrors stay",
         );
     }
-    let hint = known_clusters(&known, "choose another namespace with --namespace");
+    let other = elsewhere.first().and_then(|other| other.split_once('/'));
+    let hint = match other {
+        Some((namespace, link)) if !is_linked => {
+            format!("namespace {namespace:?} has the Link {link}; pass --namespace {namespace}")
+        }
+        _ => known_clusters(&known, "choose another namespace with --namespace"),
+    };
     fail(
         format!(
             "cluster {name:?} is not linked to namespace {:?}",

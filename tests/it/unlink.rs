@@ -214,6 +214,15 @@ fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     error: cluster "south" is not linked to namespace "linkerd-multicluster"
     hint: linked clusters: east, north
     "#);
+    // The Link is in another namespace, with the mirrors and the ClusterRole.
+    let elsewhere = ["unlink", "--cluster-name=east", "--namespace=shop"];
+    for more in [&["--apply", "--yes"][..], &["--only-controller"], &[]] {
+        let refused = run(kubeconfig, &[&elsewhere[..], more].concat()).failure();
+        insta::allow_duplicates!(insta::assert_snapshot!(refused, @r#"
+        error: cluster "east" is not linked to namespace "shop"
+        hint: namespace "linkerd-multicluster" has the Link east; pass --namespace linkerd-multicluster
+        "#));
+    }
     let only = ["unlink", "--cluster-name=north", "--only-controller"];
     insta::assert_snapshot!(run(kubeconfig, &only).failure(), @r#"
     error: namespace "linkerd-multicluster" has no objects of Linkerd's service mirror for cluster "north"

@@ -128,7 +128,7 @@ impl ApiKind {
 }
 
 /// A kind, as requests need it. All kinds here have the regular plural.
-fn resource(api_version: &str, kind: &str) -> ApiResource {
+pub(super) fn resource(api_version: &str, kind: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }

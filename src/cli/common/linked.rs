@@ -1,20 +1,18 @@
 //! Finds the objects that link a cluster to this one.
 
-use std::{collections::BTreeMap, time::Duration};
+mod mirrors;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::{
-    ResourceExt as _,
-    api::{ListParams, PartialObjectMeta},
-    core::ObjectMeta,
-};
+use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{ResourceExt as _, api::ListParams};
+
+pub(crate) use self::mirrors::Mirrors;
 use super::{cluster::Cluster, inventory as objects};
 use crate::{
     api::{
         labels,
         link::{Link, LinkObject},
-        members::{local_member, remote_members},
     },
     hint::fail,
     manifests::{link::ClusterName, render::ObjectName},
@@ -34,21 +32,10 @@ pub(crate) struct LinkedObjects {
     /// Names of other Links of the namespace to the same cluster, if only one was asked for. They need Linkerd's Secret
     /// and the mirrors, so the other fields leave these out.
     pub(crate) remaining: Vec<String>,
-    /// Objects of Linkerd's service mirror for this link.
+    /// Objects of Linkerd's service mirror for this link. Those that are in no namespace only if no Link of another
+    /// namespace may have them.
     pub(crate) leftovers: Vec<ObjectName>,
     pub(crate) mirrors: Mirrors,
-}
-
-/// Services that exist because of a link.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mirrors {
-    pub(crate) own: Vec<ObjectName>,
-    /// Its probe Service.
-    pub(crate) probes: Vec<ObjectName>,
-    /// Federated Services that have no other member.
-    pub(crate) federated: Vec<ObjectName>,
-    /// Federated Services that have other members too.
-    pub(crate) shared: Vec<ObjectName>,
 }
 
 impl LinkedObjects {
@@ -60,14 +47,9 @@ impl LinkedObjects {
         namespace: &str,
         linkerd: &str,
     ) -> anyhow::Result<Self> {
-        let of_cluster = format!("{}={name}", labels::CLUSTER_NAME);
-        let credentials = format!("{}={name}", labels::CREDENTIALS_CLUSTER);
-        let (links, elsewhere, leftovers, control_plane_secrets, mirrors) = futures::try_join!(
+        let (links, elsewhere) = futures::try_join!(
             links(cluster, namespace),
             elsewhere(cluster, namespace, name),
-            leftovers(cluster, namespace, name, &of_cluster),
-            objects::SECRET.list(cluster, Some(linkerd), &credentials),
-            Mirrors::gather(cluster, name, namespace),
         )?;
         let links: Vec<Link> = links
             .into_iter()
@@ -90,23 +72,40 @@ impl LinkedObjects {
         names.push(name.credentials_secret());
         names.sort();
         names.dedup();
-        let mut secrets = objects::SECRET
-            .with_names(cluster, namespace, &names)
-            .await?;
-        if elsewhere.is_empty() {
-            if control_plane_secrets.is_empty() {
-                check_linkerds(cluster, linkerd, &credentials).await?;
-            }
-            secrets.extend(control_plane_secrets);
-        }
-        Ok(Self {
+        let mut linked = Self {
             links: identities(&links),
-            secrets,
             elsewhere,
-            remaining: Vec::new(),
-            leftovers,
-            mirrors,
-        })
+            ..Self::default()
+        };
+        (linked.leftovers, linked.mirrors, linked.secrets) = futures::try_join!(
+            leftovers(cluster, namespace, name, linked.is_only_elsewhere()),
+            linked.mirrors_now(cluster, name, namespace),
+            objects::SECRET.with_names(cluster, namespace, &names),
+        )?;
+        if linked.elsewhere.is_empty() {
+            let of_linkerd = linkerds_secrets(cluster, linkerd, name).await?;
+            linked.secrets.extend(of_linkerd);
+        }
+        Ok(linked)
+    }
+
+    /// Whether only other namespaces have Links to the cluster. Then what does not name this namespace may be theirs.
+    pub(crate) fn is_only_elsewhere(&self) -> bool {
+        self.links.is_empty() && !self.elsewhere.is_empty()
+    }
+
+    /// The mirrors of the link that exist now.
+    pub(crate) async fn mirrors_now(
+        &self,
+        cluster: &Cluster,
+        name: &ClusterName,
+        namespace: &str,
+    ) -> anyhow::Result<Mirrors> {
+        if self.is_only_elsewhere() {
+            Mirrors::gather_named(cluster, name, namespace).await
+        } else {
+            Mirrors::gather(cluster, name, namespace).await
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -124,6 +123,21 @@ impl LinkedObjects {
             .chain(self.mirrors.into_own())
             .chain(self.secrets)
     }
+}
+
+/// Linkerd's Secrets for a cluster.
+async fn linkerds_secrets(
+    cluster: &Cluster,
+    linkerd: &str,
+    name: &ClusterName,
+) -> anyhow::Result<Vec<ObjectName>> {
+    let credentials = format!("{}={name}", labels::CREDENTIALS_CLUSTER);
+    let found = objects::SECRET.list(cluster, Some(linkerd), &credentials);
+    let found = found.await?;
+    if found.is_empty() {
+        check_linkerds(cluster, linkerd, &credentials).await?;
+    }
+    Ok(found)
 }
 
 /// Fails if Linkerd is not in this namespace, unless no namespace has its credentials for the cluster. Otherwise
@@ -168,93 +182,6 @@ fn secret_names(links: &[Link]) -> impl Iterator<Item = String> {
 fn unused(links: &[Link], others: &[Link]) -> Vec<String> {
     let is_unused = |name: &String| !secret_names(others).any(|other| other == *name);
     secret_names(links).filter(is_unused).collect()
-}
-
-impl Mirrors {
-    /// Services of the installation whose Links are in `namespace`, and Services that name no installation.
-    pub(crate) async fn gather(
-        cluster: &Cluster,
-        name: &ClusterName,
-        namespace: &str,
-    ) -> anyhow::Result<Self> {
-        let services = cluster.all::<PartialObjectMeta<Service>>();
-        let list = async |selector: String| {
-            let params = ListParams::default().labels(&selector);
-            cluster
-                .request("list mirrors", services.list_metadata(&params))
-                .await
-        };
-        let (own, federated) = futures::try_join!(
-            list(format!("{}={name}", labels::CLUSTER_NAME)),
-            list(format!(
-                "{}=true,!{}",
-                labels::MIRRORED_SERVICE,
-                labels::CLUSTER_NAME
-            )),
-        )?;
-        let of_installation = |metadata: &ObjectMeta| {
-            let annotations = metadata.annotations.as_ref();
-            let known = annotations.and_then(|all| all.get(labels::INSTALLATION));
-            known.is_none_or(|known| known == namespace)
-        };
-        let [own, federated] = [own, federated].map(|list| {
-            let all = list.items.into_iter().map(|object| object.metadata);
-            all.filter(of_installation).collect::<Vec<ObjectMeta>>()
-        });
-        Ok(Self::sort(&name.to_string(), &own, &federated))
-    }
-
-    /// Sorts Services by whether they exist only for `cluster`. `own` has its label, `federated` are all federated ones.
-    fn sort(cluster: &str, own: &[ObjectMeta], federated: &[ObjectMeta]) -> Self {
-        let identity = |meta: &ObjectMeta| {
-            objects::SERVICE.named(
-                meta.namespace.clone(),
-                meta.name.clone().unwrap_or_default(),
-            )
-        };
-        let has = |map: &Option<BTreeMap<String, String>>, key: &str| {
-            map.as_ref().is_some_and(|map| map.contains_key(key))
-        };
-        // A Service with only the cluster's label belongs to somebody else.
-        let (probes, others): (Vec<_>, Vec<_>) = own
-            .iter()
-            .partition(|meta| has(&meta.labels, labels::MIRRORED_GATEWAY));
-        let of_mirrors = |meta: &&ObjectMeta| has(&meta.labels, labels::MIRRORED_SERVICE);
-        let mut mirrors = Self {
-            own: others
-                .into_iter()
-                .filter(of_mirrors)
-                .map(identity)
-                .collect(),
-            probes: probes.into_iter().map(identity).collect(),
-            ..Default::default()
-        };
-        for meta in federated {
-            let annotation = |key: &str| Some(meta.annotations.as_ref()?.get(key)?.as_str());
-            let is_of_cluster = |(_, of): (&str, &str)| of == cluster;
-            if !remote_members(annotation).any(is_of_cluster) {
-                continue;
-            }
-            let all = remote_members(annotation).all(is_of_cluster);
-            if local_member(annotation).is_some() || !all {
-                mirrors.shared.push(identity(meta));
-            } else {
-                mirrors.federated.push(identity(meta));
-            }
-        }
-        mirrors
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.own.len() + self.probes.len() + self.federated.len() + self.shared.len()
-    }
-
-    /// Services that are deleted with the link.
-    pub(crate) fn into_own(self) -> impl Iterator<Item = ObjectName> {
-        [self.probes, self.own, self.federated]
-            .into_iter()
-            .flatten()
-    }
 }
 
 /// Links of a namespace.
@@ -332,13 +259,15 @@ pub(crate) fn known_clusters(links: &[Link], where_else: &str) -> String {
     }
 }
 
-/// Objects of Linkerd's service mirror for this link. Of our own objects, only Services have this label.
+/// Objects of Linkerd's service mirror for this link. Of our own objects, only Services have this label. `only_here`
+/// leaves out those that are in no namespace.
 async fn leftovers(
     cluster: &Cluster,
     namespace: &str,
     name: &ClusterName,
-    of_cluster: &str,
+    only_here: bool,
 ) -> anyhow::Result<Vec<ObjectName>> {
+    let of_cluster = &format!("{}={name}", labels::CLUSTER_NAME);
     let here = Some(namespace);
     let budgets =
         ["linkerd-service-mirror-", "controller-"].map(|prefix| format!("{prefix}{name}"));
@@ -351,6 +280,9 @@ async fn leftovers(
         (objects::ROLE_BINDING, here),
         (objects::SERVICE_ACCOUNT, here),
     ];
+    let kinds = kinds
+        .into_iter()
+        .filter(|(_, namespace)| namespace.is_some() || !only_here);
     let lists = kinds.map(|(kind, namespace)| Box::pin(kind.list(cluster, namespace, of_cluster)));
     let (labelled, budgets, leases) = futures::try_join!(
         futures::future::try_join_all(lists),
@@ -362,18 +294,10 @@ async fn leftovers(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-
-    fn path(identity: &ObjectName) -> String {
-        let namespace = identity.namespace.as_deref().unwrap_or_default();
-        format!("{namespace}/{}", identity.name)
-    }
-
-    fn metas(all: serde_json::Value) -> Vec<ObjectMeta> {
-        serde_json::from_value(all).unwrap()
-    }
+    use crate::cli::common::test_server::TestServer;
 
     #[test]
     fn secret_of_one_link_goes_unless_another_one_has_it() {
@@ -392,32 +316,90 @@ mod tests {
         assert_eq!(unused("", "other"), [""; 0]);
     }
 
-    #[test]
-    fn only_services_of_the_cluster_alone_are_deleted() {
-        let own = metas(json!([
-            { "name": "web-east", "namespace": "shop", "labels": { "mirror.linkerd.io/mirrored-service": "true" } },
-            { "name": "probe-east", "namespace": "mc", "labels": { "mirror.linkerd.io/mirrored-gateway": "true" } },
-            { "name": "mine", "namespace": "shop", "labels": { "mirror.linkerd.io/cluster-name": "east" } },
-        ]));
-        let remote = "multicluster.linkerd.io/remote-discovery";
-        let local = "multicluster.linkerd.io/local-discovery";
-        let federated = metas(json!([
-            { "name": "only-east", "namespace": "shop", "annotations": { remote: "a@east,b@east" } },
-            { "name": "with-north", "namespace": "shop", "annotations": { remote: "a@east,a@north" } },
-            { "name": "with-local", "namespace": "shop", "annotations": { remote: "a@east", local: "a" } },
-            { "name": "without", "namespace": "shop", "annotations": { remote: "a@eastern" } },
-            { "name": "empty", "namespace": "shop", "annotations": { remote: "", local: "a" } },
-        ]));
-        let Mirrors {
-            own,
-            probes,
-            federated,
-            shared,
-        } = Mirrors::sort("east", &own, &federated);
-        let paths = |all: &[ObjectName]| all.iter().map(path).collect::<Vec<_>>();
-        assert_eq!(paths(&own), ["shop/web-east"]);
-        assert_eq!(paths(&probes), ["mc/probe-east"]);
-        assert_eq!(paths(&federated), ["shop/only-east"]);
-        assert_eq!(paths(&shared), ["shop/with-north", "shop/with-local"]);
+    fn link(namespace: &str, cluster: &str) -> Value {
+        json!({
+            "apiVersion": "multicluster.linkerd.io/v1alpha3",
+            "kind": "Link",
+            "metadata": { "name": cluster, "namespace": namespace },
+            "spec": {
+                "targetClusterName": cluster,
+                "clusterCredentialsSecret": format!("cluster-credentials-{cluster}"),
+            },
+        })
+    }
+
+    fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+        json!({
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {
+                "name": name, "namespace": namespace,
+                "labels": { labels::CLUSTER_NAME: "east", labels::MIRRORED_SERVICE: "true" },
+            },
+        })
+    }
+
+    /// What `unlink` of east in the namespace `mc` finds.
+    async fn found(objects: Vec<Value>) -> LinkedObjects {
+        let cluster = TestServer::new(objects).cluster();
+        let name = "east".parse().unwrap();
+        LinkedObjects::gather(&cluster, &name, None, "mc", "linkerd")
+            .await
+            .unwrap()
+    }
+
+    fn names(found: LinkedObjects) -> Vec<String> {
+        let all = found.all();
+        all.map(|object| format!("{} {}", object.kind, object.name))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn objects_that_name_no_namespace_stay_with_a_link_of_another_one() {
+        let installed = |namespace: &str, name: &str| {
+            let mut mirror = object("v1", "Service", "shop", name);
+            mirror["metadata"]["annotations"] = json!({ labels::INSTALLATION: namespace });
+            mirror
+        };
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let mut objects = vec![
+            link("other", "east"),
+            object("v1", "Service", "shop", "web-east"),
+            object(rbac, "ClusterRole", "", "access-east"),
+            object(rbac, "ClusterRoleBinding", "", "access-east"),
+        ];
+        // The Link of the other namespace has all of this.
+        let linked = found(objects.clone()).await;
+        assert_eq!(linked.elsewhere, ["other/east"]);
+        assert!(linked.is_empty(), "{linked:?}");
+
+        // What is left of a Link that was here.
+        objects.push(installed("mc", "ours-east"));
+        objects.push(installed("other", "theirs-east"));
+        objects.push(object(rbac, "Role", "mc", "reads-east"));
+        objects.push(object("v1", "Secret", "mc", "cluster-credentials-east"));
+        assert_eq!(
+            names(found(objects.clone()).await),
+            [
+                "Role reads-east",
+                "Service ours-east",
+                "Secret cluster-credentials-east",
+            ]
+        );
+
+        // Nobody else has them: the only Link is here, or was here.
+        let all = [
+            "ClusterRole access-east",
+            "ClusterRoleBinding access-east",
+            "Role reads-east",
+            "Service web-east",
+            "Service ours-east",
+            "Secret cluster-credentials-east",
+        ];
+        objects.remove(0);
+        assert_eq!(names(found(objects.clone()).await), all);
+        objects.push(link("mc", "east"));
+        let with_link = [&["Link east"][..], &all].concat();
+        assert_eq!(names(found(objects).await), with_link);
     }
 }

@@ -25,4 +25,6 @@ pub(super) mod proxy_url;
 pub(super) mod service_mirror;
 pub(super) mod service_name;
 pub(super) mod table;
+#[cfg(test)]
+pub(super) mod test_server;
 pub(super) mod wait;

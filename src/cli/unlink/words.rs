@@ -85,12 +85,17 @@ pub(super) fn left_over(
     )
 }
 
-/// A note if Linkerd's Secret stays.
-pub(super) fn kept_secret(elsewhere: &[String]) -> Option<String> {
-    let other = elsewhere.first()?;
-    Some(format!(
-        "note: Linkerd's Secret for this cluster stays, because the Link {other} needs it"
-    ))
+/// A note about what stays because a Link of another namespace needs it.
+pub(super) fn kept(linked: &LinkedObjects) -> Option<String> {
+    let other = linked.elsewhere.first()?;
+    let secret = "note: Linkerd's Secret for this cluster stays";
+    Some(if linked.is_only_elsewhere() {
+        format!(
+            "{secret}, with mirrors and ClusterRoles of Linkerd's service mirror, because the Link {other} needs them"
+        )
+    } else {
+        format!("{secret}, because the Link {other} needs it")
+    })
 }
 
 /// The confirmation prompt, with the numbers of Services that will be removed.
@@ -179,6 +184,24 @@ mod tests {
             let note = note(count).unwrap();
             assert!(note.contains(expected), "{note}");
         }
+    }
+
+    #[test]
+    fn note_says_what_a_link_of_another_namespace_keeps() {
+        let mut linked = LinkedObjects::default();
+        assert_eq!(kept(&linked), None);
+        linked.elsewhere.push("other/east".to_owned());
+        let note = kept(&linked).unwrap();
+        assert!(
+            note.ends_with("because the Link other/east needs them"),
+            "{note}"
+        );
+        linked.links.push(LINK.named(None, "east".to_owned()));
+        let note = kept(&linked).unwrap();
+        assert!(
+            note.ends_with("stays, because the Link other/east needs it"),
+            "{note}"
+        );
     }
 
     fn mirrors(own: usize, federated: usize, shared: usize) -> Mirrors {
