@@ -61,6 +61,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// a Service stops naming the cluster, and otherwise keeps its endpoints forever. So without --apply, they are left out
 /// while federated Services with other members name the cluster. Linkerd's Secret stays if a Link in another namespace
 /// needs it. If this namespace has no Link to the cluster, so do mirrors and ClusterRoles of Linkerd's service mirror.
+/// A Secret that another Link names stays.
 ///
 /// If several Links are for the cluster, --link chooses one of them. Then the objects are only this Link, and its Secret
 /// if no other Link has it.

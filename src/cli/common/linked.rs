@@ -51,27 +51,27 @@ impl LinkedObjects {
             links(cluster, namespace),
             elsewhere(cluster, namespace, name),
         )?;
-        let links: Vec<Link> = links
-            .into_iter()
-            .filter(|link| link.spec.target_cluster_name == name.to_string())
-            .collect();
-        let is_chosen = |link: &Link| only.is_none_or(|only| link.name_any() == only);
+        let is_of_cluster = |link: &Link| link.spec.target_cluster_name == name.to_string();
+        let is_chosen =
+            |link: &Link| is_of_cluster(link) && only.is_none_or(|only| link.name_any() == only);
         let (links, others): (Vec<Link>, Vec<Link>) = links.into_iter().partition(is_chosen);
-        if !others.is_empty() {
-            let secrets = unused(&links, &others);
+        let remaining = others.iter().filter(|other| is_of_cluster(other));
+        let remaining: Vec<String> = remaining.map(Link::name_any).collect();
+        let mut names: Vec<String> = secret_names(&links).collect();
+        if remaining.is_empty() {
+            names.push(name.credentials_secret());
+        }
+        let names = unused(names, &others);
+        if !remaining.is_empty() {
             return Ok(Self {
                 links: identities(&links),
                 secrets: objects::SECRET
-                    .with_names(cluster, namespace, &secrets)
+                    .with_names(cluster, namespace, &names)
                     .await?,
-                remaining: others.iter().map(Link::name_any).collect(),
+                remaining,
                 ..Self::default()
             });
         }
-        let mut names: Vec<String> = secret_names(&links).collect();
-        names.push(name.credentials_secret());
-        names.sort();
-        names.dedup();
         let mut linked = Self {
             links: identities(&links),
             elsewhere,
@@ -178,10 +178,12 @@ fn secret_names(links: &[Link]) -> impl Iterator<Item = String> {
     names.filter(|name| !name.is_empty())
 }
 
-/// The names of the credentials Secrets that these Links have, and no other Link.
-fn unused(links: &[Link], others: &[Link]) -> Vec<String> {
-    let is_unused = |name: &String| !secret_names(others).any(|other| other == *name);
-    secret_names(links).filter(is_unused).collect()
+/// Those of these names of Secrets that no other Link has, also none to another cluster.
+fn unused(mut names: Vec<String>, others: &[Link]) -> Vec<String> {
+    names.retain(|name| !secret_names(others).any(|other| other == *name));
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Links of a namespace.
@@ -299,23 +301,6 @@ mod tests {
     use super::*;
     use crate::cli::common::test_server::TestServer;
 
-    #[test]
-    fn secret_of_one_link_goes_unless_another_one_has_it() {
-        let link = |name: &str, secret: &str| -> Link {
-            serde_json::from_value(json!({
-                "apiVersion": "multicluster.linkerd.io/v1alpha3",
-                "kind": "Link",
-                "metadata": { "name": name },
-                "spec": { "targetClusterName": "east", "clusterCredentialsSecret": secret },
-            }))
-            .unwrap()
-        };
-        let unused = |this: &str, other: &str| unused(&[link("a", this)], &[link("b", other)]);
-        assert_eq!(unused("own", "other"), ["own"]);
-        assert_eq!(unused("same", "same"), [""; 0]);
-        assert_eq!(unused("", "other"), [""; 0]);
-    }
-
     fn link(namespace: &str, cluster: &str) -> Value {
         json!({
             "apiVersion": "multicluster.linkerd.io/v1alpha3",
@@ -340,10 +325,10 @@ mod tests {
     }
 
     /// What `unlink` of east in the namespace `mc` finds.
-    async fn found(objects: Vec<Value>) -> LinkedObjects {
+    async fn found(objects: Vec<Value>, only: Option<&str>) -> LinkedObjects {
         let cluster = TestServer::new(objects).cluster();
         let name = "east".parse().unwrap();
-        LinkedObjects::gather(&cluster, &name, None, "mc", "linkerd")
+        LinkedObjects::gather(&cluster, &name, only, "mc", "linkerd")
             .await
             .unwrap()
     }
@@ -352,6 +337,47 @@ mod tests {
         let all = found.all();
         all.map(|object| format!("{} {}", object.kind, object.name))
             .collect()
+    }
+
+    #[tokio::test]
+    async fn secret_stays_if_another_link_of_the_namespace_has_it() {
+        let with_secret = |name: &str, cluster: &str, secret: &str| {
+            let mut link = link("mc", cluster);
+            link["metadata"]["name"] = name.into();
+            link["spec"]["clusterCredentialsSecret"] = secret.into();
+            link
+        };
+        let usual = "cluster-credentials-east";
+        for (links, only, expected) in [
+            // Of two Links to the cluster, one stays.
+            (
+                [("a", "east", "own"), ("b", "east", "other")],
+                Some("a"),
+                &["own"][..],
+            ),
+            ([("a", "east", "own"), ("b", "east", "own")], Some("a"), &[]),
+            ([("a", "east", ""), ("b", "east", "other")], Some("a"), &[]),
+            // A Link to another cluster may name any Secret.
+            (
+                [("a", "east", "own"), ("b", "north", "other")],
+                None,
+                &[usual, "own"],
+            ),
+            ([("a", "east", usual), ("b", "north", usual)], None, &[]),
+            (
+                [("a", "east", "own"), ("b", "north", usual)],
+                None,
+                &["own"],
+            ),
+        ] {
+            let mut objects: Vec<Value> = ["own", "other", usual]
+                .map(|name| object("v1", "Secret", "mc", name))
+                .into();
+            objects.extend(links.map(|(name, cluster, secret)| with_secret(name, cluster, secret)));
+            let secrets = found(objects, only).await.secrets.into_iter();
+            let secrets: Vec<String> = secrets.map(|secret| secret.name).collect();
+            assert_eq!(secrets, expected, "{links:?}");
+        }
     }
 
     #[tokio::test]
@@ -369,7 +395,7 @@ mod tests {
             object(rbac, "ClusterRoleBinding", "", "access-east"),
         ];
         // The Link of the other namespace has all of this.
-        let linked = found(objects.clone()).await;
+        let linked = found(objects.clone(), None).await;
         assert_eq!(linked.elsewhere, ["other/east"]);
         assert!(linked.is_empty(), "{linked:?}");
 
@@ -379,7 +405,7 @@ mod tests {
         objects.push(object(rbac, "Role", "mc", "reads-east"));
         objects.push(object("v1", "Secret", "mc", "cluster-credentials-east"));
         assert_eq!(
-            names(found(objects.clone()).await),
+            names(found(objects.clone(), None).await),
             [
                 "Role reads-east",
                 "Service ours-east",
@@ -397,9 +423,9 @@ mod tests {
             "Secret cluster-credentials-east",
         ];
         objects.remove(0);
-        assert_eq!(names(found(objects.clone()).await), all);
+        assert_eq!(names(found(objects.clone(), None).await), all);
         objects.push(link("mc", "east"));
         let with_link = [&["Link east"][..], &all].concat();
-        assert_eq!(names(found(objects).await), with_link);
+        assert_eq!(names(found(objects, None).await), with_link);
     }
 }
