@@ -279,10 +279,11 @@ async fn apply(
     let done = if let (Some(_), Some(link)) = (linked.remaining.first(), linked.links.first()) {
         format!("deleted the Link {}", link.name)
     } else {
-        // Without a Link, the controller does not remove these mirrors.
+        // Without a Link, the controller does not remove these mirrors. They were listed before the prompt: meanwhile,
+        // another cluster may have joined a federated Service.
         if !had_link {
-            for object in std::mem::take(&mut linked.mirrors).into_own() {
-                delete(cluster, &object).await?;
+            for mirror in std::mem::take(&mut linked.mirrors).into_own() {
+                mirror.delete(cluster).await?;
             }
         }
         let waiting = format!("waiting for the mirrors of {name} to be removed");

@@ -20,12 +20,14 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
-    core::{ApiResource, GroupVersionKind},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions},
+    core::{ApiResource, GroupVersionKind, ObjectMeta},
 };
 
 use super::cluster::Cluster;
-use crate::{api::labels::MANAGER, client::requests::is_served, manifests::render::ObjectName};
+use crate::{
+    api::labels::MANAGER, client::requests::is_served, hint::fail, manifests::render::ObjectName,
+};
 
 /// A kind of object: its group and version, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,8 +143,54 @@ fn api(cluster: &Cluster, kind: &ApiResource, namespace: Option<&str>) -> Api<Dy
     }
 }
 
+/// An object, as it was when it was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) object: ObjectName,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl Listed {
+    pub(crate) fn new(kind: ApiKind, metadata: &ObjectMeta) -> Self {
+        let name = metadata.name.clone().unwrap_or_default();
+        Self {
+            object: kind.named(metadata.namespace.clone(), name),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
+
+    /// Deletes the object if it has not changed since. Succeeds if it does not exist.
+    pub(crate) async fn delete(&self, cluster: &Cluster) -> anyhow::Result<()> {
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        });
+        if delete_with(cluster, &self.object, &params).await? {
+            return Ok(());
+        }
+        let ObjectName { kind, name, .. } = &self.object;
+        let namespace = self.object.namespace.as_deref().unwrap_or_default();
+        Err(fail(
+            format!("cannot delete the {kind} {namespace}/{name}: it has changed meanwhile"),
+            "run this again, which looks at it as it is now",
+        ))
+    }
+}
+
 /// Deletes an object. Succeeds if it does not exist.
 pub(crate) async fn delete(cluster: &Cluster, object: &ObjectName) -> anyhow::Result<()> {
+    let params = DeleteParams::default();
+    delete_with(cluster, object, &params).await.map(|_| ())
+}
+
+/// Returns whether the object is gone, or will be; `false` if a precondition is not met.
+async fn delete_with(
+    cluster: &Cluster,
+    object: &ObjectName,
+    params: &DeleteParams,
+) -> anyhow::Result<bool> {
     let ObjectName {
         api_version,
         kind,
@@ -150,11 +198,19 @@ pub(crate) async fn delete(cluster: &Cluster, object: &ObjectName) -> anyhow::Re
         name,
     } = object;
     let api = api(cluster, &resource(api_version, kind), namespace.as_deref());
-    let params = DeleteParams::default();
-    let deleted = api.delete(name, &params);
+    let deleted = async {
+        match api.delete(name, params).await {
+            Err(kube::Error::Api(status))
+                if status.code == 409 && params.preconditions.is_some() =>
+            {
+                Ok(false)
+            }
+            answer => answer.map(|_| true),
+        }
+    };
     let what = format!("delete {kind} {name}");
-    cluster.request_opt(&what, deleted).await?;
-    Ok(())
+    let deleted = cluster.request_opt(&what, deleted).await?;
+    Ok(deleted.unwrap_or(true))
 }
 
 /// Creates or updates an object, as `kubectl apply --server-side` does.

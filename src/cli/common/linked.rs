@@ -120,7 +120,7 @@ impl LinkedObjects {
         [self.links, self.leftovers]
             .into_iter()
             .flatten()
-            .chain(self.mirrors.into_own())
+            .chain(self.mirrors.into_own().map(|listed| listed.object))
             .chain(self.secrets)
     }
 }

@@ -25,6 +25,11 @@ impl TestServer {
         Self { objects }
     }
 
+    /// From now on, the server has these objects.
+    pub(crate) fn replace(&self, objects: Vec<Value>) {
+        *self.objects.lock().unwrap() = objects;
+    }
+
     /// A connection to it.
     pub(crate) fn cluster(&self) -> Cluster {
         let server = self.clone();

@@ -166,7 +166,8 @@ impl DrainIn<'_> {
     async fn federated(&self) -> anyhow::Result<Vec<String>> {
         let mirrors = Mirrors::gather(self.cluster, self.name, self.namespace);
         let mirrors = Box::pin(mirrors).await?;
-        let services = mirrors.federated.into_iter().chain(mirrors.shared);
+        let alone = mirrors.federated.into_iter().map(|listed| listed.object);
+        let services = alone.chain(mirrors.shared);
         let services = services.map(|service| {
             let namespace = service.namespace.unwrap_or_default();
             format!("{namespace}/{}", service.name)

@@ -156,9 +156,11 @@ fn losses(name: &ClusterName, linked: &LinkedObjects) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::ObjectMeta;
+
     use super::*;
     use crate::{
-        cli::common::inventory::{LINK, SERVICE},
+        cli::common::inventory::{LINK, Listed, SERVICE},
         hint::hint_of,
     };
 
@@ -205,12 +207,17 @@ mod tests {
     }
 
     fn mirrors(own: usize, federated: usize, shared: usize) -> Mirrors {
-        let services = |count| vec![SERVICE.named(Some("shop".into()), "web".into()); count];
+        let metadata = ObjectMeta {
+            namespace: Some("shop".into()),
+            name: Some("web".into()),
+            ..Default::default()
+        };
+        let service = Listed::new(SERVICE, &metadata);
         Mirrors {
-            own: services(own),
-            probes: services(1),
-            federated: services(federated),
-            shared: services(shared),
+            own: vec![service.clone(); own],
+            probes: vec![service.clone()],
+            federated: vec![service.clone(); federated],
+            shared: vec![service.object; shared],
         }
     }
 

@@ -13,18 +13,21 @@ use crate::{
         labels,
         members::{local_member, remote_members},
     },
-    cli::common::{cluster::Cluster, inventory as objects},
+    cli::common::{
+        cluster::Cluster,
+        inventory::{self as objects, Listed},
+    },
     manifests::{link::ClusterName, render::ObjectName},
 };
 
 /// Services that exist because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mirrors {
-    pub(crate) own: Vec<ObjectName>,
+    pub(crate) own: Vec<Listed>,
     /// Its probe Service.
-    pub(crate) probes: Vec<ObjectName>,
+    pub(crate) probes: Vec<Listed>,
     /// Federated Services that have no other member.
-    pub(crate) federated: Vec<ObjectName>,
+    pub(crate) federated: Vec<Listed>,
     /// Federated Services that have other members too.
     pub(crate) shared: Vec<ObjectName>,
 }
@@ -83,12 +86,7 @@ impl Mirrors {
 
     /// Sorts Services by whether they exist only for `cluster`. `own` has its label, `federated` are all federated ones.
     fn sort(cluster: &str, own: &[ObjectMeta], federated: &[ObjectMeta]) -> Self {
-        let identity = |meta: &ObjectMeta| {
-            objects::SERVICE.named(
-                meta.namespace.clone(),
-                meta.name.clone().unwrap_or_default(),
-            )
-        };
+        let listed = |meta: &ObjectMeta| Listed::new(objects::SERVICE, meta);
         let has = |map: &Option<BTreeMap<String, String>>, key: &str| {
             map.as_ref().is_some_and(|map| map.contains_key(key))
         };
@@ -98,12 +96,8 @@ impl Mirrors {
             .partition(|meta| has(&meta.labels, labels::MIRRORED_GATEWAY));
         let of_mirrors = |meta: &&ObjectMeta| has(&meta.labels, labels::MIRRORED_SERVICE);
         let mut mirrors = Self {
-            own: others
-                .into_iter()
-                .filter(of_mirrors)
-                .map(identity)
-                .collect(),
-            probes: probes.into_iter().map(identity).collect(),
+            own: others.into_iter().filter(of_mirrors).map(listed).collect(),
+            probes: probes.into_iter().map(listed).collect(),
             ..Default::default()
         };
         for meta in federated {
@@ -114,9 +108,9 @@ impl Mirrors {
             }
             let all = remote_members(annotation).all(is_of_cluster);
             if local_member(annotation).is_some() || !all {
-                mirrors.shared.push(identity(meta));
+                mirrors.shared.push(listed(meta).object);
             } else {
-                mirrors.federated.push(identity(meta));
+                mirrors.federated.push(listed(meta));
             }
         }
         mirrors
@@ -127,7 +121,7 @@ impl Mirrors {
     }
 
     /// Services that are deleted with the link.
-    pub(crate) fn into_own(self) -> impl Iterator<Item = ObjectName> {
+    pub(crate) fn into_own(self) -> impl Iterator<Item = Listed> {
         [self.probes, self.own, self.federated]
             .into_iter()
             .flatten()
@@ -139,6 +133,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::common::test_server::TestServer;
 
     fn path(identity: &ObjectName) -> String {
         let namespace = identity.namespace.as_deref().unwrap_or_default();
@@ -171,10 +166,57 @@ mod tests {
             federated,
             shared,
         } = Mirrors::sort("east", &own, &federated);
-        let paths = |all: &[ObjectName]| all.iter().map(path).collect::<Vec<_>>();
+        let paths = |all: &[Listed]| {
+            let all = all.iter().map(|listed| path(&listed.object));
+            all.collect::<Vec<_>>()
+        };
         assert_eq!(paths(&own), ["shop/web-east"]);
         assert_eq!(paths(&probes), ["mc/probe-east"]);
         assert_eq!(paths(&federated), ["shop/only-east"]);
-        assert_eq!(paths(&shared), ["shop/with-north", "shop/with-local"]);
+        let shared: Vec<String> = shared.iter().map(path).collect();
+        assert_eq!(shared, ["shop/with-north", "shop/with-local"]);
+    }
+
+    #[tokio::test]
+    async fn service_that_has_changed_meanwhile_is_not_deleted() {
+        let service = |version: &str, members: &str| {
+            json!({
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {
+                    "name": "web", "namespace": "shop", "uid": "first", "resourceVersion": version,
+                    "labels": { labels::MIRRORED_SERVICE: "true" },
+                    "annotations": { labels::REMOTE_DISCOVERY: members },
+                },
+            })
+        };
+        let server = TestServer::new(vec![service("1", "web@east")]);
+        let (cluster, east) = (server.cluster(), "east".parse().unwrap());
+        let gather = async || Mirrors::gather(&cluster, &east, "mc").await.unwrap();
+        let mut seen = gather().await.into_own();
+        let seen = seen.next().unwrap();
+
+        // Another cluster joins while the prompt waits.
+        server.replace(vec![service("2", "web@east,web@north")]);
+        let refused = seen.delete(&cluster).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "cannot delete the Service shop/web: it has changed meanwhile"
+        );
+        assert_eq!(gather().await.shared.len(), 1);
+
+        // Deleted and created again.
+        server.replace(vec![service("3", "web@east")]);
+        let now = gather().await.into_own().next().unwrap();
+        let mut again = service("3", "web@east");
+        again["metadata"]["uid"] = "second".into();
+        server.replace(vec![again]);
+        now.delete(&cluster).await.unwrap_err();
+
+        let now = gather().await.into_own().next().unwrap();
+        now.delete(&cluster).await.unwrap();
+        assert_eq!(gather().await, Mirrors::default());
+        // It is gone already.
+        now.delete(&cluster).await.unwrap();
     }
 }
