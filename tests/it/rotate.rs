@@ -2,8 +2,14 @@
 
 mod interrupted;
 mod refused;
+mod unanswered;
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
 
 use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
@@ -225,6 +231,17 @@ impl Rotation {
 
     fn run(&self, more: &[&str]) -> Outcome {
         run(&self.config, &self.args(more))
+    }
+
+    /// Starts the program with this kubeconfig, without waiting for it.
+    fn start(&self, config: &Path) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", config)
+            .args(self.args(&["-o=json"]))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     /// The kubeconfig that our controller reads.

@@ -217,7 +217,7 @@ impl<'a> Rotation<'a> {
     }
 
     /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
-    /// the controller uses it, into those of Linkerd. If the controller cannot use it, everything is undone. Does
+    /// the controller uses it, into those of Linkerd. If the controller cannot use it, what this run did is undone. Does
     /// nothing if all Secrets have the new token.
     pub(super) async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
         if self.new.is_some() {
@@ -229,13 +229,13 @@ impl<'a> Rotation<'a> {
             }
             return Ok(());
         }
-        let token = if let Some(token) = self.begun.take() {
+        let (token, is_own) = if let Some(token) = self.begun.take() {
             let from = match self.target {
                 Some(_) => "continuing with the token Secret",
                 None => "taking the token of the Secret",
             };
             self.say(&format!("{from} {}", self.in_target(&token.name)));
-            token
+            (token, false)
         } else {
             let tokens = self.token_secrets();
             let tokens = tokens.context("no token was handed over")?;
@@ -244,11 +244,11 @@ impl<'a> Rotation<'a> {
                 "created the token Secret {}",
                 self.in_target(&token.name)
             ));
-            token
+            (token, true)
         };
         self.done.token_secret = Some(self.in_target(&token.name));
         if let Err(error) = self.controller_takes(&token, wait).await {
-            self.undo(&token).await;
+            self.undo(&token, is_own).await;
             return Err(error);
         }
         self.say("the controller uses the new credentials");
@@ -281,8 +281,9 @@ impl<'a> Rotation<'a> {
         Ok(())
     }
 
-    /// Leaves the controller with the credentials that it had, and no unused token in the target cluster.
-    async fn undo(&mut self, token: &TokenSecret) {
+    /// Leaves the controller with the credentials that it had. If this run has created the token (`is_own`), leaves no
+    /// unused token in the target cluster. One of an earlier run stays, because another run may be putting it into use.
+    async fn undo(&mut self, token: &TokenSecret, is_own: bool) {
         match self.own.restore(&self.source.cluster).await {
             Ok(true) => self.say(&format!("restored the Secret {}", self.own.path())),
             Ok(false) => {}
@@ -295,13 +296,17 @@ impl<'a> Rotation<'a> {
                 return;
             }
         }
-        if self.stored().any(|stored| stored.has(&token.text)) {
-            return;
-        }
-        let name = self.in_target(&token.name);
-        let Some(tokens) = self.token_secrets() else {
+        let Some(tokens) = self.token_secrets().filter(|_| is_own) else {
             return; // it can be taken again
         };
+        let name = self.in_target(&token.name);
+        if let Some(why) = self.in_doubt(&token.text).await {
+            output::warning(&format!(
+                "{}: the token Secret {name} stays, because {why}; run this again, which continues with it",
+                self.called()
+            ));
+            return;
+        }
         match tokens.revoke(&token.name).await {
             Ok(()) => {
                 self.say(&format!("deleted the token Secret {name}"));
@@ -312,6 +317,19 @@ impl<'a> Rotation<'a> {
                 self.called()
             )),
         }
+    }
+
+    /// Why a new token may be in use. What the Secrets have now counts: a write may have succeeded although its answer was
+    /// lost.
+    async fn in_doubt(&self, token: &Secret) -> Option<String> {
+        for stored in self.stored() {
+            match stored.holds(&self.source.cluster, token).await {
+                Ok(false) => {}
+                Ok(true) => return Some(format!("the Secret {} has its token", stored.path())),
+                Err(error) => return Some(format!("it may be in use: {error:#}")),
+            }
+        }
+        None
     }
 
     /// Waits until the Link's status shows that these credentials are in use.

@@ -1,7 +1,5 @@
 //! Rotations that fail or are killed, and changes that somebody else makes during a rotation.
 
-use std::process::{Child, Command, Stdio};
-
 use control_plane::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
@@ -46,20 +44,9 @@ impl Rotation {
         is_accepted(&self.far, &token(before), true).await;
     }
 
-    /// Starts the program without waiting for it.
-    fn start(&self) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
-            .env("KUBECONFIG", &self.config)
-            .args(self.args(&["-o=json"]))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
     /// At the kill, the controller's Secret has the new token, and Linkerd's Secret still has the old one.
     async fn killed_while_it_waits(&self, before: &str) {
-        let mut running = self.start();
+        let mut running = self.start(&self.config);
         eventually("the new token in the Secret", SOON, async || {
             Ok((self.kubeconfig().await != before).then_some(()))
         })
@@ -93,7 +80,7 @@ impl Rotation {
     async fn a_token_that_was_put_back_is_not_revoked(&self) {
         let before = self.kubeconfig().await;
         self.rolls_out(false).await;
-        let running = self.start();
+        let running = self.start(&self.config);
         eventually("the restart", SOON, async || {
             let own = self.kubeconfig().await;
             let theirs = super::linkerds(&self.source, "turn").await;
