@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
 use super::{
@@ -55,7 +56,10 @@ pub(super) fn removal(
             )),
         }
     }
-    removal.changes.extend(secrets(loaded, name, facts));
+    let unused = facts.credentials.iter();
+    let unused = unused.filter(|secret| is_unused(loaded, name, facts, secret));
+    let unused = unused.map(|secret| gone("Secret", secret));
+    removal.changes.extend(unused);
     for source in facts.accounts.names_of(fleet) {
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
         let parsed = source.parse::<ClusterName>().ok();
@@ -67,8 +71,8 @@ pub(super) fn removal(
             continue;
         }
         let uid = facts.accounts.account(&source).and_then(ResourceExt::uid);
-        let source_facts = parsed.as_ref().and_then(|source| known.get(source));
-        match users(loaded, &source, uid.as_deref(), source_facts) {
+        let known = parsed.as_ref().and_then(|source| known.get_key_value(source));
+        match users(loaded, &source, uid.as_deref(), known) {
             Ok(()) => {
                 let objects = of_account(fleet, &source, &facts.accounts);
                 removal.changes.extend(objects);
@@ -79,32 +83,34 @@ pub(super) fn removal(
     removal
 }
 
-/// Secrets of the fleet that no Link needs.
-fn secrets(loaded: &LoadedFleet, name: &ClusterName, facts: &ClusterFacts) -> Vec<FleetChange> {
-    let is_needed = |secret: &str| {
-        let target = secret.strip_prefix(labels::CREDENTIALS_PREFIX);
-        let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
-        let others = facts.links.iter();
-        let mut others = others.filter(|link| !is_of(*link, &loaded.fleet.name));
-        is_wanted || others.any(|link| link.spec.cluster_credentials_secret == secret)
-    };
-    let own = facts.credentials.iter();
-    let own = own.filter(|secret| is_of(*secret, &loaded.fleet.name));
-    let unused = own.filter(|secret| !is_needed(&secret.name_any()));
-    unused.map(|secret| gone("Secret", secret)).collect()
+/// Whether a Secret of a cluster is the fleet's, and no Link needs it.
+fn is_unused(
+    loaded: &LoadedFleet,
+    name: &ClusterName,
+    facts: &ClusterFacts,
+    secret: &Secret,
+) -> bool {
+    let own = secret.name_any();
+    let target = own.strip_prefix(labels::CREDENTIALS_PREFIX);
+    let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
+    let others = facts.links.iter();
+    let mut others = others.filter(|link| !is_of(*link, &loaded.fleet.name));
+    let is_needed =
+        is_wanted || others.any(|link| link.spec.cluster_credentials_secret == own);
+    is_of(secret, &loaded.fleet.name) && !is_needed
 }
 
-/// Fails if a cluster may still use its account in another one.
+/// Fails if a cluster may still use its account in another one. `known` are the cluster and what was read of it.
 fn users(
     loaded: &LoadedFleet,
     source: &str,
     uid: Option<&str>,
-    facts: Option<&Result<&ClusterFacts, &str>>,
+    known: Option<(&&ClusterName, &Result<&ClusterFacts, &str>)>,
 ) -> Result<(), String> {
     let stays = |why: String| Err(format!("the ServiceAccount {source} stays: {why}"));
-    let facts = match facts {
-        Some(Ok(facts)) => facts,
-        Some(Err(_)) => return stays(format!("{source} was not read, and may use it")),
+    let (name, facts) = match known {
+        Some((name, Ok(facts))) => (name, facts),
+        Some((_, Err(_))) => return stays(format!("{source} was not read, and may use it")),
         None => {
             return stays(format!(
                 "{source} is not in the file, no context has its name, and it may use the account; run `linkerd-mc revoke \
@@ -112,19 +118,22 @@ fn users(
             ));
         }
     };
-    let others = facts.credentials.iter();
-    let others = others.filter(|secret| !is_of(*secret, &loaded.fleet.name));
+    // Also one of the fleet, if a Link that the fleet does not have any more keeps it.
+    let staying = facts.credentials.iter();
+    let mut staying = staying.filter(|secret| !is_unused(loaded, name, facts, secret));
     let uses = |of: KubeconfigTarget| {
         let account = of.account.and_then(|account| account.uid);
         account.is_some() && account.as_deref() == uid
     };
-    let secret = others
-        .into_iter()
-        .find(|secret| kubeconfig(secret).is_some_and(uses));
-    match secret {
+    match staying.find(|secret| kubeconfig(secret).is_some_and(uses)) {
         Some(secret) => stays(format!(
-            "the Secret {} in {source}, which is not the fleet's, uses it",
-            secret.name_any()
+            "the Secret {} in {source}, which {}, uses it",
+            secret.name_any(),
+            if is_of(secret, &loaded.fleet.name) {
+                "a Link needs"
+            } else {
+                "is not the fleet's"
+            }
         )),
         None => Ok(()),
     }

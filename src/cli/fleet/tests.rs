@@ -6,6 +6,7 @@ mod imported;
 mod parts;
 mod planned;
 mod profiles;
+mod removed;
 mod rendered;
 mod settings;
 mod shown;
