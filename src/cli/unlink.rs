@@ -51,6 +51,8 @@ Examples:
   linkerd-mc unlink --cluster-name east --only-controller \\
     | kubectl delete -f -";
 
+/// Where Kubernetes cuts a name before it adds a random end.
+const GENERATED_BASE: usize = 58;
 /// Poll interval while mirrors are removed.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -245,10 +247,11 @@ async fn revocation(
 
 /// Whether a token Secret of this account is one that `rotate` created: its name has a random end.
 fn is_of_rotation(secret: &str, account: &str) -> bool {
-    let end = secret
-        .strip_prefix(account)
-        .and_then(|rest| rest.strip_prefix("-token-"));
-    end.is_some_and(|end| !end.is_empty())
+    let base = format!("{account}-token-");
+    let base = base.get(..GENERATED_BASE).unwrap_or(&base);
+    let end = secret.strip_prefix(base);
+    let is_first = secret.strip_prefix(account) == Some("-token");
+    end.is_some_and(|end| !end.is_empty()) && !is_first
 }
 
 async fn apply(
@@ -373,6 +376,13 @@ mod tests {
             ("east-token-x7k2p", false),
         ] {
             assert_eq!(is_of_rotation(secret, "west"), expected, "{secret}");
+        }
+        // As Kubernetes names them, for all lengths at which it cuts.
+        for length in 1..=63 {
+            let account = "w".repeat(length);
+            let base: String = format!("{account}-token-").chars().take(58).collect();
+            assert!(is_of_rotation(&format!("{base}x7k2p"), &account), "{length}");
+            assert!(!is_of_rotation(&format!("{account}-token"), &account));
         }
     }
 }

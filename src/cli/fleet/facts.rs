@@ -80,15 +80,18 @@ impl AccountFacts {
             own.map(kube::ResourceExt::name_any)
         }
         let tokens = self.tokens.iter().filter(|token| is_of(*token, fleet));
-        let tokens = tokens.filter_map(|token| {
-            let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
-            of.cloned()
-        });
+        let tokens = tokens.filter_map(|token| account_of(token).map(str::to_owned));
         own(&self.accounts, fleet)
             .chain(own(&self.roles, fleet))
             .chain(own(&self.bindings, fleet))
             .chain(tokens)
             .collect()
+    }
+
+    /// The account whose token a Secret has.
+    pub(super) fn account_of_token(&self, secret: &str) -> Option<&str> {
+        let mut tokens = self.tokens.iter();
+        account_of(tokens.find(|token| token.name_any() == secret)?)
     }
 
     /// A copy with this account, which was just made. Other tokens stay, because the credentials of a link may have one.
@@ -141,6 +144,12 @@ pub(super) fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
 pub(super) fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
     let labels = object.meta().labels.as_ref()?;
     labels.get(labels::FLEET).map(String::as_str)
+}
+
+/// The account that a Secret with a token is for.
+pub(super) fn account_of(token: &Secret) -> Option<&str> {
+    let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
+    of.map(String::as_str)
 }
 
 /// The kubeconfig in credentials, if it is a valid one.

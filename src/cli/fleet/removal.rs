@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use super::{
     change::FleetChange,
-    facts::{AccountFacts, ClusterFacts, is_of, kubeconfig},
+    facts::{AccountFacts, ClusterFacts, account_of, is_of, kubeconfig},
     loaded::LoadedFleet,
     part::UsedClusters,
 };
@@ -155,10 +155,8 @@ fn of_account<'f>(
         let own = own.filter(move |object| object.name_any() == name);
         own.map(move |object| gone(kind, object))
     }
-    let tokens = facts.tokens.iter().filter(move |token| {
-        let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
-        is_of(*token, fleet) && of.is_some_and(|of| of == name)
-    });
+    let tokens = facts.tokens.iter();
+    let tokens = tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
     own("ClusterRoleBinding", fleet, name, &facts.bindings)
         .chain(own("ServiceAccount", fleet, name, &facts.accounts))
         .chain(tokens.map(|token| gone("Secret", token)))

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use super::{
     apply::FleetOutcome,
     change::FleetChange,
+    facts::AccountFacts,
     gather::{ReadCluster, ReadClusters},
     loaded::LoadedFleet,
     plan::{ClusterPlan, FleetPlan},
@@ -190,32 +191,38 @@ async fn accounts_of(
     kept: &BTreeSet<(ClusterName, String)>,
 ) -> (usize, Vec<String>) {
     let (mut deleted, mut failed) = (0, Vec::new());
-    for change in plan.changes.iter().filter(|change| change.verb == "delete") {
-        let (source, kind) = match change.kind.as_str() {
-            "ClusterRole" => (change.name.as_str(), CLUSTER_ROLE),
-            "ClusterRoleBinding" => (change.name.as_str(), CLUSTER_ROLE_BINDING),
-            "ServiceAccount" => (change.name.as_str(), SERVICE_ACCOUNT),
-            "Secret" if !change.name.starts_with(labels::CREDENTIALS_PREFIX) => {
-                // `west-token`, or `west-token-x7k2p` of a rotation.
-                let account = change.name.rsplit_once("-token");
-                (
-                    account.map_or(change.name.as_str(), |(account, _)| account),
-                    SECRET,
-                )
-            }
-            _ => continue,
-        };
-        let is_kept =
-            |(from, to): &(ClusterName, String)| from.to_string() == source && *to == plan.name;
-        if kept.iter().any(is_kept) {
-            continue;
-        }
-        let namespace = Some(change.namespace.clone()).filter(|namespace| !namespace.is_empty());
-        let object: ObjectName = kind.named(namespace, change.name.clone());
+    for object in unused_accounts(&read.facts.accounts, plan, kept) {
         match inventory::delete(&read.cluster, &object).await {
             Ok(()) => deleted += 1,
             Err(error) => failed.push(format!("{}: {error:#}", plan.name)),
         }
     }
     (deleted, failed)
+}
+
+/// The objects of accounts that a plan deletes, except for those of `kept` links.
+pub(super) fn unused_accounts(
+    facts: &AccountFacts,
+    plan: &ClusterPlan,
+    kept: &BTreeSet<(ClusterName, String)>,
+) -> Vec<ObjectName> {
+    let is_kept = |source: &str| {
+        let mut kept = kept.iter();
+        kept.any(|(from, to)| from.to_string() == source && *to == plan.name)
+    };
+    let deletions = plan.changes.iter().filter(|change| change.verb == "delete");
+    let objects = deletions.filter_map(|change| {
+        let name = change.name.as_str();
+        let (source, kind) = match change.kind.as_str() {
+            "ClusterRole" => (name, CLUSTER_ROLE),
+            "ClusterRoleBinding" => (name, CLUSTER_ROLE_BINDING),
+            "ServiceAccount" => (name, SERVICE_ACCOUNT),
+            // The name does not say whose token it is: Kubernetes cuts long names of accounts when it adds a random end.
+            "Secret" => (facts.account_of_token(name)?, SECRET),
+            _ => return None,
+        };
+        let namespace = Some(change.namespace.clone()).filter(|namespace| !namespace.is_empty());
+        (!is_kept(source)).then(|| kind.named(namespace, name.to_owned()))
+    });
+    objects.collect()
 }

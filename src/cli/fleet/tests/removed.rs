@@ -1,9 +1,13 @@
 //! What goes when it leaves the file, and what stays although it has left it.
 
 use kube::ResourceExt as _;
+use serde_json::json;
 
-use super::planned::{FILE, done, lines, loaded, plan_with};
-use crate::cli::fleet::part::UsedClusters;
+use super::planned::{FILE, done, lines, loaded, name, plan_with};
+use crate::{
+    api::labels,
+    cli::fleet::{facts::ClusterFacts, part::UsedClusters, remove::unused_accounts},
+};
 
 /// The file without its link.
 fn without_link() -> String {
@@ -26,4 +30,34 @@ fn account_of_a_link_that_left_the_fleet_stays() {
             "east: the ServiceAccount west stays: the Secret cluster-credentials-east in west, which a Link needs, uses it"
         ]
     );
+}
+
+#[test]
+fn tokens_of_an_account_stay_with_its_link_whatever_their_names() {
+    let west = "w".repeat(60);
+    let file = format!("name: f\nclusters: [{{name: east}}, {{name: {west}}}]\nlinks: []\n");
+    let mut east = ClusterFacts::default();
+    // Kubernetes cuts the name of the second, which a rotation has made.
+    for secret in [format!("{west}-token"), format!("{}x7k2p", &west[..58])] {
+        let metadata = json!({
+            "name": secret,
+            "labels": { labels::FLEET: "f" },
+            "annotations": { labels::SERVICE_ACCOUNT_NAME: west },
+        });
+        let secret = serde_json::from_value(json!({ "metadata": metadata }));
+        east.accounts.tokens.push(secret.unwrap());
+    }
+    let empty = ClusterFacts::default();
+    let plan = plan_with(
+        &loaded(&file),
+        &UsedClusters::default(),
+        &[("east", Ok(&east)), (&west, Ok(&empty))],
+    );
+    let deleted = |kept: &[&str]| {
+        let kept = kept.iter().map(|source| (name(source), "east".to_owned()));
+        unused_accounts(&east.accounts, &plan.clusters[0], &kept.collect()).len()
+    };
+    assert_eq!(deleted(&[]), 2);
+    assert_eq!(deleted(&["west"]), 2);
+    assert_eq!(deleted(&[&west]), 0);
 }
