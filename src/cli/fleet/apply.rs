@@ -157,7 +157,6 @@ async fn write_part(
         loaded,
         link,
         facts: &read.facts,
-        now: timing::now(),
     };
     let mut written = WrittenLink::default();
     let Ok(plan) = case.plan(part) else {

@@ -94,6 +94,12 @@ impl AccountFacts {
         account_of(tokens.find(|token| token.name_any() == secret)?)
     }
 
+    /// Whether an account has a token, also one that a rotation has made for its link.
+    pub(super) fn has_token(&self, account: &str) -> bool {
+        let mut tokens = self.tokens.iter();
+        self.account(account).is_some() && tokens.any(|token| account_of(token) == Some(account))
+    }
+
     /// A copy with this account, which was just made. Other tokens stay, because the credentials of a link may have one.
     pub(super) fn with(&self, account: ServiceAccount, token: Secret) -> Self {
         let mut all = self.clone();

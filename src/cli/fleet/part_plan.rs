@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    accounts::{account_writes, token},
+    accounts::account_writes,
     change::PlannedWrite,
     facts::{ClusterFacts, is_of},
     loaded::{LoadedFleet, LoadedLink},
@@ -86,7 +85,6 @@ pub(super) struct PartCase<'c> {
     pub(super) loaded: &'c LoadedFleet,
     pub(super) link: &'c LoadedLink,
     pub(super) facts: &'c ClusterFacts,
-    pub(super) now: Timestamp,
 }
 
 impl PartCase<'_> {
@@ -106,7 +104,8 @@ impl PartCase<'_> {
         }
         let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
         let (name, accounts) = (self.link.ends.source.to_string(), &self.facts.accounts);
-        let has_token = token(accounts, &name, None, self.now).is_some();
+        // Which of its tokens the link has, only the source cluster knows.
+        let has_token = accounts.has_token(&name);
         let writes = account_writes(fleet, namespace, &name, accounts, has_token)?;
         let is_new = |write: &PlannedWrite| {
             let change = &write.change;

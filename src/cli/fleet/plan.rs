@@ -195,7 +195,6 @@ impl<'p> Planning<'p> {
             loaded: self.loaded,
             link,
             facts,
-            now: self.now,
         };
         match case.plan(part) {
             Ok(plan) => {

@@ -74,6 +74,15 @@ fn target_cluster_makes_the_account_and_hands_over_its_credentials() {
     );
     assert_eq!(older.remaining, []);
 
+    // A rotation has replaced the first token.
+    let [mut east, _] = done(&loaded);
+    let rotated = &mut east.accounts.tokens[0];
+    rotated.metadata.name = Some("west-token-x7k2p".to_owned());
+    let label = (labels::TOKEN_OF_LINK.to_owned(), "id".to_owned());
+    rotated.labels_mut().extend([label]);
+    let all = plan(&loaded, "east", &east);
+    assert_eq!((lines(&all), all.remaining), (vec![], vec![]));
+
     // Without a gateway, nobody could use the credentials.
     let mut east = installed("east", "192.0.2.1");
     east.target = Some(Err("no gateway".to_owned()));
