@@ -99,6 +99,11 @@ impl RenderedFleet {
     }
 }
 
+/// Whether a file has what makes the credentials of a cluster.
+pub(super) fn is_credentials(path: &str) -> bool {
+    path.split('/').nth(1) == Some(CREDENTIALS) && !path.ends_with(KUSTOMIZATION)
+}
+
 /// The first line of a file that a fleet has rendered. Only files with it are changed or removed.
 pub(super) fn mark(fleet: &str) -> String {
     format!("linkerd-mc fleet {fleet}: ")

@@ -8,7 +8,7 @@ use super::{
     extension::{ExtensionFiles, extensions},
     folder::{FileChanges, FleetFolder},
     gather::{RenderFacts, read_for_render},
-    layout::{FleetLayout, KUSTOMIZATION},
+    layout::{FleetFiles, FleetLayout, KUSTOMIZATION, is_credentials},
     loaded::LoadedFleet,
     source::{FleetSource, PENDING},
 };
@@ -43,9 +43,13 @@ pub(super) struct FleetRenderArgs {
     /// Folder for the files; it is created if needed
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output_dir: PathBuf,
-    /// For each Secret with credentials, write an ExternalSecret that reads them from this ClusterSecretStore
+    /// For each Secret with credentials, write an ExternalSecret that reads them from this ClusterSecretStore. If the folder
+    /// has ExternalSecrets, this flag or --no-secret-store is needed
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     secret_store: Option<String>,
+    /// Remove the ExternalSecrets that --secret-store has written
+    #[arg(long, conflicts_with = "secret_store")]
+    no_secret_store: bool,
     /// Write the extension of each cluster too, with the values of the file. Without this flag, its files stay as they are;
     /// --extension=false removes them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -60,6 +64,9 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
     let loaded = args.source.load(global).await?;
     refuse_name(&loaded)?;
     let folder = FleetFolder::read(&args.output_dir, &loaded.fleet.name)?;
+    if args.secret_store.is_none() && !args.no_secret_store {
+        refuse_loss(&folder.own)?;
+    }
     let with_extension = args.extension == Some(true);
     let reading = read_for_render(global, &loaded, with_extension, args.source.timeout);
     let RenderFacts { targets, installs } = spin("reading the clusters", reading).await;
@@ -98,6 +105,18 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
     } else {
         output::exit_code(rendered.has_problems())
     })
+}
+
+/// Fails if there are ExternalSecrets, which would go because a flag was forgotten. A tool that prunes would delete them in
+/// the clusters, and their Secrets with them, so that Linkerd would lose the target clusters.
+pub(super) fn refuse_loss(own: &FleetFiles) -> anyhow::Result<()> {
+    match own.keys().find(|path| is_credentials(path)) {
+        Some(path) => Err(fail(
+            format!("{path} has ExternalSecrets, which would be removed without --secret-store"),
+            "pass --secret-store with the name of the ClusterSecretStore, or --no-secret-store to remove them",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A file of each folder has the name of a cluster.

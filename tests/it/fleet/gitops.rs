@@ -106,6 +106,16 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
         "{}",
         without.stdout
     );
+    let forgotten = ["--output-dir", git.to_str().unwrap()];
+    let refused = fleet.run("render", &file, &forgotten).failure();
+    assert!(refused.contains("--no-secret-store"), "{refused}");
+    let removed = [&forgotten[..], &["--no-secret-store", "--dry-run"]].concat();
+    let removed = fleet.run("render", &file, &removed);
+    assert!(
+        removed.stdout.contains("- git-east/credentials/git-west.yaml\n"),
+        "{}",
+        removed.stdout
+    );
     nothing_else_decides_what_is_rendered(&fleet, &file, &git);
     assert_eq!(files(&git), rendered);
     assert_eq!(fleet.writes(), [""; 0]);

@@ -18,6 +18,7 @@ use crate::{
             folder::{FileChanges, FleetFolder},
             layout::{FleetFiles, FleetLayout, RenderedFleet},
             loaded::LoadedFleet,
+            render::refuse_loss,
         },
         install::ExtensionObjects,
     },
@@ -133,6 +134,18 @@ fn each_cluster_has_a_folder_with_its_links_accounts_and_credentials() {
         note.contains("fleet credentials --file fleet.yaml --target east --source west"),
         "{note}"
     );
+}
+
+#[test]
+fn external_secrets_do_not_go_because_a_flag_is_missing() {
+    let (loaded, targets) = (loaded(MESH), targets(&["east", "north", "west"]));
+    let files = |store| render(&loaded, &targets, store, &FleetFiles::new()).files;
+    let refused = refuse_loss(&files(Some("vault"))).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "east/credentials/north.yaml has ExternalSecrets, which would be removed without --secret-store"
+    );
+    assert!(refuse_loss(&files(None)).is_ok());
 }
 
 #[test]
