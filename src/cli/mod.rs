@@ -260,6 +260,7 @@ mod tests {
         let refused = [
             "allow --service-account-name cluster-admin",
             "allow --service-account-name west,view",
+            "allow --service-account-name default",
             "revoke --service-account-name cluster-admin",
             "revoke --service-account-name edit",
             "revoke --service-account-name linkerd-multicluster-controller",

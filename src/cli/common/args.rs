@@ -156,7 +156,7 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
 }
 
 /// Parses the name of an account of another cluster. It is also the name of a `ClusterRole` and of its binding, so it
-/// must not be one that Kubernetes or the extension itself needs.
+/// must not be one that Kubernetes or the extension itself needs. Nor may it be the account of all Pods of the namespace.
 pub(crate) fn account_name(text: &str) -> Result<String, String> {
     const TAKEN: [&str; 5] = [
         "cluster-admin",
@@ -167,6 +167,11 @@ pub(crate) fn account_name(text: &str) -> Result<String, String> {
     ];
     if TAKEN.contains(&text) {
         return Err("is the name of a ClusterRole that others use; choose another name".to_owned());
+    }
+    if text == "default" {
+        return Err(
+            "is the ServiceAccount that Pods use by default; choose another name".to_owned(),
+        );
     }
     object_name(text)
 }

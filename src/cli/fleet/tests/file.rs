@@ -206,6 +206,11 @@ fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
             "invalid the link from admin to b in fleet.yaml (mesh, line 3)",
             "the account of a cluster in other clusters has its name",
         ),
+        (
+            "name: f\nclusters: [{name: default}, {name: b}]\nlinks: [{target: b, source: default}]\n",
+            "invalid the link from default to b in fleet.yaml (link, line 3)",
+            "call the cluster something else",
+        ),
     ] {
         refused(text, what, hint);
     }
