@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use super::{
     credentials::{Stored, TokenAccount},
     decision::{DESTINATION, TokenHolder},
-    tokens::{TokenOwner, TokenSecret},
+    tokens::{REQUESTED, TokenOwner, TokenSecret},
 };
 use crate::{
     api::{labels, link::Link},
@@ -228,7 +228,7 @@ pub(super) fn handed_over(
     }
     let name = other.and_then(|other| other.secret);
     Ok(TokenSecret {
-        name: name.unwrap_or_else(|| "(requested)".to_owned()),
+        name: name.unwrap_or_else(|| REQUESTED.to_owned()),
         text: token.clone(),
         created: None,
         owner: TokenOwner::This,
@@ -256,4 +256,43 @@ pub(super) fn is_of_target<'t>(
         ),
         "choose the context of the target cluster with --target",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn token_that_was_requested_is_in_no_secret() {
+        let token = |secret: Option<&str>| {
+            let mut claims = json!({ "sub": "system:serviceaccount:mc:west" });
+            if let Some(secret) = secret {
+                claims["kubernetes.io/serviceaccount/secret.name"] = json!(secret);
+            }
+            let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+            Secret::new(format!("e30.{claims}.sig"))
+        };
+        let kubeconfig = json!({
+            "clusters": [{ "name": "c", "cluster": { "server": "https://192.0.2.1" } }],
+            "users": [{ "name": "u", "user": { "token": token(None).expose() } }],
+        });
+        let own = KubernetesSecret {
+            data: Some(BTreeMap::from([(
+                labels::KUBECONFIG_KEY.to_owned(),
+                k8s_openapi::ByteString(kubeconfig.to_string().into_bytes()),
+            )])),
+            ..KubernetesSecret::default()
+        };
+        let own = Stored::read(&own).unwrap();
+        let account = TokenAccount::named("mc", "west");
+        for secret in [None, Some("west-token-x7k2p")] {
+            let taken = handed_over(&token(secret), &own, &account).unwrap();
+            assert_eq!(taken.secret(), secret);
+        }
+    }
 }

@@ -185,13 +185,13 @@ impl<'a> Rotation<'a> {
         }
         match decision {
             Decision::Finish(token) => {
-                let (name, text) = (self.in_target(&token.name), token.text.clone());
-                if self.target.is_some() {
+                let (name, text) = (self.secret_of(token), token.text.clone());
+                if let (Some(_), Some(name)) = (&self.target, &name) {
                     self.say(&format!(
                         "finishing an earlier rotation: all Secrets have the token of {name}"
                     ));
                 }
-                self.done.token_secret = Some(name);
+                self.done.token_secret = name;
                 self.new = Some(text);
             }
             Decision::Continue(token) => self.begun = Some(token.clone()),
@@ -230,11 +230,11 @@ impl<'a> Rotation<'a> {
             return Ok(());
         }
         let (token, is_own) = if let Some(token) = self.begun.take() {
-            let from = match self.target {
-                Some(_) => "continuing with the token Secret",
-                None => "taking the token of the Secret",
-            };
-            self.say(&format!("{from} {}", self.in_target(&token.name)));
+            self.say(&match (&self.target, self.secret_of(&token)) {
+                (Some(_), Some(name)) => format!("continuing with the token Secret {name}"),
+                (None, Some(name)) => format!("taking the token of the Secret {name}"),
+                (_, None) => "taking the token, which was requested and is in no Secret".to_owned(),
+            });
             (token, false)
         } else {
             let tokens = self.token_secrets();
@@ -246,7 +246,7 @@ impl<'a> Rotation<'a> {
             ));
             (token, true)
         };
-        self.done.token_secret = Some(self.in_target(&token.name));
+        self.done.token_secret = self.secret_of(&token);
         if let Err(error) = self.controller_takes(&token, wait).await {
             self.undo(&token, is_own).await;
             return Err(error);
@@ -381,6 +381,11 @@ impl<'a> Rotation<'a> {
             Some(_) => Ending::Rotated,
             None => Ending::InUse,
         }
+    }
+
+    /// The Secret of a token, with its namespace; `None` if the token was requested.
+    fn secret_of(&self, token: &TokenSecret) -> Option<String> {
+        token.secret().map(|name| self.in_target(name))
     }
 
     /// A token Secret, with its namespace.

@@ -45,6 +45,16 @@ pub(in crate::cli) struct TokenSecret {
     pub(in crate::cli) owner: TokenOwner,
 }
 
+/// In place of the name of the Secret, for a token that was requested. No Secret can have this name.
+pub(super) const REQUESTED: &str = "(requested)";
+
+impl TokenSecret {
+    /// The name of its Secret; `None` for a token that was requested, which is in none.
+    pub(super) fn secret(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| *name != REQUESTED)
+    }
+}
+
 /// Who uses a token, by the label of its Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum TokenOwner {

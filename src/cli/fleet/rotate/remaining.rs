@@ -18,17 +18,18 @@ pub(super) fn remaining(
     let flags = ClusterFlags::default();
     let mut steps = Vec::new();
     for LinkRotation { source, outcome } in done {
-        let token = outcome.done.token_secret.as_deref().unwrap_or_default();
-        let token = token.rsplit('/').next().unwrap_or_default();
-        let (cluster, command) = match (outcome.result, &folder) {
-            (Ending::HandedOver, Some(folder)) => (
+        let token = outcome.done.token_secret.as_deref();
+        let token = token.and_then(|token| token.rsplit('/').next());
+        let (cluster, command) = match (outcome.result, &folder, token) {
+            (Ending::HandedOver, Some(folder), _) => (
                 source,
                 flags.mc(
                     "fleet rotate --file {} --only {} --take-over {}",
                     &[&file, source, folder],
                 ),
             ),
-            (Ending::InUse, _) => (
+            // A token that was requested has no Secret.
+            (Ending::InUse, _, Some(token)) => (
                 &outcome.cluster,
                 flags.mc(
                     "fleet rotate --file {} --only {} --in-use {}={}",
@@ -55,17 +56,20 @@ mod tests {
 
     #[test]
     fn each_cluster_gets_the_command_for_its_step() {
-        let of = |source: &str, target: &str, result| LinkRotation {
+        let with = |source: &str, target: &str, result, token_secret| LinkRotation {
             source: source.to_owned(),
             outcome: RotationOutcome {
                 cluster: target.to_owned(),
                 result,
                 reason: None,
                 done: RotationDetails {
-                    token_secret: Some(format!("mc/{source}-token-x")),
+                    token_secret,
                     ..RotationDetails::default()
                 },
             },
+        };
+        let of = |source: &str, target: &str, result| {
+            with(source, target, result, Some(format!("mc/{source}-token-x")))
         };
         let done = [
             of("west", "east", Ending::HandedOver),
@@ -75,6 +79,7 @@ mod tests {
             of("east", "north", Ending::Failed),
             of("north", "west", Ending::Rotated),
             of("south", "west", Ending::Revoked),
+            with("south", "north", Ending::InUse, None),
         ];
         let steps = remaining(Path::new("a b.yaml"), Some(Path::new("handed")), &done);
         assert_eq!(

@@ -30,7 +30,13 @@ impl Rotation<'_> {
             ));
         }
         if self.target.is_none() {
-            self.say("the controller and Linkerd use this token");
+            self.say(match self.done.token_secret {
+                Some(_) => "the controller and Linkerd use this token",
+                None => {
+                    "the controller and Linkerd use this token, which was requested: it is in no Secret that `--in-use` could \
+                     name; to revoke older tokens, take over one that `fleet rotate --hand-over` makes"
+                }
+            });
             return Ok(());
         }
         for (name, holder) in self.old.keep_used(&self.tokens, holders) {
