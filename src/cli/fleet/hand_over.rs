@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{loaded::LoadedFleet, remaining::RemainingStep};
-use crate::{manifests::link::ClusterName, suggest::ClusterFlags};
+use crate::{
+    manifests::link::ClusterName,
+    suggest::{ClusterFlags, Suggested},
+};
 
 /// The folder in which credentials are handed over.
 const FOLDER: &str = "handed";
@@ -73,15 +76,20 @@ impl HandOvers {
         steps.extend(sources.into_iter().map(apply));
         for (target, sources) in &self.revoked {
             let (flags, names) = (flags(loaded, target), joined(sources));
-            let revoke = flags.mc(
-                "revoke --service-account-name {} --namespace {}",
-                &[&names, &loaded.namespace],
-            );
+            let revoke = revoke(loaded, &flags, &names);
             let command = revoke.piped(&flags.kubectl("delete -f -", &[]));
             steps.push(RemainingStep::of(target, &command));
         }
         steps
     }
+}
+
+/// The command that prints the accounts with these names, to delete them.
+pub(super) fn revoke(loaded: &LoadedFleet, flags: &ClusterFlags, names: &str) -> Suggested {
+    flags.mc(
+        "revoke --service-account-name {} --namespace {}",
+        &[names, &loaded.namespace],
+    )
 }
 
 fn joined(names: &BTreeSet<ClusterName>) -> String {

@@ -8,10 +8,14 @@ use kube::ResourceExt;
 use super::{
     change::FleetChange,
     facts::{AccountFacts, ClusterFacts, account_of, is_of, kubeconfig},
+    hand_over::revoke,
     loaded::LoadedFleet,
     part::UsedClusters,
 };
-use crate::{api::labels, cli::link_gen::KubeconfigTarget, manifests::link::ClusterName};
+use crate::{
+    api::labels, cli::link_gen::KubeconfigTarget, manifests::link::ClusterName,
+    suggest::ClusterFlags,
+};
 
 /// What is known of the clusters; an error says why nothing is.
 pub(super) type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k ClusterFacts, &'k str>>;
@@ -52,7 +56,8 @@ pub(super) fn removal(
             }
             _ => removal.problems.push(format!(
                 "the account {name} in {target} stays: {target} is not in the file, and no context has its name; if it \
-                 still exists, delete what `linkerd-mc revoke --service-account-name {name}` prints for it"
+                 still exists, delete what {} prints for it",
+                revoke(loaded, &ClusterFlags::default(), &name.to_string())
             )),
         }
     }
@@ -113,8 +118,9 @@ fn users(
         Some((_, Err(_))) => return stays(format!("{source} was not read, and may use it")),
         None => {
             return stays(format!(
-                "{source} is not in the file, no context has its name, and it may use the account; run `linkerd-mc revoke \
-                 --service-account-name {source}` for this cluster if it does not exist any more"
+                "{source} is not in the file, no context has its name, and it may use the account; if it does not exist any \
+                 more, delete what {} prints for this cluster",
+                revoke(loaded, &ClusterFlags::default(), source)
             ));
         }
     };

@@ -61,3 +61,21 @@ fn tokens_of_an_account_stay_with_its_link_whatever_their_names() {
     assert_eq!(deleted(&["west"]), 2);
     assert_eq!(deleted(&[&west]), 0);
 }
+
+#[test]
+fn commands_that_delete_accounts_name_the_namespace_of_the_fleet() {
+    let own = |file: &str| format!("{file}namespace: mc\n");
+    let full = loaded(&own(FILE));
+    let [east, west] = done(&full);
+    let command = "`linkerd-mc revoke --service-account-name west --namespace mc`";
+    // A cluster is in the file no more, and no context has its name: the source, and then the target.
+    for (name, facts) in [("east", &east), ("west", &west)] {
+        let plan = plan_with(
+            &loaded(&own(&without_link())),
+            &UsedClusters::default(),
+            &[(name, Ok(facts))],
+        );
+        let said = lines(&plan);
+        assert!(said.iter().any(|line| line.contains(command)), "{said:?}");
+    }
+}
