@@ -144,7 +144,8 @@ const KUBECTL: [(&str, &[&str]); 12] = [
     ("scale", &["--replicas"]),
 ];
 /// The resources that they are for.
-const RESOURCES: [&str; 24] = [
+const RESOURCES: [&str; 25] = [
+    "authorizationpolicies.policy.linkerd.io",
     "clusterprofiles.multicluster.x-k8s.io",
     "configmap",
     "deployment",

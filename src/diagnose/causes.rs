@@ -282,7 +282,7 @@ causes! {
         "Check the gateway's Pods, then its load balancer and the firewall.";
     GatewayDenies in Network:
         "The policy of the gateway does not let the client's identity connect.",
-        "Permit the identity in the evidence, if it may call the Services of this cluster. `install` writes the policy of the gateway again.";
+        "Permit the identity in the evidence, if it may call the Services of this cluster. The output of `install`, with your values, has the policy of the gateway: apply it again if it is gone.";
     NetworksOverlap in Network:
         "Pods of the target cluster have addresses of this cluster's own Pod networks, so requests to them never leave it.",
         "Export the Service through the gateway, or give one of the clusters another network. Clients that asked before have to pause for 10 s, or to restart.";

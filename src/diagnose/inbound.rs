@@ -10,12 +10,9 @@ use super::{
     layer::{Finding, Impact, LayerReport},
     subject::Mode,
 };
-use crate::{
-    clusters::{
-        linkerd_api::{Authorization, PermittedClients, PolicyReference, ServerPolicy},
-        request_path::{InboundPort, TargetFacts},
-    },
-    suggest::ClusterFlags,
+use crate::clusters::{
+    linkerd_api::{Authorization, PermittedClients, PolicyReference, ServerPolicy},
+    request_path::{InboundPort, TargetFacts},
 };
 
 /// The default policy for the probes of a Pod. It is for their paths only.
@@ -145,7 +142,7 @@ fn judge(
     report.find(Some(permit(way, found, (cluster, policy), port)));
 }
 
-/// The commands that let the caller connect.
+/// The commands that let the caller connect, or show who may.
 fn permit(
     way: &PathContext<'_>,
     found: Finding,
@@ -169,7 +166,13 @@ fn permit(
     }
     if label("kind") == "server" {
         if found.cause == Cause::GatewayDenies {
-            return found.fixed_in(way.commands, cluster, ClusterFlags::install);
+            // `install` has the policies, but only the user has the values for it.
+            return found.fixed_in(way.commands, cluster, |flags| {
+                flags.kubectl(
+                    "-n {} get authorizationpolicies.policy.linkerd.io",
+                    &[namespace],
+                )
+            });
         }
         let name = label("name");
         return found.fixed_in(way.commands, cluster, |flags| {

@@ -1,6 +1,6 @@
 //! Checks of the controller, and of other service mirrors that conflict with it.
 
-use super::rule::Verdict;
+use super::{INSTALL_AGAIN, rule::Verdict};
 use crate::{
     api::labels::{self, LEASE_NAME},
     clusters::{
@@ -22,7 +22,10 @@ pub(super) fn permissions(snapshot: &FullSnapshot) -> Verdict {
         // A warning, because the user may not be permitted to review the access of others.
         Err(why) => Verdict::warn(format!("cannot review the controller's permissions: {why}")),
         Ok(denied) if denied.is_empty() => Verdict::Pass,
-        Ok(denied) => Verdict::fail(format!("not permitted: {}", denied.join(", "))),
+        Ok(denied) => Verdict::fail(format!(
+            "not permitted: {}; {INSTALL_AGAIN}",
+            denied.join(", ")
+        )),
     }
 }
 
@@ -47,7 +50,7 @@ pub(super) fn confined(snapshot: &FullSnapshot) -> Verdict {
         .map(|what| format!("{what} differs from that of this version"));
     let mut problems: Vec<String> = missing.chain(differing).collect();
     if !problems.is_empty() {
-        problems.push("apply the output of `linkerd-mc install` with your values".to_owned());
+        problems.push(INSTALL_AGAIN.to_owned());
     }
     Verdict::of(problems)
 }
@@ -190,7 +193,7 @@ pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::fail(format!(
-        "the controller's image is {tag}, but this CLI is {}",
+        "the controller's image is {tag}, but this CLI is {}; {INSTALL_AGAIN}",
         snapshot.version
     ))
 }

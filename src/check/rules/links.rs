@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::Verdict;
+use super::{INSTALL_AGAIN, rule::Verdict};
 use crate::{
     api::{labels, link::LinkObject},
     clusters::{
@@ -76,8 +76,7 @@ pub(super) fn crd_up_to_date(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::fail(format!(
-        "the CRD lacks {}, so the state of Links cannot be shown\n\
-         update it with `linkerd-mc install | kubectl apply -f -`",
+        "the CRD lacks {}, so the state of Links cannot be shown\n{INSTALL_AGAIN}",
         missing.join(", ")
     ))
 }

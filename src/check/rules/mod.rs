@@ -37,24 +37,24 @@ use crate::{api::text::lines, clusters::snapshot::FullSnapshot};
 const RULES: &[Rule] = &[
     rule(Installation, "multicluster extension Namespace exists", "", Error, links::extension_installed),
     rule(Installation, "Link CRD exists", "l5d-multicluster-link-crd-exists", Error, links::crd_exists),
-    rule(Installation, "Link CRD is up to date", "", Warning, links::crd_up_to_date).fixed_by(INSTALL),
+    rule(Installation, "Link CRD is up to date", "", Warning, links::crd_up_to_date),
     rule(Installation, "Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
     rule(Installation, "cluster names keep mirrors apart", "", Warning, links::names),
     rule(Installation, "Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions).fixed_by("linkerd-mc version"),
     rule(Targets, "remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access).fixed_by("@{cluster} kubectl get --raw /readyz"),
     rule(Credentials, "remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
     rule(Credentials, "connections to remote clusters are encrypted and verified", "", Error, targets::tls),
-    rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess).fixed_by("@{cluster} linkerd-mc install | kubectl apply -f -"),
+    rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
     rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_by("@{cluster} kubectl --namespace linkerd get configmap linkerd-identity-trust-roots --output yaml"),
-    rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions).fixed_by(INSTALL),
-    rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined).fixed_by(INSTALL),
+    rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
+    rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined),
     rule(Controller, "service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried().fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/extension=multicluster"),
     rule(Controller, "service mirror controller is reporting", "", Error, controllers::reporting).retried(),
     rule(Controller, "extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
     rule(Controller, "no other service mirror is running for a Link", "", Error, controllers::no_second),
-    rule(Controller, "controller and CLI versions match", "", Warning, controllers::versions).fixed_by(INSTALL),
+    rule(Controller, "controller and CLI versions match", "", Warning, controllers::versions),
     rule(Links, "Links are ready", "", Error, services::ready).retried().reported().fixed_by("linkerd-mc status --cluster-name {cluster}"),
     rule(Gateways, "gateway addresses are accepted", "", Error, services::gateway_addresses).reported().fixed_by("linkerd-mc gateways"),
     rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_by("@{cluster} kubectl get pods,services --all-namespaces --selector app=linkerd-gateway").diagnosed_by(examples::behind_gateways),
@@ -75,8 +75,10 @@ const RULES: &[Rule] = &[
     rule(Proxies, "multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 
-/// Installs the extension again, with the values of this version.
-const INSTALL: &str = "linkerd-mc install | kubectl apply -f -";
+/// How to install the extension again. It is no command to paste: one that lacks the values of the installation would
+/// reset them.
+const INSTALL_AGAIN: &str =
+    "apply the output of `install` again, with your values (docs/upgrade.md)";
 /// Lists the Services of a target cluster, with reasons.
 const LIST: &str = "linkerd-mc status --services --cluster-name {cluster}";
 

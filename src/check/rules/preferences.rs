@@ -21,8 +21,7 @@ use crate::{
 /// The syntax of a preference.
 const SYNTAX: &str = "use an order such as local,east, or weights such as east=80,local=20";
 /// How to install a controller that applies preferences.
-const INSTALL: &str =
-    "enable routes with `linkerd-mc install --set federation.routes=true` and your values";
+const INSTALL: &str = "enable routes with `install --set federation.routes=true` and your values";
 
 /// The problem of each preference, if there is one, by federated Service. Only the first problem that is found counts,
 /// because the statuses of Links repeat it.
@@ -93,7 +92,7 @@ fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<String> {
     };
     let remedy = format!(
         "the controller deletes such routes, and then the mirrors that they lead to; if it does not run, or lacks the \
-         rights, run `linkerd-mc install` with your values, or delete them with kubectl, as in `{}`",
+         rights, apply the output of `install` with your values, or delete them with kubectl, as in `{}`",
         first.deletion()
     );
     let left = left.iter().map(|route| {

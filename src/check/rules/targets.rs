@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::{NOT_CHECKED, Verdict};
+use super::{
+    INSTALL_AGAIN,
+    rule::{NOT_CHECKED, Verdict},
+};
 use crate::{
     api::{labels, members::remote_members, metadata::ResourceId},
     clusters::{
@@ -189,7 +192,10 @@ fn excess_of(rules: &[AccessRule]) -> Option<String> {
         .iter()
         .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(" ")))
         .collect();
-    Some(format!("unneeded permissions: {}", list.join(", ")))
+    Some(format!(
+        "unneeded permissions: {}; in that cluster, {INSTALL_AGAIN}",
+        list.join(", ")
+    ))
 }
 
 fn is_needed(group: &str, resource: &str, names: &[String], verb: &str) -> bool {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 mod cases;
 mod ends;
+mod remedies;
 
 use self::cases::{CASES, Change, crowd, prefer};
 use super::{CheckResult, Level, RULES, Topic};

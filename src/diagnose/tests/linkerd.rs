@@ -302,7 +302,7 @@ fn policies_that_deny_are_named_with_what_decides() {
             broken(
                 "network",
                 "GatewayDenies",
-                "linkerd-mc --context east-admin install | kubectl --context east-admin apply -f -",
+                "kubectl --context east-admin -n linkerd-multicluster get authorizationpolicies.policy.linkerd.io",
             ),
         ),
         (

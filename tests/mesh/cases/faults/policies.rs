@@ -28,7 +28,8 @@ pub(super) fn faults() -> Vec<Fault> {
             (GATED, 80),
             ("network", "GatewayDenies"),
             |s| Box::pin(gateway_denies(s)),
-        ),
+        )
+        .mended_by(|s| Box::pin(policy_back(s))),
         at_server(
             "policy denies at the server, through the gateway",
             (GATED, 80),
@@ -43,6 +44,11 @@ async fn gateway_denies(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     let delete = ["-n", EXTENSION, "delete"];
     scene.east(&[&delete[..], &policy[..]].concat()).await?;
     Ok(())
+}
+
+/// Only people know the values of an installation, so no command that is printed installs it again.
+async fn policy_back(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene.rig.east.install().await
 }
 
 fn object(version: &str, kind: &str, name: &str, spec: &Value) -> String {
