@@ -183,8 +183,6 @@ async fn run(args: &Args) -> Vec<Measured> {
     results.push(measure(&what, slow, ms(2000), west, &check));
 
     scene.link_many(args.links).await;
-    // The gateways are alive: `Controller::start` lets the controller probe a stand-in, which answers. Only the target
-    // cluster of the last Link does not answer.
     let what = format!(
         "check of {} Links, dead gateways, one dead target",
         args.links

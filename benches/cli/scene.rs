@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use control_plane::{ControlPlane, eventually};
 use kube::{Api, api::ListParams};
-use linkerd_mc::api::{k8s::Service, labels as l, wire::Wire};
+use linkerd_mc::api::{k8s::Service, labels as l, link::Link, wire::Wire};
 use serde_json::json;
 
 use crate::support::{
     controller::Controller,
-    installation::{installed, link, link_gen},
+    gateways::Gateways,
+    installation::{NAMESPACE, installed, link, link_gen},
 };
 
 /// How long the controller may take to mirror all Services.
@@ -21,6 +22,8 @@ pub struct Scene {
     pub east: Arc<ControlPlane>,
     pub west: Arc<ControlPlane>,
     silent: Arc<ControlPlane>,
+    /// Answers the probes of all gateways, until [`Scene::link_many`] kills them.
+    gateways: Gateways,
 }
 
 impl Scene {
@@ -31,7 +34,12 @@ impl Scene {
             installed("cli-west", "192.0.2.20"),
             installed("cli-silent", "192.0.2.30"),
         );
-        Self { east, west, silent }
+        Self {
+            east,
+            west,
+            silent,
+            gateways: Gateways::start(),
+        }
     }
 
     /// Exports `count` Services of `east`, links `west` to `east`, and waits until all of them are mirrored.
@@ -54,7 +62,8 @@ impl Scene {
             .await
             .unwrap();
         link(&self.west, &self.east, "east", &[]).await;
-        let controller = Controller::start(&self.west, &[]);
+        let address = self.gateways.address();
+        let controller = Controller::start(&self.west, &["--probe-address", &address]);
         let mirrors: Api<Wire<Service>> = Api::all(self.west.client());
         let selector = ListParams::default().labels(&format!("{}=true", l::MIRRORED_SERVICE));
         eventually("all mirrors", MIRRORED, async || {
@@ -66,8 +75,10 @@ impl Scene {
         controller
     }
 
-    /// Adds Links until there are `count`. The last one leads to `silent`, whose API server then stops answering.
+    /// Adds Links until there are `count`, and waits until all gateways are dead. The last Link leads to `silent`, whose
+    /// API server then stops answering.
     pub async fn link_many(&self, count: usize) {
+        self.gateways.kill("/ready");
         let nobody = [
             "--selector=mirror.linkerd.io/exported=nobody",
             "--remote-discovery-selector=mirror.linkerd.io/exported=nobody",
@@ -80,6 +91,18 @@ impl Scene {
             all.push_str(&link_gen(target, &format!("more-{n}"), &nobody));
         }
         self.west.apply(&all).await.unwrap();
+        let links = Api::<Link>::namespaced(self.west.client(), NAMESPACE);
+        let is_dead = |link: &Link| {
+            let conditions = link.status.iter().flat_map(|status| &status.conditions);
+            let mut conditions = conditions.filter(|condition| condition.type_ == "GatewayAlive");
+            conditions.any(|condition| condition.status == "False")
+        };
+        eventually("dead gateways", MIRRORED, async || {
+            let all = links.list(&ListParams::default()).await?.items;
+            Ok((all.iter().filter(|link| is_dead(link)).count() == count).then_some(()))
+        })
+        .await
+        .unwrap();
         self.silent.pause_api_server().unwrap();
     }
 }

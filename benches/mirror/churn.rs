@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -59,7 +62,7 @@ impl std::fmt::Display for Outcome {
         let millis = |share| self.at(share).as_millis();
         write!(
             f,
-            "{} changes, p50 {} ms, p99 {} ms, max {} ms, {} unseen",
+            "{} changes seen, p50 {} ms, p99 {} ms, max {} ms, {} unseen",
             self.latencies.len(),
             millis(0.5),
             millis(0.99),
@@ -70,16 +73,21 @@ impl std::fmt::Display for Outcome {
 }
 
 /// `waiting` maps the expected effect of each change, as a text that [`watch`] can rebuild from an object, to the start
-/// of the change. `latencies` has the times of the effects that arrived.
+/// of the change. `latencies` has the times of the effects that arrived. `replaced` counts the changes whose effect a
+/// later change expects too, so that nobody can tell which of them arrived.
 #[derive(Clone, Debug, Default)]
 struct Outcomes {
     waiting: Arc<Mutex<HashMap<String, Instant>>>,
     latencies: Arc<Mutex<Vec<Duration>>>,
+    replaced: Arc<AtomicUsize>,
 }
 
 impl Outcomes {
     fn expect(&self, effect: String) {
-        self.waiting.lock().unwrap().insert(effect, Instant::now());
+        let earlier = self.waiting.lock().unwrap().insert(effect, Instant::now());
+        if earlier.is_some() {
+            self.replaced.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn arrived(&self, effect: &str) {
@@ -88,7 +96,7 @@ impl Outcomes {
         }
     }
 
-    fn unseen(&self) -> usize {
+    fn waiting(&self) -> usize {
         self.waiting.lock().unwrap().len()
     }
 }
@@ -108,19 +116,21 @@ pub async fn churn(
     let mut writes = Vec::new();
     for change in 0..total {
         tick.tick().await;
-        let subject = subjects[change * 7 % subjects.len()].clone();
+        let subject = subjects[change % subjects.len()].clone();
         writes.push(tokio::spawn(write(
             remote.clone(),
             outcomes.clone(),
             subject,
             change,
+            // Also if the number of subjects is a multiple of three, each has changes of all kinds.
+            (change + change / subjects.len()) % 3,
         )));
     }
     for write in writes {
         write.await.unwrap();
     }
     let ended = Instant::now();
-    while outcomes.unseen() > 0 && ended.elapsed() < Duration::from_secs(10) {
+    while outcomes.waiting() > 0 && ended.elapsed() < Duration::from_secs(10) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for watch in watches {
@@ -130,7 +140,7 @@ pub async fn churn(
     latencies.sort();
     Outcome {
         latencies,
-        unseen: outcomes.unseen(),
+        unseen: outcomes.waiting() + outcomes.replaced.load(Ordering::Relaxed),
     }
 }
 
@@ -174,7 +184,7 @@ fn watch(local: &Client, outcomes: &Outcomes) -> [tokio::task::JoinHandle<()>; 2
     ]
 }
 
-async fn write(remote: Client, outcomes: Outcomes, subject: Subject, change: usize) {
+async fn write(remote: Client, outcomes: Outcomes, subject: Subject, change: usize, kind: usize) {
     let Subject {
         namespace,
         name,
@@ -183,7 +193,7 @@ async fn write(remote: Client, outcomes: Outcomes, subject: Subject, change: usi
     let services: Api<Wire<Service>> = Api::namespaced(remote.clone(), &namespace);
     let slices: Api<Wire<EndpointSlice>> = Api::namespaced(remote, &namespace);
     let parameters = PatchParams::default();
-    match change % 3 {
+    match kind {
         0 => {
             let value = format!("r{change}");
             outcomes.expect(format!("{mirror}={value}"));

@@ -14,7 +14,7 @@ use crate::{
     churn::{Subject, churn},
     counted::Counted,
     objects::{all, count, create, namespace, service},
-    process::{connections, cost},
+    process::{cost, sockets},
     scenarios::{Bench, settled},
     support::{installation::NAMESPACE, program::run},
 };
@@ -79,18 +79,18 @@ impl Bench {
         self.stop();
         self.writes();
         let idle = cost(self.controller().pid());
-        self.apply(&yaml).await;
         let started = Instant::now();
+        self.apply(&yaml).await;
         self.ready(count).await;
         let took = started.elapsed();
         self.mirrored(count * EACH).await;
-        let sockets = connections(self.controller().pid());
+        let sockets = sockets(self.controller().pid());
         let tasks = self.controller().metric("linkerd_mc_tasks").await;
         let tasks: usize = tasks.unwrap().unwrap();
         let mut row = self.row(&format!("{count} Links"), Some(took), None);
         row.objects = count * EACH;
         row.note = format!(
-            "all Ready; {sockets} connections; {tasks} tasks; {:.1} MiB before the first Link",
+            "all Ready; {sockets} sockets; {tasks} tasks; {:.1} MiB before the first Link",
             idle.rss
         );
         self.report.add(row);
@@ -169,7 +169,7 @@ impl Bench {
         all((0..count).map(|index| {
             let name = format!("{prefix}-{index}");
             let service = service(&namespace("bench", index), &name, labels.clone());
-            create(self.remote.clone(), service, true)
+            create(self.remote.clone(), service)
         }))
         .await;
     }
@@ -181,7 +181,7 @@ impl Bench {
             let name = format!("noise-{index}");
             let mut service = service(&namespace("bench", index), &name, json!({}));
             service.spec.cluster_ip = Some("None".into());
-            create(self.remote.clone(), service, true)
+            create(self.remote.clone(), service)
         }))
         .await;
         settled(&self.remote, self.args.services + HEARD + count).await;

@@ -70,7 +70,7 @@ impl Bench {
             all((0..size.services).map(|index| {
                 let labels = json!({ l::FEDERATED: "member" });
                 let member = service(&namespace("bench", index), &member(index), labels);
-                create(client.clone(), member, true)
+                create(client.clone(), member)
             }))
             .await;
         }

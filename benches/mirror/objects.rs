@@ -73,8 +73,8 @@ pub fn service(namespace: &str, name: &str, labels: serde_json::Value) -> Servic
     .unwrap()
 }
 
-/// A slice of a Service with one endpoint, which is ready or not.
-pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
+/// A slice of a Service with one ready endpoint.
+fn slice(service: &Service) -> EndpointSlice {
     let name = service.metadata.name();
     let mut labels = service.metadata.labels.clone();
     labels.insert("kubernetes.io/service-name", name);
@@ -83,28 +83,26 @@ pub fn slice(service: &Service, ready: bool) -> EndpointSlice {
         "metadata": { "name": format!("{name}-bench"), "namespace": service.metadata.namespace,
             "labels": labels },
         "addressType": "IPv4",
-        "endpoints": [{ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } }],
+        "endpoints": [{ "addresses": ["192.0.2.99"], "conditions": { "ready": true } }],
         "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
     }))
     .unwrap()
 }
 
-/// Creates a Service, and its [`slice`] if `with_slice` is set.
-pub async fn create(client: Client, service: Service, with_slice: bool) {
+/// Creates a Service and its [`slice`].
+pub async fn create(client: Client, service: Service) {
     let namespace = service.metadata.namespace().to_owned();
-    let slice = slice(&service, true);
+    let slice = slice(&service);
     let services: Api<Wire<Service>> = Api::namespaced(client.clone(), &namespace);
     services
         .create(&PostParams::default(), &service.into())
         .await
         .unwrap();
-    if with_slice {
-        let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
-        slices
-            .create(&PostParams::default(), &slice.into())
-            .await
-            .unwrap();
-    }
+    let slices: Api<Wire<EndpointSlice>> = Api::namespaced(client, &namespace);
+    slices
+        .create(&PostParams::default(), &slice.into())
+        .await
+        .unwrap();
 }
 
 /// Deletes a Service's slice, and then the Service. In the other order, Kubernetes would delete the slice too.

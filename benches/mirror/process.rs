@@ -40,7 +40,7 @@ pub fn cost(pid: u32) -> Cost {
 }
 
 /// Number of sockets that a process has open.
-pub fn connections(pid: u32) -> usize {
+pub fn sockets(pid: u32) -> usize {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
     files
         .into_iter()

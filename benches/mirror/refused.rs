@@ -78,7 +78,7 @@ impl Bench {
         let allowed = service(&namespace("bench", 0), "allowed", labels.clone());
         all(refused
             .chain([allowed])
-            .map(|service| create(self.remote.clone(), service, true)))
+            .map(|service| create(self.remote.clone(), service)))
         .await;
         self.stop();
         self.writes();

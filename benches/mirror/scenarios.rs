@@ -27,7 +27,7 @@ use crate::{
     support::{
         controller::Controller,
         gateways::Gateways,
-        installation::{NAMESPACE, installed, link},
+        installation::{CONTROLLER, NAMESPACE, installed, link},
         program::run,
     },
 };
@@ -46,6 +46,8 @@ pub struct Bench {
     pub report: Outcome,
     /// Number of events of the audit log that the last call of [`Self::writes`] has seen.
     counted: usize,
+    /// The controller whose CPU time the last row has, and its CPU time until then.
+    spent: (u32, Duration),
     /// The server that answers the probes of all gateways.
     pub gateways: Gateways,
 }
@@ -63,7 +65,7 @@ pub async fn all_of(args: &Args) -> Outcome {
     all((0..args.services).map(|index| {
         let labels = json!({ "mirror.linkerd.io/exported": "true" });
         let service = service(&namespace("bench", index), &format!("web-{index}"), labels);
-        create(remote.clone(), service, true)
+        create(remote.clone(), service)
     }))
     .await;
     settled(&remote, args.services).await;
@@ -76,6 +78,7 @@ pub async fn all_of(args: &Args) -> Outcome {
         controller: None,
         report: Outcome::default(),
         counted: 0,
+        spent: (0, Duration::ZERO),
         gateways: Gateways::start(),
     };
     bench.limits("before").await;
@@ -131,8 +134,10 @@ impl Bench {
     /// The running controller. Starts one if none runs.
     pub fn controller(&mut self) -> &mut Controller {
         let (west, gateway) = (self.west.clone(), self.gateways.address());
-        self.controller
-            .get_or_insert_with(|| Controller::start(&west, &["--probe-address", &gateway]))
+        self.controller.get_or_insert_with(|| {
+            let flags = ["--probe-address", &gateway, "--log-level=info"];
+            Controller::start(&west, &flags)
+        })
     }
 
     /// Ends the controller, if one runs.
@@ -143,15 +148,12 @@ impl Bench {
     }
 
     /// Writes of the controller since the last call: to objects other than Events and Leases, and to the status of
-    /// Links. Writes of this benchmark's own clients in the source cluster count too, because they have the same
-    /// User-Agent.
+    /// Links.
     pub fn writes(&mut self) -> (usize, usize) {
         let audit = self.west.audit_since(0).unwrap();
         let new = &audit[self.counted..];
         self.counted = audit.len();
-        let ours = new
-            .iter()
-            .filter(|e| e.user_agent.starts_with("linkerd-mc") && e.is_write());
+        let ours = new.iter().filter(|e| e.user == CONTROLLER && e.is_write());
         let ours: Vec<_> = ours.filter(|e| e.stage == "ResponseComplete").collect();
         let status = ours.iter().filter(|e| e.subresource == "status").count();
         let events = ours
@@ -197,11 +199,16 @@ impl Bench {
         .await;
     }
 
-    /// A row with the memory and the CPU time of the controller since its start, and with its writes since the last
-    /// call of [`Self::writes`].
+    /// A row with the memory of the controller, its CPU time since the last row or its start, and its writes since the
+    /// last call of [`Self::writes`].
     pub fn row(&mut self, scenario: &str, took: Option<Duration>, limit: Option<Work>) -> Row {
         let pid = self.controller().pid();
         let cost = cost(pid);
+        let before = match self.spent {
+            (of, spent) if of == pid => spent,
+            _ => Duration::ZERO,
+        };
+        self.spent = (pid, cost.cpu);
         let (writes, status) = self.writes();
         Row {
             scenario: scenario.to_owned(),
@@ -212,7 +219,7 @@ impl Bench {
             status: Some(status),
             rss: Some(cost.rss),
             peak: Some(cost.peak),
-            cpu: Some(cost.cpu),
+            cpu: Some(cost.cpu.saturating_sub(before)),
             note: String::new(),
         }
     }
@@ -249,11 +256,10 @@ impl Bench {
 
     async fn idle(&mut self) {
         self.writes();
-        let before = cost(self.controller().pid()).cpu;
+        self.spent = (self.controller().pid(), cost(self.controller().pid()).cpu);
         let time = Duration::from_secs(self.args.seconds);
         tokio::time::sleep(time).await;
-        let mut row = self.row("idle", Some(time), None);
-        row.cpu = row.cpu.map(|cpu| cpu.saturating_sub(before));
+        let row = self.row("idle", Some(time), None);
         self.report.add(row);
     }
 

@@ -24,7 +24,6 @@ mod view;
 use std::{
     env,
     ffi::OsString,
-    future::pending,
     path::Path,
     process::ExitCode,
     time::{Duration, Instant},
@@ -69,7 +68,10 @@ fn main() -> ExitCode {
     let code = runtime.block_on(async {
         tokio::select! {
             ended = play(&arguments) => ended.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
-            _ = ctrl_c() => ExitCode::from(130),
+            _ = ctrl_c() => {
+                say("\nstopping");
+                ExitCode::from(130)
+            }
         }
     });
     // Otherwise the runtime would wait for a build of Kubernetes that Ctrl-C interrupted.
@@ -114,14 +116,7 @@ async fn play(arguments: &Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     say(&report::guide(&tools));
-    tokio::select! {
-        ended = controller.ended() => Err(ended),
-        stop = ctrl_c() => {
-            say("\nstopping");
-            stop.context("failed to listen to Ctrl-C")
-        }
-        () = pending() => Ok(()),
-    }
+    Err(controller.ended().await)
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {

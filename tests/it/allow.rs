@@ -2,7 +2,7 @@
 
 use control_plane::ControlPlane;
 
-use crate::support::program::run;
+use crate::support::{installation::can_i, program::run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
@@ -10,11 +10,7 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
     let kubeconfig = plane.kubeconfig();
     let account = |name: &str| format!("--as=system:serviceaccount:linkerd-multicluster:{name}");
     let may = async |name: &str, verb: &str, resource: &str| {
-        let user = account(name);
-        let answer = plane
-            .kubectl(&["auth", "can-i", verb, resource, "-A", &user])
-            .await;
-        answer.is_ok_and(|text| text.trim() == "yes")
+        can_i(&plane, &[verb, resource, "-A", &account(name)]).await
     };
 
     for (name, mode) in [("reader", "gateway"), ("peer", "full")] {

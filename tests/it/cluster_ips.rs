@@ -17,6 +17,7 @@ use crate::support::{
     links::{condition, condition_is, mirror_is, own_link, status_that, unlink},
     objects::{delete, namespace, patch, ports, relabel, service, services, stateful, web},
     planes::alone,
+    versions::{SERVICE_RANGES, has_version},
 };
 
 /// The condition that says that no ClusterIP is left.
@@ -148,7 +149,8 @@ async fn a_quarter_is_free_and_one_exhausted_address_family_gives_the_same_error
             Err(error) => panic!("{error}"),
         }
     };
-    if has_ip_addresses(source).await {
+    let checked = "a quarter of the ClusterIPs stays free";
+    if has_version(source, SERVICE_RANGES, checked).await {
         assert!((3..=4).contains(&made.len()), "{made:?}");
     }
     for name in made {
@@ -159,16 +161,6 @@ async fn a_quarter_is_free_and_one_exhausted_address_family_gives_the_same_error
         refused.code == 500 && says("allocate a serviceIP") && says("range is full"),
         "{refused:?}"
     );
-}
-
-/// Whether the API server has `IPAddress`es, which say how many ClusterIPs are taken: Kubernetes 1.33 and later.
-async fn has_ip_addresses(source: &ControlPlane) -> bool {
-    let client = source.client();
-    let known = client
-        .list_api_group_resources("networking.k8s.io/v1")
-        .await;
-    let known = known.unwrap().resources;
-    known.iter().any(|known| known.name == "ipaddresses")
 }
 
 /// Updates and headless Services need no ClusterIP.

@@ -82,10 +82,6 @@ const PAGES: [(&str, &str); 17] = [
     ("docs/troubleshooting.md", "linkerd-mc link --target east --source west"),
 ];
 
-/// Deletes the Services that the pages export.
-const UNEXPORT: &str = "for context in east west; do for label in exported federated; do \
-    kubectl --context $context delete service --all-namespaces --selector mirror.linkerd.io/$label; done; done";
-
 /// Programs that read our output in examples, and what is not checked without them.
 const READERS: [(&str, &str); 3] = [
     ("jq", "the filter in the examples of gateways"),
@@ -288,9 +284,6 @@ fn run_pages(desk: &Desk, has_wait_for_create: bool) {
         count += blocks.len();
     }
     assert!(count >= 30, "{count}");
-    let output = desk.run(UNEXPORT);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}");
 }
 
 /// The filter in the examples of `gateways` selects the gateways that are not alive.

@@ -36,6 +36,9 @@ use crate::support::{
     program::{Outcome, run},
 };
 
+/// How often the writes of a command are counted.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// Three control planes with an installation each, and a folder for files.
 struct Fleet {
     planes: [Arc<ControlPlane>; 3],
@@ -83,10 +86,20 @@ impl Fleet {
         run_fleet(&self.kubeconfig, command, file, flags)
     }
 
-    /// Runs a command, and kills it after some time.
-    async fn killed(&self, command: &str, flags: &[&str], file: &Path, after: Duration) {
+    /// Runs a command, and kills it as soon as it has made this number of writes.
+    async fn killed(&mut self, command: &str, flags: &[&str], file: &Path, after: usize) {
+        self.writes();
         let mut child = spawn_fleet(&self.kubeconfig, command, file, flags);
-        tokio::time::sleep(after).await;
+        let mut written = 0;
+        while written < after {
+            let ended = child.try_wait().unwrap();
+            assert!(
+                ended.is_none(),
+                "{command} has ended after {written} writes"
+            );
+            tokio::time::sleep(LOOK).await;
+            written += self.writes().len();
+        }
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -269,7 +282,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     assert_eq!(version(&west, "stranger").await, stranger);
     service(&west, "fleet", "web-stranger", |_| true).await;
 
-    // `apply` is killed after a random time, and runs again. The result has to be the same.
+    // `apply` is killed after a random number of writes, and runs again. The result has to be the same.
     let none = fleet.file(&names, "links: []\n");
     for seed in 1..=3 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -280,7 +293,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         }
         let mesh = fleet.file(&names, "links:\n- mesh: all\n");
         for _ in 0..2 {
-            let after = Duration::from_millis(random.u64(200..4000));
+            let after = random.usize(1..16);
             fleet.killed("apply", &["--yes"], &mesh, after).await;
         }
         let applied = fleet.run("apply", &mesh, &[]);
@@ -304,7 +317,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         assert_eq!(fleet.writes(), [""; 0], "seed {seed}");
         let none = fleet.file(&names, "links: []\n");
         // `apply` is also killed while it removes the links.
-        let after = Duration::from_millis(random.u64(200..4000));
+        let after = random.usize(1..16);
         fleet.killed("apply", &["--yes"], &none, after).await;
     }
     assert_eq!(version(&west, "stranger").await, stranger);

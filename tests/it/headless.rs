@@ -134,15 +134,17 @@ async fn mirrors_follow_the_service(east: &ControlPlane, west: &ControlPlane) {
         "metadata": { "annotations": { "team": "red" } },
         "spec": { "ports": [{ "name": "sql", "port": 5432, "targetPort": 8080 }] },
     });
+    let before = services(west, "stateful").get("db-0-hosts").await.unwrap();
     patch(east, "stateful", "db", change).await;
     service(west, "stateful", "db-hosts", |s| {
         annotation(s, "team") == Some("red")
     })
     .await;
-    service(west, "stateful", "db-0-hosts", |s| {
+    let after = service(west, "stateful", "db-0-hosts", |s| {
         ports(s) == [("sql", 5432)]
     })
     .await;
+    assert_eq!(cluster_ip(&after), cluster_ip(&before));
     let names = ["db-0", "db-3", "other"];
     hosts_are(west, "stateful", "db-hosts", "hosts", &names).await;
 }

@@ -242,8 +242,6 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     let since = source.audit_mark().unwrap();
     let controller = Controller::start(source, &["--federated-service-selector=no=one"]);
     controller.ready_within(SOON).await;
-    drop(controller);
-    assert_eq!(writes(source, CONTROLLER, "moves", since), []);
     assert_eq!(identities(source, "moves").await, before);
     source
         .kubectl(&["delete", "link", "first", "-n", "moves-mc"])
@@ -252,4 +250,5 @@ async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     for name in MADE {
         gone(source, "moves", name).await;
     }
+    assert_eq!(writes(source, CONTROLLER, "moves", since), []);
 }

@@ -1,6 +1,7 @@
 //! Links and namespaces, local and remote, that are created, edited and deleted.
 
 use control_plane::{ControlPlane, Verdict};
+use kube::ResourceExt as _;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use crate::support::{
     },
     objects::{
         addresses, annotation, apply, cluster_ip, create, endpoints, export, gone, hosts, join,
-        label, namespace, relabel, service, slices_that, web,
+        label, namespace, relabel, service, services, slices_that, web,
     },
     planes::hub,
 };
@@ -151,7 +152,7 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
     export(east, "twins", &web("from-east", "twin-a")).await;
     export(north, "twins", &web("from-north", "twin-a")).await;
     own_link(west, east, "twin-a", &[]).await;
-    service(west, "twins", "from-east-twin-a", |_| true).await;
+    let mirror = service(west, "twins", "from-east-twin-a", |_| true).await;
     let gateway = |name: &str| format!("{name}{{target_cluster_name=\"twin-a\"}}");
     hub.controller
         .metric_is(&gateway("gateway_alive"), |v| v == Some(1.0))
@@ -183,6 +184,8 @@ async fn older_of_two_links_to_one_cluster_serves_it_until_it_is_deleted() {
         let found = hub.controller.metric(&gateway(name)).await.unwrap();
         assert_eq!(found, Some(value), "{name}");
     }
+    let still = services(west, "twins").get("from-east-twin-a").await;
+    assert_eq!(still.unwrap().uid(), mirror.uid());
 
     // `twin-b` takes over. At first its gateway has no probe, then it has one.
     edit(west, "twin-b", json!({ "probeSpec": { "path": "" } })).await;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{
     installation::{
-        ACCOUNT, CONTROLLER, NAMESPACE, gateway_addresses, installed, parsed, reinstall,
+        ACCOUNT, CONTROLLER, NAMESPACE, can_i, gateway_addresses, installed, parsed, reinstall,
     },
     program::run,
 };
@@ -128,21 +128,8 @@ async fn account_in_a_namespace_of_its_own_is_out_of_reach_for_the_controller() 
 
     let controller = format!("--as={CONTROLLER}");
     for (namespace, expected) in [(NAMESPACE, true), ("access", false)] {
-        let list = [
-            "auth",
-            "can-i",
-            "list",
-            "secrets",
-            "-n",
-            namespace,
-            &controller,
-        ];
-        let may = east.kubectl(&list).await;
-        assert_eq!(
-            may.is_ok_and(|answer| answer.trim() == "yes"),
-            expected,
-            "{namespace}"
-        );
+        let may = can_i(&east, &["list", "secrets", "-n", namespace, &controller]).await;
+        assert_eq!(may, expected, "{namespace}");
     }
 }
 

@@ -191,7 +191,7 @@ async fn probes_need_no_dns_and_follow_the_probe_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gateway_that_never_answered_is_not_alive() {
+async fn gateway_that_was_never_ready_is_not_alive() {
     let hub = hub().await;
     let (east, west) = hub.pair();
     namespace("stillborn", &[east, west]).await;

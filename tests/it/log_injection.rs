@@ -60,6 +60,7 @@ async fn messages_of_a_target_cluster_are_one_short_line_without_control_charact
     }
 
     let told = run(source.kubeconfig(), &["status"]);
+    assert!(told.stdout.contains(forged), "{}", told.stdout);
     for text in [&told.stdout, &told.stderr] {
         assert!(!text.lines().any(|line| line.starts_with(forged)), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
+    installation::NAMESPACE,
     links::{
         annotate, checked, condition, condition_says, edit, in_step, objects, said, status_that,
         unlink,
@@ -148,7 +149,7 @@ async fn addresses_outside_allowed_networks_are_refused(west: &ControlPlane) {
     allow(west, json!("198.51.100.0/24")).await;
     has(west, &[]).await;
     assert!(
-        slices_of(west, "default", "probe-inside")
+        slices_of(west, NAMESPACE, "probe-inside")
             .await
             .unwrap()
             .is_empty()

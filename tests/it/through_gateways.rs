@@ -11,7 +11,7 @@ use crate::support::{
     links::{annotate, condition_is, in_step, member_is, own_link, unlink},
     objects::{
         annotation, cluster_ip, delete, endpoints, gone, has_members, join, namespace, service,
-        slices_that,
+        services, slices_that,
     },
     planes::alone,
 };
@@ -158,6 +158,10 @@ async fn form_changes_and_the_service_stays(source: &ControlPlane, ip: &str) {
         "{}",
         invalid.message
     );
+    leads_to(source, &[GATEWAY], &PODS).await;
+    let kept = services(source, NAME).get(SERVICE).await.unwrap();
+    assert_eq!(cluster_ip(&kept), ip);
+    assert_eq!(annotation(&kept, l::MEMBERS), Some("web@gatewayed"));
     turn(source, "gateway".into()).await;
     member_is(source, NAME, NAME, "web", "Mirrored").await;
     in_step(source, NAME, &[MEMBERS]).await;

@@ -427,8 +427,8 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
         .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
         .await
         .unwrap();
-    let kept = ["-n", NAMESPACE, "get", secret, "-o", "name"];
-    let kept = plane.kubectl(&kept).await.unwrap();
+    let stored = ["-n", NAMESPACE, "get", secret, "-o", "name"];
+    let kept = plane.kubectl(&stored).await.unwrap();
     assert_eq!(kept.trim(), secret);
     // Now no object names the cluster, so `unlink` also deletes the Secret.
     let done = run(kubeconfig, &apply);
@@ -439,6 +439,8 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
         done.stderr
     );
     insta::assert_snapshot!(done.stderr, @"deleted the link to north and its mirrors");
+    let gone = [&stored[..], &["--ignore-not-found"]].concat();
+    assert_eq!(plane.kubectl(&gone).await.unwrap(), "");
 }
 
 async fn uninstall_names_what_install_made(plane: &ControlPlane) {

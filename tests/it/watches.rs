@@ -168,6 +168,10 @@ async fn silent_watch_is_replaced_as_soon_over_http_1_as_over_http_2() {
     assert!(took < NOTICED, "{took:?}");
     remote.forward();
     local.forward();
+    unlink(source, "old").await;
+    for name in ["web-old", "later-old"] {
+        gone(source, "http-1", name).await;
+    }
     drop(controller);
 }
 

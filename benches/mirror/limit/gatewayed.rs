@@ -77,8 +77,9 @@ impl Bare {
         let mut annotations = self.signature();
         annotations["example.com/owner"] = json!("payments@example.com");
         annotations["example.com/tier"] = json!("1");
-        annotations["multicluster.example.io/members"] = json!(members.join(","));
-        annotations["multicluster.example.io/local-member"] = json!(name);
+        let extension = self.marks.replacen("mirror", "multicluster", 1);
+        annotations[format!("{extension}/members")] = json!(members.join(","));
+        annotations[format!("{extension}/local-member")] = json!(name);
         let namespace = namespace("bench", index);
         let service: Wire<Service> = serde_json::from_value(json!({
             "metadata": {
@@ -104,7 +105,7 @@ impl Bare {
             Some(gateway) => format!("g{gateway:03}-ipv4"),
             None => "local-0123456789abcdef-0".to_owned(),
         };
-        let mut slice = self.shown(owner, gateway, true);
+        let mut slice = self.shown(service.metadata.namespace(), owner, gateway, true);
         slice["addressType"] = json!("IPv4");
         let metadata = &mut slice["metadata"];
         metadata["name"] = json!(format!("{owner}-{suffix}"));
@@ -123,7 +124,7 @@ impl Bare {
     async fn unready(&self, gateway: Option<usize>, slice: &EndpointSlice) {
         let metadata = &slice.metadata;
         let owner = metadata.labels.get("kubernetes.io/service-name");
-        let mut patch = self.shown(owner.unwrap(), gateway, false);
+        let mut patch = self.shown(metadata.namespace(), owner.unwrap(), gateway, false);
         patch["metadata"]["uid"] = json!(metadata.uid);
         patch["metadata"]["resourceVersion"] = json!(metadata.resource_version);
         self.slices(metadata.namespace())
@@ -137,7 +138,7 @@ impl Bare {
     }
 
     /// The fields that a new slice and a patch of a slice both have: labels, annotations, endpoints and ports.
-    fn shown(&self, owner: &str, gateway: Option<usize>, ready: bool) -> Value {
+    fn shown(&self, namespace: &str, owner: &str, gateway: Option<usize>, ready: bool) -> Value {
         let member = owner.trim_end_matches("-federated");
         let mut labels = json!({
             "kubernetes.io/service-name": owner,
@@ -148,7 +149,7 @@ impl Bare {
         let (address, ports) = if let Some(gateway) = gateway {
             labels[self.mark("cluster-name")] = json!(format!("g{gateway:03}"));
             annotations[self.mark("remote-svc-fq-name")] =
-                json!(format!("{member}.bench-0.svc.cluster.local"));
+                json!(format!("{member}.{namespace}.svc.cluster.local"));
             annotations[self.mark("remote-gateway-identity")] = json!(
                 "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local"
             );

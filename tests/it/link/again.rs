@@ -203,7 +203,7 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
         .replace("127.0.0.1", "localhost");
     let path = west.folder().join("twin.kubeconfig");
     std::fs::write(&path, twin).unwrap();
-    let both = std::process::Command::new("kubectl")
+    let both = std::process::Command::new(west.kubectl_program())
         .env(
             "KUBECONFIG",
             std::env::join_paths([west.kubeconfig(), &path]).unwrap(),

@@ -55,12 +55,17 @@ impl Controller {
             "run-controller",
             "--admin-addr",
             "127.0.0.1:0",
-            "--log-level",
-            "debug",
             // There is no Linkerd that could be too slow.
             "--join-delay=0s",
         ];
-        Self::spawn(kubeconfig, &[&own, flags].concat())
+        let is_level = |flag: &&str| flag.starts_with("--log-level");
+        let level = ["--log-level=debug"];
+        let level = if flags.iter().any(is_level) {
+            &[][..]
+        } else {
+            &level
+        };
+        Self::spawn(kubeconfig, &[&own, level, flags].concat())
     }
 
     /// Starts a controller with this kubeconfig and this command line.

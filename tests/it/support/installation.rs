@@ -147,3 +147,15 @@ pub(crate) fn parsed(printed: &str) -> Vec<Value> {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
+
+/// Whether an API server permits a request: the answer of `kubectl auth can-i`.
+pub(crate) async fn can_i(plane: &ControlPlane, args: &[&str]) -> bool {
+    match plane.kubectl(&[&["auth", "can-i"], args].concat()).await {
+        Ok(answer) => answer.trim() == "yes",
+        Err(error) => {
+            // For "no", kubectl fails without a message.
+            assert!(error.to_string().ends_with("failed: "), "{error}");
+            false
+        }
+    }
+}
