@@ -9,7 +9,7 @@
 //! - The data rate of target clusters is limited ([`ResponseLimits::of_link`]), because parsing a full page takes processor
 //!   time that other clusters need.
 //! - A watch ends after [`MAX_WATCH`](limits::MAX_WATCH) bytes. None of its events may be larger than
-//!   [`MAX_EVENT`](limits::MAX_EVENT).
+//!   [`MAX_EVENT`](limits::MAX_EVENT). A watch that is refused has the limits of other requests.
 //! - HTTP/1.1 has no pings. A watch over it asks the API server to end it after [`SHORT_WATCH`], and fails after
 //!   [`SHORT_IDLE_TIMEOUT`] without data. The end of such a watch is not a failure: the watcher continues from there.
 //! - A `Retry-After` header becomes `details.retryAfterSeconds` of a `Status`, because kube does not pass on headers.
@@ -109,8 +109,10 @@ impl Connections {
             let body = body.map(http_body_util::Collected::to_bytes);
             return Ok(with_retry_after(status, seconds, &body.unwrap_or_default()));
         }
+        // The body of a refusal is not one of a watch: it has an end.
+        let has_events = is_watch && response.status().is_success();
         Ok(response.map(|body| {
-            if is_watch {
+            if has_events {
                 let without_pings = self.without_pings.load(Ordering::Relaxed);
                 let idle_timeout = without_pings.then_some(SHORT_IDLE_TIMEOUT);
                 BoundedBody::watch(body, idle_timeout, limits).boxed_unsync()

@@ -315,3 +315,19 @@ async fn watch_over_http_1_is_short_and_fails_when_silent() {
         (short.into(), Some(30))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn refusal_of_a_watch_fails_when_silent_over_http_2_too() {
+    let connections = Connections::new(ResponseLimits::of_pages());
+    let request = Request::get("https://east/services?watch=true").body(());
+    let refused = connections.send(request.unwrap(), |_| {
+        let silent = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+        let mut refused = Response::new(StreamBody::new(silent));
+        *refused.version_mut() = Version::HTTP_2;
+        *refused.status_mut() = StatusCode::FORBIDDEN;
+        async { Ok::<_, Infallible>(refused) }
+    });
+    let body = refused.await.unwrap().into_body();
+    let error = timeout(Duration::from_secs(31), end(body)).await.unwrap();
+    assert!(error.contains("no data for 30 s"), "{error}");
+}

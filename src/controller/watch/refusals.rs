@@ -170,6 +170,18 @@ async fn refused_watch_is_retried_with_backoff_and_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn refused_watch_whose_body_never_ends_is_reported_and_retried() {
+    let stalls = |_| answer(500, vec![text("{")], true);
+    let told = watched(600, |_| Ok(nothing()), stalls).await;
+    assert_eq!(told.contacts.len(), 1, "{:?}", told.contacts);
+    let (at, why) = &told.contacts[0];
+    assert!(*at < 31.0 && why.is_some(), "{at} s: {why:?}");
+    // Each try takes 30 s, and the pause after it up to a minute.
+    let lists = told.lists.len();
+    assert!((6..=20).contains(&lists), "{lists} lists");
+}
+
+#[tokio::test(start_paused = true)]
 async fn list_whose_page_always_breaks_is_retried_with_backoff() {
     let torn = |_| Ok(answer(200, vec![text("{"), broken()], false));
     let told = watched(60, torn, |_| no(500, 0)).await;
