@@ -43,6 +43,8 @@ pub enum Resolution {
 pub struct Resolver {
     fixed: BTreeSet<IpAddr>,
     names: BTreeMap<String, ResolvedName>,
+    /// Addresses that an earlier resolver has found, and this one has not yet.
+    known: BTreeSet<IpAddr>,
 }
 
 /// The addresses of a gateway without host names, which needs no lookups: sorted and without duplicates. `None` if it
@@ -60,10 +62,11 @@ pub fn fixed(hosts: &[Host]) -> Option<Vec<IpAddr>> {
 }
 
 /// Looks the names up every `period` (plus a random part of up to a tenth) until `stop`, and sooner while the gateway is
-/// `failing`, because it may have moved. Reports the first result and each change. Returns early if there is nothing to
-/// look up.
+/// `failing`, because it may have moved. `known` are the addresses that were found before. Reports the first result and
+/// each change. Returns early if there is nothing to look up.
 pub async fn run<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
     hosts: &[Host],
+    known: BTreeSet<IpAddr>,
     period: Duration,
     lookup: impl Fn(String) -> L,
     sink: impl Fn(Resolution),
@@ -74,12 +77,13 @@ pub async fn run<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
         sink(Resolution::Addresses(addresses));
         return;
     }
-    stop.run_until_cancelled(watch(hosts, period, lookup, sink, failing))
+    let resolver = Resolver::new(hosts).knowing(known);
+    stop.run_until_cancelled(watch(resolver, period, lookup, sink, failing))
         .await;
 }
 
 async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
-    hosts: &[Host],
+    mut resolver: Resolver,
     period: Duration,
     lookup: impl Fn(String) -> L,
     sink: impl Fn(Resolution),
@@ -87,7 +91,6 @@ async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
 ) {
     // The next pause, while the gateway fails.
     let mut hurry = None;
-    let mut resolver = Resolver::new(hosts);
     let mut reported = None;
     loop {
         let resolution = resolver.resolve_with(&lookup).await;
@@ -115,6 +118,7 @@ impl Resolver {
         let mut resolver = Self {
             fixed: BTreeSet::new(),
             names: BTreeMap::new(),
+            known: BTreeSet::new(),
         };
         for host in hosts {
             match host {
@@ -127,6 +131,11 @@ impl Resolver {
             }
         }
         resolver
+    }
+
+    /// The same, for hosts of which these addresses were found before.
+    fn knowing(self, known: BTreeSet<IpAddr>) -> Self {
+        Self { known, ..self }
     }
 
     /// Looks up all names concurrently, and waits for at most five seconds.
@@ -147,13 +156,26 @@ impl Resolver {
             }
         });
         join_all(lookups).await;
+        self.drop_known();
         self.resolution()
+    }
+
+    /// Forgets the addresses that were known before, by the same rule as those of old answers. It is not known of which
+    /// name they are. So they stay until there are enough answers for each name, or one of the answers has them.
+    fn drop_known(&mut self) {
+        if self.names.values().all(ResolvedName::is_settled) {
+            self.known.clear();
+        }
+        for address in self.names.values().flat_map(ResolvedName::addresses) {
+            self.known.remove(&address);
+        }
     }
 
     fn resolution(&self) -> Resolution {
         let mut addresses = self.fixed.clone();
         addresses.extend(self.names.values().flat_map(ResolvedName::addresses));
         if !addresses.is_empty() {
+            addresses.extend(&self.known);
             return Resolution::Addresses(addresses.into_iter().collect());
         }
         let reasons: Vec<_> = self
@@ -170,168 +192,4 @@ impl Resolver {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{cell::RefCell, collections::VecDeque, rc::Rc};
-
-    use tokio::time::Instant;
-
-    use super::*;
-
-    fn ip(last: u8) -> IpAddr {
-        IpAddr::from([192, 0, 2, last])
-    }
-
-    fn set(lasts: &[u8]) -> BTreeSet<IpAddr> {
-        lasts.iter().copied().map(ip).collect()
-    }
-
-    #[test]
-    fn gateway_addresses_are_parsed_as_people_write_them() {
-        let name = |n: &str| Host::Name(n.to_owned());
-        for (text, hosts) in [
-            ("", vec![]),
-            (" , ,", vec![]),
-            ("192.0.2.1", vec![Host::Ip(ip(1))]),
-            (
-                "gw.example, 192.0.2.2 ,192.0.2.1,gw.example,",
-                vec![Host::Ip(ip(1)), Host::Ip(ip(2)), name("gw.example")],
-            ),
-            (
-                "2001:db8::1",
-                vec![Host::Ip("2001:db8::1".parse().unwrap())],
-            ),
-            ("192.0.2.256", vec![name("192.0.2.256")]),
-        ] {
-            assert_eq!(Host::parse_list(text), hosts, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn only_a_gateway_without_names_is_fixed() {
-        assert_eq!(fixed(&[]), None);
-        assert_eq!(
-            fixed(&[Host::Ip(ip(2)), Host::Ip(ip(1)), Host::Ip(ip(2))]),
-            Some(vec![ip(1), ip(2)])
-        );
-        assert_eq!(fixed(&Host::parse_list("192.0.2.1,gw.example")), None);
-    }
-
-    #[tokio::test]
-    async fn failed_names_do_not_hide_resolved_ones() {
-        let lookup = async |name: String| match name.as_str() {
-            "good" => Ok(set(&[2, 1])),
-            "empty" => Ok(BTreeSet::new()),
-            _ => Err(io::Error::other("no such name")),
-        };
-        let of = |text: &str| Resolver::new(&Host::parse_list(text));
-        for (hosts, resolution) in [
-            (
-                "good,bad,192.0.2.9",
-                Resolution::Addresses(vec![ip(1), ip(2), ip(9)]),
-            ),
-            ("bad,192.0.2.9", Resolution::Addresses(vec![ip(9)])),
-            (
-                "bad,empty",
-                Resolution::Unresolved("bad: no such name; empty: no addresses found".into()),
-            ),
-            (
-                "",
-                Resolution::Unresolved("the gateway has no address".into()),
-            ),
-        ] {
-            let got = of(hosts).resolve_with(&lookup).await;
-            assert_eq!(got, resolution, "{hosts}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_changes_are_reported_and_lookups_time_out() {
-        let answers = RefCell::new(VecDeque::from([
-            None,
-            None,
-            Some(set(&[1])),
-            Some(set(&[1])),
-            None,
-            Some(set(&[1, 2])),
-        ]));
-        let lookup = async |_: String| {
-            let next = answers.borrow_mut().pop_front();
-            match next {
-                Some(Some(answer)) => Ok(answer),
-                // Never answers.
-                _ => std::future::pending().await,
-            }
-        };
-        let reports = Rc::new(RefCell::new(Vec::new()));
-        let sink = |report| reports.borrow_mut().push(report);
-        let hosts = Host::parse_list("gw");
-        let (_failing, never) = latest::channel(false);
-        let watching = watch(&hosts, PERIOD, lookup, sink, never);
-        assert!(timeout(PERIOD * 10, watching).await.is_err());
-        assert_eq!(
-            *reports.borrow(),
-            [
-                Resolution::Unresolved("gw: timed out".into()),
-                Resolution::Addresses(vec![ip(1)]),
-                Resolution::Addresses(vec![ip(1), ip(2)]),
-            ]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn name_of_a_gateway_that_fails_is_looked_up_at_once_and_more_often() {
-        let (began, times) = (Instant::now(), RefCell::new(Vec::new()));
-        let lookup = async |_: String| {
-            times.borrow_mut().push(began.elapsed().as_secs_f64());
-            Ok(set(&[1]))
-        };
-        let hosts = Host::parse_list("gw");
-        let (failing, fails) = latest::channel(false);
-        let changes = async {
-            sleep(Duration::from_secs(7)).await;
-            failing.send_replace(true);
-            sleep(Duration::from_secs(120)).await;
-            failing.send_replace(false);
-            sleep(Duration::from_secs(75)).await;
-        };
-        tokio::select! {
-            () = watch(&hosts, PERIOD, lookup, |_| (), fails) => {}
-            () = changes => {}
-        }
-        let times = times.into_inner();
-        let is_at = |at: usize, second: f64| (times[at] - second).abs() < 0.1;
-        assert!(is_at(0, 0.0) && is_at(1, 7.0), "{times:?}");
-        let pauses: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        let usual = PERIOD.as_secs_f64();
-        for (pause, expected) in pauses[1..]
-            .iter()
-            .zip([2.5, 5.0, 10.0, 20.0, usual, usual, usual])
-        {
-            assert!((expected..expected * 1.11).contains(pause), "{pauses:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn gateway_with_only_addresses_is_reported_once_without_lookup() {
-        let (send, mut reports) = tokio::sync::mpsc::unbounded_channel();
-        let running = tokio::spawn(async move {
-            let sink = |report| send.send(report).unwrap();
-            let hosts = Host::parse_list("192.0.2.1");
-            let never = async |_| unreachable!("a lookup");
-            run(
-                &hosts,
-                PERIOD,
-                never,
-                sink,
-                latest::channel(false).1,
-                CancellationToken::new(),
-            )
-            .await;
-        });
-        // Ends by itself, and may be spawned.
-        running.await.unwrap();
-        let expected = Resolution::Addresses(vec![ip(1)]);
-        assert_eq!(reports.recv().await, Some(expected));
-        assert_eq!(reports.recv().await, None);
-    }
-}
+mod tests;

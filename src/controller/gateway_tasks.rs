@@ -1,6 +1,6 @@
 //! The tasks that resolve and probe one gateway, and what they have found.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -53,13 +53,15 @@ pub(super) struct GatewayWatch {
 }
 
 impl GatewayTasks {
-    /// Starts to resolve a gateway, if it has host names, and to probe it, if its Link says how. `host` returns the
-    /// header `Host` of probes; `None` for the address that they are sent to.
+    /// Starts to resolve a gateway, if it has host names, and to probe it, if its Link says how. `known` are its addresses
+    /// as far as they were found before. `host` returns the header `Host` of probes; `None` for the address that they are
+    /// sent to.
     pub(super) fn start(
         &mut self,
         link: &str,
         cluster: &str,
         gateway: &Gateway,
+        known: BTreeSet<IpAddr>,
         host: impl FnOnce(&Probe) -> Option<String>,
     ) -> GatewayWatch {
         self.started += 1;
@@ -76,7 +78,8 @@ impl GatewayTasks {
             tokio::spawn(async move {
                 let lookup = |name| transport.lookup(name);
                 let sink = |resolution| report(GatewayEvent::Resolved(resolution));
-                gateway::run(&hosts, gateway::PERIOD, lookup, sink, fails, stop).await;
+                let period = gateway::PERIOD;
+                gateway::run(&hosts, known, period, lookup, sink, fails, stop).await;
             });
         }
         if let Ok(Some(settings)) = &gateway.probe {

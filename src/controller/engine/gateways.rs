@@ -2,15 +2,26 @@
 //! addresses, and `probe.rs` decides after how many failed probes a gateway is dead. The engine records what they
 //! report, and enqueues the keys of the cluster.
 
-use std::net::SocketAddr;
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use tokio::time::Instant;
 
-use super::{link_state::record, state::Engine, status::StatusState};
+use super::{
+    link_state::{LinkState, record},
+    state::Engine,
+    status::StatusState,
+};
 use crate::{
     api::{conditions, link::Link},
-    controller::{gateway, gateway_tasks::GatewayEvent, probe},
-    mirror::{GatewayService, GatewayState, Key, Liveness, Probe, State, Target},
+    controller::{
+        gateway,
+        gateway_tasks::{GatewayEvent, GatewayWatch},
+        probe,
+    },
+    mirror::{Gateway, GatewayService, GatewayState, Key, Liveness, Probe, State, Target},
 };
 
 impl Engine {
@@ -88,6 +99,7 @@ impl Engine {
             }
             return;
         };
+        let known = known_addresses(before.as_ref(), wanted, entry.gateway, state);
         if (before.as_ref()).is_some_and(|before| before.gateway.hosts != wanted.hosts) {
             entry.gateway.addresses = None;
         }
@@ -109,7 +121,9 @@ impl Engine {
             let service = GatewayService::Probe.name(name);
             (!is_elsewhere).then(|| format!("{service}.{namespace}.svc:{}", probe.port))
         };
-        let mut watch = self.gateways.start(name, &target.cluster, wanted, host);
+        let mut watch = self
+            .gateways
+            .start(name, &target.cluster, wanted, known, host);
         let remembered = remembered.map(|latency| (latency, Instant::now()));
         watch.latency = before.and_then(|before| before.latency).or(remembered);
         watch.failure = recorded_failure(&state.link).filter(|_| state.keeps_reports);
@@ -203,6 +217,36 @@ impl Engine {
         keys.push(Key::gateway(name));
         self.enqueue_gradually(&cluster, keys);
     }
+}
+
+/// The addresses of a gateway that were found before, by its last resolver or by the last leader.
+fn known_addresses(
+    before: Option<&GatewayWatch>,
+    wanted: &Gateway,
+    found: &GatewayState,
+    link: &LinkState,
+) -> BTreeSet<IpAddr> {
+    let stays = |host| wanted.hosts.contains(host);
+    match before {
+        Some(before) if before.gateway.hosts.iter().all(stays) => {
+            found.addresses.iter().flatten().copied().collect()
+        }
+        // A host is gone, and it is not known which addresses were those of that host.
+        Some(_) => BTreeSet::new(),
+        // Unless the Link has changed its cluster, its status is about this gateway.
+        None if link.keeps_reports => recorded_addresses(&link.link),
+        None => BTreeSet::new(),
+    }
+}
+
+/// The addresses of the gateway, from the status of a Link that the last leader wrote.
+fn recorded_addresses(link: &Link) -> BTreeSet<IpAddr> {
+    let status = link.status.as_ref();
+    let gateway = status.and_then(|status| status.gateway.as_ref());
+    let recorded = gateway.into_iter().flat_map(|gateway| &gateway.addresses);
+    recorded
+        .filter_map(|address| address.parse().ok())
+        .collect()
 }
 
 /// Why the gateway is dead, from the status of a Link that the last leader wrote.

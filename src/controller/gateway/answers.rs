@@ -6,6 +6,7 @@
 //!   through a larger set settles at the whole set. If a dropped address comes back, the rotation is longer than these
 //!   answers. Then twice as many answers are considered for the name, up to a limit.
 //! - A failed lookup or an empty answer is ignored: the last good answers stay.
+//! - After a restart, or when the Link was edited, the addresses that were known before count as an old answer.
 //!
 //! The disadvantage: an address that was removed stays in use for two more lookups, a minute. For a name with a long
 //! rotation it is up to ten minutes. That does little harm, because Linkerd's proxy sends no requests to an endpoint
@@ -53,6 +54,11 @@ impl ResolvedName {
     pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
         let all: BTreeSet<_> = self.answers.iter().flatten().copied().collect();
         all.into_iter().take(MAX_ADDRESSES).collect()
+    }
+
+    /// Whether there were enough answers to drop addresses that none of them had.
+    pub(super) fn is_settled(&self) -> bool {
+        self.answers.len() >= ANSWERS
     }
 
     /// Records a good answer, which is not empty.

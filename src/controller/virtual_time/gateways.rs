@@ -163,3 +163,40 @@ async fn host_name_that_never_resolved_is_reported_and_looked_up_for_hours() {
     .await;
     world.stop().await;
 }
+
+/// A gateway with two names of which one cannot be looked up any more: a new resolver does not know its address.
+#[tokio::test(start_paused = true)]
+async fn name_that_fails_keeps_its_address_when_the_link_is_edited_and_after_a_restart() {
+    let (mut world, _) = probed().await;
+    world.network.resolve("a.test", &["192.0.2.7"]);
+    world.network.resolve("b.test", &["192.0.2.8"]);
+    edit(&world, &json!({ "gatewayAddress": "a.test,b.test" }));
+    let both = ["192.0.2.7", "192.0.2.8"];
+    within(seconds(5), "the addresses", || addresses(&world) == both).await;
+    sleep(seconds(120)).await;
+    world.network.resolve("b.test", &[]);
+    edit(&world, &json!({ "probeSpec": { "period": "4s" } }));
+    sleep(hours(1)).await;
+    assert_eq!(addresses(&world), both, "after an edit");
+    edit(
+        &world,
+        &json!({ "gatewayAddress": "a.test,b.test,192.0.2.9" }),
+    );
+    let all = ["192.0.2.7", "192.0.2.8", "192.0.2.9"];
+    within(seconds(5), "the new address", || addresses(&world) == all).await;
+    sleep(seconds(60)).await; // the status is written later
+    world.stop().await;
+    let mark = world.source.mark();
+    world.start();
+    sleep(hours(1)).await;
+    assert_eq!(addresses(&world), all, "after a restart");
+    assert_eq!(world.source.writes(mark), [""; 0]);
+    // What the other name answers is used, and what the name itself answers replaces the address that was kept.
+    world.network.resolve("a.test", &["192.0.2.5"]);
+    let moved = ["192.0.2.5", "192.0.2.8", "192.0.2.9"];
+    within(seconds(120), "the change", || addresses(&world) == moved).await;
+    world.network.resolve("b.test", &["192.0.2.6"]);
+    let known = ["192.0.2.5", "192.0.2.6", "192.0.2.9"];
+    within(seconds(120), "the return", || addresses(&world) == known).await;
+    world.stop().await;
+}
