@@ -41,6 +41,8 @@ pub(super) struct LinkState {
     pub(super) next: Option<TargetSession>,
     /// A spec with unusable credentials, and the reason. It is not tried again unless it changes.
     pub(super) rejected: Option<(Spec, String)>,
+    /// Why the Link has no session, if that is because the Service that leads to its API server does not exist.
+    pub(super) no_service: Option<ConnectionLoss>,
     /// Why the target cluster is not connected, as it was logged.
     failure: FailureLog,
     log_limit: LogLimit,
@@ -127,6 +129,7 @@ impl LinkState {
             current: None,
             next: None,
             rejected: None,
+            no_service: None,
             failure: FailureLog::default(),
             log_limit: LogLimit::default(),
             first_sync: None,
@@ -161,7 +164,9 @@ impl LinkState {
 
     /// Whether the target cluster answers; `None` before the first answer or failure.
     pub(super) fn connected(&self) -> Option<Result<(), ConnectionLoss>> {
-        self.current.as_ref().or(self.next.as_ref())?.connected()
+        let session = self.current.as_ref().or(self.next.as_ref());
+        let without = || self.no_service.clone().map(Err);
+        session.map_or_else(without, TargetSession::connected)
     }
 
     /// Why the next session fails while there is a current one, and whether their credentials differ. If they do, the
@@ -269,6 +274,7 @@ impl LinkState {
     /// in charge of it any more. What remains is what is known of the Link itself.
     pub(super) fn leave_cluster(&mut self) {
         (self.current, self.next, self.rejected) = (None, None, None);
+        self.no_service = None;
         self.failure.recovered();
         self.first_sync = None;
         self.outcomes = Outcomes::default();

@@ -11,7 +11,10 @@ use super::{
 use crate::{
     api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     controller::{events::EventKind, local::Needed, queue, session::Spec, watch::Event},
-    mirror::{ApiServerThrough, GatewayState, Key, LinkEntry, Queries},
+    mirror::{
+        ApiServerThrough, GatewayService, GatewayState, Key, LinkEntry, Queries,
+        link_status::{ConnectionLoss, LossCause},
+    },
 };
 
 impl Engine {
@@ -207,6 +210,28 @@ impl Engine {
         self.check_sessions(&links);
     }
 
+    /// Records why the Service that leads to the API server of a Link could not be created, if the Link needs one and has
+    /// none. Then it has no session that could report a problem.
+    pub(super) fn note_api_server(&mut self, name: &str, problem: Option<&str>) {
+        let link = self.state.active_link(name);
+        let is_needed = link.is_some_and(|(target, _)| target.is_through_gateway());
+        let is_missing = is_needed && self.state.api_server_address(name).is_none();
+        let Some(state) = self.links.get_mut(name) else {
+            return;
+        };
+        let problem = problem.filter(|_| is_missing);
+        let no_service = problem.map(|problem| ConnectionLoss {
+            why: format!(
+                "Service {} has no ClusterIP yet: {problem}",
+                GatewayService::ApiServer.name(name)
+            ),
+            cause: LossCause::NoService,
+        });
+        if state.no_service != no_service {
+            state.change_sessions(|state| state.no_service = no_service);
+        }
+    }
+
     /// Makes sure that each active Link of these has a session with its current spec and credentials.
     pub(super) fn check_sessions(&mut self, links: &[String]) {
         if !self.leading {
@@ -234,7 +259,8 @@ impl Engine {
             };
             let address = match target.api_server_through {
                 ApiServerThrough::Direct => None,
-                // Its Service does not exist yet. When it is created, `follow_gateway_services` calls this again.
+                // Its Service does not exist yet. When it is created, `follow_gateway_services` calls this again. If it
+                // cannot be created, `note_api_server` says so.
                 ApiServerThrough::Gateway => match self.state.api_server_address(name) {
                     None => continue,
                     Some(address) => Some(address.into()),

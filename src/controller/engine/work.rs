@@ -159,6 +159,12 @@ impl Engine {
                 self.confirmations.forget(key);
                 self.problems.recovered(key);
                 self.changed.remove(key);
+                if let Key::Gateway { link } = key {
+                    // Without writes, also if its Services cannot be written.
+                    let problem = self.state.api_server_problem(link);
+                    let problem = problem.as_ref().map(|problem| problem.message.as_str());
+                    self.note_api_server(link, problem);
+                }
                 self.try_next(key);
                 self.queue.done(key);
             }
@@ -205,6 +211,9 @@ impl Engine {
             self.problems.failed(key, message);
         }
         self.record_outcomes(&failed(report, reason, message));
+        if let Key::Gateway { link } = key {
+            self.note_api_server(link, Some(message));
+        }
         self.processed(key, &[]);
     }
 

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use super::{
     network::Gateway,
+    refusal::Refusal,
     server::{ApiServer, Verdict},
     world::{LINKS, World, hours, seconds, within},
 };
@@ -131,5 +132,68 @@ async fn condition_says_whether_the_gateway_or_the_api_server_behind_it_does_not
     world.network.gateway("east", Gateway::Alive);
     east.forward();
     within(seconds(300), "both", || world.is("east", "Ready", "True")).await;
+    world.stop().await;
+}
+
+/// Whether the Link says that it has no connection because of its Service, and these words.
+fn lacks_service(world: &World, words: &str) -> bool {
+    let says = |type_: &str| {
+        let condition = world.condition("east", type_);
+        condition.is_some_and(|(status, _, why)| {
+            status == "False" && why.contains(NAME) && why.contains(words)
+        })
+    };
+    says("Ready") && says("Connected")
+}
+
+#[tokio::test(start_paused = true)]
+async fn link_says_why_the_service_for_its_api_server_does_not_exist() {
+    let (mut world, _) = through_gateway();
+    let theirs = json!({
+        "metadata": { "name": NAME, "namespace": LINKS },
+        "spec": { "ports": [{ "name": "https", "port": 443 }] },
+    });
+    world
+        .source
+        .change(|objects| objects.create("services", theirs.clone()));
+    world.start();
+    let taken = "a Service that is not a mirror";
+    within(seconds(10), "the report", || lacks_service(&world, taken)).await;
+    assert!(!world.has("web-east"));
+    // Names of others are looked up seldom.
+    world.source.delete("services", LINKS, NAME);
+    within(seconds(601), "the connection", || {
+        world.is("east", "Ready", "True")
+    })
+    .await;
+    // It was ready before the restart.
+    world.stop().await;
+    world.source.delete("services", LINKS, NAME);
+    world
+        .source
+        .change(|objects| objects.create("services", theirs));
+    world.start();
+    within(seconds(10), "the report", || lacks_service(&world, taken)).await;
+    assert!(!world.is_ready_by_metric("east"));
+    world.stop().await;
+    // Now the API server does not allow the Service.
+    world.source.delete("services", LINKS, NAME);
+    world.source.judge(|asked| {
+        if asked.is("create", "services") && asked.name == NAME {
+            Verdict::Refuse(Refusal::of(403))
+        } else {
+            Verdict::Forward
+        }
+    });
+    world.start();
+    within(seconds(10), "the report", || {
+        lacks_service(&world, "made up")
+    })
+    .await;
+    world.source.forward();
+    within(seconds(61), "the connection", || {
+        world.is("east", "Ready", "True")
+    })
+    .await;
     world.stop().await;
 }

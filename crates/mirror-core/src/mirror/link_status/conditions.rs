@@ -198,6 +198,9 @@ fn connected(facts: &StatusInputs) -> Reported {
         (Some(Err(loss)), _) if loss.cause == LossCause::Token => {
             ("False", c::connected::UNAUTHORIZED, loss.why.clone())
         }
+        (Some(Err(loss)), _) if loss.cause == LossCause::NoService => {
+            ("False", c::connected::UNREACHABLE, loss.why.clone())
+        }
         (Some(Err(why)), Some(Liveness::Dead)) if facts.through_gateway => {
             let message =
                 format!("the gateway, which leads to the API server, does not answer: {why}");

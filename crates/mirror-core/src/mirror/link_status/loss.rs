@@ -21,6 +21,8 @@ pub enum LossCause {
     Certificate,
     /// The API server refuses the token.
     Token,
+    /// The local Service that leads to the API server does not exist.
+    NoService,
 }
 
 impl From<String> for ConnectionLoss {

@@ -523,6 +523,7 @@ fn connected_names_what_a_user_has_to_look_at() {
         (LossCause::Unreachable, "Unreachable"),
         (LossCause::Certificate, "CertificateInvalid"),
         (LossCause::Token, "Unauthorized"),
+        (LossCause::NoService, "Unreachable"),
     ] {
         // The gateway is not the reason, whatever its probes say.
         let facts = StatusInputs {

@@ -19,7 +19,7 @@ use crate::{
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_managed},
         names::{DISCOVERY_PORT, GatewayService, NameOwner, Purpose, fits},
-        outcome::Plan,
+        outcome::{Plan, Problem},
         state::State,
         target::{Gateway, Target},
         write::Write,
@@ -114,18 +114,22 @@ fn remove(state: &State, link: &str, service: GatewayService, writes: &mut Vec<W
     endpoints::reconcile(state, Vec::new(), slices, writes);
 }
 
+/// The name of a gateway Service of a Link. `Err`: why the Service cannot have it.
+fn granted(state: &State, link: &str, service: GatewayService) -> Result<String, Problem> {
+    let name = fits(service.name(link))?;
+    let purpose = Purpose::Gateway(service, link);
+    state.grants(purpose, &state.config.namespace, &name)?;
+    Ok(name)
+}
+
 impl DesiredGatewayService<'_> {
     fn write(&self, state: &State, writes: &mut Vec<Write>) {
         let link = self.target.link.as_str();
-        let Ok(name) = fits(self.service.name(link)) else {
+        let Ok(name) = granted(state, link, self.service) else {
             return;
         };
         let namespace = state.config.namespace.as_str();
         let actual = state.existing(namespace, &name);
-        let granted = state.grants(Purpose::Gateway(self.service, link), namespace, &name);
-        if granted.is_err() {
-            return;
-        }
         let ports = [self.port()];
         let metadata = DesiredMetadata {
             labels: self.labels(),
@@ -185,6 +189,11 @@ impl State {
         let ip = self.gateway_service_address(link, GatewayService::ApiServer)?;
         let (_, _, port) = API_SERVER;
         Some((ip, port))
+    }
+
+    /// Why a Link cannot have the Service for the API server of its cluster: its name is invalid or taken.
+    pub fn api_server_problem(&self, link: &str) -> Option<Problem> {
+        granted(self, link, GatewayService::ApiServer).err()
     }
 
     /// The ClusterIP of a gateway Service of a Link, if the Service exists and is ours.
