@@ -100,14 +100,17 @@ async fn watch<L: Future<Output = io::Result<BTreeSet<IpAddr>>>>(
         }
         hurry = failing.borrow().then(|| hurry.unwrap_or(HURRY).min(period));
         let pause = hurry.unwrap_or(period);
+        let is_hurried = hurry.is_some();
         let begins_to_fail = async {
-            if hurry.is_some() || failing.wait_for(|failing| *failing).await.is_err() {
-                std::future::pending::<()>().await; // it fails already, or nobody probes it
+            // If it fails already: works, and then fails again.
+            let works = !is_hurried || failing.wait_for(|failing| !failing).await.is_ok();
+            if !works || failing.wait_for(|failing| *failing).await.is_err() {
+                std::future::pending::<()>().await; // nobody watches it any more
             }
         };
         tokio::select! {
             () = sleep(pause + jitter(pause / 10)) => hurry = hurry.map(|pause| pause * 2),
-            () = begins_to_fail => {}
+            () = begins_to_fail => hurry = None,
         }
     }
 }

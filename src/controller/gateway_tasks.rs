@@ -119,9 +119,15 @@ impl GatewayTasks {
 
 impl GatewayWatch {
     /// Looks the names up soon, because a connection through the gateway was lost: it may have moved. The next
-    /// successful probe ends this.
+    /// successful probe ends this, or the next connection, because not every gateway is probed.
     pub(super) fn suspect(&self) {
         self.failing.send_replace(true);
+    }
+
+    /// Looks the names up as usual again, because a connection through the gateway works. If a probe fails
+    /// nevertheless, it starts anew.
+    pub(super) fn trust(&self) {
+        self.failing.send_replace(false);
     }
 
     /// What the status shows of the gateway, besides what the core knows.

@@ -71,8 +71,9 @@ impl Engine {
         if session.connections.get(&source) == Some(&status) {
             return;
         }
+        let is_through_gateway = session.session.spec.address.is_some();
         if matches!(status, ConnectionStatus::Lost(_))
-            && session.session.spec.address.is_some()
+            && is_through_gateway
             && let Some(gateway) = &state.gateway
         {
             gateway.suspect();
@@ -83,6 +84,9 @@ impl Engine {
             }
         });
         if is_back {
+            if let Some(gateway) = state.gateway.as_ref().filter(|_| is_through_gateway) {
+                gateway.trust();
+            }
             // Keys that waited for the cluster to be reachable do not have to wait any longer.
             let keys = self.state.keys_of_cluster(&cluster);
             self.enqueue_all(&cluster, keys);

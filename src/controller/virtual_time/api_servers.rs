@@ -58,35 +58,54 @@ async fn controller_connects_to_the_service_that_it_has_created_and_follows_it()
     world.stop().await;
 }
 
-/// A gateway that moves is noticed by the loss of the connection through it, before a probe fails.
-#[tokio::test(start_paused = true)]
-async fn lost_connection_through_a_gateway_looks_up_its_name_at_once() {
-    let (mut world, east) = through_gateway();
-    world.network.resolve("gateway.test", &["192.0.2.7"]);
-    let id = (LINKS.to_owned(), "east".to_owned());
-    let named = json!({ "spec": { "gatewayAddress": "gateway.test" } });
-    world
-        .source
-        .change(|objects| objects.patch("links", &id, &named, false));
-    world.start();
-    world.in_sync(&["east"], &["web-east"]).await;
-    sleep(seconds(40)).await;
-    let addresses = |world: &World| {
-        let slice = world.source.get("endpointslices", LINKS, "api-east-ipv4");
-        let endpoints = slice.and_then(|slice| slice["endpoints"].as_array().cloned());
-        let addresses = endpoints.into_iter().flatten();
-        let addresses = addresses.map(|endpoint| endpoint["addresses"][0].clone());
-        addresses.collect::<Vec<_>>()
-    };
-    assert_eq!(addresses(&world), ["192.0.2.7"]);
-    world.network.resolve("gateway.test", &["192.0.2.8"]);
+/// The addresses to which the Service for the API server leads.
+fn leads_to(world: &World) -> Vec<Value> {
+    let slice = world.source.get("endpointslices", LINKS, "api-east-ipv4");
+    let endpoints = slice.and_then(|slice| slice["endpoints"].as_array().cloned());
+    let addresses = endpoints.into_iter().flatten();
+    let addresses = addresses.map(|endpoint| endpoint["addresses"][0].clone());
+    addresses.collect()
+}
+
+/// The gateway moves to another address, and the connection through it is lost. The address has to be found soon.
+async fn move_to(world: &World, east: &ApiServer, address: &str) {
+    world.network.resolve("gateway.test", &[address]);
     east.judge(|_| Verdict::Unreachable);
     east.cut();
     within(seconds(3), "the new address", || {
-        addresses(&world).contains(&json!("192.0.2.8"))
+        leads_to(world).contains(&json!(address))
     })
     .await;
-    world.stop().await;
+    east.forward();
+    within(seconds(10), "the connection", || {
+        world.is("east", "Connected", "True")
+    })
+    .await;
+}
+
+/// A gateway that moves is noticed by the loss of the connection through it, before a probe fails, and also if it is not
+/// probed.
+#[tokio::test(start_paused = true)]
+async fn lost_connection_through_a_gateway_looks_up_its_name_at_once_each_time() {
+    for probe in [json!({}), json!(null)] {
+        let (mut world, east) = through_gateway();
+        world.network.resolve("gateway.test", &["192.0.2.7"]);
+        let id = (LINKS.to_owned(), "east".to_owned());
+        let named = json!({ "spec": { "gatewayAddress": "gateway.test", "probeSpec": probe } });
+        world
+            .source
+            .change(|objects| objects.patch("links", &id, &named, false));
+        world.start();
+        world.in_sync(&["east"], &["web-east"]).await;
+        sleep(seconds(40)).await;
+        assert_eq!(leads_to(&world), ["192.0.2.7"]);
+        // The pauses between lookups are short after a move, and as long as usual after some minutes.
+        for (address, pause) in [("192.0.2.8", 300), ("192.0.2.9", 20), ("192.0.2.10", 20)] {
+            move_to(&world, &east, address).await;
+            sleep(seconds(pause)).await;
+        }
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
