@@ -1,7 +1,9 @@
 //! Leader election with one Lease: which replica may write, and until when.
 //!
 //! **Flow.** A candidate reads the lease every few seconds. It takes the lease if it is missing, released, or unchanged
-//! for its whole duration by the candidate's own monotonic clock. The leader renews the lease. Every write has the
+//! for its whole duration by the candidate's own monotonic clock. If it was deleted, a candidate that knew its holder
+//! waits for that duration too, because the holder may not have noticed. The leader renews the lease, and gives up its
+//! leadership when there is none to renew. Every write has the
 //! resourceVersion that was read (the API server rejects updates of a Lease without one). So of two concurrent writers,
 //! one gets a conflict and reads the lease again.
 //!
@@ -12,7 +14,8 @@
 //! **Assumptions.** Clocks of two machines differ in speed by no more than 5 %. Identities are unique among processes
 //! that run at the same time (names of pods are). Writers check the fence before each write of an object or a status.
 //!
-//! **Caveats.** A write that was sent before the process stopped may arrive later. The preconditions of every write
+//! **Caveats.** If somebody deletes the lease, a candidate that has never seen it creates one at once, and its writes may
+//! overlap with those of the old leader until that one's next renewal. A write that was sent before the process stopped may arrive later. The preconditions of every write
 //! make that harmless. `CLOCK_MONOTONIC` does not advance while a whole machine is suspended, so a resumed machine may
 //! assume that it holds the lease until its first renewal fails.
 //!
@@ -184,17 +187,4 @@ impl Drop for Leadership {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Compiles only if callers can spawn these futures.
-    #[expect(dead_code, reason = "checked by the compiler")]
-    fn elections_can_be_spawned(client: Client, settings: LeaseSettings, mut leader: Leadership) {
-        fn send(_: impl Send) {}
-        send(acquire(client, settings, CancellationToken::new()));
-        send(async move {
-            leader.lost().await;
-            leader.release().await;
-        });
-    }
-}
+mod tests;

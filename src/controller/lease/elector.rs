@@ -31,7 +31,7 @@ pub(super) struct Held {
 }
 
 pub(super) enum Failure {
-    /// Somebody else wrote first: read the lease again.
+    /// Somebody else wrote first, or deleted the lease: read it again.
     Conflict,
     Other(String),
 }
@@ -96,7 +96,9 @@ impl Elector {
                     fence.extend(fence_end(held.start, settings.duration));
                 }
                 Ok(Err(Failure::Conflict)) => {
-                    return anyhow!("the lease {name} was taken or changed by somebody else");
+                    return anyhow!(
+                        "the lease {name} was taken, changed or deleted by somebody else"
+                    );
                 }
                 Ok(Err(Failure::Other(reason))) => {
                     trouble.set(&reason);
@@ -167,10 +169,15 @@ impl Elector {
         }
     }
 
+    /// Writes the lease that was read. If it was deleted since, that is a conflict too.
     async fn replace(&self, lease: &Lease) -> Result<Lease, Failure> {
-        let name = &self.settings.name;
-        self.request(self.api.replace(name, &PostParams::default(), lease))
-            .await
+        let (name, params) = (&self.settings.name, PostParams::default());
+        let request = self.api.replace(name, &params, lease);
+        let answer = within(self.settings.request_limit(), request).await;
+        answer.map_err(|error| match error {
+            RequestError::Status(status) if status.code == 404 => Failure::Conflict,
+            error => error.into(),
+        })
     }
 
     async fn request<T>(
@@ -178,11 +185,17 @@ impl Elector {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
         let answer = within(self.settings.request_limit(), request).await;
-        answer.map_err(|error| match error {
+        answer.map_err(Failure::from)
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        match error {
             // A conflict, or the lease was created by somebody else first.
-            RequestError::Status(status) if status.code == 409 => Failure::Conflict,
-            RequestError::Status(status) => Failure::Other(status.message.clone()),
-            RequestError::Unanswered(why) => Failure::Other(why),
-        })
+            RequestError::Status(status) if status.code == 409 => Self::Conflict,
+            RequestError::Status(status) => Self::Other(status.message.clone()),
+            RequestError::Unanswered(why) => Self::Other(why),
+        }
     }
 }

@@ -21,20 +21,22 @@ pub(super) struct Record {
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) record: Option<Record>,
-    /// When we first read the record with this resourceVersion, by our own clock.
+    /// When we first read the record with this resourceVersion, or that there is none, by our own clock.
     since: Instant,
+    /// The last record, if the lease was deleted since.
+    deleted: Option<Record>,
 }
 
 /// What a candidate does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// There is no lease: create it.
+    /// There is no lease, and nobody may believe to hold it: create it.
     Create,
     /// It is free, or its holder has not renewed it for its whole duration: write it with our name.
     Take,
     /// It has our name: write it again.
     Renew,
-    /// It belongs to somebody else, and may not be taken before this time, unless it changes.
+    /// It belongs to somebody else, or did until it was deleted, and may not be taken before this time, unless it changes.
     Wait(Instant),
 }
 
@@ -42,7 +44,11 @@ impl Sight {
     /// The result of the first read. The holder gets its full duration from now on, even if the times in its record are
     /// old, because they are from another clock.
     pub(super) fn new(record: Option<Record>, now: Instant) -> Self {
-        Self { record, since: now }
+        Self {
+            record,
+            since: now,
+            deleted: None,
+        }
     }
 
     /// The result of another read. `now` must be taken after the response has arrived, because a later time is safe.
@@ -50,6 +56,7 @@ impl Sight {
         let version = |r: &Option<Record>| r.as_ref().map(|r| r.version.clone());
         if version(&self.record) != version(&record) {
             self.since = now;
+            self.deleted = self.record.take().filter(|_| record.is_none());
         }
         self.record = record;
     }
@@ -62,22 +69,20 @@ impl Sight {
 }
 
 /// What `me` has to do about the lease at `now`.
+///
+/// Who deletes a lease takes nothing away from its holder, who may still write: until it notices, or for the duration.
 pub(super) fn decide(sight: &Sight, now: Instant, me: &str) -> Act {
-    let Some(record) = &sight.record else {
-        return Act::Create;
+    let (record, free) = match (&sight.record, &sight.deleted) {
+        (Some(record), _) if record.holder == me => return Act::Renew,
+        (Some(record), _) => (record, Act::Take),
+        (None, Some(deleted)) if deleted.holder != me => (deleted, Act::Create),
+        (None, _) => return Act::Create,
     };
     if record.holder.is_empty() {
-        return Act::Take;
+        return free;
     }
-    if record.holder == me {
-        return Act::Renew;
-    }
-    let free = sight.since + record.duration;
-    if now >= free {
-        Act::Take
-    } else {
-        Act::Wait(free)
-    }
+    let until = sight.since + record.duration;
+    if now >= until { free } else { Act::Wait(until) }
 }
 
 /// Until when a replica may write that took or renewed the lease with a request sent at `start`.
@@ -163,13 +168,34 @@ mod tests {
         assert_eq!(decide(&sight, at(10), "a"), Act::Wait(at(30)));
         sight.update(Some(record("b", 2)), at(20));
         assert_eq!(decide(&sight, at(20), "a"), Act::Wait(at(50)));
-        sight.update(None, at(25));
-        assert_eq!(decide(&sight, at(25), "a"), Act::Create);
         sight.update(Some(record("c", 3)), at(26));
         assert_eq!(decide(&sight, at(40), "a"), Act::Wait(at(56)));
         assert_eq!(sight.holder(), Some("c"));
         sight.update(Some(record("", 4)), at(41));
         assert_eq!(sight.holder(), None);
+    }
+
+    #[test]
+    fn lease_that_was_deleted_is_created_when_its_holder_cannot_write_any_more() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (holder, first) in [
+            ("b", Act::Wait(at(55))),
+            ("", Act::Create),
+            ("a", Act::Create),
+        ] {
+            let mut sight = Sight::new(Some(record(holder, 1)), at(0));
+            // The holder may have renewed it just before it was deleted.
+            sight.update(None, at(25));
+            assert_eq!(decide(&sight, at(25), "a"), first, "{holder}");
+            sight.update(None, at(40));
+            assert_eq!(decide(&sight, at(40), "a"), first, "{holder}");
+            assert_eq!(decide(&sight, at(55), "a"), Act::Create, "{holder}");
+            // Somebody else has created it.
+            sight.update(Some(record("c", 2)), at(56));
+            assert_eq!(decide(&sight, at(56), "a"), Act::Wait(at(86)), "{holder}");
+            assert_eq!(sight.holder(), Some("c"));
+        }
     }
 
     #[test]
