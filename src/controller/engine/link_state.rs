@@ -96,10 +96,11 @@ impl TargetSession {
 
     /// Whether the cluster answers, or the first error; `None` before the first answer or failure.
     fn connected(&self) -> Option<Result<(), ConnectionLoss>> {
-        let lost = self.connections.values().find_map(|status| match status {
-            ConnectionStatus::Lost(loss) => Some(Err(loss.clone())),
+        let losses = self.connections.values().filter_map(|status| match status {
+            ConnectionStatus::Lost(loss) => Some(loss),
             ConnectionStatus::Alive => None,
         });
+        let lost = ConnectionLoss::most_specific(losses).cloned().map(Err);
         let has_answered = !self.connections.is_empty() || self.unlisted.is_empty();
         match lost {
             None if has_answered => Some(Ok(())),

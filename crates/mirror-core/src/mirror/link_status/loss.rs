@@ -25,6 +25,14 @@ pub enum LossCause {
     NoService,
 }
 
+impl ConnectionLoss {
+    /// The loss that says most about what is wrong. An API server that refuses a token also closes the connection, and so
+    /// ends the other requests on it.
+    pub fn most_specific<'a>(losses: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
+        losses.min_by_key(|loss| loss.cause == LossCause::Unreachable)
+    }
+}
+
 impl From<String> for ConnectionLoss {
     fn from(why: String) -> Self {
         Self {
@@ -37,5 +45,28 @@ impl From<String> for ConnectionLoss {
 impl fmt::Display for ConnectionLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_token_says_more_than_the_closed_connection() {
+        let closed = ConnectionLoss::from("connection error received".to_owned());
+        let late = ConnectionLoss::from("timed out".to_owned());
+        let refused = ConnectionLoss {
+            why: "Unauthorized".to_owned(),
+            cause: LossCause::Token,
+        };
+        for (losses, expected) in [
+            (vec![], None),
+            (vec![&closed, &late], Some(&closed)),
+            (vec![&closed, &refused], Some(&refused)),
+            (vec![&refused, &closed], Some(&refused)),
+        ] {
+            assert_eq!(ConnectionLoss::most_specific(losses.into_iter()), expected);
+        }
     }
 }
