@@ -29,7 +29,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use clap::Parser;
 use tokio::signal::ctrl_c;
 

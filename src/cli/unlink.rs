@@ -381,7 +381,10 @@ mod tests {
         for length in 1..=63 {
             let account = "w".repeat(length);
             let base: String = format!("{account}-token-").chars().take(58).collect();
-            assert!(is_of_rotation(&format!("{base}x7k2p"), &account), "{length}");
+            assert!(
+                is_of_rotation(&format!("{base}x7k2p"), &account),
+                "{length}"
+            );
             assert!(!is_of_rotation(&format!("{account}-token"), &account));
         }
     }

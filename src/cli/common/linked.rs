@@ -2,7 +2,7 @@
 
 mod mirrors;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt as _, api::ListParams};
@@ -328,9 +328,11 @@ mod tests {
     async fn found(objects: Vec<Value>, only: Option<&str>) -> LinkedObjects {
         let cluster = TestServer::new(objects).cluster();
         let name = "east".parse().unwrap();
-        LinkedObjects::gather(&cluster, &name, only, "mc", "linkerd")
-            .await
-            .unwrap()
+        Box::pin(LinkedObjects::gather(
+            &cluster, &name, only, "mc", "linkerd",
+        ))
+        .await
+        .unwrap()
     }
 
     fn names(found: LinkedObjects) -> Vec<String> {
@@ -374,7 +376,7 @@ mod tests {
                 .map(|name| object("v1", "Secret", "mc", name))
                 .into();
             objects.extend(links.map(|(name, cluster, secret)| with_secret(name, cluster, secret)));
-            let secrets = found(objects, only).await.secrets.into_iter();
+            let secrets = Box::pin(found(objects, only)).await.secrets.into_iter();
             let secrets: Vec<String> = secrets.map(|secret| secret.name).collect();
             assert_eq!(secrets, expected, "{links:?}");
         }
@@ -395,7 +397,7 @@ mod tests {
             object(rbac, "ClusterRoleBinding", "", "access-east"),
         ];
         // The Link of the other namespace has all of this.
-        let linked = found(objects.clone(), None).await;
+        let linked = Box::pin(found(objects.clone(), None)).await;
         assert_eq!(linked.elsewhere, ["other/east"]);
         assert!(linked.is_empty(), "{linked:?}");
 
@@ -405,7 +407,7 @@ mod tests {
         objects.push(object(rbac, "Role", "mc", "reads-east"));
         objects.push(object("v1", "Secret", "mc", "cluster-credentials-east"));
         assert_eq!(
-            names(found(objects.clone(), None).await),
+            names(Box::pin(found(objects.clone(), None)).await),
             [
                 "Role reads-east",
                 "Service ours-east",
@@ -423,9 +425,9 @@ mod tests {
             "Secret cluster-credentials-east",
         ];
         objects.remove(0);
-        assert_eq!(names(found(objects.clone(), None).await), all);
+        assert_eq!(names(Box::pin(found(objects.clone(), None)).await), all);
         objects.push(link("mc", "east"));
         let with_link = [&["Link east"][..], &all].concat();
-        assert_eq!(names(found(objects, None).await), with_link);
+        assert_eq!(names(Box::pin(found(objects, None)).await), with_link);
     }
 }

@@ -76,7 +76,9 @@ pub(super) fn removal(
             continue;
         }
         let uid = facts.accounts.account(&source).and_then(ResourceExt::uid);
-        let known = parsed.as_ref().and_then(|source| known.get_key_value(source));
+        let known = parsed
+            .as_ref()
+            .and_then(|source| known.get_key_value(source));
         match users(loaded, &source, uid.as_deref(), known) {
             Ok(()) => {
                 let objects = of_account(fleet, &source, &facts.accounts);
@@ -100,8 +102,7 @@ fn is_unused(
     let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
     let others = facts.links.iter();
     let mut others = others.filter(|link| !is_of(*link, &loaded.fleet.name));
-    let is_needed =
-        is_wanted || others.any(|link| link.spec.cluster_credentials_secret == own);
+    let is_needed = is_wanted || others.any(|link| link.spec.cluster_credentials_secret == own);
     is_of(secret, &loaded.fleet.name) && !is_needed
 }
 
@@ -162,7 +163,8 @@ fn of_account<'f>(
         own.map(move |object| gone(kind, object))
     }
     let tokens = facts.tokens.iter();
-    let tokens = tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
+    let tokens =
+        tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
     own("ClusterRoleBinding", fleet, name, &facts.bindings)
         .chain(own("ServiceAccount", fleet, name, &facts.accounts))
         .chain(tokens.map(|token| gone("Secret", token)))

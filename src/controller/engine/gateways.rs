@@ -231,11 +231,10 @@ fn known_addresses(
         Some(before) if before.gateway.hosts.iter().all(stays) => {
             found.addresses.iter().flatten().copied().collect()
         }
-        // A host is gone, and it is not known which addresses were those of that host.
-        Some(_) => BTreeSet::new(),
         // Unless the Link has changed its cluster, its status is about this gateway.
         None if link.keeps_reports => recorded_addresses(&link.link),
-        None => BTreeSet::new(),
+        // A host is gone, and it is not known which addresses were those of that host.
+        Some(_) | None => BTreeSet::new(),
     }
 }
 

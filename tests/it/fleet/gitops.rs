@@ -112,7 +112,9 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     let removed = [&forgotten[..], &["--no-secret-store", "--dry-run"]].concat();
     let removed = fleet.run("render", &file, &removed);
     assert!(
-        removed.stdout.contains("- git-east/credentials/git-west.yaml\n"),
+        removed
+            .stdout
+            .contains("- git-east/credentials/git-west.yaml\n"),
         "{}",
         removed.stdout
     );
