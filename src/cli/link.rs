@@ -11,6 +11,7 @@ pub(super) mod taken;
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::ArgMatches;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::ListParams};
 
 pub(crate) use self::args::Link;
@@ -178,6 +179,8 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
     let namespace = objects.link.namespace().unwrap_or_default();
     let links = source.cluster.api::<link::Link>(&namespace);
     let mut warnings = warnings_of_names(&source.cluster, &links, name).await;
+    // Before anything is written, because the answer may be an error.
+    let left = prepared.leaves_linkerds().await?;
     let progress = Progress::new(&format!("linking {context} to {name}"));
     on_interrupt(
         &format!("objects of the Link {name} may be written in {context}"),
@@ -185,7 +188,7 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
     );
     progress.during(Box::pin(prepared.apply())).await?;
     // Now, because what follows may fail or be interrupted, and the next run finds the new credentials in place.
-    warnings.extend(warnings_of_credentials(prepared));
+    warnings.extend(warnings_of_credentials(prepared, left));
     output::warnings(&warnings);
     progress.during(prepared.remove_settings()).await?;
     on_interrupt(
@@ -201,8 +204,8 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warnings about what Linkerd has after the credentials were applied.
-fn warnings_of_credentials(prepared: &Prepared) -> Vec<String> {
+/// Warnings about what Linkerd has after the credentials were applied. `left` is a Secret that it does not need any more.
+fn warnings_of_credentials(prepared: &Prepared, left: Option<&Secret>) -> Vec<String> {
     let Prepared {
         direction,
         source,
@@ -211,7 +214,7 @@ fn warnings_of_credentials(prepared: &Prepared) -> Vec<String> {
     } = prepared;
     let Direction { context, name, .. } = direction;
     let mut warnings = Vec::new();
-    if let Some(left) = prepared.leaves_linkerds() {
+    if let Some(left) = left {
         let (namespace, secret) = (left.namespace().unwrap_or_default(), left.name_any());
         let delete = source
             .cluster

@@ -13,7 +13,7 @@ use control_plane::{ControlPlane, Fault, FaultProxy, Interceptor, Verdict, event
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::config::Kubeconfig;
-use linkerd_mc::api::link::LinkStatus;
+use linkerd_mc::{api::link::LinkStatus, timing};
 use serde_json::json;
 
 use crate::support::{
@@ -123,7 +123,7 @@ async fn silent_clusters_are_noticed_and_others_are_unaffected() {
     service(source, SILENCE, "member-federated", is_complete).await;
     let before = cluster_ips(source, SILENCE).await;
     let since = mark(source);
-    let silent = Timestamp::now();
+    let silent = timing::now();
 
     silence_is_noticed(source, &lines).await;
     everything_else_goes_on(source, far).await;

@@ -23,6 +23,7 @@ use crate::{
             cluster::Cluster,
             given::Given,
             inventory::{self, SECRET},
+            linked::elsewhere,
             output,
         },
         link_gen::{KubeconfigTarget, generate},
@@ -138,12 +139,18 @@ impl Prepared {
         matches!(&self.source.secrets[1], Before::Found(old) if kubeconfig(old) != kubeconfig(new))
     }
 
-    /// Linkerd's Secret of the cluster, if the link has none any more.
-    pub(super) fn leaves_linkerds(&self) -> Option<&Secret> {
-        match &self.source.secrets[1] {
-            Before::Found(old) if self.objects.control_plane_credentials.is_none() => Some(old),
-            _ => None,
-        }
+    /// Linkerd's Secret of the cluster, if nothing needs it once the link is applied. Links of other namespaces to the
+    /// same cluster share it.
+    pub(super) async fn leaves_linkerds(&self) -> anyhow::Result<Option<&Secret>> {
+        let (Before::Found(old), None) = (
+            &self.source.secrets[1],
+            &self.objects.control_plane_credentials,
+        ) else {
+            return Ok(None);
+        };
+        let namespace = self.objects.link.namespace().unwrap_or_default();
+        let others = elsewhere(&self.source.cluster, &namespace, &self.direction.name).await?;
+        Ok(others.is_empty().then_some(&**old))
     }
 
     /// Applies the Secrets, and then the Link. If one of them fails, the Secrets are as before.

@@ -4,7 +4,12 @@
 use std::sync::Arc;
 
 use control_plane::{ControlPlane, eventually};
-use kube::api::ListParams;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+    core::ObjectMeta,
+};
+use linkerd_mc::api::link::Link;
 use serde_json::{Value, json};
 
 use super::{link_west, run_with, stored};
@@ -12,6 +17,7 @@ use crate::support::{
     SOON,
     installation::{NAMESPACE, installed},
     links::{links, unlink},
+    objects::namespace,
     planes::hub,
     program::run,
 };
@@ -151,6 +157,49 @@ async fn new_credentials_are_warned_about_although_the_link_does_not_become_read
         assert!(said.contains(part), "{said}");
     }
     unlink(west, "unready").await;
+}
+
+/// A link through the gateway needs no credentials of Linkerd. A Link of another namespace to the same cluster may.
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_a_link_of_another_namespace_needs_are_not_to_be_deleted() {
+    let (east, west) = hub().await.pair();
+    namespace("shared-left", &[west]).await;
+    let kubeconfig = west.folder().join("left.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let link = |way: &[&str]| {
+        let linked = link_west(&kubeconfig, "east", "left", &[way, &["--wait=0s"]].concat());
+        assert_eq!(linked.code, 0, "{}", linked.stderr);
+        linked.stderr
+    };
+    link(&[]);
+    let mut other = links(west).get("left").await.unwrap();
+    other.metadata = ObjectMeta {
+        name: Some("left".to_owned()),
+        ..ObjectMeta::default()
+    };
+    other.status = None;
+    let others = Api::<Link>::namespaced(west.client(), "shared-left");
+    others.create(&PostParams::default(), &other).await.unwrap();
+    let said = link(&["--api-server-through-gateway", "--yes"]);
+    assert!(!said.contains("delete secret"), "{said}");
+
+    others
+        .delete("left", &DeleteParams::default())
+        .await
+        .unwrap();
+    let said = link(&[]);
+    let delete = "`kubectl --context west -n linkerd delete secret cluster-credentials-left`";
+    assert!(said.contains(delete), "{said}");
+    unlink(west, "left").await;
+    west.kubectl(&[
+        "-n",
+        "linkerd",
+        "delete",
+        "secret",
+        "cluster-credentials-left",
+    ])
+    .await
+    .unwrap();
 }
 
 /// The contexts have names as kind gives them. Each direction has its own API server address. A cluster cannot be

@@ -209,7 +209,7 @@ fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
         (
             "name: f\nclusters: [{name: default}, {name: b}]\nlinks: [{target: b, source: default}]\n",
             "invalid the link from default to b in fleet.yaml (link, line 3)",
-            "call the cluster something else",
+            "the account of a cluster in other clusters has its name",
         ),
     ] {
         refused(text, what, hint);
