@@ -4,6 +4,7 @@ mod backoff;
 mod handler;
 mod life;
 mod list;
+mod page;
 mod watched;
 
 use std::{pin::pin, time::Duration};

@@ -2,16 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::{
-    Resource,
-    api::{ListParams, ObjectList},
-};
+use kube::{Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::{
     backoff::{Failure, WatchBackoff},
     handler::{ConnectionStatus, Event, EventHandler, kept, number},
+    page::Page,
     watched::Watched,
 };
 use crate::{
@@ -52,12 +50,12 @@ impl Pages {
         &mut self,
         watched: &Watched<K>,
         parameters: &mut ListParams,
-    ) -> Result<Option<ObjectList<K>>, Failure>
+    ) -> Result<Option<Page<K>>, Failure>
     where
-        K: Clone + DeserializeOwned + std::fmt::Debug,
+        K: Resource + Clone + DeserializeOwned,
     {
         parameters.limit = Some(self.0);
-        match watched.api.list(parameters).await {
+        match Page::request(&watched.api, parameters).await {
             Err(error) if exceeded_limit(&error) && self.halve() => {
                 tracing::debug!(
                     objects = self.0,

@@ -143,6 +143,21 @@ async fn slow_pages_are_halved_and_reported() {
     assert_eq!((told.len(), took / 60), (1, 9));
 }
 
+#[tokio::test(start_paused = true)]
+async fn page_of_very_many_tiny_objects_is_refused() {
+    let tiny = |_| {
+        let items = vec![r#"{"metadata":{}}"#; 500_000].join(",");
+        at_once(format!(r#"{{"metadata":{{}},"items":[{items}]}}"#).into_bytes())
+    };
+    let (ended, asked, ..) = listed(0, tiny).await;
+    let message = ended.unwrap_err();
+    assert!(
+        message.starts_with("failed to list: the page has more than 8192 objects"),
+        "{message}"
+    );
+    assert_eq!(asked, [500]);
+}
+
 #[test]
 fn pages_grow_again_with_the_next_list() {
     let mut pages = Pages::default();
