@@ -78,6 +78,8 @@ enum RequestState<P> {
 pub(super) struct Confirmations<P = Precondition> {
     /// For each key, by cluster.
     keys: BTreeMap<Key, BTreeMap<String, Confirmation<P>>>,
+    /// The keys whose requests wait, by cluster and number: tens of thousands may wait, so none is searched for.
+    waiting: BTreeMap<String, BTreeMap<u64, Key>>,
     /// Number of requests that run, by cluster.
     running: BTreeMap<String, usize>,
     /// The last number of a request.
@@ -88,6 +90,7 @@ impl<P> Default for Confirmations<P> {
     fn default() -> Self {
         Self {
             keys: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             last: 0,
         }
@@ -130,17 +133,34 @@ impl<P: PartialEq> Confirmations<P> {
     }
 
     fn retain(&mut self, key: &Key, stays: impl Fn(&str, &RequestState<P>) -> bool) {
-        if let Some(requests) = self.keys.get_mut(key) {
-            requests.retain(|cluster, of| stays(cluster, &of.progress));
-            if requests.is_empty() {
-                self.keys.remove(key);
+        let Some(requests) = self.keys.get_mut(key) else {
+            return;
+        };
+        requests.retain(|cluster, of| {
+            let stays = stays(cluster, &of.progress);
+            if !stays && let Some(waiting) = self.waiting.get_mut(cluster) {
+                waiting.remove(&of.number);
             }
+            stays
+        });
+        if requests.is_empty() {
+            self.keys.remove(key);
         }
     }
 
     /// Forgets a key that needs no confirmation any more.
     pub(super) fn forget(&mut self, key: &Key) {
-        self.keys.remove(key);
+        self.retain(key, |_, _| false);
+    }
+
+    /// Forgets the requests to a cluster that were not sent yet. Returns their keys.
+    pub(super) fn withdraw(&mut self, cluster: &str) -> Vec<Key> {
+        let waiting = self.waiting.remove(cluster).unwrap_or_default();
+        let keys: Vec<Key> = waiting.into_values().collect();
+        for key in &keys {
+            self.retain(key, |of, _| of != cluster);
+        }
+        keys
     }
 
     /// Requests a confirmation that a key needs, unless it is requested or received already.
@@ -154,22 +174,26 @@ impl<P: PartialEq> Confirmations<P> {
                 progress: RequestState::Waiting,
             };
             requests.insert(remote.cluster.clone(), request);
+            let waiting = self.waiting.entry(remote.cluster.clone()).or_default();
+            waiting.insert(self.last, key.clone());
         }
     }
 
     /// The next request to send. The caller has to end it with [`Self::answered`].
     pub(super) fn next(&mut self) -> Option<ConfirmationRequest> {
-        let all = self.keys.iter_mut();
-        let all = all.flat_map(|(key, of)| of.values_mut().map(move |request| (key, request)));
-        let next = all.filter(|(_, request)| {
-            let running = self.running.get(&request.remote.cluster);
-            matches!(request.progress, RequestState::Waiting)
-                && running.is_none_or(|running| *running < AT_ONCE)
+        self.waiting.retain(|_, waiting| !waiting.is_empty());
+        let free = self.waiting.iter().filter(|(cluster, _)| {
+            let running = self.running.get(*cluster);
+            running.is_none_or(|running| *running < AT_ONCE)
         });
-        let (key, request) = next.min_by_key(|(_, request)| request.number)?;
+        let first = free.filter_map(|(cluster, of)| Some((*of.first_key_value()?.0, cluster)));
+        let (number, cluster) = first.min()?;
+        let cluster = cluster.clone();
+        let key = self.waiting.get_mut(&cluster)?.remove(&number)?;
+        let request = self.keys.get_mut(&key)?.get_mut(&cluster)?;
         request.progress = RequestState::Asked;
-        let (key, remote) = (key.clone(), request.remote.clone());
-        *self.running.entry(remote.cluster.clone()).or_default() += 1;
+        let remote = request.remote.clone();
+        *self.running.entry(cluster).or_default() += 1;
         Some(ConfirmationRequest { key, remote })
     }
 

@@ -260,9 +260,12 @@ impl Engine {
             let cluster = request.remote.cluster.as_str();
             let client = precondition(&self.state, &self.links, cluster);
             let Some((precondition, client)) = client.filter(|_| !self.is_away(cluster)) else {
-                // The session has ended, or the cluster does not respond. The key is planned again later.
+                // The session has ended, or the cluster does not respond. All keys that need it are planned again later.
                 self.confirmations.answered(&request, None);
-                self.queue.delay(&request.key, cluster, Instant::now());
+                let others = self.confirmations.withdraw(cluster);
+                for key in std::iter::once(&request.key).chain(&others) {
+                    self.queue.delay(key, cluster, Instant::now());
+                }
                 continue;
             };
             let RemoteRef {

@@ -55,6 +55,69 @@ async fn requests_to_a_cluster_are_limited_and_others_do_not_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn thousands_of_waiting_requests_delay_no_other() {
+    const MANY: usize = 20_000;
+    let began = std::time::Instant::now();
+    let mut known = BySession::default();
+    for number in 0..MANY {
+        let (key, remote) = mirror("hangs", &format!("web-{number:05}"));
+        known.need(&key, &remote);
+    }
+    let first = asked(&mut known);
+    assert_eq!(first.len(), AT_ONCE);
+    for number in 0..MANY {
+        let (key, remote) = mirror("answers", &format!("web-{number:05}"));
+        known.need(&key, &remote);
+        let request = known.next().unwrap();
+        assert_eq!(request.key, key);
+        known.answered(&request, None);
+    }
+    let mut left = first;
+    let mut answered = Vec::new();
+    while let Some(request) = left.pop() {
+        known.answered(&request, None);
+        answered.push(request.remote.service);
+        left.extend(known.next());
+    }
+    assert_eq!(answered.len(), MANY);
+    assert_eq!(known.len(), 0);
+    // Looking at all requests for each of them takes minutes.
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_cluster_are_withdrawn_together() {
+    let mut known = BySession::default();
+    let shared = Key::federated("ns", "web");
+    known.need(&shared, &remote("answers", "web"));
+    for number in 0..AT_ONCE + 2 {
+        let (key, remote) = mirror("away", &format!("web-{number:02}"));
+        known.need(&key, &remote);
+    }
+    known.need(&shared, &remote("away", "web"));
+    let (forgotten, needed) = mirror("away", "forgotten");
+    known.need(&forgotten, &needed);
+    known.forget(&forgotten);
+    let running = asked(&mut known);
+    assert_eq!(running.len(), AT_ONCE + 1);
+    let waiting = [
+        mirror("away", "web-08").0,
+        mirror("away", "web-09").0,
+        shared,
+    ];
+    assert_eq!(known.withdraw("away"), waiting);
+    assert_eq!(known.withdraw("away"), []);
+    assert_eq!(asked(&mut known), []);
+    // Those that run are answered as usual.
+    for request in &running {
+        assert!(known.answered(request, Some((Instant::now(), 1))));
+    }
+    assert_eq!(known.len(), AT_ONCE + 1);
+    known.need(&waiting[0], &remote("away", "web-08"));
+    assert_eq!(asked(&mut known).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn confirmation_is_used_once_while_recent_and_on_the_same_basis() {
     let now = Instant::now();
     let (key, remote) = mirror("east", "web");
@@ -128,4 +191,6 @@ async fn unneeded_confirmations_are_neither_requested_nor_used() {
     assert_eq!(confirmed(&mut known, &key, 1, now), ["east"]);
     known.use_up(&key);
     assert!(known.running.is_empty());
+    assert_eq!(known.next(), None);
+    assert!(known.waiting.is_empty());
 }
