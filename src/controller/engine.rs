@@ -254,6 +254,7 @@ impl Engine {
         self.enqueue(next);
         self.blocked.log();
         while self.queue.running() < self.settings.max_in_flight {
+            self.enqueue_left_out();
             let all = self.settings.max_in_flight;
             let limit = |by: &str| match self.rate_limit.allowance(by, now) {
                 Allowed::Added => ConcurrencyLimit::of(all, all.div_ceil(2)),

@@ -4,9 +4,10 @@
 //! it comes again afterwards. Each target cluster has a flow, and flows take turns, so that a cluster with many keys
 //! does not delay others. Every other turn of a flow is for the key that arrived last, so that a change does not wait
 //! for the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
-//! processed at the first turn in one of them. Failed keys are retried with exponential backoff. Keys whose write the
-//! API server does not allow, or that lack a `ClusterIP`, are not in the queue: `engine/blocked.rs` decides when these
-//! are tried again.
+//! processed at the first turn in one of them. A flow that is full takes no new keys for changes in a target cluster, and
+//! says when it is empty, so that what was left out can be enqueued. Failed keys are retried with exponential backoff.
+//! Keys whose write the API server does not allow, or that lack a `ClusterIP`, are not in the queue: `engine/blocked.rs`
+//! decides when these are tried again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -64,6 +65,8 @@ pub(super) struct Queue {
     delayed: BTreeSet<(Instant, Key)>,
     /// When each delayed key is due, and in which flows.
     due: BTreeMap<Key, (Instant, BTreeSet<Flow>)>,
+    /// Flows that were full, and left out keys.
+    overflowed: BTreeSet<Flow>,
 }
 
 /// The keys of a flow.
@@ -93,6 +96,36 @@ impl Queue {
     pub(super) fn enqueue(&mut self, key: Key, by: &str) {
         let flow = self.flow(&key, by);
         self.enqueue_in(key, flow);
+    }
+
+    /// The same, unless the key is new and its flow has `most` keys already. Returns whether the key was enqueued. If not,
+    /// [`Self::drained`] returns the flow when it is empty.
+    pub(super) fn enqueue_up_to(&mut self, most: usize, key: Key, by: &str) -> bool {
+        let flow = self.flow(&key, by);
+        let is_full = (self.flows.get(&flow)).is_some_and(|waiting| waiting.keys.len() >= most);
+        if is_full && !self.has(&key) {
+            self.overflowed.insert(flow);
+            return false;
+        }
+        self.enqueue_in(key, flow);
+        true
+    }
+
+    /// The flows that left out keys, and are empty now. Each is returned once.
+    pub(super) fn drained(&mut self) -> BTreeSet<Flow> {
+        let overflowed = std::mem::take(&mut self.overflowed).into_iter();
+        let flows = &self.flows;
+        let waits = |flow: &Flow| flows.get(flow).is_some_and(|of| !of.keys.is_empty());
+        let (full, drained) = overflowed.partition(waits);
+        self.overflowed = full;
+        drained
+    }
+
+    /// Whether a key is running, waiting or delayed.
+    fn has(&self, key: &Key) -> bool {
+        self.running.contains_key(key)
+            || self.queued.contains_key(key)
+            || self.due.contains_key(key)
     }
 
     /// Enqueues a running key, to be processed again.
@@ -248,10 +281,7 @@ impl Queue {
     /// Schedules a released key after a delay, because what it waited for has failed. Does nothing if the key is in the
     /// queue already.
     pub(super) fn delay(&mut self, key: &Key, by: &str, now: Instant) {
-        if self.running.contains_key(key)
-            || self.queued.contains_key(key)
-            || self.due.contains_key(key)
-        {
+        if self.has(key) {
             return;
         }
         let flow = self.flow(key, by);

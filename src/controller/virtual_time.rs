@@ -14,6 +14,7 @@ mod world;
 
 mod api_servers;
 mod backoff;
+mod churn;
 mod cluster_ips;
 mod credentials;
 mod denied;

@@ -102,13 +102,39 @@ impl Engine {
         self.leading && self.state.local.is_some()
     }
 
-    /// Enqueues keys that a change in this target cluster concerns, and records the time of the change.
+    /// Enqueues keys that a change in this target cluster concerns, and records the time of the change. If more keys wait
+    /// than the cluster may have, new ones are left out: a cluster that creates and deletes Services with other names each
+    /// time would fill the memory while it has no allowance.
     pub(super) fn enqueue_changed(&mut self, cluster: &str, keys: Vec<Key>) {
-        let now = Instant::now();
-        for key in &keys {
-            self.changed.entry(key.clone()).or_insert(now);
+        if !self.leading {
+            return;
         }
-        self.enqueue_all(cluster, keys);
+        let (now, most) = (Instant::now(), self.most_keys());
+        for key in keys {
+            if self.queue.enqueue_up_to(most, key.clone(), cluster) {
+                self.changed.entry(key).or_insert(now);
+            }
+        }
+    }
+
+    /// Number of keys that a target cluster may have: those of its Services, as mirrors and as members of federated
+    /// Services, and those of objects that exist.
+    fn most_keys(&self) -> usize {
+        let local = self.state.local.as_ref();
+        2 * self.settings.limits.services + local.map_or(0, |local| local.mirrors.len())
+    }
+
+    /// Enqueues all keys of the target clusters of which keys were left out, once no key of them waits any more.
+    pub(super) fn enqueue_left_out(&mut self) {
+        for cluster in self.queue.drained() {
+            let mut keys = self.state.keys_of_cluster(&cluster);
+            let link = self.link_of(&cluster);
+            if let Some(state) = link.and_then(|link| self.links.get(&link)) {
+                // The reports of Services that are gone have to end.
+                keys.extend(state.outcomes.keys(&cluster));
+            }
+            self.enqueue_all(&cluster, keys);
+        }
     }
 
     /// Enqueues all keys of a cluster after a local change or its first list, and increases its allowance by the writes

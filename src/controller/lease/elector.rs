@@ -62,7 +62,10 @@ impl Elector {
             }
             None => sight.insert(Sight::new(record, now)),
         };
-        Ok((decide(sight, now, &self.settings.identity), lease))
+        let LeaseSettings {
+            identity, duration, ..
+        } = &self.settings;
+        Ok((decide(sight, now, identity, *duration), lease))
     }
 
     /// Writes our name into the lease that was read, or creates the lease.

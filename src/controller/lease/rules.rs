@@ -68,20 +68,24 @@ impl Sight {
     }
 }
 
-/// What `me` has to do about the lease at `now`.
+/// What `me` has to do about the lease at `now`. `duration` is that of the leases that `me` writes.
 ///
 /// Who deletes a lease takes nothing away from its holder, who may still write: until it notices, or for the duration.
-pub(super) fn decide(sight: &Sight, now: Instant, me: &str) -> Act {
-    let (record, free) = match (&sight.record, &sight.deleted) {
+/// People also delete leases of holders that never existed, with any duration. So the candidate waits no longer than for
+/// a lease like its own: all replicas have the same settings.
+pub(super) fn decide(sight: &Sight, now: Instant, me: &str, duration: Duration) -> Act {
+    let (record, duration, free) = match (&sight.record, &sight.deleted) {
         (Some(record), _) if record.holder == me => return Act::Renew,
-        (Some(record), _) => (record, Act::Take),
-        (None, Some(deleted)) if deleted.holder != me => (deleted, Act::Create),
+        (Some(record), _) => (record, record.duration, Act::Take),
+        (None, Some(deleted)) if deleted.holder != me => {
+            (deleted, deleted.duration.min(duration), Act::Create)
+        }
         (None, _) => return Act::Create,
     };
     if record.holder.is_empty() {
         return free;
     }
-    let until = sight.since + record.duration;
+    let until = sight.since + duration;
     if now >= until { free } else { Act::Wait(until) }
 }
 
@@ -155,7 +159,7 @@ mod tests {
                 Act::Take,
             ),
         ] {
-            assert_eq!(decide(&sight, now, "a"), act, "{what}");
+            assert_eq!(decide(&sight, now, "a", DURATION), act, "{what}");
         }
     }
 
@@ -165,11 +169,11 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut sight = Sight::new(Some(record("b", 1)), at(0));
         sight.update(Some(record("b", 1)), at(10));
-        assert_eq!(decide(&sight, at(10), "a"), Act::Wait(at(30)));
+        assert_eq!(decide(&sight, at(10), "a", DURATION), Act::Wait(at(30)));
         sight.update(Some(record("b", 2)), at(20));
-        assert_eq!(decide(&sight, at(20), "a"), Act::Wait(at(50)));
+        assert_eq!(decide(&sight, at(20), "a", DURATION), Act::Wait(at(50)));
         sight.update(Some(record("c", 3)), at(26));
-        assert_eq!(decide(&sight, at(40), "a"), Act::Wait(at(56)));
+        assert_eq!(decide(&sight, at(40), "a", DURATION), Act::Wait(at(56)));
         assert_eq!(sight.holder(), Some("c"));
         sight.update(Some(record("", 4)), at(41));
         assert_eq!(sight.holder(), None);
@@ -187,15 +191,31 @@ mod tests {
             let mut sight = Sight::new(Some(record(holder, 1)), at(0));
             // The holder may have renewed it just before it was deleted.
             sight.update(None, at(25));
-            assert_eq!(decide(&sight, at(25), "a"), first, "{holder}");
+            assert_eq!(decide(&sight, at(25), "a", DURATION), first, "{holder}");
             sight.update(None, at(40));
-            assert_eq!(decide(&sight, at(40), "a"), first, "{holder}");
-            assert_eq!(decide(&sight, at(55), "a"), Act::Create, "{holder}");
+            assert_eq!(decide(&sight, at(40), "a", DURATION), first, "{holder}");
+            assert_eq!(
+                decide(&sight, at(55), "a", DURATION),
+                Act::Create,
+                "{holder}"
+            );
             // Somebody else has created it.
             sight.update(Some(record("c", 2)), at(56));
-            assert_eq!(decide(&sight, at(56), "a"), Act::Wait(at(86)), "{holder}");
+            assert_eq!(
+                decide(&sight, at(56), "a", DURATION),
+                Act::Wait(at(86)),
+                "{holder}"
+            );
             assert_eq!(sight.holder(), Some("c"));
         }
+        // Somebody has written a lease for an hour, and deletes it again.
+        let hour = Record {
+            duration: Duration::from_secs(3600),
+            ..record("b", 1)
+        };
+        let mut sight = Sight::new(Some(hour), at(0));
+        sight.update(None, at(5));
+        assert_eq!(decide(&sight, at(5), "a", DURATION), Act::Wait(at(35)));
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Candidate {
         if self.leads && self.step.quits {
             return Some(mine("", Duration::from_secs(1)));
         }
-        match decide(sight, now, self.name) {
+        match decide(sight, now, self.name, DURATION) {
             Act::Create | Act::Take | Act::Renew => Some(mine(self.name, DURATION)),
             Act::Wait(_) => None,
         }

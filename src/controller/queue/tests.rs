@@ -268,3 +268,32 @@ async fn shared_key_keeps_the_turns_of_all_that_enqueued_it() {
     queue.done(&shared());
     assert_eq!(pop(&mut queue, now), None, "it was in the queue once");
 }
+
+#[tokio::test(start_paused = true)]
+async fn full_flow_leaves_out_new_keys_and_says_when_it_is_empty() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let add = |queue: &mut Queue, key: Key| queue.enqueue_up_to(2, key, "east");
+    assert!(add(&mut queue, key("east", "a")));
+    assert!(add(&mut queue, Key::federated("ns", "b")));
+    assert_eq!(queue.drained().len(), 0, "nothing was left out");
+    assert!(!add(&mut queue, key("east", "c")));
+    assert!(add(&mut queue, key("east", "a")), "it waits already");
+    assert!(add(&mut queue, key("west", "c")), "it has another flow");
+    queue.enqueue(key("east", "local"), LOCAL);
+    assert_eq!(queue.len(), 4);
+    while let Some(next) = pop(&mut queue, now) {
+        assert!(add(&mut queue, next.clone()), "it is running");
+        assert_eq!(queue.drained().len(), usize::from(queue.queued.is_empty()));
+        queue.again.clear();
+        queue.done(&next);
+    }
+    assert_eq!(queue.drained().len(), 0, "it was returned already");
+    // Delayed keys come again.
+    queue.enqueue(key("east", "d"), LOCAL);
+    let d = pop(&mut queue, now).unwrap();
+    queue.postponed(&d, now + LONGEST);
+    assert!(add(&mut queue, key("east", "a")) && add(&mut queue, key("east", "c")));
+    assert!(add(&mut queue, d));
+    assert!(!add(&mut queue, key("east", "e")));
+    assert_eq!(queue.len(), 3);
+}

@@ -48,6 +48,8 @@ pub(super) struct World {
     pub(super) config: Config,
     /// Its number of writes at the same time.
     pub(super) slots: usize,
+    /// Maximum number of Services of each target cluster.
+    pub(super) services: usize,
     /// The permission to write that it gets at its next start.
     pub(super) fence: Fence,
     controller: Option<Controller>,
@@ -75,6 +77,7 @@ impl World {
                 ..Config::default()
             },
             slots: 32,
+            services: 2_000,
             fence: Fence::always(),
             controller: None,
         }
@@ -198,7 +201,7 @@ impl World {
             headless: true,
             max_in_flight: self.slots,
             limits: Limits {
-                services: 2_000,
+                services: self.services,
                 host: 0,
                 metadata: 1 << 14,
                 bytes: 1 << 24,

@@ -14,6 +14,7 @@ pub use self::{
     loss::{ConnectionLoss, LossCause},
 };
 use super::{
+    key::Key,
     outcome::{Outcome, Reason, ServiceOutcome},
     state::remote::Liveness,
 };
@@ -69,6 +70,15 @@ impl Outcomes {
                 _ => StatusChange::Change,
             },
         }
+    }
+
+    /// The keys of the Services of this cluster that have a report.
+    pub fn keys(&self, cluster: &str) -> Vec<Key> {
+        let mirrors = self.mirrors.keys();
+        let mirrors = mirrors.map(|(namespace, name)| Key::mirror(cluster, namespace, name));
+        let federated = self.federated.keys();
+        let federated = federated.map(|(namespace, name)| Key::federated(namespace, name));
+        mirrors.chain(federated).collect()
     }
 
     /// Number of Services that wait for a `ClusterIP`.

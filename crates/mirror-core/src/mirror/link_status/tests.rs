@@ -39,6 +39,17 @@ fn at(second: i64) -> Timestamp {
 }
 
 #[test]
+fn services_with_a_report_have_keys() {
+    let mut outcomes = Outcomes::default();
+    outcomes.record(&described("web", false, mirrored()));
+    outcomes.record(&described("db", true, failed("taken")));
+    let keys = [Key::mirror("east", "ns", "web"), Key::federated("ns", "db")];
+    assert_eq!(outcomes.keys("east"), keys);
+    outcomes.record(&described("web", false, Outcome::Absent));
+    assert_eq!(outcomes.keys("east"), keys[1..]);
+}
+
+#[test]
 fn only_a_new_outcome_is_a_change() {
     let mut outcomes = Outcomes::default();
     let mut record = |report| outcomes.record(&described("web", false, report));
