@@ -2,16 +2,17 @@
 
 use clap::Args;
 use futures::future::try_join_all;
-use kube::{ResourceExt as _, api::ListParams};
+use kube::{ResourceExt as _, api::ListParams, core::ObjectMeta};
 
 use super::common::{
     args::{Global, ManifestOutput},
     cluster::Cluster,
     inventory::{self as objects, ApiKind},
     output,
+    prose::counted,
 };
 use crate::{
-    api::{labels, link::LinkObject},
+    api::{labels, link::LinkObject, members::remote_members},
     hint::fail,
     manifests::render::{Manifest, ObjectName},
 };
@@ -51,17 +52,22 @@ const IN_NAMESPACE: [ApiKind; 11] = [
 ];
 
 /// Kinds of objects that keep a Namespace if they are not the extension's. Not those that every Namespace has.
-const KEEPING: [ApiKind; 5] = [
+const KEEPING: [ApiKind; 9] = [
     objects::DEPLOYMENT,
     objects::STATEFUL_SET,
     objects::DAEMON_SET,
+    objects::CRON_JOB,
+    objects::JOB,
+    objects::REPLICA_SET,
+    objects::POD,
     objects::VOLUME_CLAIM,
     objects::SERVICE,
 ];
 
 /// Print the objects of the extension, to delete them with `kubectl delete -f -`
 ///
-/// Fails if there are Links, because only the controller removes their mirrors. A namespace that is Linkerd's, or that
+/// Fails if there are Links, because only the controller removes their mirrors, and if mirrors of deleted Links are
+/// left. A namespace that is Linkerd's, or that
 /// has workloads, Services or volumes of others, stays.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -74,6 +80,7 @@ pub(crate) struct Uninstall {
 pub(crate) async fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     refuse_links(&cluster).await?;
+    refuse_mirrors(&cluster).await?;
     let (found, kept) = installed(&cluster, &global.linkerd_namespace).await?;
     if found.is_empty() {
         return Err(fail(
@@ -110,8 +117,7 @@ async fn installed(
     let mut kept = Vec::new();
     for namespace in objects::NAMESPACE.list(cluster, None, ours).await? {
         let name = namespace.name.as_str();
-        let lists = KEEPING.map(|kind| kind.list(cluster, Some(name), &others));
-        let why = match try_join_all(lists).await?.concat().first() {
+        let why = match keeping(cluster, name, &others).await? {
             _ if name == linkerd_namespace => "it is Linkerd's".to_owned(),
             Some(other) => format!("it has the {} {}", other.kind, other.name),
             None => {
@@ -124,6 +130,27 @@ async fn installed(
         kept.push((namespace.name, why));
     }
     Ok((found, kept))
+}
+
+/// The first of others' objects that keeps a Namespace.
+async fn keeping(
+    cluster: &Cluster,
+    namespace: &str,
+    others: &str,
+) -> anyhow::Result<Option<ObjectName>> {
+    let lists = KEEPING.map(|kind| kind.list_metadata(cluster, Some(namespace), others));
+    let lists = try_join_all(lists).await?;
+    Ok(KEEPING.into_iter().zip(lists).find_map(|(kind, list)| {
+        let first = list.iter().find(|metadata| !is_controlled(metadata))?;
+        Some(kind.of_metadata(first))
+    }))
+}
+
+/// Whether the object belongs to one that [`keeping`] looks at itself. Pods of the extension have no label of it.
+fn is_controlled(metadata: &ObjectMeta) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners
+        .any(|owner| owner.controller == Some(true) && KEEPING.iter().any(|kind| kind.is_of(owner)))
 }
 
 async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
@@ -154,62 +181,85 @@ async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
     ))
 }
 
+/// Fails if Services are left that the controller wrote: without it, their endpoints stay as they are. Those that were
+/// handed back to Linkerd's service mirror are not the controller's any more.
+async fn refuse_mirrors(cluster: &Cluster) -> anyhow::Result<()> {
+    let mirrored = format!("{}=true", labels::MIRRORED_SERVICE);
+    let mut found = objects::SERVICE
+        .list_metadata(cluster, None, &mirrored)
+        .await?;
+    found.retain(|mirror| annotation(mirror, labels::MANAGED_BY).is_some());
+    let Some(first) = found.first() else {
+        return Ok(());
+    };
+    let name = objects::SERVICE.of_metadata(first);
+    let namespace = name.namespace.as_deref().unwrap_or_default();
+    let own = first.labels.as_ref();
+    let own = own.and_then(|all| all.get(labels::CLUSTER_NAME));
+    let of = own.map(String::as_str).or_else(|| {
+        let mut members = remote_members(|key| annotation(first, key));
+        members.next().map(|(_, cluster)| cluster)
+    });
+    let delete = if let Some(of) = of {
+        let links = annotation(first, labels::INSTALLATION);
+        cluster.flags.mc(
+            "unlink --cluster-name {} --namespace {} --apply",
+            &[of, links.unwrap_or(labels::MULTICLUSTER_NAMESPACE)],
+        )
+    } else {
+        cluster
+            .flags
+            .kubectl("-n {} delete service {}", &[namespace, &name.name])
+    };
+    Err(fail(
+        format!(
+            "this cluster still has {} without a Link, such as {namespace}/{}",
+            counted(found.len(), "mirror"),
+            name.name
+        ),
+        format!("wait until the controller has removed them, or delete them, as with {delete}"),
+    ))
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    let all = metadata.annotations.as_ref()?;
+    all.get(key).map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use futures::{StreamExt as _, stream};
-    use http::{Request, Response};
-    use http_body_util::StreamBody;
-    use hyper::body::{Bytes, Frame};
-    use kube::client::Body;
-    use serde_json::json;
-    use tower::BoxError;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::client::of_test_server;
+    use crate::{cli::common::test_server::TestServer, hint::hint_of};
 
-    /// A cluster with these objects of the extension (`ours`) and of others, as `namespace/plural/name`.
-    fn cluster(ours: &'static [&'static str], others: &'static [&'static str]) -> Cluster {
-        let server = move |request: Request<Body>| {
-            let uri = request.uri().to_string();
-            let asked = if uri.contains("notin") { others } else { ours };
-            let path = request.uri().path();
-            let plural = path.rsplit('/').next().unwrap();
-            let namespace = path
-                .split("/namespaces/")
-                .nth(1)
-                .and_then(|rest| rest.split('/').next());
-            let mut items = Vec::new();
-            for object in asked {
-                let parts: Vec<_> = object.split('/').collect();
-                if parts[1] == plural && namespace.is_none_or(|namespace| namespace == parts[0]) {
-                    let mut metadata = BTreeMap::from([("name", parts[2])]);
-                    if !parts[0].is_empty() {
-                        metadata.insert("namespace", parts[0]);
-                    }
-                    items.push(json!({ "metadata": metadata }));
-                }
-            }
-            let list = json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": {}, "items": items,
-            });
-            let body = Bytes::from(list.to_string());
-            let body = StreamBody::new(stream::iter([Ok(Frame::data(body))]).boxed());
-            async { Ok::<_, BoxError>(Response::new(body)) }
-        };
-        Cluster::of_test_server(of_test_server(server))
+    fn object(kind: ApiKind, namespace: &str, name: &str) -> Value {
+        let object = kind.named(None, String::new());
+        let mut metadata = json!({ "name": name });
+        if !namespace.is_empty() {
+            metadata["namespace"] = namespace.into();
+        }
+        json!({ "apiVersion": object.api_version, "kind": object.kind, "metadata": metadata })
+    }
+
+    /// An object of the extension.
+    fn ours(kind: ApiKind, namespace: &str, name: &str) -> Value {
+        let mut object = object(kind, namespace, name);
+        object["metadata"]["labels"] = json!({ labels::EXTENSION: labels::EXTENSION_NAME });
+        object
+    }
+
+    /// An object that another one controls.
+    fn controlled(by: (&str, &str), mut object: Value) -> Value {
+        let (api_version, kind) = by;
+        object["metadata"]["ownerReferences"] = json!([
+            { "apiVersion": api_version, "kind": kind, "name": "any", "uid": "any", "controller": true },
+        ]);
+        object
     }
 
     #[tokio::test]
     async fn namespaces_with_objects_of_others_stay() {
-        const OURS: &[&str] = &[
-            "/clusterroles/reads",
-            "mc/deployments/controller",
-            "mc/serviceaccounts/controller",
-            "/namespaces/mc",
-        ];
         const ALL: &str = "ClusterRole reads, Namespace mc";
         const REST: &str = "ClusterRole reads, Deployment controller, ServiceAccount controller";
         let named = |found: &[ObjectName]| {
@@ -218,43 +268,61 @@ mod tests {
                 .map(|object| format!("{} {}", object.kind, object.name));
             names.collect::<Vec<_>>().join(", ")
         };
-        for (others, linkerd, expected, why) in [
-            (&[][..], "linkerd", ALL, ""),
-            (&["shop/deployments/web"], "linkerd", ALL, ""),
-            (
-                &["mc/deployments/web"],
-                "linkerd",
-                REST,
-                "it has the Deployment web",
+        let extension = [
+            ours(objects::CLUSTER_ROLE, "", "reads"),
+            ours(objects::DEPLOYMENT, "mc", "controller"),
+            ours(objects::SERVICE_ACCOUNT, "mc", "controller"),
+            ours(objects::NAMESPACE, "", "mc"),
+            controlled(
+                ("apps/v1", "Deployment"),
+                object(objects::REPLICA_SET, "mc", "controller"),
             ),
-            (
-                &["mc/services/web"],
-                "linkerd",
-                REST,
-                "it has the Service web",
+            controlled(
+                ("apps/v1", "ReplicaSet"),
+                object(objects::POD, "mc", "controller"),
             ),
+        ];
+        let rollout = ("argoproj.io/v1alpha1", "Rollout");
+        let mut cases = vec![
+            (None, "linkerd", ""),
             (
-                &["mc/statefulsets/db"],
+                Some(object(objects::DEPLOYMENT, "shop", "web")),
                 "linkerd",
-                REST,
-                "it has the StatefulSet db",
+                "",
             ),
+            (None, "mc", "it is Linkerd's"),
             (
-                &["mc/daemonsets/cni"],
+                Some(controlled(
+                    rollout,
+                    object(objects::REPLICA_SET, "mc", "web"),
+                )),
                 "linkerd",
-                REST,
-                "it has the DaemonSet cni",
+                "it has the ReplicaSet web",
             ),
+        ];
+        for (kind, why) in [
+            (objects::DEPLOYMENT, "it has the Deployment web"),
+            (objects::SERVICE, "it has the Service web"),
+            (objects::STATEFUL_SET, "it has the StatefulSet web"),
+            (objects::DAEMON_SET, "it has the DaemonSet web"),
+            (objects::CRON_JOB, "it has the CronJob web"),
+            (objects::JOB, "it has the Job web"),
+            (objects::REPLICA_SET, "it has the ReplicaSet web"),
+            (objects::POD, "it has the Pod web"),
             (
-                &["mc/persistentvolumeclaims/db"],
-                "linkerd",
-                REST,
-                "it has the PersistentVolumeClaim db",
+                objects::VOLUME_CLAIM,
+                "it has the PersistentVolumeClaim web",
             ),
-            (&[], "mc", REST, "it is Linkerd's"),
         ] {
-            let (found, kept) = installed(&cluster(OURS, others), linkerd).await.unwrap();
-            assert_eq!(named(&found), expected, "{others:?}");
+            cases.push((Some(object(kind, "mc", "web")), "linkerd", why));
+        }
+        for (other, linkerd, why) in cases {
+            let mut objects = extension.to_vec();
+            objects.extend(other);
+            let cluster = TestServer::new(objects).cluster();
+            let (found, kept) = installed(&cluster, linkerd).await.unwrap();
+            let expected = if why.is_empty() { ALL } else { REST };
+            assert_eq!(named(&found), expected, "{why}");
             let kept: Vec<_> = kept
                 .into_iter()
                 .map(|(name, why)| format!("{name}: {why}"))
@@ -265,6 +333,52 @@ mod tests {
                 vec![format!("mc: {why}")]
             };
             assert_eq!(kept, why);
+        }
+    }
+
+    #[tokio::test]
+    async fn mirrors_of_deleted_links_are_not_left_behind() {
+        let mirror = |labels: &Value, annotations: &Value| {
+            let mut mirror = object(objects::SERVICE, "shop", "web-east");
+            mirror["metadata"]["labels"] = labels.clone();
+            mirror["metadata"]["labels"][labels::MIRRORED_SERVICE] = "true".into();
+            mirror["metadata"]["annotations"] = annotations.clone();
+            mirror
+        };
+        let of_east = json!({ labels::CLUSTER_NAME: "east" });
+        let by_us =
+            |more: (&str, &str)| json!({ labels::MANAGED_BY: labels::MANAGER, more.0: more.1 });
+        for (labels, annotations, expected) in [
+            // Linkerd's, also after they were handed back.
+            (&of_east, json!({}), None),
+            (
+                &of_east,
+                by_us((labels::INSTALLATION, "mc")),
+                Some("unlink --cluster-name east --namespace mc --apply`"),
+            ),
+            (
+                &json!({}),
+                by_us((labels::REMOTE_DISCOVERY, "web@north")),
+                Some("unlink --cluster-name north --apply`"),
+            ),
+            // No cluster is left whose link `unlink` could delete.
+            (
+                &json!({}),
+                by_us((labels::REMOTE_DISCOVERY, "")),
+                Some("-n shop delete service web-east`"),
+            ),
+        ] {
+            let server = TestServer::new(vec![mirror(labels, &annotations)]);
+            let refused = refuse_mirrors(&server.cluster()).await.err();
+            let said = refused.as_ref().map(ToString::to_string);
+            assert_eq!(
+                said.as_deref(),
+                expected.map(
+                    |_| "this cluster still has 1 mirror without a Link, such as shop/web-east"
+                )
+            );
+            let hint = refused.as_ref().and_then(hint_of).unwrap_or_default();
+            assert!(hint.ends_with(expected.unwrap_or_default()), "{hint}");
         }
     }
 }

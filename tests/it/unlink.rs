@@ -200,6 +200,7 @@ async fn unlink_and_uninstall_delete_what_belongs_to_them_and_nothing_else() {
     linkerd_keeps_a_secret_that_another_link_needs(&plane).await;
     printed_objects_are_those_of_the_link(&plane).await;
     without_a_controller_mirrors_stay(&plane).await;
+    uninstall_overlooks_nothing_in_use(&plane).await;
     uninstall_names_what_install_made(&plane).await;
 }
 
@@ -441,6 +442,44 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     insta::assert_snapshot!(done.stderr, @"deleted the link to north and its mirrors");
     let gone = [&stored[..], &["--ignore-not-found"]].concat();
     assert_eq!(plane.kubectl(&gone).await.unwrap(), "");
+}
+
+/// A mirror of a Link that somebody has deleted, and a CronJob in the namespace of the extension.
+const LEFT: &str = "
+apiVersion: v1
+kind: Service
+metadata:
+  name: left-south
+  namespace: shop
+  labels: {mirror.linkerd.io/mirrored-service: 'true', mirror.linkerd.io/cluster-name: south}
+  annotations: {mirror.linkerd.io/managed-by: linkerd-mc, mirror.linkerd.io/installation: linkerd-multicluster}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: backup, namespace: linkerd-multicluster}
+spec:
+  schedule: '@daily'
+  jobTemplate:
+    spec: {template: {spec: {restartPolicy: Never, containers: [{name: backup, image: none}]}}}
+";
+
+async fn uninstall_overlooks_nothing_in_use(plane: &ControlPlane) {
+    plane.apply(LEFT).await.unwrap();
+    let kubeconfig = plane.kubeconfig();
+    let refused = run(kubeconfig, &["uninstall"]).failure();
+    insta::assert_snapshot!(refused, @r"
+    error: this cluster still has 1 mirror without a Link, such as shop/left-south
+    hint: wait until the controller has removed them, or delete them, as with `linkerd-mc --context unlink unlink --cluster-name south --apply`
+    ");
+    let apply = ["unlink", "--cluster-name=south", "--apply", "--yes"];
+    let done = run(kubeconfig, &apply);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let kept = run(kubeconfig, &["uninstall", "-o=json"]);
+    assert_eq!(kept.code, 0, "{}", kept.stderr);
+    insta::assert_snapshot!(kept.stderr, @"warning: the Namespace linkerd-multicluster stays: it has the CronJob backup");
+    let delete = ["-n", NAMESPACE, "delete", "cronjob", "backup"];
+    plane.kubectl(&delete).await.unwrap();
 }
 
 async fn uninstall_names_what_install_made(plane: &ControlPlane) {

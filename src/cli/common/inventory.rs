@@ -7,15 +7,17 @@ use k8s_openapi::{
             MutatingWebhookConfiguration, ValidatingAdmissionPolicy,
             ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
         },
-        apps::v1::{DaemonSet, Deployment, StatefulSet},
+        apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+        batch::v1::{CronJob, Job},
         coordination::v1::Lease,
-        core::v1::{Namespace, PersistentVolumeClaim, Secret, Service, ServiceAccount},
+        core::v1::{Namespace, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
         discovery::v1::EndpointSlice,
         networking::v1::NetworkPolicy,
         policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use kube::{
@@ -43,15 +45,19 @@ pub(crate) const ADMISSION_POLICY: ApiKind = of::<ValidatingAdmissionPolicy>();
 pub(crate) const API_SERVICE: ApiKind = of::<APIService>();
 pub(crate) const CLUSTER_ROLE: ApiKind = of::<ClusterRole>();
 pub(crate) const CLUSTER_ROLE_BINDING: ApiKind = of::<ClusterRoleBinding>();
+pub(crate) const CRON_JOB: ApiKind = of::<CronJob>();
 pub(crate) const CUSTOM_RESOURCE: ApiKind = of::<CustomResourceDefinition>();
 pub(crate) const DAEMON_SET: ApiKind = of::<DaemonSet>();
 pub(crate) const DEPLOYMENT: ApiKind = of::<Deployment>();
 pub(crate) const DISRUPTION_BUDGET: ApiKind = of::<PodDisruptionBudget>();
 pub(crate) const ENDPOINT_SLICE: ApiKind = of::<EndpointSlice>();
+pub(crate) const JOB: ApiKind = of::<Job>();
 pub(crate) const LEASE: ApiKind = of::<Lease>();
 pub(crate) const MUTATING_WEBHOOK: ApiKind = of::<MutatingWebhookConfiguration>();
 pub(crate) const NAMESPACE: ApiKind = of::<Namespace>();
 pub(crate) const NETWORK_POLICY: ApiKind = of::<NetworkPolicy>();
+pub(crate) const POD: ApiKind = of::<Pod>();
+pub(crate) const REPLICA_SET: ApiKind = of::<ReplicaSet>();
 pub(crate) const ROLE: ApiKind = of::<Role>();
 pub(crate) const ROLE_BINDING: ApiKind = of::<RoleBinding>();
 pub(crate) const SECRET: ApiKind = of::<Secret>();
@@ -81,6 +87,17 @@ impl ApiKind {
         }
     }
 
+    /// The identity of the object that has this metadata.
+    pub(crate) fn of_metadata(self, metadata: &ObjectMeta) -> ObjectName {
+        let name = metadata.name.clone().unwrap_or_default();
+        self.named(metadata.namespace.clone(), name)
+    }
+
+    /// Whether the owner is of this kind.
+    pub(crate) fn is_of(self, owner: &OwnerReference) -> bool {
+        self.0 == owner.api_version && self.1 == owner.kind
+    }
+
     /// Whether the API server knows this kind.
     pub(crate) async fn is_served(self, cluster: &Cluster) -> anyhow::Result<bool> {
         let asked = is_served(&cluster.client, self.0, self.1);
@@ -94,6 +111,17 @@ impl ApiKind {
         namespace: Option<&str>,
         labels: &str,
     ) -> anyhow::Result<Vec<ObjectName>> {
+        let found = self.list_metadata(cluster, namespace, labels).await?;
+        Ok(found.iter().map(|meta| self.of_metadata(meta)).collect())
+    }
+
+    /// Like [`Self::list`], but their metadata.
+    pub(crate) async fn list_metadata(
+        self,
+        cluster: &Cluster,
+        namespace: Option<&str>,
+        labels: &str,
+    ) -> anyhow::Result<Vec<ObjectMeta>> {
         let kind = resource(self.0, self.1);
         let (api, params) = (
             api(cluster, &kind, namespace),
@@ -103,11 +131,8 @@ impl ApiKind {
         let found = cluster
             .request_opt(&what, api.list_metadata(&params))
             .await?;
-        Ok(found
-            .into_iter()
-            .flatten()
-            .map(|object| self.named(object.namespace(), object.name_any()))
-            .collect())
+        let found = found.into_iter().flatten();
+        Ok(found.map(|object| object.metadata).collect())
     }
 
     /// Which of these names exist.
@@ -153,9 +178,8 @@ pub(crate) struct Listed {
 
 impl Listed {
     pub(crate) fn new(kind: ApiKind, metadata: &ObjectMeta) -> Self {
-        let name = metadata.name.clone().unwrap_or_default();
         Self {
-            object: kind.named(metadata.namespace.clone(), name),
+            object: kind.of_metadata(metadata),
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
         }
