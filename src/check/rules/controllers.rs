@@ -1,6 +1,6 @@
 //! Checks of the controller, and of other service mirrors that conflict with it.
 
-use super::{INSTALL_AGAIN, rule::Verdict};
+use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::labels::{self, LEASE_NAME},
     clusters::{

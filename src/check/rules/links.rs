@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{INSTALL_AGAIN, rule::Verdict};
+use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::{labels, link::LinkObject},
     clusters::{

@@ -75,10 +75,6 @@ const RULES: &[Rule] = &[
     rule(Proxies, "multicluster extension proxies are up-to-date", "l5d-multicluster-proxy-cp-version", Warning, proxies::up_to_date),
 ];
 
-/// How to install the extension again. It is no command to paste: one that lacks the values of the installation would
-/// reset them.
-const INSTALL_AGAIN: &str =
-    "apply the output of `install` again, with your values (docs/upgrade.md)";
 /// Lists the Services of a target cluster, with reasons.
 const LIST: &str = "linkerd-mc status --services --cluster-name {cluster}";
 

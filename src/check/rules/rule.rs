@@ -14,6 +14,10 @@ use crate::{
 const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
 /// Maximum number of problems that a check lists; the others are counted.
 const LISTED: usize = 10;
+/// How to install the extension again. It is no command to paste: one that lacks the values of the installation would
+/// reset them.
+pub(super) const INSTALL_AGAIN: &str =
+    "apply the output of `install` again, with your values (docs/upgrade.md)";
 /// How a problem ends that is not known, because what it needs was refused.
 pub(super) const NOT_CHECKED: &str = "not checked; see the check of its credentials";
 /// The programs of commands that a text may name as a remedy.

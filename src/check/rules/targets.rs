@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    INSTALL_AGAIN,
-    rule::{NOT_CHECKED, Verdict},
-};
+use super::rule::{INSTALL_AGAIN, NOT_CHECKED, Verdict};
 use crate::{
     api::{labels, members::remote_members, metadata::ResourceId},
     clusters::{
