@@ -18,8 +18,21 @@ pub(crate) struct ClusterFlags {
 }
 
 /// A command to paste. Shown in backticks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Its words are those of a template in our sources and values that are quoted for a shell, so no text of a cluster can
+/// become a command.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Suggested(String);
+
+/// What is wrong, in words, and the command that the words tell people to run.
+///
+/// The words may quote clusters, and what they quote may look like a command. So the command is kept beside them, and is
+/// never looked for in them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ToldProblem {
+    text: String,
+    command: Option<Suggested>,
+}
 
 /// Flags that are left out with these values, because these are their defaults.
 const DEFAULTS: [(&str, &str); 2] = [
@@ -133,7 +146,59 @@ impl ClusterFlags {
     }
 }
 
+impl ToldProblem {
+    /// A problem whose text names this command.
+    pub(crate) fn new(text: String, command: Suggested) -> Self {
+        Self {
+            text,
+            command: Some(command),
+        }
+    }
+
+    /// The problem of what has this name.
+    pub(crate) fn of(self, name: &str) -> Self {
+        Self {
+            text: format!("{name}: {}", self.text),
+            ..self
+        }
+    }
+
+    /// What is wrong.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The command that the text names.
+    pub(crate) fn command(&self) -> Option<&Suggested> {
+        self.command.as_ref()
+    }
+}
+
+/// A problem without a command, whatever the text looks like.
+impl From<String> for ToldProblem {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            command: None,
+        }
+    }
+}
+
+/// The same.
+impl From<&str> for ToldProblem {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
 impl Suggested {
+    /// A command that begins with the name of its program. Each `{}` is one of the values.
+    pub(crate) fn of(command: &'static str, values: &[&str]) -> Self {
+        let words = filled(command, values).into_iter();
+        let words: Vec<String> = words.map(|word| quoted(&word)).collect();
+        Self(words.join(" "))
+    }
+
     /// This command, whose output the next one reads.
     pub(crate) fn piped(self, next: &Self) -> Self {
         Self(format!("{} | {}", self.0, next.0))

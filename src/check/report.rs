@@ -133,22 +133,29 @@ fn heading(text: &mut String, name: &str) {
 
 fn problem(text: &mut String, category: &Category, result: &CheckResult) {
     for problem in lines(&result.error).lines() {
-        line(
-            text,
-            &format!("    {}", with_flags(problem, &category.flags)),
-        );
+        let problem = with_flags_of_fixes(problem, &result.fixes, &category.flags);
+        line(text, &format!("    {problem}"));
     }
 }
 
 fn remedies(text: &mut String, category: &Category, result: &CheckResult) {
     for Fix { cluster, command } in &result.fixes {
-        let command = one_line(command);
+        let command = one_line(command.line());
         let remedy = match cluster {
             Some(cluster) => format!("run in {}: {command}", one_line(cluster)),
             None => format!("run: {}", flagged(&command, &category.flags)),
         };
         line(text, &format!("    {remedy}"));
     }
+}
+
+/// Adds these flags to the fixes that a problem names. Other commands in it are quoted, and stay as they are.
+fn with_flags_of_fixes(problem: &str, fixes: &[Fix], flags: &str) -> String {
+    let here = fixes.iter().filter(|fix| fix.cluster.is_none());
+    here.fold(problem.to_owned(), |problem, Fix { command, .. }| {
+        let named = command.to_string();
+        problem.replace(&named, &with_flags(&named, flags))
+    })
 }
 
 /// Adds these flags to the commands in a text, which are between backticks.
@@ -280,6 +287,7 @@ fn case(result: &CheckResult) -> JunitCase {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suggest::ClusterFlags;
 
     fn result(description: &str, level: Level, error: &str, hint: Option<&str>) -> CheckResult {
         CheckResult {
@@ -297,7 +305,7 @@ mod tests {
             results: vec![result("Link CRD exists", Level::Success, "", None)],
             ..Category::default()
         };
-        let rotate = "linkerd-mc rotate --cluster-name west";
+        let flags = ClusterFlags::default();
         let not_well = Category {
             name: "linkerd-multicluster: east".into(),
             cluster: Some("east".into()),
@@ -319,17 +327,17 @@ mod tests {
                     fixes: vec![
                         Fix {
                             cluster: None,
-                            command: rotate.into(),
+                            command: flags.mc("rotate --cluster-name {}", &["west"]),
                         },
                         Fix {
                             cluster: Some("west".into()),
-                            command: "kubectl get pods".into(),
+                            command: flags.kubectl("get pods", &[]),
                         },
                     ],
                     ..result(
                         "clusters share trust anchors",
                         Level::Error,
-                        "west: one\nwest: \"two\"",
+                        "west: one\nwest: \"two\"; run `linkerd-mc rotate --cluster-name west`, said `kubectl version`",
                         None,
                     )
                 },
@@ -360,13 +368,13 @@ mod tests {
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
-            west: "two"
+            west: "two"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`
 
         1 error, 1 warning
         ------------------
         × east: clusters share trust anchors
             west: one
-            west: "two"
+            west: "two"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`
             run: linkerd-mc --context east rotate --cluster-name west
             run in west: kubectl get pods
         ‼ east: Link and CLI versions match
@@ -383,7 +391,7 @@ mod tests {
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
-            west: "two"
+            west: "two"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`
             run: linkerd-mc --context east rotate --cluster-name west
             run in west: kubectl get pods
 
@@ -438,7 +446,7 @@ mod tests {
                 },
                 {
                   "description": "clusters share trust anchors",
-                  "error": "west: one\nwest: \"two\"",
+                  "error": "west: one\nwest: \"two\"; run `linkerd-mc rotate --cluster-name west`, said `kubectl version`",
                   "result": "error"
                 }
               ]
@@ -470,7 +478,7 @@ mod tests {
             </testcase>
             <testcase classname="linkerd-multicluster: east" name="clusters share trust anchors">
               <failure message="west: one">west: one
-        west: &quot;two&quot;</failure>
+        west: &quot;two&quot;; run `linkerd-mc rotate --cluster-name west`, said `kubectl version`</failure>
             </testcase>
           </testsuite>
         </testsuites>

@@ -144,7 +144,7 @@ const KUBECTL: [(&str, &[&str]); 12] = [
     ("scale", &["--replicas"]),
 ];
 /// The resources that they are for.
-const RESOURCES: [&str; 25] = [
+const RESOURCES: [&str; 26] = [
     "authorizationpolicies.policy.linkerd.io",
     "clusterprofiles.multicluster.x-k8s.io",
     "configmap",
@@ -158,6 +158,7 @@ const RESOURCES: [&str; 25] = [
     "link",
     "links.multicluster.linkerd.io",
     "namespace",
+    "pod",
     "pods",
     "pods,services",
     "restart",

@@ -8,6 +8,7 @@ use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
 use crate::{
     api::{conditions::INSECURE_TLS, tls::InsecureTls},
     mirror::{has_discovery, link_status::expiry},
+    suggest::{ClusterFlags, Suggested, ToldProblem},
 };
 
 /// If Linkerd's Secret is younger than its Link by more than this, it was created late, or again.
@@ -22,11 +23,11 @@ pub(crate) fn problems(
     links: &[LinkSnapshot],
     destination: &Known<Destination>,
     now: Timestamp,
-) -> Option<Vec<String>> {
+) -> Option<Vec<ToldProblem>> {
     let (own, theirs) = (own(link), destination.as_ref().ok());
     let recorded = || expiring_condition(link);
     let mut found = Vec::new();
-    found.extend(insecure(link));
+    found.extend(insecure(link).map(ToldProblem::from));
     found.extend(theirs.and_then(|theirs| missing(link, theirs)));
     found.extend(theirs.and_then(|theirs| ignored(link, theirs)));
     found.extend(own.map_or_else(recorded, |own| expiring(link, own, now)));
@@ -57,39 +58,53 @@ pub(crate) fn expiring(
     link: &LinkSnapshot,
     own: &LinkCredentials,
     now: Timestamp,
-) -> Option<String> {
-    expiry::problem(own.expiry?, now, link.cluster())
+) -> Option<ToldProblem> {
+    expiring_at(own.expiry?, link, now)
+}
+
+/// The same for a token that expires at this time.
+fn expiring_at(expiry: Timestamp, link: &LinkSnapshot, now: Timestamp) -> Option<ToldProblem> {
+    let problem = expiry::problem(expiry, now, link.cluster())?;
+    Some(ToldProblem::new(problem, rotate(link)))
+}
+
+/// The command that replaces the credentials of a Link.
+fn rotate(link: &LinkSnapshot) -> Suggested {
+    ClusterFlags::default().mc("rotate --cluster-name {}", &[link.cluster()])
 }
 
 /// The same problem from the Link's status, for users who may not read Secrets.
-fn expiring_condition(link: &LinkSnapshot) -> Option<String> {
+fn expiring_condition(link: &LinkSnapshot) -> Option<ToldProblem> {
     let (status, message) = link.condition("CredentialsExpiring")?;
-    (status == "True").then(|| message.to_owned())
+    (status == "True").then(|| message.into())
 }
 
 /// The problem if Linkerd has no Secret of its own for the target cluster, which it needs for remote discovery and for
 /// federated Services.
-pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+pub(crate) fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> {
     let is_there = theirs.credentials.contains_key(link.cluster());
     (needs_linkerd(link) && !is_there).then(|| {
-        format!(
+        let what = format!(
             "namespace {} has no Secret for this cluster, so remote discovery and federated Services do not work; \
              link the cluster again, which creates it",
             theirs.namespace
-        )
+        );
+        what.into()
     })
 }
 
 /// The problem if Linkerd ignores its Secret, because it is incomplete.
-pub(crate) fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+pub(crate) fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> {
     let known = theirs.credentials.get(link.cluster())?;
     let (namespace, name) = (&theirs.namespace, &known.name);
     (needs_linkerd(link) && !known.lacks.is_empty()).then(|| {
-        format!(
-            "Linkerd ignores the Secret {namespace}/{name}, which lacks {}; delete it with `kubectl -n {namespace} delete \
-             secret {name}`, and link the cluster again, which creates it",
+        let delete = ClusterFlags::default().kubectl("-n {} delete secret {}", &[namespace, name]);
+        let what = format!(
+            "Linkerd ignores the Secret {namespace}/{name}, which lacks {}; delete it with {delete}, and link the cluster \
+             again, which creates it",
             known.lacks.join(", ")
-        )
+        );
+        ToldProblem::new(what, delete)
     })
 }
 
@@ -107,7 +122,7 @@ pub(crate) fn differs(
     link: &LinkSnapshot,
     links: &[LinkSnapshot],
     theirs: &Destination,
-) -> Option<String> {
+) -> Option<ToldProblem> {
     let known = theirs.credentials.get(link.cluster())?;
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
     let mut others = links
@@ -115,11 +130,11 @@ pub(crate) fn differs(
         .filter(|other| other.cluster() == link.cluster() && other.id() != link.id());
     let may_have_it = |other| own(other).is_none_or(|own| own.token == known.token);
     (differs && known.lacks.is_empty() && !others.any(may_have_it)).then(|| {
-        format!(
-            "the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with \
-             `linkerd-mc rotate --cluster-name {}`",
-            link.cluster()
-        )
+        let rotate = rotate(link);
+        let what = format!(
+            "the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with {rotate}"
+        );
+        ToldProblem::new(what, rotate)
     })
 }
 
@@ -129,19 +144,19 @@ pub(crate) fn expiring_at_linkerd(
     link: &LinkSnapshot,
     theirs: &Destination,
     now: Timestamp,
-) -> Option<String> {
+) -> Option<ToldProblem> {
     let known = theirs.credentials.get(link.cluster())?;
     if own(link).is_some_and(|own| own.token == known.token) {
         return None;
     }
-    let problem = expiry::problem(known.expiry?, now, link.cluster())?;
-    Some(format!("Linkerd's Secret: {problem}"))
+    let problem = expiring_at(known.expiry?, link, now)?;
+    Some(problem.of("Linkerd's Secret"))
 }
 
 /// The problem if Linkerd does not use its Secret. Its destination controller reads credentials when it starts or when
 /// their Secret is created, and ignores later changes (`cluster_store.go`). Nor does it follow federated Services that
 /// named the cluster before the Secret was created (`federated_service_watcher.go`).
-pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String> {
+pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> {
     let known = theirs.credentials.get(link.cluster())?;
     let started = theirs.started?;
     if !needs_linkerd(link) || !known.lacks.is_empty() {
@@ -159,9 +174,13 @@ pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<String
     } else {
         return None;
     };
-    Some(format!(
-        "{why}; restart it with `kubectl -n {} rollout restart deployment/linkerd-destination`",
-        theirs.namespace
+    let restart = ClusterFlags::default().kubectl(
+        "-n {} rollout restart deployment/linkerd-destination",
+        &[&theirs.namespace],
+    );
+    Some(ToldProblem::new(
+        format!("{why}; restart it with {restart}"),
+        restart,
     ))
 }
 
@@ -210,8 +229,13 @@ mod tests {
     /// The beginning of each problem.
     fn found(link: &LinkSnapshot, destination: &Known<Destination>) -> Option<Vec<String>> {
         let problems = problems(link, &[], destination, time(NOW))?;
-        let short = |text: String| text.split([';', ',']).next().map(str::to_owned);
-        Some(problems.into_iter().filter_map(short).collect())
+        let short = |text: &str| text.split([';', ',']).next().map(str::to_owned);
+        Some(
+            problems
+                .iter()
+                .filter_map(|found| short(found.text()))
+                .collect(),
+        )
     }
 
     #[test]
@@ -227,7 +251,7 @@ mod tests {
         let own = link.credentials.as_mut().unwrap().as_mut().unwrap();
         own.insecure = Some(InsecureTls::Unverified);
         let found = problems(&link, &[], &theirs, time(NOW)).unwrap();
-        assert_eq!(found[0], InsecureTls::Unverified.problem());
+        assert_eq!(found[0].text(), InsecureTls::Unverified.problem());
         assert_eq!(found.len(), 2);
         // The Secret is newer than the Link's status.
         let status = |status: &str| json!({ "conditions": [condition("InsecureTLS", status, "not safe", 1)] });
@@ -319,8 +343,10 @@ mod tests {
         known.name = "mine".into();
         known.changed = Some(time(NOW));
         known.lacks = vec!["the type x".into(), "the annotation y".into()];
+        let found = problems(&link, &[], &Ok(theirs), time(NOW)).unwrap();
+        let found: Vec<&str> = found.iter().map(ToldProblem::text).collect();
         assert_eq!(
-            problems(&link, &[], &Ok(theirs), time(NOW)).unwrap(),
+            found,
             [
                 "Linkerd ignores the Secret linkerd/mine, which lacks the type x, the annotation y; delete it with `kubectl \
                  -n linkerd delete secret mine`, and link the cluster again, which creates it"

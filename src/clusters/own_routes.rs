@@ -1,9 +1,12 @@
 //! The routes that our controllers wrote. Pure.
 
-use crate::api::{
-    labels,
-    metadata::ResourceId,
-    route::{Route, RouteKind},
+use crate::{
+    api::{
+        labels,
+        metadata::ResourceId,
+        route::{Route, RouteKind},
+    },
+    suggest::{ClusterFlags, Suggested},
 };
 
 /// A route that a controller wrote.
@@ -31,10 +34,10 @@ impl OwnRoute {
     }
 
     /// The command that deletes it.
-    pub(crate) fn deletion(&self) -> String {
+    pub(crate) fn deletion(&self) -> Suggested {
         let ResourceId { namespace, name } = &self.id;
-        let (plural, group) = (self.kind.plural(), self.kind.group());
-        format!("kubectl -n {namespace} delete {plural}.{group} {name}")
+        let resource = format!("{}.{}", self.kind.plural(), self.kind.group());
+        ClusterFlags::default().kubectl("-n {} delete {} {}", &[namespace, &resource, name])
     }
 }
 
@@ -58,7 +61,7 @@ pub(crate) mod tests {
         let route = route("web-federated-80");
         assert_eq!(route.path(), "HTTPRoute shop/web-federated-80");
         assert_eq!(
-            route.deletion(),
+            route.deletion().line(),
             "kubectl -n shop delete httproutes.gateway.networking.k8s.io web-federated-80"
         );
         assert_eq!(route.installation, "linkerd-multicluster");

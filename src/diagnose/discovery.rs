@@ -97,7 +97,7 @@ fn of_link(
     let relink = || way.commands.link(cluster, namespace);
     let rotate = || way.commands.rotate(cluster, namespace);
     if let Some(problem) = credentials::missing(link, known) {
-        let found = Finding::new(Cause::LinkerdSecretMissing, impact, short(&problem));
+        let found = Finding::new(Cause::LinkerdSecretMissing, impact, short(problem.text()));
         return Some(found.fixed_by(&relink()).fixed_by(&restart()));
     }
     if let Some(problem) = credentials::ignored(link, known) {
@@ -109,7 +109,7 @@ fn of_link(
             "-n {} delete secret {}",
             &[&known.namespace, &secret.unwrap_or_default()],
         );
-        let found = Finding::new(Cause::LinkerdSecretIgnored, impact, short(&problem));
+        let found = Finding::new(Cause::LinkerdSecretIgnored, impact, short(problem.text()));
         return Some(
             found
                 .fixed_by(&delete)
@@ -129,12 +129,16 @@ fn of_link(
     }
     if let Some(problem) = credentials::unused(link, known) {
         return Some(
-            Finding::degraded(Cause::LinkerdSecretStale, short(&problem)).fixed_by(&restart()),
+            Finding::degraded(Cause::LinkerdSecretStale, short(problem.text()))
+                .fixed_by(&restart()),
         );
     }
     let links = way.facts.source.links.as_deref().unwrap_or_default();
     let problem = credentials::differs(link, links, known)?;
-    Some(Finding::degraded(Cause::LinkerdCredentialsDiffer, short(&problem)).fixed_by(&rotate()))
+    Some(
+        Finding::degraded(Cause::LinkerdCredentialsDiffer, short(problem.text()))
+            .fixed_by(&rotate()),
+    )
 }
 
 /// The problem without its remedy.

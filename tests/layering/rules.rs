@@ -37,12 +37,15 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         "controller",
         &["client", "mirror", "api", "budget", "timing", "hint"],
     ),
-    ("check", &["clusters", "mirror", "api", "junit"]),
+    ("check", &["clusters", "mirror", "api", "junit", "suggest"]),
     ("diagnose", &["clusters", "mirror", "api", "suggest"]),
     ("traffic", &["clusters", "api"]),
     ("fleet", &["manifests", "hint", "suggest"]),
     ("verify", &["mirror", "api", "junit"]),
-    ("clusters", &["client", "manifests", "mirror", "api"]),
+    (
+        "clusters",
+        &["client", "manifests", "mirror", "api", "suggest"],
+    ),
     (
         "client",
         &["mirror", "api", "budget", "timing", "hint", "suggest"],

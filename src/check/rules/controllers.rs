@@ -1,5 +1,7 @@
 //! Checks of the controller, and of other service mirrors that conflict with it.
 
+use jiff::Timestamp;
+
 use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::labels::{self, LEASE_NAME},
@@ -7,6 +9,7 @@ use crate::{
         snapshot::{Confinement, FullSnapshot, Workload},
         workloads::tag,
     },
+    suggest::{ClusterFlags, Suggested, ToldProblem},
 };
 
 /// Label `component` of a controller that the deprecated `linkerd multicluster link` created.
@@ -89,19 +92,25 @@ pub(super) fn reporting(snapshot: &FullSnapshot) -> Verdict {
     let (mut problems, mut unknown, mut reports) = (Vec::new(), Vec::new(), false);
     for (namespace, leader) in &snapshot.cluster.leaders {
         match leader {
-            Err(why) => unknown.push(format!(
+            Err(why) => unknown.push(ToldProblem::from(format!(
                 "cannot read the Lease {namespace}/{LEASE_NAME}: {why}"
-            )),
+            ))),
             Ok(Some(leader)) if leader.active => reports = true,
-            Ok(Some(leader)) => problems.extend(leader.silence(|time| {
-                time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string()
-            })),
+            Ok(Some(leader)) => {
+                let at = |time: Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
+                let silence = leader.silence(at);
+                problems.extend(silence.map(|silence| ToldProblem::new(silence, pods(namespace))));
+            }
             // Without a controller of ours, Linkerd's service mirror may be in charge.
             Ok(None) if snapshot.controller().is_none() => {}
-            Ok(None) => problems.push(format!(
-                "no controller has been active: the Lease {namespace}/{LEASE_NAME} does not exist; look at its Pods with \
-                 `kubectl -n {namespace} get pods`"
-            )),
+            Ok(None) => {
+                let pods = pods(namespace);
+                let what = format!(
+                    "no controller has been active: the Lease {namespace}/{LEASE_NAME} does not exist; look at its Pods \
+                     with {pods}"
+                );
+                problems.push(ToldProblem::new(what, pods));
+            }
         }
     }
     match (problems.is_empty(), unknown.is_empty(), reports) {
@@ -110,6 +119,11 @@ pub(super) fn reporting(snapshot: &FullSnapshot) -> Verdict {
         (true, false, _) => Verdict::Warn(unknown),
         (false, ..) => Verdict::Fail(problems),
     }
+}
+
+/// The command that shows the Pods of a controller.
+fn pods(namespace: &str) -> Suggested {
+    ClusterFlags::default().kubectl("-n {} get pods", &[namespace])
 }
 
 pub(super) fn managed(snapshot: &FullSnapshot) -> Verdict {
@@ -121,11 +135,13 @@ pub(super) fn managed(snapshot: &FullSnapshot) -> Verdict {
                 .filter(|w| w.component == LEGACY)
                 .map(|w| {
                     let cluster = w.cluster.as_deref().unwrap_or_default();
-                    format!(
-                        "Deployment {} is that of the deprecated command link of Linkerd; remove it with `linkerd-mc \
-                         unlink --cluster-name {cluster} --only-controller`",
+                    let unlink = ClusterFlags::default()
+                        .mc("unlink --cluster-name {} --only-controller", &[cluster]);
+                    let what = format!(
+                        "Deployment {} is that of the deprecated command link of Linkerd; remove it with {unlink}",
                         w.id
-                    )
+                    );
+                    ToldProblem::new(what, unlink)
                 })
                 .collect(),
         ),
@@ -156,26 +172,25 @@ pub(super) fn no_second(snapshot: &FullSnapshot) -> Verdict {
                         .iter()
                         .any(|link| link.cluster() == cluster) =>
                 {
-                    Some(format!(
-                        "Deployment {} also mirrors from {cluster}; delete it with `{}`",
-                        w.id,
-                        deletion(w)
-                    ))
+                    let what = format!("Deployment {} also mirrors from {cluster}", w.id);
+                    Some(unwanted(w, &what))
                 }
-                _ if w.component == LOCAL => Some(format!(
-                    "Deployment {} also writes federated Services; delete it with `{}`",
-                    w.id,
-                    deletion(w)
-                )),
+                _ if w.component == LOCAL => {
+                    let what = format!("Deployment {} also writes federated Services", w.id);
+                    Some(unwanted(w, &what))
+                }
                 _ => None,
             }
         });
     Verdict::of(problems.collect())
 }
 
-fn deletion(workload: &Workload) -> String {
+/// The problem of a Deployment that has to be deleted.
+fn unwanted(workload: &Workload, what: &str) -> ToldProblem {
     let id = &workload.id;
-    format!("kubectl -n {} delete deployment {}", id.namespace, id.name)
+    let delete =
+        ClusterFlags::default().kubectl("-n {} delete deployment {}", &[&id.namespace, &id.name]);
+    ToldProblem::new(format!("{what}; delete it with {delete}"), delete)
 }
 
 pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {

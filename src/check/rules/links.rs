@@ -10,6 +10,7 @@ use crate::{
         topology,
     },
     mirror::Target,
+    suggest::{ClusterFlags, ToldProblem},
 };
 
 /// Fields that our CRD adds to a Link's status.
@@ -31,24 +32,32 @@ const LINKERD_CLI: &str = "linkerd/cli";
 pub(super) fn extension_installed(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.extension_namespaces {
         Err(why) => Verdict::stop(format!("cannot list Namespaces: {why}")),
-        Ok(namespaces) if namespaces.is_empty() => Verdict::stop(format!(
-            "no Namespace has the label {}={}\n\
-             install the extension with `linkerd-mc install | kubectl apply -f -`",
-            labels::EXTENSION,
-            labels::EXTENSION_NAME
-        )),
+        Ok(namespaces) if namespaces.is_empty() => {
+            let (key, value) = (labels::EXTENSION, labels::EXTENSION_NAME);
+            Verdict::stop(not_installed(&format!(
+                "no Namespace has the label {key}={value}"
+            )))
+        }
         Ok(_) => Verdict::Pass,
     }
+}
+
+/// The problem of a cluster without the extension.
+fn not_installed(what: &str) -> ToldProblem {
+    let install = ClusterFlags::default().install();
+    ToldProblem::new(
+        format!("{what}\ninstall the extension with {install}"),
+        install,
+    )
 }
 
 pub(super) fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.serves_links {
         Err(why) => return Verdict::stop(format!("cannot list the API resources: {why}")),
         Ok(false) => {
-            return Verdict::stop(
-                "multicluster.linkerd.io/v1alpha3 Link not found\n\
-                 install the extension with `linkerd-mc install | kubectl apply -f -`",
-            );
+            return Verdict::stop(not_installed(
+                "multicluster.linkerd.io/v1alpha3 Link not found",
+            ));
         }
         Ok(true) => {}
     }
@@ -95,10 +104,10 @@ pub(super) fn valid(snapshot: &FullSnapshot) -> Verdict {
     for (cluster, links) in &by_cluster {
         if let [_, _, ..] = links.as_slice() {
             let names: Vec<_> = links.iter().map(|link| link.id().to_string()).collect();
-            problems.push(format!(
+            problems.push(ToldProblem::from(format!(
                 "Links {} have the same target cluster {cluster}; delete all but one of them",
                 names.join(", ")
-            ));
+            )));
         }
     }
     if problems.is_empty() {
@@ -108,7 +117,7 @@ pub(super) fn valid(snapshot: &FullSnapshot) -> Verdict {
     }
 }
 
-fn invalid(link: &LinkSnapshot) -> Vec<String> {
+fn invalid(link: &LinkSnapshot) -> Vec<ToldProblem> {
     let mut problems = Vec::new();
     // Parsed as by the controller. The default for headless Services cannot make a Link invalid.
     let object = LinkObject {
@@ -124,12 +133,12 @@ fn invalid(link: &LinkSnapshot) -> Vec<String> {
     problems
         .into_iter()
         .map(|problem| {
-            format!(
-                "Link {}: {problem}; correct it with `kubectl -n {} edit links.multicluster.linkerd.io {}`",
-                link.id(),
-                link.namespace(),
-                link.name()
-            )
+            let edit = ClusterFlags::default().kubectl(
+                "-n {} edit links.multicluster.linkerd.io {}",
+                &[link.namespace(), link.name()],
+            );
+            let what = format!("Link {}: {problem}; correct it with {edit}", link.id());
+            ToldProblem::new(what, edit)
         })
         .collect()
 }

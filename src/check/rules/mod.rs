@@ -41,13 +41,13 @@ const RULES: &[Rule] = &[
     rule(Installation, "Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
     rule(Installation, "cluster names keep mirrors apart", "", Warning, links::names),
     rule(Installation, "Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions).fixed_by("linkerd-mc version"),
-    rule(Targets, "remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access).fixed_by("@{cluster} kubectl get --raw /readyz"),
+    rule(Targets, "remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access).fixed_in_target_by("kubectl get --raw /readyz"),
     rule(Credentials, "remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
     rule(Credentials, "connections to remote clusters are encrypted and verified", "", Error, targets::tls),
     rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
-    rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_by("@{cluster} kubectl --namespace linkerd get configmap linkerd-identity-trust-roots --output yaml"),
+    rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl --namespace linkerd get configmap linkerd-identity-trust-roots --output yaml"),
     rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
     rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined),
     rule(Controller, "service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried().fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/extension=multicluster"),
@@ -55,9 +55,9 @@ const RULES: &[Rule] = &[
     rule(Controller, "extension is managing controllers", "l5d-multicluster-managed-controllers", Warning, controllers::managed),
     rule(Controller, "no other service mirror is running for a Link", "", Error, controllers::no_second),
     rule(Controller, "controller and CLI versions match", "", Warning, controllers::versions),
-    rule(Links, "Links are ready", "", Error, services::ready).retried().reported().fixed_by("linkerd-mc status --cluster-name {cluster}"),
+    rule(Links, "Links are ready", "", Error, services::ready).retried().reported().fixed_by("linkerd-mc status --cluster-name {}"),
     rule(Gateways, "gateway addresses are accepted", "", Error, services::gateway_addresses).reported().fixed_by("linkerd-mc gateways"),
-    rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_by("@{cluster} kubectl get pods,services --all-namespaces --selector app=linkerd-gateway").diagnosed_by(examples::behind_gateways),
+    rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_in_target_by("kubectl get pods,services --all-namespaces --selector app=linkerd-gateway").diagnosed_by(examples::behind_gateways),
     rule(Proxies, "service mirror controller reaches gateways through its proxy", "", Error, proxies::way_to_gateways),
     rule(Installation, "Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule(Services, "all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints).fixed_by("linkerd-mc status --services").diagnosed_by(examples::without_endpoints),
@@ -76,7 +76,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Lists the Services of a target cluster, with reasons.
-const LIST: &str = "linkerd-mc status --services --cluster-name {cluster}";
+const LIST: &str = "linkerd-mc status --services --cluster-name {}";
 
 /// The description of the first check of a topic.
 pub(crate) fn first_check(topic: Topic) -> &'static str {

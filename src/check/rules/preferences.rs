@@ -16,6 +16,7 @@ use crate::{
         snapshot::{FullSnapshot, LinkSnapshot},
     },
     mirror::{Reason, federated_name},
+    suggest::{ClusterFlags, ToldProblem},
 };
 
 /// The syntax of a preference.
@@ -26,10 +27,10 @@ const INSTALL: &str = "enable routes with `install --set federation.routes=true`
 /// The problem of each preference, if there is one, by federated Service. Only the first problem that is found counts,
 /// because the statuses of Links repeat it.
 #[derive(Default)]
-struct FoundRoutes(BTreeMap<ResourceId, Option<String>>);
+struct FoundRoutes(BTreeMap<ResourceId, Option<ToldProblem>>);
 
 impl FoundRoutes {
-    fn note(&mut self, federated: ResourceId, problem: Option<String>) {
+    fn note(&mut self, federated: ResourceId, problem: Option<ToldProblem>) {
         let known = self.0.entry(federated).or_default();
         if known.is_none() {
             *known = problem;
@@ -53,7 +54,8 @@ pub(super) fn applied(snapshot: &FullSnapshot) -> Verdict {
         if let Some(text) = member.metadata.annotations.get(PREFER) {
             let ResourceId { namespace, name } = member.metadata.resource_id();
             let federated = ResourceId::new(namespace, federated_name(&name));
-            found.note(federated, of_member(member, text, ignores));
+            let problem = of_member(member, text, ignores);
+            found.note(federated, problem.map(ToldProblem::from));
         }
     }
     for mirror in mirrors {
@@ -64,7 +66,7 @@ pub(super) fn applied(snapshot: &FullSnapshot) -> Verdict {
     }
     for link in snapshot.links() {
         for (federated, problem) in of_link(link, ignores) {
-            found.note(federated, Some(problem));
+            found.note(federated, Some(problem.into()));
         }
     }
     let left = match &snapshot.routes {
@@ -78,7 +80,7 @@ pub(super) fn applied(snapshot: &FullSnapshot) -> Verdict {
 }
 
 /// The problem of routes that are left in installations whose controller writes none any more.
-fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<String> {
+fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<ToldProblem> {
     let ours = snapshot.deployments.iter().flatten();
     let writers = ours.filter(|workload| workload.is_ours() && workload.applies_preferences);
     let writers: BTreeSet<&str> = writers.map(|w| w.id.namespace.as_str()).collect();
@@ -90,18 +92,18 @@ fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<String> {
     let Some(first) = left.first() else {
         return Vec::new();
     };
+    let delete = first.deletion();
     let remedy = format!(
         "the controller deletes such routes, and then the mirrors that they lead to; if it does not run, or lacks the \
-         rights, apply the output of `install` with your values, or delete them with kubectl, as in `{}`",
-        first.deletion()
+         rights, apply the output of `install` with your values, or delete them with kubectl, as in {delete}"
     );
     let left = left.iter().map(|route| {
         let path = route.path();
-        format!(
+        ToldProblem::from(format!(
             "{path} is left, and still prefers a cluster, but the controller does not write routes"
-        )
+        ))
     });
-    left.chain([remedy]).collect()
+    left.chain([ToldProblem::new(remedy, delete)]).collect()
 }
 
 /// The problem of the preference of a local member.
@@ -119,7 +121,11 @@ fn of_member(member: &Service, text: &str, ignores: bool) -> Option<String> {
 }
 
 /// The problem of the preference of a federated Service.
-fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) -> Option<String> {
+fn of_federated(
+    snapshot: &FullSnapshot,
+    service: &Service,
+    preference: &str,
+) -> Option<ToldProblem> {
     if snapshot
         .links()
         .iter()
@@ -131,11 +137,13 @@ fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) ->
     let unknown = linked_clusters(preference).filter(|cluster| !linked.contains(cluster));
     let unknown: Vec<_> = unknown.collect();
     (!unknown.is_empty()).then(|| {
-        format!(
-            "Service {} prefers {}, which has no Link; create one with `linkerd-mc link`",
+        let link = ClusterFlags::default().mc("link", &[]);
+        let what = format!(
+            "Service {} prefers {}, which has no Link; create one with {link}",
             service.metadata.resource_id(),
             unknown.join(" and ")
-        )
+        );
+        ToldProblem::new(what, link)
     })
 }
 
@@ -181,14 +189,14 @@ pub(super) fn taken(snapshot: &FullSnapshot) -> Verdict {
         .filter(|(_, preferred)| preferred.has_failed_over);
     let problems = elsewhere.filter_map(|(service, preferred)| {
         let said = preferred.absence(at, at)?;
-        Some(format!("Service {} {said}", service.metadata.resource_id()))
+        let service = service.metadata.resource_id();
+        Some(ToldProblem::from(format!("Service {service} {said}")))
     });
-    let mut problems: Vec<String> = problems.collect();
+    let mut problems: Vec<ToldProblem> = problems.collect();
     if !problems.is_empty() {
-        problems.push(
-            "run `linkerd-mc status --services` to see which clusters receive the requests now"
-                .to_owned(),
-        );
+        let status = ClusterFlags::default().mc("status --services", &[]);
+        let what = format!("run {status} to see which clusters receive the requests now");
+        problems.push(ToldProblem::new(what, status));
     }
     Verdict::of(problems)
 }

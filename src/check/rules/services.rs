@@ -23,6 +23,7 @@ use crate::{
         snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
     },
     mirror::{GatewayService, Reason},
+    suggest::{ClusterFlags, ToldProblem},
 };
 
 pub(super) fn ready(snapshot: &FullSnapshot) -> Verdict {
@@ -64,10 +65,10 @@ pub(super) fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {
         } else {
             (&mut some_left, "some gateway addresses are refused")
         };
-        problems.push(format!(
+        problems.push(ToldProblem::from(format!(
             "{}: {what}: {message}; allow their networks with the annotation {GATEWAY_NETWORKS} of the Link",
             link.cluster()
-        ));
+        )));
     }
     if none_left.is_empty() && !some_left.is_empty() {
         return Verdict::Warn(some_left);
@@ -86,9 +87,10 @@ pub(super) fn drains(snapshot: &FullSnapshot) -> Verdict {
         if reason == drained::DRAINED {
             drained.push(format!("{cluster}: drained {message}"));
         } else {
-            problems.push(format!(
-                "{cluster}: drained {message}\nlist them with `linkerd-mc status --services --cluster-name {cluster}`"
-            ));
+            let list =
+                ClusterFlags::default().mc("status --services --cluster-name {}", &[cluster]);
+            let what = format!("{cluster}: drained {message}\nlist them with {list}");
+            problems.push(ToldProblem::new(what, list));
         }
     }
     if problems.is_empty() && drained.is_empty() {
@@ -112,7 +114,7 @@ pub(super) fn gateways(snapshot: &FullSnapshot) -> Verdict {
     let (mut problems, mut alive) = (Vec::new(), Vec::new());
     for link in gateways {
         match gateway_problem(snapshot, link) {
-            Some(problem) => problems.push(format!("{}: {problem}", link.cluster())),
+            Some(problem) => problems.push(ToldProblem::from(problem).of(link.cluster())),
             None => alive.push(link.cluster().to_owned()),
         }
     }
@@ -200,7 +202,7 @@ pub(super) fn foreign_endpoints(snapshot: &FullSnapshot) -> Verdict {
 }
 
 /// What is wrong with endpoints that no service mirror created, and a remedy.
-fn foreign_problem(found: &ForeignEndpoints) -> String {
+fn foreign_problem(found: &ForeignEndpoints) -> ToldProblem {
     let ForeignEndpoints { mirror, by } = found;
     let (kind, name) = found.object();
     let what = match by {
@@ -213,11 +215,13 @@ fn foreign_problem(found: &ForeignEndpoints) -> String {
             format!("EndpointSlice {name}{by}")
         }
     };
-    format!(
-        "Service {mirror}: part of its traffic goes to {what}, which no service mirror created; find out \
-         what did, then delete it with `kubectl -n {} delete {kind} {name}`",
-        mirror.namespace
-    )
+    let delete =
+        ClusterFlags::default().kubectl("-n {} delete {} {}", &[&mirror.namespace, kind, name]);
+    let what = format!(
+        "Service {mirror}: part of its traffic goes to {what}, which no service mirror created; find out what did, then \
+         delete it with {delete}"
+    );
+    ToldProblem::new(what, delete)
 }
 
 pub(super) fn orphans(snapshot: &FullSnapshot) -> Verdict {
@@ -238,22 +242,27 @@ pub(super) fn orphans(snapshot: &FullSnapshot) -> Verdict {
     for mirror in mirrors {
         let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
         if !cluster.is_empty() && !clusters.contains(cluster) {
-            problems.push(format!(
-                "Service {} is an orphan: {cluster} has no Link; `linkerd-mc unlink --cluster-name {cluster}` removes it",
-                mirror.metadata.resource_id()
-            ));
+            let what = format!("is an orphan: {cluster} has no Link");
+            problems.push(unlinked(mirror, &what, cluster));
         }
         for (_, cluster) in remote_members(|key| mirror.metadata.annotations.get(key)) {
             if !clusters.contains(cluster) {
-                problems.push(format!(
-                    "Service {} has a member in {cluster}, which has no Link; `linkerd-mc unlink --cluster-name {cluster}` \
-                     removes it",
-                    mirror.metadata.resource_id()
-                ));
+                let what = format!("has a member in {cluster}, which has no Link");
+                problems.push(unlinked(mirror, &what, cluster));
             }
         }
     }
     Verdict::of(problems)
+}
+
+/// The problem of a Service that names a cluster without a Link.
+fn unlinked(mirror: &Service, what: &str, cluster: &str) -> ToldProblem {
+    let unlink = ClusterFlags::default().mc("unlink --cluster-name {}", &[cluster]);
+    let service = mirror.metadata.resource_id();
+    ToldProblem::new(
+        format!("Service {service} {what}; {unlink} removes it"),
+        unlink,
+    )
 }
 
 pub(super) fn name_conflicts(snapshot: &FullSnapshot) -> Verdict {

@@ -12,6 +12,7 @@ use crate::{
         trust_anchors,
     },
     mirror::is_through_gateway,
+    suggest::{ClusterFlags, ToldProblem},
 };
 
 /// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
@@ -42,24 +43,28 @@ const READ: &[&str] = &["get", "list", "watch"];
 pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         if let Some(Err(why)) = &link.credentials {
-            return Some(vec![why.clone()]);
+            return Some(vec![why.as_str().into()]);
         }
         if is_through_gateway(&link.link) {
             // Only the controller connects to it.
             let connected = link.condition("Connected");
             let problem = connected.filter(|(status, _)| *status != "True");
-            return Some(problem.map(|(_, why)| why.to_owned()).into_iter().collect());
+            return Some(problem.map(|(_, why)| why.into()).into_iter().collect());
         }
         Some(match link.target.as_ref()? {
-            Err(why) if why.ends_with(": Unauthorized") => vec![format!(
-                "the API server refuses the token, which was revoked or has expired; run `linkerd-mc rotate --cluster-name {}`",
-                link.cluster()
-            )],
-            Err(why) => vec![why.clone()],
+            Err(why) if why.ends_with(": Unauthorized") => {
+                let rotate =
+                    ClusterFlags::default().mc("rotate --cluster-name {}", &[link.cluster()]);
+                let what = format!(
+                    "the API server refuses the token, which was revoked or has expired; run {rotate}"
+                );
+                vec![ToldProblem::new(what, rotate)]
+            }
+            Err(why) => vec![why.as_str().into()],
             Ok(target) => match &target.denied {
-                Err(why) => vec![format!("cannot check permissions: {why}")],
+                Err(why) => vec![format!("cannot check permissions: {why}").into()],
                 Ok(denied) if denied.is_empty() => vec![],
-                Ok(denied) => vec![format!("not permitted: {}", denied.join(", "))],
+                Ok(denied) => vec![format!("not permitted: {}", denied.join(", ")).into()],
             },
         })
     })
@@ -69,7 +74,7 @@ pub(super) fn destination(snapshot: &FullSnapshot) -> Verdict {
     let known = match &snapshot.destination {
         Ok(known) => known,
         Err(why) => {
-            return Verdict::Warn(vec![format!("cannot read Linkerd's credentials: {why}")]);
+            return Verdict::warn(format!("cannot read Linkerd's credentials: {why}"));
         }
     };
     let verdict = per_link(snapshot, |link| {
@@ -90,7 +95,7 @@ pub(super) fn destination(snapshot: &FullSnapshot) -> Verdict {
 
 /// Clusters that Linkerd has no Secret for, although Services name them. Clusters whose Link needs the Secret are left
 /// out: [`credentials::missing`] finds them.
-fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<String> {
+fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<ToldProblem> {
     let mut naming = BTreeMap::<&str, Vec<ResourceId>>::new();
     for mirror in snapshot.mirrors.iter().flatten() {
         let metadata = &mirror.metadata;
@@ -121,11 +126,16 @@ fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<String> {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        Some(format!(
+        let restart = ClusterFlags::default().kubectl(
+            "-n {} rollout restart deployment/linkerd-destination",
+            &[namespace],
+        );
+        let what = format!(
             "{cluster}: namespace {namespace} has no Secret for this cluster, but Service {first}{more} names it, so Linkerd \
              cannot follow its endpoints; link the cluster again, or remove what names it; then restart \
-             linkerd-destination with `kubectl -n {namespace} rollout restart deployment/linkerd-destination`"
-        ))
+             linkerd-destination with {restart}"
+        );
+        Some(ToldProblem::new(what, restart))
     };
     naming.into_iter().filter_map(problem).collect()
 }
@@ -152,7 +162,7 @@ pub(super) fn tls(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         let known = credentials::own(link).is_some();
         let insecure = credentials::insecure(link);
-        (known || insecure.is_some()).then(|| insecure.into_iter().collect())
+        (known || insecure.is_some()).then(|| insecure.into_iter().map(ToldProblem::from).collect())
     })
 }
 
@@ -160,7 +170,8 @@ pub(super) fn excess(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
         let rules = target.rules.as_ref().ok()?;
-        Some(excess_of(rules).into_iter().collect())
+        let excess = excess_of(rules).map(ToldProblem::from);
+        Some(excess.into_iter().collect())
     })
 }
 
@@ -226,9 +237,9 @@ pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
         let theirs = match &target.config {
-            Err(why) => return Some(vec![format!("cannot read linkerd-config: {why}")]),
+            Err(why) => return Some(vec![format!("cannot read linkerd-config: {why}").into()]),
             Ok(config) => match trust_anchors::parse(&config.identity_trust_anchors_pem) {
-                Err(why) => return Some(vec![format!("trust anchors: {why}")]),
+                Err(why) => return Some(vec![format!("trust anchors: {why}").into()]),
                 Ok(anchors) => anchors,
             },
         };
@@ -239,7 +250,8 @@ pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
         ] {
             let missing: Vec<_> = missing.map(|der| trust_anchors::describe(der)).collect();
             if !missing.is_empty() {
-                problems.push(format!("not trusted in {place}: {}", missing.join(", ")));
+                let missing = missing.join(", ");
+                problems.push(format!("not trusted in {place}: {missing}").into());
             }
         }
         Some(problems)
@@ -254,7 +266,7 @@ pub(super) fn export_labels(snapshot: &FullSnapshot) -> Verdict {
         let problems = unusual.iter();
         let problems =
             problems.filter_map(|(service, labels)| misspelled(&link.link, service, labels));
-        Some(problems.collect())
+        Some(problems.map(ToldProblem::from).collect())
     })
 }
 
@@ -262,7 +274,7 @@ pub(super) fn export_labels(snapshot: &FullSnapshot) -> Verdict {
 /// reason as an error.
 fn per_link(
     snapshot: &FullSnapshot,
-    judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
 ) -> Verdict {
     per_each(snapshot.links().iter(), judge)
 }
@@ -270,7 +282,7 @@ fn per_link(
 /// The same for Links whose API server is asked from here, and not only by the controller through the gateway.
 fn per_direct_link(
     snapshot: &FullSnapshot,
-    judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
 ) -> Verdict {
     let links = snapshot.links().iter();
     per_each(links.filter(|link| !is_through_gateway(&link.link)), judge)
@@ -278,7 +290,7 @@ fn per_direct_link(
 
 fn per_each<'l>(
     links: impl Iterator<Item = &'l LinkSnapshot>,
-    judge: impl Fn(&LinkSnapshot) -> Option<Vec<String>>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
 ) -> Verdict {
     let mut links = links.peekable();
     if links.peek().is_none() {
@@ -288,8 +300,8 @@ fn per_each<'l>(
     for link in links {
         let cluster = link.cluster();
         match judge(link) {
-            Some(found) => problems.extend(found.into_iter().map(|p| format!("{cluster}: {p}"))),
-            None => unknown.push(format!("{cluster}: {NOT_CHECKED}")),
+            Some(found) => problems.extend(found.into_iter().map(|problem| problem.of(cluster))),
+            None => unknown.push(ToldProblem::from(NOT_CHECKED).of(cluster)),
         }
     }
     if problems.is_empty() && !unknown.is_empty() {

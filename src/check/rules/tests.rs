@@ -534,6 +534,6 @@ fn diagnoses(snapshot: &FullSnapshot, diagnose: &str) -> Vec<String> {
     let results = super::evaluate(snapshot, |_| true).results;
     let fixes = results.into_iter().flat_map(|result| result.fixes);
     fixes
-        .filter_map(|fix| Some(fix.command.strip_prefix(diagnose)?.to_owned()))
+        .filter_map(|fix| Some(fix.command.line().strip_prefix(diagnose)?.to_owned()))
         .collect()
 }

@@ -17,7 +17,7 @@ pub(crate) fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
     let mutual = match topology.one_way() {
         _ if topology.links.is_empty() => Verdict::Skip,
         problems if problems.is_empty() => Verdict::PassWith(links.collect()),
-        problems => Verdict::Fail(problems),
+        problems => Verdict::of(problems),
     };
     let trust = match topology.distrust() {
         _ if topology.links.is_empty() => Verdict::Skip,

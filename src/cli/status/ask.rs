@@ -19,6 +19,7 @@ use crate::{
         topology::Topology,
     },
     hint::fail,
+    suggest::ToldProblem,
     timing,
 };
 
@@ -121,7 +122,14 @@ fn note_credentials(
             links.iter().map(move |link| (link, links, theirs))
         });
     for (edge, (link, links, theirs)) in topology.links.iter_mut().zip(links) {
-        edge.link.credentials_problems = problems(link, links, theirs, now);
+        let found = problems(link, links, theirs, now);
+        let texts = |found: Vec<ToldProblem>| {
+            found
+                .iter()
+                .map(|problem| problem.text().to_owned())
+                .collect()
+        };
+        edge.link.credentials_problems = found.map(texts);
     }
 }
 
