@@ -176,8 +176,8 @@ impl Unmet {
         let unmet = links.iter().filter(|edge| !goal.is_met(&edge.link));
         let unmet = unmet.map(|edge| {
             let name = called(edge, links);
-            match &edge.link.message {
-                Some(message) => format!("{name} ({message})"),
+            match edge.link.outdated().or(edge.link.message.as_deref()) {
+                Some(why) => format!("{name} ({why})"),
                 None => name,
             }
         });
@@ -218,12 +218,43 @@ mod tests {
 
     use super::*;
     use crate::clusters::{
+        leader::Leader,
         link_summary::{
             LinkSummary,
             tests::{condition, link},
         },
         topology::{Edge, Topology, tests::snapshots},
     };
+
+    #[test]
+    fn a_status_of_an_earlier_version_of_the_link_meets_no_goal() {
+        for (observed, generation, expected) in [
+            (1, Some(1), ""),
+            (-1, Some(2), ""),
+            (
+                1,
+                Some(2),
+                "1 of 1 Links not Ready: east (the controller has not seen its last change yet)",
+            ),
+        ] {
+            let status = json!({
+                "conditions": [condition("Ready", "True", "", 1)], "gateway": {"alive": true},
+                "observedGeneration": observed,
+            });
+            let mut link = link("east", &status);
+            link.link.metadata.generation = generation;
+            let edge = Edge {
+                link: LinkSummary::of(&link),
+                ..Edge::default()
+            };
+            let topology = Topology {
+                links: vec![edge],
+                ..Topology::default()
+            };
+            let unmet = Unmet::of(Goal::Ready, &topology);
+            assert_eq!(unmet.to_string(), expected);
+        }
+    }
 
     #[test]
     fn waiting_ends_when_every_link_meets_the_goal() {
@@ -277,6 +308,11 @@ mod tests {
             assert_eq!(unmet.to_string(), expected, "{goal:?}");
             assert_eq!(unmet.is_empty(), expected.is_empty(), "{goal:?}");
         }
+        let mut silent = ready();
+        silent.link.controller = Some(Leader::default());
+        let unmet = Unmet::of(Goal::Ready, &of(vec![silent])).to_string();
+        let old = "old: no controller is active";
+        assert_eq!(unmet, format!("1 of 1 Links not Ready: east ({old})"));
         let mut without = ready();
         without.link.gateway = None;
         assert!(Unmet::of(Goal::GatewayAlive, &of(vec![without])).is_empty());

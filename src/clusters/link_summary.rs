@@ -60,6 +60,9 @@ pub(crate) struct LinkSummary {
     /// The controller that reports all this; `null` if its Lease does not exist or may not be read. If it is not
     /// active, all this is old.
     pub controller: Option<Leader>,
+    /// Whether the status says that it is about an earlier version of the Link.
+    #[serde(skip)]
+    pub is_behind: bool,
 }
 
 /// The state of a target cluster's gateway.
@@ -115,6 +118,16 @@ impl LinkSummary {
     pub(crate) fn is_old(&self) -> bool {
         let controller = self.controller.as_ref();
         controller.is_some_and(|controller| !controller.active)
+    }
+
+    /// Why this does not tell how the Link is now; `None` if it does, as far as is known.
+    pub(crate) fn outdated(&self) -> Option<&'static str> {
+        if self.is_old() {
+            Some("old: no controller is active")
+        } else {
+            self.is_behind
+                .then_some("the controller has not seen its last change yet")
+        }
     }
 
     /// How many Services are not mirrored, of how many, and why; `None` if there are none.
@@ -209,6 +222,11 @@ impl LinkSummary {
             unhealthy,
             unhealthy_reasons: reasons(link),
             controller: None,
+            // Linkerd's service mirror reports no generation. Before anybody does, the CRD has -1.
+            is_behind: status
+                .observed_generation
+                .filter(|observed| *observed >= 0)
+                .is_some_and(|observed| link.link.metadata.generation != Some(observed)),
         }
     }
 

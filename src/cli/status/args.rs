@@ -146,7 +146,7 @@ pub(super) enum Goal {
 }
 
 impl Goal {
-    /// Whether a Link meets it.
+    /// Whether a Link meets it now: what an old status says is not known.
     pub(super) fn is_met(self, link: &LinkSummary) -> bool {
         let condition = match self {
             Self::Ready => LinkCondition::Ready,
@@ -155,7 +155,7 @@ impl Goal {
             Self::GatewayAlive if link.gateway.is_none() => return true,
             Self::GatewayAlive => LinkCondition::GatewayAlive,
         };
-        link.condition(condition) == Some(true)
+        link.condition(condition) == Some(true) && link.outdated().is_none()
     }
 }
 

@@ -165,6 +165,10 @@ pub(super) async fn dead_controllers_and_gateways_are_seen(planes: &Planes) {
         controller,
         &json!({"active": false, "holder": "controller-1", "renewed": "2026-01-01T00:00:00Z"})
     );
+    // Ready is what it was: nobody knows what it is.
+    let waited = planes.run(&["status", "--wait", "--timeout=1s"]).failure();
+    let unmet = "error: 1 of 1 Links not Ready: east (old: no controller is active), after 1s\n";
+    assert!(waited.contains(unmet), "{waited}");
     planes.renew_lease(FUTURE).await;
     planes.set_status(true).await;
     let status = planes.run(&["status"]).data();
