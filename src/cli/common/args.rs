@@ -20,6 +20,7 @@ use crate::{
     manifests::{
         link::{ClusterName, ClusterNameError},
         render::Manifest,
+        values::refuse_taken,
     },
 };
 
@@ -158,21 +159,7 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
 /// Parses the name of an account of another cluster. It is also the name of a `ClusterRole` and of its binding, so it
 /// must not be one that Kubernetes or the extension itself needs. Nor may it be the account of all Pods of the namespace.
 pub(crate) fn account_name(text: &str) -> Result<String, String> {
-    const TAKEN: [&str; 5] = [
-        "cluster-admin",
-        "admin",
-        "edit",
-        "view",
-        labels::CONTROLLER_NAME,
-    ];
-    if TAKEN.contains(&text) {
-        return Err("is the name of a ClusterRole that others use; choose another name".to_owned());
-    }
-    if text == "default" {
-        return Err(
-            "is the ServiceAccount that Pods use by default; choose another name".to_owned(),
-        );
-    }
+    refuse_taken(text)?;
     object_name(text)
 }
 

@@ -35,7 +35,12 @@ pub(super) fn template() -> String {
         &mut text,
         "lists",
         "Lists that may be given as text with commas",
-        of(|kind| matches!(kind, Kind::TextOrList | Kind::Namespaces)),
+        of(|kind| {
+            matches!(
+                kind,
+                Kind::TextOrList | Kind::Namespaces | Kind::AccountNames
+            )
+        }),
     );
     define(
         &mut text,

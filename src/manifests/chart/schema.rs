@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::doc;
 use crate::manifests::values::{
-    Kind, OBSOLETE, OUR_LABELS, Replacement, Shape, Values, entries, keys,
+    Kind, OBSOLETE, OUR_LABELS, Replacement, Shape, Values, entries, keys, taken,
 };
 
 const NAME: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
@@ -157,8 +157,21 @@ fn of_kind(kind: Kind) -> Value {
             let names = format!(" *({NAME})? *(, *({NAME})? *)*");
             json!({ "anyOf": [text(&names), texts(Some(whole(&format!("({NAME})?")))), { "type": "null" }] })
         }
+        Kind::AccountNames => account_names(),
         Kind::Kubernetes(what, _) => of_kubernetes(what),
     }
+}
+
+/// Names of accounts, without those that others need.
+fn account_names() -> Value {
+    let taken: Vec<&str> = taken().collect();
+    let in_text = format!("(^|,)\\s*({})\\s*(,|$)", taken.join("|"));
+    json!({
+        "anyOf": [
+            { "type": "string", "not": { "pattern": in_text } },
+            { "type": "array", "items": { "type": "string", "not": { "enum": taken } } },
+        ],
+    })
 }
 
 fn of_kubernetes(what: &str) -> Value {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{deserialize::Resources, set::Path};
+use super::{accounts::refuse_taken, deserialize::Resources, set::Path};
 use crate::api::{
     duration::parse_go_duration,
     names::{is_dns_label, is_label_key, is_label_value},
@@ -60,6 +60,8 @@ pub(crate) enum Kind {
     TextOrList,
     /// Names of namespaces, as a list or as one text with commas, or nothing.
     Namespaces,
+    /// Names of accounts of other clusters, as a list or as one text with commas.
+    AccountNames,
     /// A type of Kubernetes: its description, and a function that validates it.
     Kubernetes(&'static str, fn(&Value) -> Result<(), String>),
 }
@@ -101,6 +103,7 @@ impl Kind {
             Self::Namespaces => {
                 "names of namespaces, as text or as a list; null for those of Kubernetes and linkerdNamespace".into()
             }
+            Self::AccountNames => "names of accounts, as text or as a list".into(),
             Self::Kubernetes(what, _) => what.into(),
         }
     }
@@ -160,20 +163,33 @@ impl Kind {
                 Self::TextOrList.check(value)?;
                 namespaces(value)
             }
+            Self::AccountNames => {
+                Self::TextOrList.check(value)?;
+                account_names(value)
+            }
             Self::Kubernetes(_, check) => check(value),
         }
     }
 }
 
+/// Refuses names of accounts that others need.
+fn account_names(value: &Value) -> Result<(), String> {
+    names(value).try_for_each(|name| refuse_taken(name).map_err(|rule| format!("{name} {rule}")))
+}
+
+/// The names of a list, or of one text with commas.
+fn names(value: &Value) -> impl Iterator<Item = &str> {
+    let text = value.as_str().into_iter();
+    let of_text = text.flat_map(|text| text.split(',').map(str::trim));
+    let items = value.as_array().into_iter().flatten();
+    of_text
+        .chain(items.filter_map(Value::as_str))
+        .filter(|name| !name.is_empty())
+}
+
 /// Validates names of namespaces, as a list or as one text with commas.
 fn namespaces(value: &Value) -> Result<(), String> {
-    let names: Vec<&str> = match value {
-        Value::String(text) => text.split(',').map(str::trim).collect(),
-        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
-        _ => return Err(String::new()),
-    };
-    let mut names = names.into_iter().filter(|name| !name.is_empty());
-    let invalid = names.find(|name| !is_dns_label(name));
+    let invalid = names(value).find(|name| !is_dns_label(name));
     invalid.map_or(Ok(()), |name| {
         Err(format!("invalid namespace name {name:?}"))
     })
@@ -349,6 +365,26 @@ mod tests {
             ("protectedNamespaces", json!("a, b"), json!("a,B")),
             ("protectedNamespaces", json!([]), json!(["a", 1])),
             ("protectedNamespaces", json!(""), json!({})),
+            (
+                "remoteMirrorServiceAccountName",
+                json!("west, viewer"),
+                json!("west, cluster-admin"),
+            ),
+            (
+                "remoteMirrorServiceAccountName",
+                json!(["west", "viewer"]),
+                json!(["west", "edit"]),
+            ),
+            (
+                "remoteMirrorServiceAccountName",
+                json!([]),
+                json!("linkerd-multicluster-controller"),
+            ),
+            (
+                "remoteMirrorServiceAccountName",
+                json!("default-west"),
+                json!(["default"]),
+            ),
             ("imagePullSecrets", json!([{ "name": "a" }]), json!(["a"])),
         ] {
             assert_eq!(check(path, good), Ok(()), "{path}");

@@ -2,6 +2,7 @@
 //!
 //! Where a key of Linkerd's chart still applies, it is the same here, so that values files for that chart work.
 
+mod accounts;
 mod deserialize;
 mod kind;
 mod layers;
@@ -10,6 +11,14 @@ mod schema;
 mod set;
 mod types;
 
+pub(crate) use self::accounts::refuse_taken;
+#[cfg(test)]
+pub(crate) use self::{
+    accounts::taken,
+    kind::{Kind, OUR_LABELS, Shape, pointer},
+    obsolete::{KEYS as OBSOLETE, Replacement},
+    schema::{documented, entries, keys},
+};
 pub use self::{
     deserialize::Resources,
     layers::UserValues,
@@ -18,10 +27,4 @@ pub use self::{
         ControllerValues, FederationValues, GatewayValues, ImageValues, NetworkPolicyValues,
         ProbeValues, VERSION, Values,
     },
-};
-#[cfg(test)]
-pub(crate) use self::{
-    kind::{Kind, OUR_LABELS, Shape, pointer},
-    obsolete::{KEYS as OBSOLETE, Replacement},
-    schema::{documented, entries, keys},
 };

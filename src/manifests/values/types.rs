@@ -73,7 +73,7 @@ group! {
         federation "federation": FederationValues = FederationValues::default(), Group(FederationValues::ENTRIES), "Services of this cluster that join federated Services";
         remote_mirror_service_account "remoteMirrorServiceAccount": bool = true, Value(Kind::Bool), "Whether to create the ServiceAccounts that controllers of other clusters use";
         #[serde(deserialize_with = "text_or_list")]
-        remote_mirror_service_account_name "remoteMirrorServiceAccountName": Vec<String> = vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()], Value(Kind::TextOrList), "Names of these ServiceAccounts, comma-separated or as a list";
+        remote_mirror_service_account_name "remoteMirrorServiceAccountName": Vec<String> = vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()], Value(Kind::AccountNames), "Names of these ServiceAccounts, comma-separated or as a list";
         remote_mirror_service_account_namespace "remoteMirrorServiceAccountNamespace": String = String::new(), Value(Kind::OptionalName), "Namespace of these ServiceAccounts and their tokens; the extension's if empty. The controller can read all Secrets of the extension's namespace, and none of another one";
         linkerd_namespace "linkerdNamespace": String = labels::LINKERD_NAMESPACE.to_owned(), Value(Kind::Name), "Namespace of Linkerd's control plane; also set by --linkerd-namespace";
         identity_trust_domain "identityTrustDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Trust domain of workload identities; read from the cluster unless --ignore-cluster";

@@ -63,7 +63,15 @@ pub(super) const VALUES: [&[&str]; 16] = [
 ];
 
 /// Values that the schema refuses, and a part of the message.
-pub(super) const BAD: [(&str, &str); 25] = [
+pub(super) const BAD: [(&str, &str); 27] = [
+    (
+        "remoteMirrorServiceAccountName=west\\, cluster-admin",
+        "remoteMirrorServiceAccountName",
+    ),
+    (
+        "remoteMirrorServiceAccountName={west,edit}",
+        "remoteMirrorServiceAccountName",
+    ),
     (
         "remoteMirrorServiceAccountNamespace=A",
         "remoteMirrorServiceAccountNamespace",
