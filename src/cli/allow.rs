@@ -79,6 +79,14 @@ struct Accounts {
     namespace: String,
 }
 
+impl Accounts {
+    /// Whether their namespace is the usual one of the extension. Our Namespace has labels that let Pods do more, and by
+    /// which `uninstall` finds it: applied over a namespace of others, such as kube-system, it would change that one.
+    fn are_in_usual_namespace(&self) -> bool {
+        self.namespace == labels::MULTICLUSTER_NAMESPACE
+    }
+}
+
 /// Permissions of an account.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum AccountMode {
@@ -91,7 +99,7 @@ enum AccountMode {
 /// Runs `allow`.
 pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
     let with_namespace = if args.ignore_cluster {
-        true
+        args.accounts.are_in_usual_namespace()
     } else {
         block_on(lacks_namespace(global, &args.accounts))?
     };
@@ -111,6 +119,11 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
         namespace,
     } = &args.accounts;
     let manifest = install::allow(namespace, service_account_name, access, with_namespace)?;
+    if args.ignore_cluster && !with_namespace {
+        output::note(&format!(
+            "the Namespace {namespace} is not printed, because it may exist; create it if it does not"
+        ));
+    }
     output::data(&args.output.format(&manifest))
 }
 

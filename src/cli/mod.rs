@@ -346,7 +346,7 @@ mod tests {
             "install --ignore-cluster --namespace mesh --set linkerdNamespace=mesh",
             "install --ignore-cluster --gateway-port 4191",
             "install --ignore-cluster --set gateway.probe.port=4143",
-            "allow --ignore-cluster --service-account-name x --namespace linkerd",
+            "allow --ignore-cluster --service-account-name x -L linkerd-multicluster",
         ] {
             let args = std::iter::once("linkerd-mc").chain(line.split(' '));
             let cli = Cli::try_parse_from(args).unwrap();

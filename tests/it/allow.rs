@@ -29,6 +29,22 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
             "{second}"
         );
     }
+    // Without a look at the cluster, nothing is printed that would change a namespace of others.
+    let elsewhere = [
+        "allow",
+        "--service-account-name=reader",
+        "--ignore-cluster",
+        "--namespace=kube-system",
+    ];
+    let elsewhere = run(kubeconfig, &elsewhere);
+    assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
+    assert!(
+        !elsewhere.stdout.contains("kind: Namespace"),
+        "{elsewhere:?}"
+    );
+    let note = "the Namespace kube-system is not printed, because it may exist; create it if it does not\n";
+    assert_eq!(elsewhere.stderr, note);
+
     for (verb, resource, reader, peer) in [
         ("list", "services", true, true),
         ("watch", "endpointslices.discovery.k8s.io", true, true),
