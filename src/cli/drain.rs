@@ -65,6 +65,13 @@ pub(crate) struct DrainArgs {
     wait: Duration,
 }
 
+impl DrainArgs {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        !self.which.dry_run
+    }
+}
+
 /// End the drain of a cluster, so that it rejoins federated Services
 #[derive(Debug, Args)]
 #[command(after_long_help = UNDRAIN_EXAMPLES)]
@@ -74,6 +81,13 @@ pub(crate) struct UndrainArgs {
     /// How long to wait until the cluster has rejoined; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
+}
+
+impl UndrainArgs {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        !self.which.dry_run
+    }
 }
 
 /// Which cluster, and whether anything is written.

@@ -139,6 +139,25 @@ pub(crate) struct FleetArgs {
     command: FleetCommand,
 }
 
+impl FleetArgs {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        match &self.command {
+            FleetCommand::Apply(_) => true,
+            FleetCommand::Rotate(args) => args.writes(),
+            FleetCommand::Drain(args) => args.writes(),
+            FleetCommand::Undrain(args) => args.writes(),
+            FleetCommand::Plan(_)
+            | FleetCommand::Status(_)
+            | FleetCommand::Install(_)
+            | FleetCommand::Render(_)
+            | FleetCommand::Credentials(_)
+            | FleetCommand::Import(_)
+            | FleetCommand::Schema => false,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum FleetCommand {
     Plan(FleetPlanArgs),

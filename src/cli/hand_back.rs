@@ -82,6 +82,13 @@ pub(crate) struct HandBack {
     wait: Duration,
 }
 
+impl HandBack {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        !self.dry_run
+    }
+}
+
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;

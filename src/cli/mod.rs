@@ -89,21 +89,26 @@ enum Command {
 /// again as the binary.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let result = match (
+    let (result, writes) = match (
         check::extension_metadata(&args),
         complete::answered(command, &args),
     ) {
-        (Some(answer), _) => output::data(&answer).map(|()| ExitCode::SUCCESS),
-        (None, Ok(true)) => Ok(ExitCode::SUCCESS),
+        (Some(answer), _) => (output::data(&answer).map(|()| ExitCode::SUCCESS), false),
+        (None, Ok(true)) => (Ok(ExitCode::SUCCESS), false),
         (None, Ok(false)) => {
             let (cli, matches) = parse(args);
-            run(&cli, &matches)
+            let done = run(&cli, &matches);
+            if cli.command.writes() {
+                (output::all_read(done), true)
+            } else {
+                (done, false)
+            }
         }
-        (None, Err(error)) => Err(error),
+        (None, Err(error)) => (Err(error), false),
     };
     match result {
         Ok(code) => code,
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_unread(&error) && !writes => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
             if is_misuse(&error) {
@@ -111,6 +116,39 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             } else {
                 ExitCode::FAILURE
             }
+        }
+    }
+}
+
+impl Command {
+    /// Whether it changes clusters. Such a command fails if its reader stops before it is done: what it was asked for may
+    /// not have happened. With the others, the reader has what it wanted.
+    fn writes(&self) -> bool {
+        match self {
+            Self::Link(args) => args.writes(),
+            Self::Fleet(args) => args.writes(),
+            Self::Rotate(args) => args.writes(),
+            Self::Drain(args) => args.writes(),
+            Self::Undrain(args) => args.writes(),
+            Self::Unlink(args) => args.writes(),
+            Self::HandBack(args) => args.writes(),
+            Self::RunController(_) | Self::Verify(_) => true,
+            Self::Install(_)
+            | Self::LinkGen(_)
+            | Self::Plan(_)
+            | Self::Allow(_)
+            | Self::Revoke(_)
+            | Self::Uninstall(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Check(_)
+            | Self::Diagnose(_)
+            | Self::Gateways(_)
+            | Self::Status(_)
+            | Self::Traffic(_)
+            | Self::Graph(_)
+            | Self::Gather(_)
+            | Self::Version(_) => false,
         }
     }
 }
@@ -336,6 +374,46 @@ mod tests {
             .filter(|line| !is_accepted(line))
             .collect();
         assert_eq!(wrong, [""; 0], "refused");
+    }
+
+    #[test]
+    fn commands_that_change_clusters_are_known() {
+        let writes = |line: &&str| {
+            let args = std::iter::once("linkerd-mc").chain(line.split(' '));
+            Cli::try_parse_from(args).unwrap().command.writes()
+        };
+        let all = [
+            "link --target a --source b",
+            "fleet apply --file f",
+            "fleet rotate --file f",
+            "fleet drain --file f a",
+            "fleet undrain --file f a",
+            "rotate --cluster-name a",
+            "drain --cluster-name a",
+            "undrain --cluster-name a",
+            "unlink --cluster-name a --apply",
+            "hand-back",
+            "verify --target a --source b",
+        ];
+        let wrong: Vec<_> = all.iter().filter(|line| !writes(line)).collect();
+        assert_eq!(wrong, [&""; 0], "counted as printing");
+        let printing = [
+            "link --target a --source b --dry-run",
+            "fleet plan --file f",
+            "fleet status --file f",
+            "fleet rotate --file f --dry-run",
+            "fleet drain --file f a --dry-run",
+            "rotate --cluster-name a --dry-run",
+            "drain --cluster-name a --dry-run",
+            "unlink --cluster-name a",
+            "unlink --cluster-name a --apply --dry-run",
+            "hand-back --dry-run",
+            "install",
+            "check",
+            "status --wait",
+        ];
+        let wrong: Vec<_> = printing.iter().filter(|line| writes(line)).collect();
+        assert_eq!(wrong, [&""; 0], "counted as writing");
     }
 
     #[test]

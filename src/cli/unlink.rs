@@ -99,6 +99,13 @@ pub(crate) struct Unlink {
     output: ManifestOutput,
 }
 
+impl Unlink {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        self.apply && !self.dry_run
+    }
+}
+
 /// Runs the command.
 pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;

@@ -86,6 +86,23 @@ impl Fleet {
         run_fleet(&self.kubeconfig, command, file, flags)
     }
 
+    /// The exit code and the messages of a command whose output nobody reads.
+    fn unread(&self, command: &str, file: &Path, flags: &[&str]) -> (Option<i32>, String) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(["fleet", command, "--file"])
+            .arg(file)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    }
+
     /// Runs a command, and kills it as soon as it has made this number of writes.
     async fn killed(&mut self, command: &str, flags: &[&str], file: &Path, after: usize) {
         self.writes();
@@ -347,6 +364,13 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
         "{}",
         planned.stdout
     );
+    // `plan | head` has shown what was wanted; `apply | head` has done nothing.
+    let (code, said) = fleet.unread("plan", &file, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = fleet.unread("apply", &file, &["--yes"]);
+    assert_eq!(code, Some(1), "{said}");
+    let cause = "cause: cannot write to stdout: Broken pipe";
+    assert!(said.contains(cause), "{said}");
     let local = format!(
         "plan-east: the link uses the API server address {}, which",
         fleet.planes[0].url()

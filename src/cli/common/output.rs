@@ -1,6 +1,8 @@
 //! Prints data to stdout, and everything else to stderr. Nothing else in the crate prints.
 
 use std::{
+    error::Error,
+    fmt,
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
@@ -13,7 +15,10 @@ use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{log_format, plugin, prose::wrapped, table::stderr_width};
 use crate::{
-    api::text::one_line, client::requests::explain, hint::hint_of, manifests::yaml::to_yaml,
+    api::text::one_line,
+    client::requests::explain,
+    hint::{HintExt as _, hint_of},
+    manifests::yaml::to_yaml,
 };
 
 /// Whether notes and progress are left out.
@@ -54,6 +59,22 @@ pub(crate) fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
     to_yaml(value)
 }
 
+/// A text that could not be written to stdout.
+#[derive(Debug)]
+struct Unwritten(io::Error);
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot write to stdout")
+    }
+}
+
+impl Error for Unwritten {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
 /// Writes a text to stdout completely, or fails.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     if text.contains('\x1b') {
@@ -64,9 +85,8 @@ pub(crate) fn data(text: &str) -> anyhow::Result<()> {
 }
 
 fn write_out(mut out: impl io::Write, text: &str) -> anyhow::Result<()> {
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(written.map_err(Unwritten)?)
 }
 
 /// Writes one line to stderr that begins with `warning:`.
@@ -123,10 +143,7 @@ pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
         frame.push('\n');
     }
     frame.push_str("\x1b[J");
-    let mut out = stdout.lock();
-    out.write_all(frame.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    write_out(stdout.lock(), &frame)
 }
 
 /// Logs each request to an API server to stderr, with its URL and status. No bodies: they may hold secrets.
@@ -167,12 +184,23 @@ fn steps(error: &anyhow::Error) -> Vec<String> {
     steps
 }
 
-/// Whether an error is a broken pipe, as in `… | head`.
-pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+/// Whether the reader of stdout has stopped early, as in `… | head`. A connection that breaks is another error.
+pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     error
         .chain()
-        .filter_map(|step| step.downcast_ref::<io::Error>())
-        .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+        .filter_map(|step| step.downcast_ref::<Unwritten>())
+        .any(|unwritten| unwritten.0.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Says what to do if the reader of stdout has stopped early. For commands that change clusters.
+pub(crate) fn all_read<T>(done: anyhow::Result<T>) -> anyhow::Result<T> {
+    match done {
+        Err(error) if is_unread(&error) => Err(error).hint(
+            || "the output was not read to its end, so only a part may be done".to_owned(),
+            || "run the command again, and read all that it prints".to_owned(),
+        ),
+        done => done,
+    }
 }
 
 fn labelled(label: &str, color: AnsiColor, text: &str) {
@@ -192,6 +220,18 @@ mod tests {
     use kube::config::Kubeconfig;
 
     use super::*;
+
+    #[test]
+    fn reader_that_stops_is_no_connection_that_breaks() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let unread = anyhow::Error::from(Unwritten(broken())).context("of a command");
+        assert!(is_unread(&unread));
+        let hinted = all_read::<()>(Err(unread)).unwrap_err();
+        assert!(is_unread(&hinted) && hint_of(&hinted).is_some());
+        assert!(!is_unread(&anyhow::Error::from(broken())));
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(!is_unread(&anyhow::Error::from(Unwritten(full))));
+    }
 
     #[test]
     fn each_cause_is_shown_once() {

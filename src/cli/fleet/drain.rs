@@ -69,6 +69,13 @@ pub(super) struct FleetDrainArgs {
     wait: Duration,
 }
 
+impl FleetDrainArgs {
+    /// Whether it changes clusters.
+    pub(super) fn writes(&self) -> bool {
+        !self.which.dry_run
+    }
+}
+
 /// End the drain of a cluster everywhere, so that it rejoins federated Services
 ///
 /// Exit codes: 0 it is not drained any more, 1 it is in some cluster, or a cluster failed, 2 invalid usage.
@@ -80,6 +87,13 @@ pub(super) struct FleetUndrainArgs {
     /// How long to wait until the cluster has rejoined; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
+}
+
+impl FleetUndrainArgs {
+    /// Whether it changes clusters.
+    pub(super) fn writes(&self) -> bool {
+        !self.which.dry_run
+    }
 }
 
 /// The cluster, and how the outcome is printed.

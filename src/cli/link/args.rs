@@ -79,3 +79,10 @@ pub(crate) struct Link {
     #[arg(short, long, value_name = "FORMAT", requires = "dry_run")]
     pub(super) output: Option<ManifestFormat>,
 }
+
+impl Link {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        !self.dry_run
+    }
+}

@@ -56,6 +56,13 @@ pub(crate) struct Rotate {
     pub(super) output: RotateFormat,
 }
 
+impl Rotate {
+    /// Whether it changes clusters.
+    pub(crate) fn writes(&self) -> bool {
+        !self.flags.dry_run
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RotateFormat {
     /// One line per step, on stderr

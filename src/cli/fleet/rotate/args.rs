@@ -90,6 +90,13 @@ pub(in crate::cli::fleet) struct FleetRotateArgs {
     pub(super) output: FleetFormat,
 }
 
+impl FleetRotateArgs {
+    /// Whether it changes clusters.
+    pub(in crate::cli::fleet) fn writes(&self) -> bool {
+        !self.flags.dry_run
+    }
+}
+
 /// The token that a source cluster uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InUseToken {
