@@ -170,13 +170,13 @@ fn api(cluster: &Cluster, kind: &ApiResource, namespace: Option<&str>) -> Api<Dy
 
 /// An object, as it was when it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedObject {
     pub(crate) object: ObjectName,
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
-impl Listed {
+impl ListedObject {
     pub(crate) fn new(kind: ApiKind, metadata: &ObjectMeta) -> Self {
         Self {
             object: kind.of_metadata(metadata),

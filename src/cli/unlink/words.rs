@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cli::common::inventory::{LINK, Listed, SERVICE},
+        cli::common::inventory::{LINK, ListedObject, SERVICE},
         hint::hint_of,
     };
 
@@ -212,7 +212,7 @@ mod tests {
             name: Some("web".into()),
             ..Default::default()
         };
-        let service = Listed::new(SERVICE, &metadata);
+        let service = ListedObject::new(SERVICE, &metadata);
         Mirrors {
             own: vec![service.clone(); own],
             probes: vec![service.clone()],

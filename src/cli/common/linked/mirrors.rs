@@ -15,7 +15,7 @@ use crate::{
     },
     cli::common::{
         cluster::Cluster,
-        inventory::{self as objects, Listed},
+        inventory::{self as objects, ListedObject},
     },
     manifests::{link::ClusterName, render::ObjectName},
 };
@@ -23,11 +23,11 @@ use crate::{
 /// Services that exist because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mirrors {
-    pub(crate) own: Vec<Listed>,
+    pub(crate) own: Vec<ListedObject>,
     /// Its probe Service.
-    pub(crate) probes: Vec<Listed>,
+    pub(crate) probes: Vec<ListedObject>,
     /// Federated Services that have no other member.
-    pub(crate) federated: Vec<Listed>,
+    pub(crate) federated: Vec<ListedObject>,
     /// Federated Services that have other members too.
     pub(crate) shared: Vec<ObjectName>,
 }
@@ -86,7 +86,7 @@ impl Mirrors {
 
     /// Sorts Services by whether they exist only for `cluster`. `own` has its label, `federated` are all federated ones.
     fn sort(cluster: &str, own: &[ObjectMeta], federated: &[ObjectMeta]) -> Self {
-        let listed = |meta: &ObjectMeta| Listed::new(objects::SERVICE, meta);
+        let listed = |meta: &ObjectMeta| ListedObject::new(objects::SERVICE, meta);
         let has = |map: &Option<BTreeMap<String, String>>, key: &str| {
             map.as_ref().is_some_and(|map| map.contains_key(key))
         };
@@ -121,7 +121,7 @@ impl Mirrors {
     }
 
     /// Services that are deleted with the link.
-    pub(crate) fn into_own(self) -> impl Iterator<Item = Listed> {
+    pub(crate) fn into_own(self) -> impl Iterator<Item = ListedObject> {
         [self.probes, self.own, self.federated]
             .into_iter()
             .flatten()
@@ -166,7 +166,7 @@ mod tests {
             federated,
             shared,
         } = Mirrors::sort("east", &own, &federated);
-        let paths = |all: &[Listed]| {
+        let paths = |all: &[ListedObject]| {
             let all = all.iter().map(|listed| path(&listed.object));
             all.collect::<Vec<_>>()
         };
