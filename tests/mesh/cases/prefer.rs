@@ -9,12 +9,19 @@ use anyhow::ensure;
 use control_plane::{Fault, eventually};
 use tokio::time::{Instant, sleep};
 
-use super::{form::is_flat_again, gateway::probing, of, without_failures};
+use super::{
+    form::is_flat_again,
+    gateway::{is_dead, probing},
+    of, without_failures,
+};
 use crate::{
     load::{Load, Tally},
     rig::{
-        Rig, condition_of,
+        Rig,
+        cluster::EXTENSION,
+        condition_of,
         federation::Form,
+        identity_of,
         mirrors::{FEDERATED, FOLLOWS},
         pod::Pod,
     },
@@ -31,6 +38,8 @@ const CALM: Duration = Duration::from_secs(300);
 const GLANCE: Duration = Duration::from_millis(500);
 /// How long the API server of the preferred cluster is unavailable.
 const AWAY: Duration = Duration::from_secs(20);
+/// The Link's status is written every two seconds at most.
+const STATUS: Duration = Duration::from_secs(2);
 /// Within this time, the members of other clusters have to answer.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -136,12 +145,15 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     let row = without_failures(&load.so_far())?;
 
     let (_, limit) = probing(rig).await?;
+    asked_through_gateway(&load).await?;
     load.count_anew();
     rig.gateway.proxy.kill();
     let killed = Instant::now();
     asked(&load, &west, limit + GLANCE).await?;
     let followed = killed.elapsed().saturating_sub(GLANCE);
     let died = of(&load.so_far(), FEDERATED)?.failed;
+    // The proxy of the client is the first to notice. Without the controller, there is no hold-down.
+    is_dead(rig, limit + STATUS).await?;
     rig.gateway.proxy.restart()?;
     rig.gateway.proxy_ready().await?;
     let back = Instant::now();
@@ -212,6 +224,24 @@ pub(super) async fn asked(
         now.retain(|pod, count| before.get(pod).is_none_or(|before| before < count));
         let only = now.keys().all(|pod| pods.contains(pod));
         Ok((only && !now.is_empty()).then_some(()))
+    })
+    .await
+}
+
+/// Waits until all requests go through the gateway.
+async fn asked_through_gateway(load: &Load) -> anyhow::Result<()> {
+    let gateway = identity_of("linkerd-gateway", EXTENSION);
+    eventually("requests to go through the gateway", FOLLOWS, async || {
+        load.count_anew();
+        sleep(GLANCE).await;
+        let so_far = load.so_far();
+        let mut seen = of(&so_far, FEDERATED)?
+            .answers
+            .keys()
+            .map(|(_, seen)| seen)
+            .peekable();
+        let only = seen.peek().is_some() && seen.all(|seen| *seen == gateway);
+        Ok(only.then_some(()))
     })
     .await
 }
