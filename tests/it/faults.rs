@@ -20,16 +20,15 @@ use serde_json::json;
 
 use crate::support::{
     SOON,
-    audit::{mark, nothing_was_deleted, requests, said_in, writes, writes_in},
+    audit::{mark, nothing_was_deleted, requests, said_in, writes},
     controller::Controller,
     credentials::{client, kubeconfig},
     faults::{refusal, through},
-    gateways::Gateways,
     installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE},
     links::{condition, in_step, is_lost, is_well, own_link, status_that, unlink},
     objects::{
-        addresses, cluster_ips, delete, export, gone, has_members, hosts, member, namespace, patch,
-        relabel, service, slices_that, stateful, web,
+        addresses, cluster_ips, delete, export, gone, has_members, member, namespace, patch,
+        relabel, service, slices_that, web,
     },
     planes::alone,
     program::run,
