@@ -124,8 +124,8 @@ pub(crate) async fn state(
         }
         links.insert(other.name_any(), entry);
     }
-    let local = local(client, &config, links.by_slices(None)).await?;
-    let by_slices = links.by_slices(Some(&local));
+    let local = local(client, &config, links.by_slices(|| false)).await?;
+    let by_slices = links.by_slices(|| local.has_federated_slices());
     let stands = local.services_with_objects(&target.cluster);
     let remote = remote(&there, &target, limits, &stands, by_slices)
         .await

@@ -162,7 +162,9 @@ impl State {
 
     /// Whether federated Services are made of slices.
     pub fn by_slices(&self) -> bool {
-        self.links.by_slices(self.local.as_ref())
+        let local = self.local.as_ref();
+        self.links
+            .by_slices(|| local.is_some_and(Local::has_federated_slices))
     }
 
     /// Whether objects of this cluster, which has no Link in charge, may still belong to a Link.

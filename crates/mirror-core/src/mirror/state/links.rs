@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{
-    Local,
-    remote::{GatewayState, RemoteState},
-};
+use super::remote::{GatewayState, RemoteState};
 use crate::{
     api::{link::LinkObject, names::is_dns_label},
     mirror::target::{InvalidLink, Target, policy::FederatedThrough},
@@ -220,12 +217,11 @@ impl Links {
     }
 
     /// Whether federated Services are made of slices: a cluster takes part through its gateway. While a Link that may ask
-    /// for that cannot be read, those that have slices keep them.
-    pub fn by_slices(&self, local: Option<&Local>) -> bool {
+    /// for that cannot be read, those that have slices keep them. `have_slices`: whether any have some.
+    pub fn by_slices(&self, have_slices: impl FnOnce() -> bool) -> bool {
         let mut targets = self.all_in_charge().map(|(target, _)| target);
-        let keeps_slices = || local.is_some_and(Local::has_federated_slices);
         targets.any(|target| target.federated_through == FederatedThrough::Gateway)
-            || !self.moving.is_empty() && keeps_slices()
+            || !self.moving.is_empty() && have_slices()
     }
 
     /// The Links in charge that have a drain, even if it has ended, each with its end.

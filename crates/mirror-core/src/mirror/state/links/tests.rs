@@ -315,7 +315,7 @@ fn federated_services_are_made_of_slices_if_a_link_in_charge_leads_through_a_gat
         ),
     ] {
         let links = links(&entries);
-        assert_eq!(links.by_slices(None), expected, "{what}");
+        assert_eq!(links.by_slices(|| false), expected, "{what}");
         let state = State {
             links,
             ..State::default()
