@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::support::{
     SOON,
-    audit::{mark, requests},
+    audit::mark,
     controller::Controller,
     installation::{NAMESPACE, installed, link},
     objects::{export, gone, namespace, service, web},
@@ -125,8 +125,7 @@ impl Fleet {
     fn writes(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         for (plane, mark_of) in self.planes.iter().zip(&mut self.marks) {
-            let since = requests(plane, *mark_of);
-            *mark_of = mark(plane);
+            let since = plane.audit_next(mark_of).unwrap();
             let own = since.iter().filter(|event| {
                 event.is_write()
                     && event.user_agent.starts_with("linkerd-mc/")

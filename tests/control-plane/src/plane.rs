@@ -318,28 +318,33 @@ impl ControlPlane {
     /// Like [`Self::audit_since`], and moves the mark behind the last event: each one is in the result of exactly one call,
     /// even while requests come.
     pub fn audit_next(&self, mark: &mut u64) -> anyhow::Result<Vec<AuditEvent>> {
-        let mut log = Vec::new();
-        File::open(self.folder().join(AUDIT_LOG))
-            .and_then(|mut file| {
-                file.seek(SeekFrom::Start(*mark))?;
-                file.read_to_end(&mut log)
-            })
-            .context("failed to read the audit log")?;
-        // A line that is being written is for the next call.
-        log.truncate(
-            log.iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |end| end + 1),
-        );
+        let log = self.whole_lines(*mark)?;
         *mark += u64::try_from(log.len())?;
         audit::parse(&String::from_utf8(log)?)
     }
 
     /// The end of the audit log as it is now.
     pub fn audit_mark(&self) -> anyhow::Result<u64> {
+        /// More than the longest line.
+        const TAIL: u64 = 1 << 20;
         let log = fs::metadata(self.folder().join(AUDIT_LOG));
-        // A line is written in one piece.
-        Ok(log.context("failed to look at the audit log")?.len())
+        let length = log.context("failed to look at the audit log")?.len();
+        let from = length.saturating_sub(TAIL);
+        Ok(from + u64::try_from(self.whole_lines(from)?.len())?)
+    }
+
+    /// The audit log from this byte on, without a last line that is being written.
+    fn whole_lines(&self, from: u64) -> anyhow::Result<Vec<u8>> {
+        let mut log = Vec::new();
+        File::open(self.folder().join(AUDIT_LOG))
+            .and_then(|mut file| {
+                file.seek(SeekFrom::Start(from))?;
+                file.read_to_end(&mut log)
+            })
+            .context("failed to read the audit log")?;
+        let end = log.iter().rposition(|byte| *byte == b'\n');
+        log.truncate(end.map_or(0, |end| end + 1));
+        Ok(log)
     }
 
     /// Kills the API server and returns when it is gone. Its data stay in etcd.
