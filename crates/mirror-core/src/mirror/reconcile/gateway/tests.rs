@@ -366,3 +366,10 @@ fn service_for_discovery_needs_a_gateway_and_a_name() {
     let reason = InvalidLink::ApiServerWithoutGateway(l::DISCOVERY_SERVICE);
     assert_eq!(error, reason);
 }
+
+#[test]
+fn link_whose_name_makes_too_long_a_service_name_cannot_reach_the_api_server() {
+    let state = linked();
+    assert_eq!(state.api_server_problem("east"), None);
+    assert!(state.api_server_problem(&"e".repeat(63)).is_some());
+}

@@ -356,3 +356,20 @@ fn what_another_replica_recorded_is_taken_over() {
     assert_eq!(known.left_for("west").collect::<Vec<_>>(), ["east"]);
     assert!(known.may_keep("east"));
 }
+
+#[test]
+fn objects_may_belong_to_a_link_that_has_left_and_is_older() {
+    let left = listed(Some("east"), &named("m", "west", 5));
+    let known = links(&[("m", &left)]);
+    for (than, older) in [
+        ((Some(at(4)), "m"), false),
+        ((Some(at(5)), "a"), false),
+        // It is not older than itself.
+        ((Some(at(5)), "m"), false),
+        ((Some(at(5)), "n"), true),
+        ((Some(at(6)), "a"), true),
+    ] {
+        assert_eq!(known.older_may_keep("east", than), older, "{than:?}");
+    }
+    assert!(!known.older_may_keep("south", (Some(at(6)), "a")));
+}

@@ -174,3 +174,14 @@ fn slices_of_members_are_watched_while_the_link_that_asks_for_them_cannot_be_rea
     let flat = two(By::Discovery, By::Discovery).worked_on(&key());
     assert!(!unreadable(flat).by_slices());
 }
+
+#[test]
+fn slices_of_a_member_that_cannot_be_seen_are_only_created_when_a_service_turns_to_slices() {
+    let state = two(By::Gateway, By::Gateway).worked_on(&key());
+    let bare = state.without_slices();
+    let blind = bare.with_link("east", |entry| entry.remote = None);
+    assert_eq!(
+        described(&plan(&blind, &key()).writes),
+        ["create EndpointSlice ns/web-federated.west-ipv4"]
+    );
+}

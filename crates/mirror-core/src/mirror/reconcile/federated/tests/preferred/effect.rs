@@ -136,3 +136,13 @@ fn cluster_that_cannot_be_seen_is_not_preferred_unless_it_is_a_member() {
         assert_eq!(described(&plan(&state, &key()).writes), [""; 0], "{what}");
     }
 }
+
+#[test]
+fn dead_gateway_of_a_preferred_cluster_counts_while_the_cluster_cannot_be_seen() {
+    let state = beside_gateway("east").with_link("east", |entry| {
+        entry.gateway.liveness = Liveness::Dead;
+        entry.remote = None;
+    });
+    let out = failed_over(&after(state, &key())).unwrap_or_default();
+    assert!(out.contains("east="), "{out:?}");
+}
