@@ -27,7 +27,7 @@ use crate::{
     api::{
         k8s::{EndpointConditions, EndpointSlice, Service},
         map::Map,
-        metadata::MAX_NAME,
+        names::MAX_SUBDOMAIN,
         wire::{StoredObject, Wire},
     },
     budget::Budget,
@@ -227,7 +227,7 @@ impl<T: StoredObject + Indexed + Send + Sync> EventHandler<T> for Watching<T> {
     /// Objects are omitted, and known by name, however many bytes the name has. So none is kept that cannot be in
     /// Kubernetes.
     fn keeps(&self, object: &T) -> bool {
-        let is_possible = |group: &str| group.len() <= MAX_NAME;
+        let is_possible = |group: &str| group.len() <= MAX_SUBDOMAIN;
         object.metadata().has_possible_ids() && object.group().is_none_or(is_possible)
     }
 

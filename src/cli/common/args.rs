@@ -11,7 +11,7 @@ use crate::{
     api::{
         duration::{DurationError, parse_go_duration},
         labels,
-        names::is_dns_label,
+        names::{MAX_SUBDOMAIN, is_dns_label},
         selector::SelectorError,
         selector_text::parse_selector,
     },
@@ -149,7 +149,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
 
 /// Parses the name of an object such as a ServiceAccount: DNS labels joined by dots.
 pub(crate) fn object_name(text: &str) -> Result<String, String> {
-    if text.len() <= 253 && text.split('.').all(is_dns_label) {
+    if text.len() <= MAX_SUBDOMAIN && text.split('.').all(is_dns_label) {
         Ok(text.to_owned())
     } else {
         Err("must consist of lowercase letters, digits, '-' and '.', and start and end with a letter or digit".to_owned())

@@ -6,7 +6,9 @@ use std::fmt;
 use kube_core::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{interned_str::InternedStr, labels as l, map::Map, null_is_default};
+use super::{
+    interned_str::InternedStr, labels as l, map::Map, names::MAX_SUBDOMAIN, null_is_default,
+};
 
 /// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
 /// whole object in `managedFields`.
@@ -111,8 +113,6 @@ fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::E
     Ok(annotations)
 }
 
-/// Maximum length of the name of an object in Kubernetes, and of the name of its namespace.
-pub const MAX_NAME: usize = 253;
 /// Maximum length of a UID. Those of Kubernetes have 36 bytes.
 const MAX_UID: usize = 128;
 
@@ -138,7 +138,8 @@ impl Metadata {
     /// longer ones.
     pub fn has_possible_ids(&self) -> bool {
         let uid = self.uid.as_deref().unwrap_or_default();
-        self.name().len() <= MAX_NAME && self.namespace().len() <= MAX_NAME && uid.len() <= MAX_UID
+        let names = [self.name(), self.namespace()];
+        names.iter().all(|name| name.len() <= MAX_SUBDOMAIN) && uid.len() <= MAX_UID
     }
 
     /// Heap memory in bytes.

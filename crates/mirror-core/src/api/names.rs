@@ -1,9 +1,9 @@
 //! Names, labels and their values, as Kubernetes accepts them.
 
 /// Maximum length of a DNS label, of a label's name and of its value.
-const MAX_NAME: usize = 63;
-/// Maximum length of the prefix of a label's key.
-const MAX_PREFIX: usize = 253;
+const MAX_LABEL: usize = 63;
+/// Maximum length of a DNS subdomain: of the name of an object of any kind, and of the prefix of a label's key.
+pub const MAX_SUBDOMAIN: usize = 253;
 
 /// Whether Kubernetes accepts `text` as the key of a label or annotation.
 pub fn is_label_key(text: &str) -> bool {
@@ -14,14 +14,14 @@ pub fn is_label_key(text: &str) -> bool {
     !name.is_empty()
         && is_label_value(name)
         && prefix.is_none_or(|prefix| {
-            prefix.len() <= MAX_PREFIX && prefix.split('.').all(is_dns_label_of_any_length)
+            prefix.len() <= MAX_SUBDOMAIN && prefix.split('.').all(is_dns_label_of_any_length)
         })
 }
 
 /// Whether Kubernetes accepts `text` as the value of a label.
 pub fn is_label_value(text: &str) -> bool {
     let alphanumeric = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= MAX_NAME
+    text.len() <= MAX_LABEL
         && alphanumeric(text.chars().next())
         && alphanumeric(text.chars().next_back())
         && text
@@ -31,7 +31,7 @@ pub fn is_label_value(text: &str) -> bool {
 
 /// Whether `text` is a DNS label: at most 63 lower-case letters, digits and inner dashes.
 pub fn is_dns_label(text: &str) -> bool {
-    text.len() <= MAX_NAME && is_dns_label_of_any_length(text)
+    text.len() <= MAX_LABEL && is_dns_label_of_any_length(text)
 }
 
 /// Whether Kubernetes accepts `text` as the name of a Service: a DNS label that begins with a letter.

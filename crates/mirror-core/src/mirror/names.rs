@@ -7,7 +7,10 @@ use super::{
     metadata::{Owner, is_managed, owner},
     outcome::{Problem, Reason},
 };
-use crate::api::{k8s::Service, names::is_service_name};
+use crate::api::{
+    k8s::Service,
+    names::{MAX_SUBDOMAIN, is_service_name},
+};
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
@@ -59,8 +62,6 @@ impl GatewayService {
 
 /// Kubernetes' limit for Service names: a DNS label.
 const SERVICE_NAME_MAX: usize = 63;
-/// Maximum length of a name in a message: Kubernetes' limit for names of any kind.
-const SHOWN_MAX: usize = 253;
 
 /// `<service>-<cluster>`.
 pub fn mirror_name(service: &str, cluster: &str) -> String {
@@ -84,7 +85,7 @@ pub(crate) fn fits(name: String) -> Result<String, Problem> {
     if is_service_name(&name) {
         return Ok(name);
     }
-    let shown: String = name.chars().take(SHOWN_MAX).collect();
+    let shown: String = name.chars().take(MAX_SUBDOMAIN).collect();
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     Err(
         if name.len() > SERVICE_NAME_MAX && name.bytes().all(letter) {
