@@ -34,7 +34,7 @@ use super::common::{
     args::Global,
     cluster::Cluster,
     cluster_name::context_of,
-    linked::{known_clusters, links},
+    linked::{KnownLinks, known_clusters},
     output,
 };
 use crate::{
@@ -72,8 +72,8 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
         linkerd: global.linkerd_namespace.clone(),
         access,
     };
-    let links = links(&source.cluster, &source.namespace).await?;
-    let chosen = chosen(&source, args, &links)?.into_iter().cloned();
+    let known = KnownLinks::read(&source.cluster, &source.namespace).await?;
+    let chosen = chosen(&source, args, &known.links)?.into_iter().cloned();
     let wanted = chosen.map(async |link| {
         let target = target(global, args, &link.spec.target_cluster_name).await;
         WantedRotation {
@@ -88,7 +88,7 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
         limit: &Semaphore::new(1),
         prepares: false,
     };
-    batch.rotate(&links, wanted).await
+    batch.rotate(&known, wanted).await
 }
 
 async fn target(global: &Global, args: &Rotate, name: &str) -> anyhow::Result<TargetCluster> {

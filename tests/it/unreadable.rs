@@ -52,8 +52,13 @@ async fn break_link(plane: &ControlPlane, link: &str) {
     .unwrap();
 }
 
-/// Runs `link` for a Link that cannot be decoded. It must change nothing, because it cannot keep what it cannot read.
-async fn linking_again_is_refused(source: &ControlPlane, far: &ControlPlane, link: &str) {
+/// Runs `link` and `rotate` for a Link that cannot be decoded. Both must change nothing: `link` cannot keep what it cannot
+/// read, and the controller would not take a new token.
+async fn linking_again_and_rotation_are_refused(
+    source: &ControlPlane,
+    far: &ControlPlane,
+    link: &str,
+) {
     let path = source.folder().join("unreadable.kubeconfig");
     ControlPlane::merged_kubeconfig(&[source, far], &path).unwrap();
     let spec = async || {
@@ -81,6 +86,25 @@ async fn linking_again_is_refused(source: &ControlPlane, far: &ControlPlane, lin
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(spec().await, before);
+
+    let credentials = async || {
+        source
+            .kubectl(&["get", "secrets", "-A", "-o=yaml"])
+            .await
+            .unwrap()
+    };
+    let before = credentials().await;
+    let ends = ["--source", source.name(), "--target", far.name()];
+    let args = [&["rotate", "--cluster-name", link][..], &ends].concat();
+    let said = run(&path, &args).failure();
+    for part in [
+        &format!("the Link {link} cannot be decoded: spec.selector.matchLabels"),
+        "edit links.multicluster",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains("undid"), "{said}");
+    assert_eq!(credentials().await, before);
 }
 
 /// UID and `ClusterIP` of Services that must not change.
@@ -127,7 +151,7 @@ async fn unreadable_link_keeps_its_mirrors_and_is_reported() {
         .unwrap();
     };
     invalid("selector.matchLabels").await;
-    linking_again_is_refused(source, far, "unreadable").await;
+    linking_again_and_rotation_are_refused(source, far, "unreadable").await;
     let series = "linkerd_mc_link_invalid{link=\"unreadable\"}";
     controller.metric_is(series, |now| now == Some(1.0)).await;
     eventually("an Event on the Link", SOON, async || {

@@ -189,7 +189,8 @@ fn unused(mut names: Vec<String>, others: &[Link]) -> Vec<String> {
 /// Links of a namespace.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLinks {
-    /// All of them. A Link that cannot be decoded has at least its name, and usually that of the target cluster.
+    /// All of them. A Link that cannot be decoded has at least its name, and usually those of the target cluster and of
+    /// its credentials Secret.
     pub(crate) links: Vec<Link>,
     /// Why Links cannot be decoded, by their names. Nothing may be concluded from what these Links lack.
     pub(crate) unreadable: BTreeMap<String, String>,
@@ -210,6 +211,37 @@ impl KnownLinks {
         }
         Ok(known)
     }
+
+    /// Fails for a Link that cannot be decoded.
+    pub(crate) fn check_decoded(&self, cluster: &Cluster, link: &Link) -> anyhow::Result<()> {
+        let name = link.name_any();
+        match self.unreadable.get(&name) {
+            None => Ok(()),
+            Some(why) => Err(undecodable(
+                cluster,
+                &link.namespace().unwrap_or_default(),
+                &name,
+                format!("the Link {name} cannot be decoded: {why}"),
+            )),
+        }
+    }
+}
+
+/// The error for a Link that cannot be decoded, with a hint how to correct it.
+pub(crate) fn undecodable(
+    cluster: &Cluster,
+    namespace: &str,
+    link: &str,
+    what: String,
+) -> anyhow::Error {
+    let edit = cluster.flags.kubectl(
+        "-n {} edit links.multicluster.linkerd.io {}",
+        &[namespace, link],
+    );
+    fail(
+        what,
+        format!("correct it with {edit}, and run the same command again"),
+    )
 }
 
 /// Links of a namespace, also those that cannot be decoded; none if the CRD is missing.
@@ -379,6 +411,39 @@ mod tests {
             let secrets = Box::pin(found(objects, only)).await.secrets.into_iter();
             let secrets: Vec<String> = secrets.map(|secret| secret.name).collect();
             assert_eq!(secrets, expected, "{links:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn secret_of_a_link_that_cannot_be_decoded_is_its_own() {
+        let undecodable = |name: &str, cluster: &str, secret: &str| {
+            let mut link = link("mc", cluster);
+            link["metadata"]["name"] = name.into();
+            link["spec"]["clusterCredentialsSecret"] = secret.into();
+            link["spec"]["selector"] = json!({ "matchLabels": { "exported": true } });
+            link
+        };
+        for (links, expected) in [
+            (
+                vec![undecodable("a", "east", "own")],
+                &["cluster-credentials-east", "own"][..],
+            ),
+            // The other Link has it too.
+            (
+                vec![
+                    link("mc", "east"),
+                    undecodable("b", "north", "cluster-credentials-east"),
+                ],
+                &[],
+            ),
+        ] {
+            let mut objects: Vec<Value> = ["own", "cluster-credentials-east"]
+                .map(|name| object("v1", "Secret", "mc", name))
+                .into();
+            objects.extend(links);
+            let secrets = Box::pin(found(objects, None)).await.secrets.into_iter();
+            let secrets: Vec<String> = secrets.map(|secret| secret.name).collect();
+            assert_eq!(secrets, expected);
         }
     }
 

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     api::link::Link,
     cli::{
-        common::{args::Global, interrupt::on_interrupt, linked::links, output, wait::spin},
+        common::{args::Global, interrupt::on_interrupt, linked::KnownLinks, output, wait::spin},
         rotate::{
             Batch, Ending, RotationOutcome, SourceCluster, TargetCluster, TokenSource,
             WantedRotation, is_duplicate,
@@ -146,11 +146,11 @@ impl FleetRotation<'_> {
             namespace: self.loaded.namespace.clone(),
             linkerd: self.loaded.linkerd.clone(),
         };
-        let links = links(&source.cluster, &source.namespace).await?;
+        let known = KnownLinks::read(&source.cluster, &source.namespace).await?;
         let (mut wanted, mut outcomes) = (Vec::new(), Vec::new());
         for (ends, part) in targets {
             let target = &ends.target;
-            let Some(link) = link_to(&links, target) else {
+            let Some(link) = link_to(&known.links, target) else {
                 let why = "there is no Link; `fleet apply` makes it";
                 output::warning(&format!("{name} → {target}: {why}"));
                 outcomes.push(failed(target, &anyhow::anyhow!(why)));
@@ -172,7 +172,7 @@ impl FleetRotation<'_> {
             limit: &self.limit,
             prepares: true,
         };
-        outcomes.extend(batch.rotate(&links, wanted).await?);
+        outcomes.extend(batch.rotate(&known, wanted).await?);
         Ok(outcomes)
     }
 

@@ -13,7 +13,7 @@ use crate::{
         common::{
             cluster::Cluster,
             inventory::LINK,
-            linked::{KnownLinks, elsewhere},
+            linked::{KnownLinks, elsewhere, undecodable},
         },
         link_gen::{Evidence, Existing, KubeconfigTarget, compare},
     },
@@ -85,7 +85,16 @@ impl SourceState {
         ];
         let known = KnownLinks::read(&cluster, namespace).await?;
         if let Some(why) = known.unreadable.get(&name) {
-            return Err(undecodable(&cluster, direction, namespace, why));
+            // What it has set is not known, so linking again would remove it.
+            return Err(undecodable(
+                &cluster,
+                namespace,
+                &name,
+                format!(
+                    "the Link {name} in {} cannot be decoded: {why}; nothing was applied",
+                    direction.context
+                ),
+            ));
         }
         let known = known.links;
         let link = known.iter().find(|link| link.name_any() == name).cloned();
@@ -208,24 +217,6 @@ impl SourceState {
              all mirrors of the other one",
         ))
     }
-}
-
-/// The error for a Link that cannot be decoded. What it has set is not known, so linking again would remove it.
-fn undecodable(
-    cluster: &Cluster,
-    direction: &Direction,
-    namespace: &str,
-    why: &str,
-) -> anyhow::Error {
-    let Direction { context, name, .. } = direction;
-    let edit = cluster.flags.kubectl(
-        "-n {} edit links.multicluster.linkerd.io {}",
-        &[namespace, &name.to_string()],
-    );
-    fail(
-        format!("the Link {name} in {context} cannot be decoded: {why}; nothing was applied"),
-        format!("correct it with {edit}, and run the same command again"),
-    )
 }
 
 /// The kubeconfig in a Secret.

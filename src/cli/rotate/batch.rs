@@ -17,7 +17,10 @@ use super::{
 };
 use crate::{
     api::link::Link,
-    cli::common::{linked::links, output},
+    cli::common::{
+        linked::{KnownLinks, links},
+        output,
+    },
     client::requests::DEADLINE,
     clusters::{
         cluster_client::ClusterClient,
@@ -46,16 +49,16 @@ pub(in crate::cli) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Rotates these links. `links` are all of the source cluster.
+    /// Rotates these links. `known` are all of the source cluster.
     pub(in crate::cli) async fn rotate(
         &self,
-        links: &[Link],
+        known: &KnownLinks,
         wanted: Vec<WantedRotation>,
     ) -> anyhow::Result<Vec<RotationOutcome>> {
         let mut outcomes = Vec::new();
-        let due = self.due(wanted, &mut outcomes).await?;
+        let due = self.due(known, wanted, &mut outcomes).await?;
         // Checked before anything is changed: without the restart, all links would stay half rotated.
-        if let Err(error) = self.in_source(self.may_restart(links, &due).await) {
+        if let Err(error) = self.in_source(self.may_restart(&known.links, &due).await) {
             output::error(&error);
             outcomes.extend(due.into_iter().map(|rotation| rotation.failed(&error)));
             return Ok(outcomes);
@@ -80,13 +83,14 @@ impl<'a> Batch<'a> {
     /// The links for which there is something to do. Adds the outcomes of the others.
     async fn due(
         &self,
+        known: &KnownLinks,
         wanted: Vec<WantedRotation>,
         outcomes: &mut Vec<RotationOutcome>,
     ) -> anyhow::Result<Vec<Rotation<'a>>> {
         let destination = destination(self.source).await?;
         let gathered = wanted.into_iter().map(async |wanted| {
             let cluster = wanted.link.spec.target_cluster_name.clone();
-            (cluster, Box::pin(self.gather(wanted)).await)
+            (cluster, Box::pin(self.gather(known, wanted)).await)
         });
         let mut due = Vec::new();
         for (cluster, gathered) in join_all(gathered).await {
@@ -113,11 +117,19 @@ impl<'a> Batch<'a> {
         Ok(due)
     }
 
-    /// Reads what is known of a link.
-    async fn gather(&self, wanted: WantedRotation) -> anyhow::Result<Rotation<'a>> {
+    /// Reads what is known of a link. Fails if it cannot be decoded, because then the controller would not take the new
+    /// token.
+    async fn gather(
+        &self,
+        known: &KnownLinks,
+        wanted: WantedRotation,
+    ) -> anyhow::Result<Rotation<'a>> {
         let WantedRotation { link, from } = wanted;
         let what = self.cannot_rotate(&link.spec.target_cluster_name);
-        let gathered = async { Rotation::gather(self.source, from?, link).await };
+        let gathered = async {
+            known.check_decoded(&self.source.cluster, &link)?;
+            Rotation::gather(self.source, from?, link).await
+        };
         gathered.await.context(what)
     }
 

@@ -77,8 +77,8 @@ pub struct LinkSpec {
 /// the watch of all Links, and must not count as deleted.
 #[derive(Clone, Debug)]
 pub struct LinkObject {
-    /// The Link. If it cannot be decoded, this has only its metadata, its status and the name of its target cluster, as
-    /// far as these can be decoded.
+    /// The Link. If it cannot be decoded, this has only its metadata, its status and the names of its target cluster and
+    /// of its credentials Secret, as far as these can be decoded.
     pub link: Link,
     /// Why it cannot be decoded: the path of the field and what is wrong with it.
     pub unreadable: Option<String>,
@@ -97,9 +97,10 @@ impl<'de> Deserialize<'de> for LinkObject {
             Err(error) => error.to_string(),
         };
         let metadata = ObjectMeta::deserialize(&raw["metadata"]).map_err(D::Error::custom)?;
-        let name = &raw["spec"]["targetClusterName"];
+        let text = |field| raw["spec"][field].as_str().unwrap_or_default().to_owned();
         let spec = LinkSpec {
-            target_cluster_name: name.as_str().unwrap_or_default().to_owned(),
+            target_cluster_name: text("targetClusterName"),
+            cluster_credentials_secret: text("clusterCredentialsSecret"),
             ..LinkSpec::default()
         };
         let link = Link {
