@@ -124,7 +124,7 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
             "the Namespace {namespace} is not printed, because it may exist; create it if it does not"
         ));
     }
-    output::data(&args.output.format(&manifest))
+    output::data(&args.output.format(&manifest)?)
 }
 
 /// Runs `revoke`.
@@ -140,7 +140,7 @@ pub(crate) fn revoke(global: &Global, args: &Revoke) -> anyhow::Result<()> {
         namespace,
     } = &args.accounts;
     let manifest = install::revoke(namespace, service_account_name)?;
-    output::data(&args.output.format(&manifest))
+    output::data(&args.output.format(&manifest)?)
 }
 
 /// Fails if somebody else has the name of an account for a `ClusterRole` or its binding, which kubectl would replace or

@@ -132,7 +132,7 @@ pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
         .transpose()?;
     let made = rendered(linkerd, args, &none, facts.as_ref())?;
     output::warnings(&made.warnings);
-    output::data(&args.output.format(&made.manifest))
+    output::data(&args.output.format(&made.manifest)?)
 }
 
 /// The objects for a cluster of a fleet, with these values and no flags. Without `facts`, the cluster was not asked.
@@ -253,8 +253,8 @@ mod tests {
         alone.federation.enabled = false;
         for values in [Values::default(), all, alone] {
             let manifest = install("mc", &values).unwrap();
-            let deployment = manifest
-                .objects()
+            let objects = manifest.objects().unwrap();
+            let deployment = objects
                 .iter()
                 .find(|object| {
                     object["metadata"]["name"] == labels::CONTROLLER_NAME

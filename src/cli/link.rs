@@ -74,7 +74,7 @@ pub(crate) async fn run(global: &Global, args: &Link, given: &ArgMatches) -> any
 fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
     for prepared in prepared {
         if let Some(format) = args.output {
-            output::data(&format.text(&prepared.objects.manifest()?))?;
+            output::data(&format.text(&prepared.objects.manifest()?)?)?;
             continue;
         }
         let Direction { context, name, .. } = &prepared.direction;

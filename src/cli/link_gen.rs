@@ -123,7 +123,7 @@ pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> 
     };
     let there = (given, existing);
     let objects = generate(&access, &cluster, linkerd, name, &args.link, there).await?;
-    output::data(&args.output.format(&objects.manifest()?))
+    output::data(&args.output.format(&objects.manifest()?)?)
 }
 
 /// Reads the target cluster behind `access`, and builds the objects that link another cluster to it. What is there

@@ -91,7 +91,7 @@ pub(crate) async fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()>
     for (namespace, why) in kept {
         output::warning(&format!("the Namespace {namespace} stays: {why}"));
     }
-    output::data(&args.output.format(&Manifest::of_names(found)?))
+    output::data(&args.output.format(&Manifest::of_names(found)?)?)
 }
 
 /// The installed objects, and the Namespaces that stay, with the reasons.

@@ -148,7 +148,7 @@ pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         // The memberships may have been removed a moment ago.
         tokio::time::sleep(PROPAGATION).await;
     }
-    let printed = args.output.format(&Manifest::of_names(linked.all())?);
+    let printed = args.output.format(&Manifest::of_names(linked.all())?)?;
     for note in notes.into_iter().flatten() {
         output::note(&note);
     }

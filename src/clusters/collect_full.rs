@@ -302,9 +302,11 @@ mod tests {
 
     #[test]
     fn our_crd_is_up_to_date() {
-        let manifest = install("mc", &Values::default()).unwrap();
-        let crd = manifest
-            .objects()
+        let objects = install("mc", &Values::default())
+            .unwrap()
+            .into_objects()
+            .unwrap();
+        let crd = objects
             .iter()
             .find(|o| o["kind"] == "CustomResourceDefinition");
         let crd = crd_of(crd.unwrap());

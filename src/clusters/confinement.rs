@@ -14,6 +14,7 @@ use crate::{
     client::requests::{explain, is_served},
     manifests::{
         install::{ADMISSION, SETTINGS, confinement},
+        render::Manifest,
         values::Values,
     },
 };
@@ -25,8 +26,9 @@ pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinem
     if !is_available.map_err(|error| explain(&error))? {
         return Ok(Confinement::Unavailable);
     }
-    let expected = confinement(namespace, &Values::default()).map_err(|error| error.to_string())?;
-    let objects = expected.into_objects();
+    let expected = confinement(namespace, &Values::default());
+    let objects = expected.and_then(Manifest::into_objects);
+    let objects = objects.map_err(|error| error.to_string())?;
     let found = try_join_all(objects.iter().map(|object| live(client, object))).await?;
     let named = |object: &Value| format!("{} {}", text(&object["kind"]), name(object));
     let (mut missing, mut differing) = (Vec::new(), Vec::new());
@@ -106,7 +108,7 @@ mod tests {
     fn printed(change: impl FnOnce(&mut Values)) -> Vec<Value> {
         let mut values = Values::default();
         change(&mut values);
-        confinement("mc", &values).unwrap().into_objects()
+        confinement("mc", &values).unwrap().into_objects().unwrap()
     }
 
     /// What an API server fills in.

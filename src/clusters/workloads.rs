@@ -230,7 +230,7 @@ mod tests {
         for enabled in [true, false] {
             let mut values = Values::default();
             values.controller.admission_policy = enabled;
-            let objects = install("mc", &values).unwrap().into_objects();
+            let objects = install("mc", &values).unwrap().into_objects().unwrap();
             let deployment = objects.into_iter().find(|object| {
                 object["kind"] == "Deployment"
                     && object["metadata"]["name"] == labels::CONTROLLER_NAME

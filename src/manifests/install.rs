@@ -189,7 +189,7 @@ pub fn allow(
 /// In reverse order: Kubernetes deletes a token Secret with its ServiceAccount, and then `kubectl delete` would not
 /// find it.
 pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
-    let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects();
+    let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects()?;
     Manifest::of_names(allowed.iter().rev().filter_map(ObjectName::of))
 }
 

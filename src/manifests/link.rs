@@ -409,7 +409,7 @@ mod tests {
         let alone = through(None);
         assert_eq!(kubeconfig(&alone.credentials), "through: the gateway\n");
         assert!(alone.control_plane_credentials.is_none());
-        assert_eq!(alone.manifest().unwrap().objects().len(), 2);
+        assert_eq!(alone.manifest().unwrap().objects().unwrap().len(), 2);
         assert_eq!(annotations(&alone), ["gateway", "", ""]);
 
         let direct = Secret::new("at: an address\n");
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(kubeconfig(&both.credentials), "through: the gateway\n");
         let linkerds = both.control_plane_credentials.as_ref().unwrap();
         assert_eq!(kubeconfig(linkerds), "at: an address\n");
-        assert_eq!(both.manifest().unwrap().objects().len(), 3);
+        assert_eq!(both.manifest().unwrap().objects().unwrap().len(), 3);
         assert_eq!(annotations(&both), ["gateway", "https://east.example", ""]);
 
         let service = DiscoveryWay::Service(ResourceId::new("mc", "kubernetes-api"));

@@ -120,9 +120,9 @@ pub(crate) struct ManifestOutput {
 
 impl ManifestFormat {
     /// A manifest in this format.
-    pub(crate) fn text(self, manifest: &Manifest) -> String {
+    pub(crate) fn text(self, manifest: &Manifest) -> anyhow::Result<String> {
         match self {
-            Self::Yaml => manifest.to_yaml(),
+            Self::Yaml => Ok(manifest.to_yaml()),
             Self::Json => manifest.to_json(),
         }
     }
@@ -130,7 +130,7 @@ impl ManifestFormat {
 
 impl ManifestOutput {
     /// A manifest in the wanted format.
-    pub(crate) fn format(&self, manifest: &Manifest) -> String {
+    pub(crate) fn format(&self, manifest: &Manifest) -> anyhow::Result<String> {
         self.format.text(manifest)
     }
 }

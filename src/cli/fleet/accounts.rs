@@ -93,7 +93,7 @@ fn objects(namespace: &str, name: &str) -> anyhow::Result<Arc<Vec<Value>>> {
         return Ok(known.clone());
     }
     let manifest = allow(namespace, &[name.to_owned()], RemoteAccess::Full, false)?;
-    let made = Arc::new(manifest.into_objects());
+    let made = Arc::new(manifest.into_objects()?);
     rendered.insert(key, made.clone());
     Ok(made)
 }

@@ -96,7 +96,7 @@ pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow:
         (Some(folder), made) => write_files(folder, args, made)?,
         (None, made) => {
             for (_, manifest) in made {
-                output::data(&args.output.format(manifest))?;
+                output::data(&args.output.format(manifest)?)?;
             }
         }
     }
@@ -178,7 +178,7 @@ fn write_files(
     for (source, manifest) in made {
         let own = folder.join(source.to_string());
         let path = own.join(format!("{}.yaml", args.target));
-        let text = args.output.format(manifest);
+        let text = args.output.format(manifest)?;
         fs::create_dir_all(&own)
             .and_then(|()| write_whole(&path, text.as_bytes(), FileReaders::Owner))
             .with_context(|| format!("cannot write {}", path.display()))?;

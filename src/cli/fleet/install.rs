@@ -53,6 +53,6 @@ pub(super) async fn run(global: &Global, args: &FleetInstallArgs) -> anyhow::Res
         facts.as_ref(),
     )?;
     output::warnings(&made.warnings);
-    output::data(&args.output.format(&made.manifest))?;
+    output::data(&args.output.format(&made.manifest)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -157,7 +157,7 @@ impl FleetLayout<'_> {
             let name = &cluster.name;
             let path = format!("{name}/{EXTENSION}/install.yaml");
             let text = match made.get(name) {
-                Some(Ok(made)) => Some(self.text(made.manifest.objects().to_vec())?),
+                Some(Ok(made)) => Some(self.text(made.manifest.objects()?.into_owned())?),
                 Some(Err(why)) => {
                     let problems = &mut rendered.extension_problems;
                     problems.insert(name.clone(), why.clone());
@@ -226,7 +226,7 @@ impl FleetLayout<'_> {
     fn account(&self, source: &ClusterName) -> anyhow::Result<String> {
         let names = [source.to_string()];
         let namespace = &self.loaded.namespace;
-        self.yaml(allow(namespace, &names, RemoteAccess::Full, false)?.into_objects())
+        self.yaml(allow(namespace, &names, RemoteAccess::Full, false)?.into_objects()?)
     }
 
     /// Objects of the fleet as a file.

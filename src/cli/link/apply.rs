@@ -157,7 +157,7 @@ impl Prepared {
     pub(super) async fn apply(&self) -> anyhow::Result<()> {
         let Direction { context, name, .. } = &self.direction;
         let objects = &self.objects;
-        for (applied, object) in objects.manifest()?.objects().iter().enumerate() {
+        for (applied, object) in objects.manifest()?.objects()?.iter().enumerate() {
             let done = inventory::apply(&self.source.cluster, object).await;
             if let Err(error) = done {
                 self.undo(applied).await;

@@ -14,11 +14,9 @@ fn rendered(change: impl FnOnce(&mut Values)) -> Manifest {
     install("linkerd-multicluster", &values).unwrap()
 }
 
-fn find<'a>(manifest: &'a Manifest, kind: &str, name: &str) -> Option<&'a Value> {
-    manifest
-        .objects()
-        .iter()
-        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+fn find(manifest: &Manifest, kind: &str, name: &str) -> Option<Value> {
+    let mut objects = manifest.clone().into_objects().unwrap().into_iter();
+    objects.find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
 
 #[test]
@@ -93,7 +91,8 @@ fn policy_follows_the_values_and_can_be_left_out() {
     let variables = |change: fn(&mut Values)| {
         let manifest = rendered(change);
         let kind = |object: &&Value| object["kind"] == "ValidatingAdmissionPolicy";
-        let policies = manifest.objects().iter().filter(kind);
+        let objects = manifest.objects().unwrap();
+        let policies = objects.iter().filter(kind);
         let all = policies.filter_map(|policy| policy["spec"]["variables"].as_array());
         let names = all
             .flatten()
@@ -331,7 +330,7 @@ fn high_availability_can_be_scheduled_on_one_node() {
     insta::assert_snapshot!(
         "install-ha-controller",
         super::super::yaml::to_yaml(
-            find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap()
+            &find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap()
         )
         .unwrap()
         .replace(VERSION, "VERSION")
@@ -364,7 +363,7 @@ fn every_value_of_a_pod_reaches_it() {
         )
         .ok();
     });
-    let pod = |name: &str| &find(&manifest, "Deployment", name).unwrap()["spec"]["template"];
+    let pod = |name: &str| find(&manifest, "Deployment", name).unwrap()["spec"]["template"].clone();
     for name in ["linkerd-gateway", "linkerd-multicluster-controller"] {
         let spec = &pod(name)["spec"];
         assert_eq!(spec["nodeSelector"], json!({ "disk": "ssd" }));
@@ -400,7 +399,7 @@ fn access_for_a_gateway_is_less_than_full_access() {
     let accounts = ["reader".to_owned(), "writer".to_owned()];
     let rules = |access| {
         let manifest = allow("mc", &accounts, access, true).unwrap();
-        assert_eq!(manifest.objects().len(), 1 + 4 * accounts.len());
+        assert_eq!(manifest.objects().unwrap().len(), 1 + 4 * accounts.len());
         find(&manifest, "ClusterRole", "writer").unwrap()["rules"].to_string()
     };
     let (gateway, full) = (rules(RemoteAccess::Gateway), rules(RemoteAccess::Full));
@@ -422,10 +421,10 @@ fn accounts_of_other_clusters_can_have_a_namespace_of_their_own() {
             Some("ClusterRole") => None,
             _ => Some(text(&object["metadata"]["namespace"])),
         };
-        let accounts = manifest.objects().iter().filter(named);
+        let objects = manifest.objects().unwrap();
+        let accounts = objects.iter().filter(named);
         let namespaces: BTreeSet<String> = accounts.filter_map(account).collect();
-        let created = manifest
-            .objects()
+        let created = objects
             .iter()
             .filter(|object| object["kind"] == "Namespace");
         let created: Vec<_> = created
@@ -449,7 +448,7 @@ fn accounts_of_other_clusters_can_have_a_namespace_of_their_own() {
 #[test]
 fn revoke_names_all_objects_of_allow_except_the_namespace() {
     let manifest = revoke("mc", &["reader".to_owned()]).unwrap();
-    insta::assert_snapshot!(manifest.to_json(), @r#"
+    insta::assert_snapshot!(manifest.to_json().unwrap(), @r#"
     {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"reader"}}
     {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-token","namespace":"mc"}}
     {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"reader","namespace":"mc"}}
@@ -483,12 +482,12 @@ fn a_service_without_node_ports_gets_none() {
 
 #[test]
 fn without_gateway_only_its_objects_are_left_out() {
-    let all = rendered(|_| ());
+    let all = rendered(|_| ()).into_objects().unwrap();
     let without = rendered(|values| values.gateway.enabled = false);
+    let without = without.objects().unwrap();
     let gone: Vec<_> = all
-        .objects()
         .iter()
-        .filter(|object| !without.objects().contains(object))
+        .filter(|object| !without.contains(object))
         .map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', ""))
         .collect();
     assert_eq!(

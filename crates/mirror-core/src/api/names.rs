@@ -1,7 +1,7 @@
 //! Names, labels and their values, as Kubernetes accepts them.
 
-/// Maximum length of a DNS label, of a label's name and of its value.
-const MAX_LABEL: usize = 63;
+/// Maximum length of a DNS label, such as the name of a Service, and of the name and value of a label.
+pub const MAX_LABEL: usize = 63;
 /// Maximum length of a DNS subdomain: of the name of an object of any kind, and of the prefix of a label's key.
 pub const MAX_SUBDOMAIN: usize = 253;
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::api::{
     k8s::Service,
-    names::{MAX_SUBDOMAIN, is_service_name},
+    names::{MAX_LABEL, MAX_SUBDOMAIN, is_service_name},
 };
 
 /// Suffix of federated Services.
@@ -60,9 +60,6 @@ impl GatewayService {
     }
 }
 
-/// Kubernetes' limit for Service names: a DNS label.
-const SERVICE_NAME_MAX: usize = 63;
-
 /// `<service>-<cluster>`.
 pub fn mirror_name(service: &str, cluster: &str) -> String {
     format!("{service}-{cluster}")
@@ -87,20 +84,18 @@ pub(crate) fn fits(name: String) -> Result<String, Problem> {
     }
     let shown: String = name.chars().take(MAX_SUBDOMAIN).collect();
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    Err(
-        if name.len() > SERVICE_NAME_MAX && name.bytes().all(letter) {
-            let message = format!(
-                "Service name {shown} is too long: {} characters, at most {SERVICE_NAME_MAX} are allowed",
-                name.len()
-            );
-            Problem::new(Reason::NameTooLong, message)
-        } else {
-            Problem::new(
-                Reason::InvalidService,
-                format!("invalid Service name {shown:?}"),
-            )
-        },
-    )
+    Err(if name.len() > MAX_LABEL && name.bytes().all(letter) {
+        let message = format!(
+            "Service name {shown} is too long: {} characters, at most {MAX_LABEL} are allowed",
+            name.len()
+        );
+        Problem::new(Reason::NameTooLong, message)
+    } else {
+        Problem::new(
+            Reason::InvalidService,
+            format!("invalid Service name {shown:?}"),
+        )
+    })
 }
 
 /// The name of the members, if this is the name of a federated Service.

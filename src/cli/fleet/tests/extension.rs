@@ -117,7 +117,7 @@ links: [{target: east, source: west}]
             let facts = facts(&format!("{own}.example"));
             let given = &cluster.install;
             let printed = install_with("linkerd", &loaded.namespace, given, Some(&facts)).unwrap();
-            let mut printed = printed.manifest.into_objects();
+            let mut printed = printed.manifest.into_objects().unwrap();
             printed.iter_mut().for_each(forget_version);
             assert_eq!(found, printed);
         }

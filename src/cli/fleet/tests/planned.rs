@@ -105,7 +105,7 @@ pub(super) fn installed(cluster: &str, address: &str) -> ClusterFacts {
 /// Adds the account `west`, with its token, as the fleet makes it if it is `labelled`.
 fn with_account(facts: &mut ClusterFacts, labelled: bool) {
     let manifest = allow(NAMESPACE, &["west".to_owned()], RemoteAccess::Full, false).unwrap();
-    for mut object in manifest.into_objects() {
+    for mut object in manifest.into_objects().unwrap() {
         if labelled {
             object["metadata"]["labels"][labels::FLEET] = json!("f");
         }
