@@ -92,6 +92,9 @@ const CASES: &[(&str, Case)] = &[
     ("federated form switched 10 times", |rig| {
         Box::pin(form::switched(rig))
     }),
+    ("linked again beside a stream with slices", |rig| {
+        Box::pin(form::linked_again(rig))
+    }),
     ("drain and undrain", |rig| Box::pin(drain::under_load(rig))),
     ("local Pods preferred, dead and back", |rig| {
         Box::pin(prefer::local_pods(rig))

@@ -237,7 +237,7 @@ impl Engine {
         if !self.leading {
             return;
         }
-        let by_slices = self.state.by_slices();
+        let by_slices = self.needed.borrow().members;
         for name in links {
             let Some(state) = self.links.get_mut(name) else {
                 continue;

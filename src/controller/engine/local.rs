@@ -46,8 +46,8 @@ impl Engine {
 
     /// Starts to plan: the local cluster has been listed. Target clusters may have been listed before.
     fn on_listed(&mut self, local: Local) {
-        // Slices of ours may be in use by streams that began with them. They are kept up to date, which needs the
-        // members' slices.
+        // Slices of ours may be in use by streams that began with them. They are kept up to date, which needs the slices
+        // of members, also of those in other clusters.
         let (members, routes) = (local.has_federated_slices(), local.has_preferences());
         self.needed.send_if_modified(|needed| {
             let before = *needed;

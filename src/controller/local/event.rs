@@ -38,7 +38,7 @@ pub(in crate::controller) enum LocalEvent {
 /// The optional kinds of the local cluster that have to be watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct Needed {
-    /// The slices of members.
+    /// The slices of members, also of those in target clusters. Once needed, they stay so.
     pub(in crate::controller) members: bool,
     /// Routes, although preferences are not enabled.
     pub(in crate::controller) routes: bool,

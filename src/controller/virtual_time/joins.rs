@@ -25,6 +25,14 @@ impl World {
         target
     }
 
+    /// Says how a cluster takes part in federated Services; `None` for discovery.
+    fn federate_through(&self, cluster: &str, way: Option<&str>) {
+        let id = (LINKS.to_owned(), cluster.to_owned());
+        let way = json!({ "metadata": { "annotations": { l::FEDERATED_THROUGH: way } } });
+        self.source
+            .change(|objects| objects.patch("links", &id, &way, false));
+    }
+
     /// The clusters that a federated Service names.
     fn named(&self, service: &str) -> String {
         let service = self.source.get("services", NS, service);
@@ -69,5 +77,45 @@ async fn cluster_joins_when_its_secret_is_old_enough_also_after_a_restart() {
         world.named("api-federated") == "api@new"
     })
     .await;
+    world.stop().await;
+}
+
+/// Streams that began with slices continue to use them, however the members are found now.
+#[tokio::test(start_paused = true)]
+async fn cluster_that_joins_after_a_change_to_discovery_is_in_slices_that_exist() {
+    let mut world = World::new();
+    let member = (l::FEDERATED, "member");
+    let [east, west] = ["east", "west"].map(|name| world.target(name));
+    for name in ["east", "west"] {
+        world.federate_through(name, Some("gateway"));
+    }
+    east.export_as("web", member);
+    west.export_as("web", member);
+    let slices = |world: &World| world.source.names("endpointslices", NS);
+    let both = ["web-federated.east-ipv4", "web-federated.west-ipv4"];
+    world.start();
+    within(seconds(30), "slices", || slices(&world) == both).await;
+    for name in ["east", "west"] {
+        world.federate_through(name, None);
+    }
+    let flat = "web@east,web@west";
+    within(seconds(30), "the change", || {
+        world.named("web-federated") == flat
+    })
+    .await;
+    for is_new in [false, true] {
+        if is_new {
+            world.stop().await;
+            world.start();
+            world.in_sync(&["east", "west"], &[]).await;
+        }
+        assert_eq!(slices(&world), both);
+        west.delete("services", NS, "web");
+        west.delete("endpointslices", NS, "web-x");
+        within(seconds(30), "the leave", || slices(&world) == both[..1]).await;
+        west.export_as("web", member);
+        within(seconds(30), "the return", || slices(&world) == both).await;
+        assert_eq!(world.named("web-federated"), flat);
+    }
     world.stop().await;
 }

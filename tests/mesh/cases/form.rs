@@ -75,6 +75,31 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     without_failures(&tallies)
 }
 
+/// A stream that began with slices has a cluster that is linked again, although its members are discovered now.
+pub(super) async fn linked_again(rig: &mut Rig) -> anyhow::Result<Row> {
+    let target = rig.target(FEDERATED).await?;
+    let service = format!("{NAMESPACE}/{FEDERATED}");
+    let own = rig.expected_unlinked();
+    let both = &own | &rig.expected(GATED);
+    rig.federate_through(Form::Gateway).await?;
+    let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
+    rig.source.oracle.agrees(&service, &both, FOLLOWS).await?;
+    rig.federate_through(Form::Discovery).await?;
+    eventually("the plan to find nothing to do", FOLLOWS, async || {
+        rig.west.linkerd_mc(&["plan", "--link", "east"])?;
+        Ok(Some(()))
+    })
+    .await?;
+    rig.west
+        .linkerd_mc(&["unlink", "--cluster-name", "east", "--apply", "--yes"])?;
+    rig.source.oracle.agrees(&service, &own, FOLLOWS).await?;
+    rig.link().await?;
+    rig.source.oracle.agrees(&service, &both, FOLLOWS).await?;
+    let tallies = load.finish().await?;
+    is_flat_again(rig).await?;
+    without_failures(&tallies)
+}
+
 /// Open streams continue with the slices. After they have ended, new streams discover all members.
 pub(super) async fn is_flat_again(rig: &Rig) -> anyhow::Result<()> {
     sleep(FORGOTTEN).await;

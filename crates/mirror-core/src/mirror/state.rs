@@ -160,7 +160,7 @@ impl State {
         self.links.all_in_charge()
     }
 
-    /// Whether federated Services are made of slices.
+    /// Whether federated Services have slices, or need some.
     pub fn by_slices(&self) -> bool {
         let local = self.local.as_ref();
         self.links

@@ -216,12 +216,11 @@ impl Links {
         self.clusters.values().filter_map(|named| self.first(named))
     }
 
-    /// Whether federated Services are made of slices: a cluster takes part through its gateway. While a Link that may ask
-    /// for that cannot be read, those that have slices keep them. `have_slices`: whether any have some.
+    /// Whether federated Services have slices: a cluster takes part through its gateway, or did before, because streams
+    /// that began with slices continue to use them. `have_slices`: whether any Service has some now.
     pub fn by_slices(&self, have_slices: impl FnOnce() -> bool) -> bool {
         let mut targets = self.all_in_charge().map(|(target, _)| target);
-        targets.any(|target| target.federated_through == FederatedThrough::Gateway)
-            || !self.moving.is_empty() && have_slices()
+        targets.any(|target| target.federated_through == FederatedThrough::Gateway) || have_slices()
     }
 
     /// The Links in charge that have a drain, even if it has ended, each with its end.

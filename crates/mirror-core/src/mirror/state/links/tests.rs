@@ -316,6 +316,7 @@ fn federated_services_are_made_of_slices_if_a_link_in_charge_leads_through_a_gat
     ] {
         let links = links(&entries);
         assert_eq!(links.by_slices(|| false), expected, "{what}");
+        assert!(links.by_slices(|| true), "{what}");
         let state = State {
             links,
             ..State::default()

@@ -161,7 +161,7 @@ fn members_that_cannot_be_seen_keep_endpoints_when_a_service_turns_to_slices() {
 }
 
 #[test]
-fn slices_of_members_are_watched_while_the_link_that_asks_for_them_cannot_be_read() {
+fn slices_of_members_are_watched_as_long_as_a_federated_service_has_slices() {
     let state = two(By::Gateway, By::Discovery).worked_on(&key());
     let unreadable = |state: State| {
         state.with_link("east", |entry| {
@@ -170,7 +170,8 @@ fn slices_of_members_are_watched_while_the_link_that_asks_for_them_cannot_be_rea
     };
     assert!(state.by_slices());
     assert!(unreadable(state.clone()).by_slices());
-    assert!(!turned(state, By::Discovery, By::Discovery).by_slices());
+    assert!(turned(state.clone(), By::Discovery, By::Discovery).by_slices());
+    assert!(!turned(state.without_slices(), By::Discovery, By::Discovery).by_slices());
     let flat = two(By::Discovery, By::Discovery).worked_on(&key());
     assert!(!unreadable(flat).by_slices());
 }
