@@ -253,8 +253,9 @@ mod tests {
         alone.federation.enabled = false;
         for values in [Values::default(), all, alone] {
             let manifest = install("mc", &values).unwrap();
-            let objects = manifest.objects().unwrap();
-            let deployment = objects
+            let deployment = manifest
+                .objects()
+                .unwrap()
                 .iter()
                 .find(|object| {
                     object["metadata"]["name"] == labels::CONTROLLER_NAME

@@ -210,7 +210,7 @@ mod tests {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let mut permitted = BTreeSet::new();
-        for object in manifest.objects().unwrap().iter() {
+        for object in manifest.objects().unwrap() {
             let own = object["kind"] == "Role";
             if object["metadata"]["name"] != labels::CONTROLLER_NAME
                 || !(own || object["kind"] == "ClusterRole")

@@ -302,11 +302,10 @@ mod tests {
 
     #[test]
     fn our_crd_is_up_to_date() {
-        let objects = install("mc", &Values::default())
+        let manifest = install("mc", &Values::default()).unwrap();
+        let crd = manifest
+            .objects()
             .unwrap()
-            .into_objects()
-            .unwrap();
-        let crd = objects
             .iter()
             .find(|o| o["kind"] == "CustomResourceDefinition");
         let crd = crd_of(crd.unwrap());

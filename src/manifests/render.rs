@@ -2,7 +2,7 @@
 //!
 //! A template may read only existing fields, so a misspelled name is an error.
 
-use std::{borrow::Cow, fmt};
+use std::{fmt, sync::OnceLock};
 
 use anyhow::Context as _;
 use handlebars::{
@@ -18,23 +18,24 @@ use super::yaml;
 #[derive(Clone, Debug)]
 pub struct Manifest {
     text: String,
-    /// `None` for rendered text. It is parsed only for those who need values, because that takes half of the time of
-    /// `install`.
-    objects: Option<Vec<Value>>,
+    /// Rendered text is parsed only for those who need values, because that takes almost half of the time of `install`.
+    objects: OnceLock<Vec<Value>>,
 }
 
 impl Manifest {
     /// The objects as values. Fails if a template has rendered to something else than Kubernetes objects.
-    pub fn objects(&self) -> anyhow::Result<Cow<'_, [Value]>> {
-        match &self.objects {
-            Some(objects) => Ok(objects.into()),
-            None => Ok(parse(&self.text)?.into()),
+    pub fn objects(&self) -> anyhow::Result<&[Value]> {
+        if let Some(objects) = self.objects.get() {
+            return Ok(objects);
         }
+        let objects = parse(&self.text)?;
+        Ok(self.objects.get_or_init(|| objects))
     }
 
     /// The objects as values, without the text. Fails as [`Manifest::objects`].
     pub fn into_objects(self) -> anyhow::Result<Vec<Value>> {
-        self.objects.map_or_else(|| parse(&self.text), Ok)
+        let known = self.objects.into_inner();
+        known.map_or_else(|| parse(&self.text), Ok)
     }
 
     /// The objects as a YAML stream.
@@ -59,7 +60,7 @@ impl Manifest {
         }
         Ok(Self {
             text,
-            objects: Some(objects),
+            objects: objects.into(),
         })
     }
 
@@ -153,7 +154,7 @@ pub(super) fn render(
     }
     Ok(Manifest {
         text,
-        objects: None,
+        objects: OnceLock::new(),
     })
 }
 

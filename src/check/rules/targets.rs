@@ -319,8 +319,7 @@ mod tests {
     #[test]
     fn permissions_that_install_grants_to_other_clusters_are_needed() {
         let manifest = install("mc", &Values::default()).unwrap();
-        let objects = manifest.objects().unwrap();
-        let role = objects.iter().find(|object| {
+        let role = manifest.objects().unwrap().iter().find(|object| {
             object["kind"] == "ClusterRole"
                 && object["metadata"]["name"] == labels::REMOTE_ACCESS_ACCOUNT
         });

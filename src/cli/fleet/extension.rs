@@ -66,7 +66,7 @@ fn objects(
 ) -> anyhow::Result<ExtensionObjects> {
     let (linkerd, namespace) = (&loaded.linkerd, &loaded.namespace);
     let made = install_with(linkerd, namespace, &cluster.install, Some(facts))?;
-    refuse_accounts_of_links(loaded, &cluster.name, &made.manifest.objects()?)?;
+    refuse_accounts_of_links(loaded, &cluster.name, made.manifest.objects()?)?;
     Ok(made)
 }
 

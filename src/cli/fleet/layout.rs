@@ -157,7 +157,7 @@ impl FleetLayout<'_> {
             let name = &cluster.name;
             let path = format!("{name}/{EXTENSION}/install.yaml");
             let text = match made.get(name) {
-                Some(Ok(made)) => Some(self.text(made.manifest.objects()?.into_owned())?),
+                Some(Ok(made)) => Some(self.text(made.manifest.objects()?.to_vec())?),
                 Some(Err(why)) => {
                     let problems = &mut rendered.extension_problems;
                     problems.insert(name.clone(), why.clone());

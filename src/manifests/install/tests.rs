@@ -14,9 +14,12 @@ fn rendered(change: impl FnOnce(&mut Values)) -> Manifest {
     install("linkerd-multicluster", &values).unwrap()
 }
 
-fn find(manifest: &Manifest, kind: &str, name: &str) -> Option<Value> {
-    let mut objects = manifest.clone().into_objects().unwrap().into_iter();
-    objects.find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+fn find<'a>(manifest: &'a Manifest, kind: &str, name: &str) -> Option<&'a Value> {
+    manifest
+        .objects()
+        .unwrap()
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
 
 #[test]
@@ -91,8 +94,7 @@ fn policy_follows_the_values_and_can_be_left_out() {
     let variables = |change: fn(&mut Values)| {
         let manifest = rendered(change);
         let kind = |object: &&Value| object["kind"] == "ValidatingAdmissionPolicy";
-        let objects = manifest.objects().unwrap();
-        let policies = objects.iter().filter(kind);
+        let policies = manifest.objects().unwrap().iter().filter(kind);
         let all = policies.filter_map(|policy| policy["spec"]["variables"].as_array());
         let names = all
             .flatten()
@@ -330,7 +332,7 @@ fn high_availability_can_be_scheduled_on_one_node() {
     insta::assert_snapshot!(
         "install-ha-controller",
         super::super::yaml::to_yaml(
-            &find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap()
+            find(&manifest, "Deployment", "linkerd-multicluster-controller").unwrap()
         )
         .unwrap()
         .replace(VERSION, "VERSION")
@@ -363,7 +365,7 @@ fn every_value_of_a_pod_reaches_it() {
         )
         .ok();
     });
-    let pod = |name: &str| find(&manifest, "Deployment", name).unwrap()["spec"]["template"].clone();
+    let pod = |name: &str| &find(&manifest, "Deployment", name).unwrap()["spec"]["template"];
     for name in ["linkerd-gateway", "linkerd-multicluster-controller"] {
         let spec = &pod(name)["spec"];
         assert_eq!(spec["nodeSelector"], json!({ "disk": "ssd" }));
@@ -421,10 +423,11 @@ fn accounts_of_other_clusters_can_have_a_namespace_of_their_own() {
             Some("ClusterRole") => None,
             _ => Some(text(&object["metadata"]["namespace"])),
         };
-        let objects = manifest.objects().unwrap();
-        let accounts = objects.iter().filter(named);
+        let accounts = manifest.objects().unwrap().iter().filter(named);
         let namespaces: BTreeSet<String> = accounts.filter_map(account).collect();
-        let created = objects
+        let created = manifest
+            .objects()
+            .unwrap()
             .iter()
             .filter(|object| object["kind"] == "Namespace");
         let created: Vec<_> = created
@@ -482,12 +485,13 @@ fn a_service_without_node_ports_gets_none() {
 
 #[test]
 fn without_gateway_only_its_objects_are_left_out() {
-    let all = rendered(|_| ()).into_objects().unwrap();
+    let all = rendered(|_| ());
     let without = rendered(|values| values.gateway.enabled = false);
-    let without = without.objects().unwrap();
     let gone: Vec<_> = all
+        .objects()
+        .unwrap()
         .iter()
-        .filter(|object| !without.contains(object))
+        .filter(|object| !without.objects().unwrap().contains(object))
         .map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', ""))
         .collect();
     assert_eq!(
