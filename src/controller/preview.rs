@@ -124,7 +124,7 @@ pub(crate) async fn state(
         }
         links.insert(other.name_any(), entry);
     }
-    let local = local(client, &config, links.by_slices(|| false)).await?;
+    let local = local(client, &config, &links).await?;
     let by_slices = links.by_slices(|| local.has_federated_slices());
     let stands = local.services_with_objects(&target.cluster);
     let remote = remote(&there, &target, limits, &stands, by_slices)
@@ -175,7 +175,7 @@ fn find<'a>(
 }
 
 /// Lists the objects in this cluster that the controller watches.
-async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Result<Local> {
+async fn local(client: &Client, config: &Config, links: &Links) -> anyhow::Result<Local> {
     let queries = mirror::local_queries();
     let networks = cluster_networks(client).await;
     let networks = networks.context("cannot read the networks of the cluster")?;
@@ -212,7 +212,7 @@ async fn local(client: &Client, config: &Config, by_slices: bool) -> anyhow::Res
         networks: networks.networks,
     };
     if let Some(selector) = selector
-        && (by_slices || local.has_federated_slices() || config.routes.is_some())
+        && (config.routes.is_some() || links.by_slices(|| local.has_federated_slices()))
     {
         let slices = list(&Api::all(client.clone()), Some(&selector)).await?;
         local.member_slices = Some(objects(slices));

@@ -255,6 +255,21 @@ impl Rig {
         self.link_is_ready().await
     }
 
+    /// Unlinks `east` from `west`. Returns when its mirrors are gone.
+    pub(crate) fn unlink(&self) -> anyhow::Result<()> {
+        let unlink = ["unlink", "--cluster-name", EAST, "--apply", "--yes"];
+        self.west.linkerd_mc(&unlink).map(|_| ())
+    }
+
+    /// Waits until `plan` finds nothing to do.
+    pub(crate) async fn has_nothing_to_do(&self, limit: Duration) -> anyhow::Result<()> {
+        eventually("plan to find nothing to do", limit, async || {
+            self.west.linkerd_mc(&["plan", "--link", EAST])?;
+            Ok(Some(()))
+        })
+        .await
+    }
+
     /// Waits until the Link to `east` is ready and its gateway alive.
     pub(crate) async fn link_is_ready(&self) -> anyhow::Result<()> {
         self.is_ready(EAST).await

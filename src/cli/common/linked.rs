@@ -373,14 +373,25 @@ mod tests {
             .collect()
     }
 
+    fn with_secret(name: &str, cluster: &str, secret: &str) -> Value {
+        let mut link = link("mc", cluster);
+        link["metadata"]["name"] = name.into();
+        link["spec"]["clusterCredentialsSecret"] = secret.into();
+        link
+    }
+
+    /// The Secrets that go with the Link `only`, or with all of east, if these Links are there.
+    async fn secrets_of(links: impl IntoIterator<Item = Value>, only: Option<&str>) -> Vec<String> {
+        let mut objects: Vec<Value> = ["own", "other", "cluster-credentials-east"]
+            .map(|name| object("v1", "Secret", "mc", name))
+            .into();
+        objects.extend(links);
+        let secrets = Box::pin(found(objects, only)).await.secrets.into_iter();
+        secrets.map(|secret| secret.name).collect()
+    }
+
     #[tokio::test]
     async fn secret_stays_if_another_link_of_the_namespace_has_it() {
-        let with_secret = |name: &str, cluster: &str, secret: &str| {
-            let mut link = link("mc", cluster);
-            link["metadata"]["name"] = name.into();
-            link["spec"]["clusterCredentialsSecret"] = secret.into();
-            link
-        };
         let usual = "cluster-credentials-east";
         for (links, only, expected) in [
             // Of two Links to the cluster, one stays.
@@ -404,22 +415,15 @@ mod tests {
                 &["own"],
             ),
         ] {
-            let mut objects: Vec<Value> = ["own", "other", usual]
-                .map(|name| object("v1", "Secret", "mc", name))
-                .into();
-            objects.extend(links.map(|(name, cluster, secret)| with_secret(name, cluster, secret)));
-            let secrets = Box::pin(found(objects, only)).await.secrets.into_iter();
-            let secrets: Vec<String> = secrets.map(|secret| secret.name).collect();
-            assert_eq!(secrets, expected, "{links:?}");
+            let made = links.map(|(name, cluster, secret)| with_secret(name, cluster, secret));
+            assert_eq!(secrets_of(made, only).await, expected, "{links:?}");
         }
     }
 
     #[tokio::test]
     async fn secret_of_a_link_that_cannot_be_decoded_is_its_own() {
         let undecodable = |name: &str, cluster: &str, secret: &str| {
-            let mut link = link("mc", cluster);
-            link["metadata"]["name"] = name.into();
-            link["spec"]["clusterCredentialsSecret"] = secret.into();
+            let mut link = with_secret(name, cluster, secret);
             link["spec"]["selector"] = json!({ "matchLabels": { "exported": true } });
             link
         };
@@ -437,13 +441,7 @@ mod tests {
                 &[],
             ),
         ] {
-            let mut objects: Vec<Value> = ["own", "cluster-credentials-east"]
-                .map(|name| object("v1", "Secret", "mc", name))
-                .into();
-            objects.extend(links);
-            let secrets = Box::pin(found(objects, None)).await.secrets.into_iter();
-            let secrets: Vec<String> = secrets.map(|secret| secret.name).collect();
-            assert_eq!(secrets, expected);
+            assert_eq!(secrets_of(links, None).await, expected);
         }
     }
 

@@ -25,14 +25,6 @@ impl World {
         target
     }
 
-    /// Says how a cluster takes part in federated Services; `None` for discovery.
-    fn federate_through(&self, cluster: &str, way: Option<&str>) {
-        let id = (LINKS.to_owned(), cluster.to_owned());
-        let way = json!({ "metadata": { "annotations": { l::FEDERATED_THROUGH: way } } });
-        self.source
-            .change(|objects| objects.patch("links", &id, &way, false));
-    }
-
     /// The clusters that a federated Service names.
     fn named(&self, service: &str) -> String {
         let service = self.source.get("services", NS, service);

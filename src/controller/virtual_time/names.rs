@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use super::{
     refusal::Refusal,
     server::{ApiServer, Asked, Verdict},
-    world::{LINKS, NS, World, exported, hours, seconds, within},
+    world::{NS, World, exported, hours, seconds, within},
 };
 use crate::api::labels as l;
 
@@ -148,11 +148,7 @@ const SHARED: &str = "web-federated-east-ipv4";
 async fn slice_of_an_earlier_version_gives_its_name_to_a_mirror_that_needs_it() {
     let mut world = World::new();
     let east = world.target("east");
-    let through = json!({ "metadata": { "annotations": { l::FEDERATED_THROUGH: "gateway" } } });
-    let link = (LINKS.to_owned(), "east".to_owned());
-    world
-        .source
-        .change(|objects| objects.patch("links", &link, &through, false));
+    world.federate_through("east", Some("gateway"));
     east.export_as("web", (l::FEDERATED, "member"));
     world.start();
     let slices = |world: &World| world.source.names("endpointslices", NS);

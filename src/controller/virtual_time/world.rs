@@ -122,6 +122,14 @@ impl World {
             });
     }
 
+    /// Says how a cluster takes part in federated Services; `None` for discovery.
+    pub(super) fn federate_through(&self, cluster: &str, way: Option<&str>) {
+        let id = (LINKS.to_owned(), cluster.to_owned());
+        let way = json!({ "metadata": { "annotations": { l::FEDERATED_THROUGH: way } } });
+        self.source
+            .change(|objects| objects.patch("links", &id, &way, false));
+    }
+
     /// Starts the controller, as the leader.
     pub(super) fn start(&mut self) {
         let fence = self.fence.clone();

@@ -85,13 +85,8 @@ pub(super) async fn linked_again(rig: &mut Rig) -> anyhow::Result<Row> {
     let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     rig.source.oracle.agrees(&service, &both, FOLLOWS).await?;
     rig.federate_through(Form::Discovery).await?;
-    eventually("the plan to find nothing to do", FOLLOWS, async || {
-        rig.west.linkerd_mc(&["plan", "--link", "east"])?;
-        Ok(Some(()))
-    })
-    .await?;
-    rig.west
-        .linkerd_mc(&["unlink", "--cluster-name", "east", "--apply", "--yes"])?;
+    rig.has_nothing_to_do(FOLLOWS).await?;
+    rig.unlink()?;
     rig.source.oracle.agrees(&service, &own, FOLLOWS).await?;
     rig.link().await?;
     rig.source.oracle.agrees(&service, &both, FOLLOWS).await?;

@@ -149,8 +149,7 @@ pub(super) async fn linked(rig: &mut Rig) -> anyhow::Result<Row> {
     sleep(HOLD).await;
     let row = without_failures(&load.finish().await?)?;
 
-    let unlink = ["unlink", "--cluster-name", "east", "--apply", "--yes"];
-    rig.west.linkerd_mc(&unlink)?;
+    rig.unlink()?;
     let left = rig.west.services(EXTENSION).get_opt(API).await?;
     end(rig, walls).await?;
     ensure!(left.is_none(), "unlink has left {API}");

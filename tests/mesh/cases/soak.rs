@@ -11,7 +11,6 @@ mod steps;
 use std::{collections::BTreeMap, env, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use control_plane::eventually;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -150,15 +149,7 @@ impl Soak<'_> {
     async fn is_right(&mut self, until: Instant) -> anyhow::Result<()> {
         self.rig.source.controller.revive().await?;
         self.rig.link_is_ready().await?;
-        eventually(
-            "plan to find nothing to do",
-            until - Instant::now(),
-            async || {
-                self.rig.west.linkerd_mc(&["plan", "--link", "east"])?;
-                Ok(Some(()))
-            },
-        )
-        .await?;
+        self.rig.has_nothing_to_do(until - Instant::now()).await?;
         self.state
             .is_followed(self.rig, until - Instant::now())
             .await?;

@@ -36,18 +36,13 @@ const DISTANCES: [Duration; 3] = [
 
 /// `unlink --apply`
 pub(super) async fn applied(rig: &mut Rig) -> anyhow::Result<Row> {
-    let unlink = ["unlink", "--cluster-name", "east", "--apply", "--yes"];
-    let rounds = rounds(rig, FOLLOWS, async |rig| {
-        rig.west.linkerd_mc(&unlink).map(|_| ())
-    })
-    .await?;
+    let rounds = rounds(rig, FOLLOWS, async |rig| rig.unlink()).await?;
     rounds.all_right()
 }
 
 /// Links to a cluster whose API server is far away. Linkerd takes longer to add it than the controller to connect, and does
 /// not follow a federated Service that names it before that.
 pub(super) async fn far_away(rig: &mut Rig) -> anyhow::Result<Row> {
-    let unlink = ["unlink", "--cluster-name", "east", "--apply", "--yes"];
     let target = rig.target(FEDERATED).await?;
     let load = Load::start(&rig.source.client, std::slice::from_ref(&target));
     let federated = format!("{NAMESPACE}/{FEDERATED}");
@@ -56,7 +51,7 @@ pub(super) async fn far_away(rig: &mut Rig) -> anyhow::Result<Row> {
     load.count_anew();
     let mut joined = Vec::new();
     for delay in DISTANCES {
-        rig.west.linkerd_mc(&unlink)?;
+        rig.unlink()?;
         rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
         rig.east_api.set(Fault::Delay(delay));
         let began = Instant::now();
