@@ -21,6 +21,8 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(2);
 /// Delay before a write, so that changes in quick succession are written together.
 const GATHER: Duration = Duration::from_millis(100);
+/// Time between two computations of a status that is not sent yet.
+const COMPUTE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum time between two writes while only the reports about Services change, of which there may be hundreds. If
 /// only the text of messages changes, it is [`LONGEST`], because a target cluster's messages may differ each time.
 const LONGEST_OF_SERVICES: Duration = Duration::from_secs(10);
@@ -111,6 +113,7 @@ impl StatusState {
         let pause = self.repeats.pause().min(longest);
         let waits = now < written + pause;
         if waits {
+            self.not_before = (now + COMPUTE_EVERY).min(written + pause);
             self.compute_at(written + pause);
         } else if now < written + 2 * longest {
             self.repeats.next_pause();
@@ -317,10 +320,12 @@ mod tests {
             target_cluster_name: Some("east".to_owned()),
             ..LinkStatus::default()
         };
+        let mut computed = 0;
         while started.elapsed() < Duration::from_secs(60) {
             state.mark_dirty();
             sleep_until(state.next().unwrap()).await;
             state.look(None, Timestamp::UNIX_EPOCH);
+            computed += 1;
             let is_new = started.elapsed() > Duration::from_secs(50) && sent.gateway.is_none();
             sent.mirrored = Some(sent.mirrored.unwrap_or_default() + 1);
             sent.gateway = is_new.then(Default::default).or(sent.gateway);
@@ -331,6 +336,7 @@ mod tests {
             }
         }
         assert_eq!(at, [0, 2, 6, 14, 24, 34, 44, 50, 52, 56]);
+        assert!(computed <= 70, "computed {computed} times in a minute");
     }
 
     #[tokio::test(start_paused = true)]
