@@ -52,7 +52,7 @@ impl Pages {
         parameters: &mut ListParams,
     ) -> Result<Option<Page<K>>, Failure>
     where
-        K: Resource + Clone + DeserializeOwned,
+        K: Resource + Clone + DeserializeOwned + Send + 'static,
     {
         parameters.limit = Some(self.0);
         match Page::request(&watched.api, parameters).await {
@@ -82,7 +82,7 @@ pub(super) async fn list<K, T>(
 ) -> Result<(Event<T>, String), Failure>
 where
     T: From<K>,
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let mut parameters = watched.list_params();
     pages.begin();

@@ -11,11 +11,16 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
 };
+use tokio::task::spawn_blocking;
 
 /// Maximum number of objects in a page, whose size is limited to 8 MiB. An object of Kubernetes has about 1 KiB, but an
 /// empty one has 15 bytes, and takes 40 times as much memory. This is more than a page is requested to have, because
 /// Kubernetes allows a server to ignore that number.
 const MAX_OBJECTS: usize = 8 << 10;
+
+/// Maximum number of bytes that are decoded between the work for other clusters, which takes about a millisecond. A full
+/// page takes tens of milliseconds, so it is decoded on a thread of its own.
+const AT_ONCE: usize = 128 << 10;
 
 /// A page of a list.
 #[derive(Deserialize)]
@@ -29,7 +34,7 @@ pub(super) struct Page<K> {
     pub(super) items: Vec<K>,
 }
 
-impl<K: Resource + Clone + DeserializeOwned> Page<K> {
+impl<K: Resource + Clone + DeserializeOwned + Send + 'static> Page<K> {
     /// Requests a page. As [`Api::list`], which would decode any number of objects, and log what it cannot decode.
     pub(super) async fn request(api: &Api<K>, parameters: &ListParams) -> kube::Result<Self> {
         let request = Request::new(api.resource_url());
@@ -40,8 +45,21 @@ impl<K: Resource + Clone + DeserializeOwned> Page<K> {
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
         let text = api.clone().into_client().request_text(request).await?;
-        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+        decode(text).await
     }
+}
+
+/// Decodes an answer, on a thread of its own if it is large.
+async fn decode<T: DeserializeOwned + Send + 'static>(text: String) -> kube::Result<T> {
+    let decoded = if text.len() <= AT_ONCE {
+        serde_json::from_str(&text)
+    } else {
+        let decoding = spawn_blocking(move || serde_json::from_str(&text));
+        decoding
+            .await
+            .map_err(|stopped| kube::Error::Service(stopped.into()))?
+    };
+    decoded.map_err(kube::Error::SerdeError)
 }
 
 fn objects<'de, K, D>(deserializer: D) -> Result<Vec<K>, D::Error>
@@ -86,12 +104,29 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Objects<K> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
     use crate::api::{k8s::Service, wire::Wire};
 
     fn decoded(items: &str) -> serde_json::Result<Page<Wire<Service>>> {
         let page = r#"{ "kind": "ServiceList", "metadata": { "resourceVersion": "7" }, "items": "#;
         serde_json::from_str(&format!("{page}{items}}}"))
+    }
+
+    #[tokio::test]
+    async fn large_page_is_decoded_while_other_work_goes_on() {
+        let page = |count: usize| {
+            let padding = "x".repeat(8 << 10);
+            let object = format!(r#"{{"metadata":{{"annotations":{{"a":"{padding}"}}}}}}"#);
+            format!(r#"{{"items":[{}]}}"#, vec![object; count].join(","))
+        };
+        let decode = decode::<Page<Wire<Service>>>;
+        let small = decode(page(1)).now_or_never();
+        assert_eq!(small.unwrap().unwrap().items.len(), 1);
+        let mut large = Box::pin(decode(page(500)));
+        assert!((&mut large).now_or_never().is_none(), "decoded at once");
+        assert_eq!(large.await.unwrap().items.len(), 500);
     }
 
     #[test]
