@@ -81,12 +81,13 @@ image target=(arch() + "-unknown-linux-musl"): (image-binary target)
 image-test target=(arch() + "-unknown-linux-musl"): (image-binary target)
     LINKERD_MC_IMAGE_BINARY="$PWD"/target/{{quote(target)}}/dist/linkerd-mc cargo test --test it image:: -- --include-ignored --nocapture
 
-# Build the static binary of the image; remapped paths make it the same for any folder of the source and of cargo
+# Build the static binary of the image; remapped paths make it the same for any folder of the source and of cargo.
+# Packed relocations take half a megabyte less in the file and, because all are read at the start, in memory.
 [private]
 image-binary target:
     packaging/musl {{quote(target)}}
     PATH="$(packaging/auditable):$PATH" \
-        RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source" \
+        RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source -Clink-arg=-Wl,-z,pack-relative-relocs" \
         cargo auditable build --profile dist --locked --target {{quote(target)}} --package linkerd-mc --all-features --bin linkerd-mc
 
 # Change the core in each way that cargo-mutants knows, one at a time, and check that its tests fail
