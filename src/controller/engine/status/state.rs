@@ -21,7 +21,7 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(2);
 /// Delay before a write, so that changes in quick succession are written together.
 const GATHER: Duration = Duration::from_millis(100);
-/// Time between two computations of a status that is not sent yet.
+/// Minimum time between two computations of a status that is not sent yet.
 const COMPUTE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum time between two writes while only the reports about Services change, of which there may be hundreds. If
 /// only the text of messages changes, it is [`LONGEST`], because a target cluster's messages may differ each time.
