@@ -99,6 +99,9 @@ enum LogFormat {
     Json,
 }
 
+/// Number of threads of the sessions, which parse what target clusters send.
+const SESSION_THREADS: usize = 4;
+
 /// Runs the command.
 pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     log(args);
@@ -111,9 +114,10 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context(failed)?;
-    // Two more threads parse what target clusters send, because one cluster can keep one of them busy.
+    // A hostile cluster can keep a session's thread busy for milliseconds. Others find a free one, even when several do,
+    // and the operating system shares the CPUs fairly among the busy ones.
     let sessions = Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(SESSION_THREADS)
         .thread_name("sessions")
         .enable_all()
         .build()
