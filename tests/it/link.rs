@@ -5,7 +5,6 @@ mod again;
 use std::{
     io::{BufRead as _, BufReader},
     process::Stdio,
-    sync::Arc,
 };
 
 use control_plane::{ControlPlane, LinkerdOptions, eventually};
@@ -20,10 +19,10 @@ use crate::support::{
     SOON,
     controller::Controller,
     credentials,
-    installation::{NAMESPACE, installed, link_gen},
+    installation::{NAMESPACE, link_gen},
     links::{condition_is, edit, links, unlink},
     objects::{export, gone, namespace, service, web},
-    planes::hub,
+    planes::{hub, linking},
     program::{Outcome, run},
 };
 
@@ -93,17 +92,15 @@ fn interrupted_link_says_what_is_done(kubeconfig: &std::path::Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
-    let (east, west): (Arc<ControlPlane>, Arc<ControlPlane>) = tokio::join!(
-        installed("link-east", "192.0.2.10"),
-        installed("link-west", "192.0.2.20")
-    );
-    namespace("link-command", &[&east, &west]).await;
-    exported(&east).await;
+    let pair = linking().await;
+    let (east, west) = (&*pair.far, &*pair.source);
+    namespace("link-command", &[east, west]).await;
+    exported(east).await;
     let kubeconfig = west.folder().join("both.kubeconfig");
-    ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
 
     // Before linking, `plan` reads the Link and its Secrets from stdin. It applies nothing.
-    let proposed = link_gen(&east, "link-east", &[]);
+    let proposed = link_gen(east, "link-east", &[]);
     let plan = ["--context", "link-west", "plan", "--link-file", "-"];
     let whole = [&plan[..], &["--diff"]].concat();
     let (code, diff, errors) = run_with(&kubeconfig, &whole, &proposed);
@@ -131,7 +128,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
 
     // No controller runs yet.
     interrupted_link_says_what_is_done(&kubeconfig);
-    let _controller = Controller::start(&west, &[]);
+    let _controller = Controller::start(west, &[]);
     let linked = run(
         &kubeconfig,
         &["link", "--from", "link-east", "--to", "link-west"],
@@ -200,19 +197,20 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn link_says_what_is_missing_and_applies_nothing() {
-    let plane = installed("link-alone", "192.0.2.30").await;
+    let pair = linking().await;
+    let plane = &*pair.source;
     let kubeconfig = plane.kubeconfig();
-    let missing = run(kubeconfig, &["link", "--to", "link-alone"]).misuse();
+    let missing = run(kubeconfig, &["link", "--to", "link-west"]).misuse();
     assert!(missing.contains("error: missing --target"), "{missing}");
     let same = run(
         kubeconfig,
-        &["link", "--from", "link-alone", "--to", "link-alone"],
+        &["link", "--from", "link-west", "--to", "link-west"],
     )
     .misuse();
     assert!(same.contains("are both"), "{same}");
     let unknown = run(
         kubeconfig,
-        &["link", "--from", "nowhere", "--to", "link-alone"],
+        &["link", "--from", "nowhere", "--to", "link-west"],
     )
     .failure();
     assert!(
@@ -224,7 +222,7 @@ async fn link_says_what_is_missing_and_applies_nothing() {
         .await
         .unwrap();
     assert_eq!(links, "");
-    without_the_crd_nothing_is_applied(&plane).await;
+    without_the_crd_nothing_is_applied(plane).await;
 }
 
 /// Creates a cluster that has the namespaces but not the CRD, and asserts that `link` applies nothing to it.

@@ -7,9 +7,8 @@ use linkerd_mc::api::link::Link;
 use serde_json::json;
 
 use crate::support::{
-    installation::{
-        ACCOUNT, CONTROLLER, NAMESPACE, can_i, gateway_addresses, installed, parsed, reinstall,
-    },
+    installation::{ACCOUNT, CONTROLLER, NAMESPACE, can_i, gateway_addresses, parsed, reinstall},
+    planes::linking,
     program::run,
 };
 
@@ -22,15 +21,10 @@ async fn credentials(source: &ControlPlane, namespace: &str, name: &str) -> Stri
 
 #[tokio::test(flavor = "multi_thread")]
 async fn link_gen_output_of_one_cluster_works_in_another() {
-    let (east, west) = tokio::join!(
-        installed("manifests", "192.0.2.10"),
-        ControlPlane::start("west")
-    );
+    let pair = linking().await;
+    let (east, west) = (&*pair.far, &*pair.source);
     let addresses = json!([{ "ip": "192.0.2.10" }, { "hostname": "gw.example.com" }]);
-    gateway_addresses(&east, addresses).await;
-    let west = west.unwrap();
-    west.linkerd(&LinkerdOptions::default()).await.unwrap();
-    reinstall(&west, &[]).await;
+    gateway_addresses(east, addresses).await;
 
     for (cluster, extra, fields) in [
         ("east", &[][..], ("192.0.2.10,gw.example.com", true)),
@@ -73,8 +67,8 @@ async fn link_gen_output_of_one_cluster_works_in_another() {
         assert_eq!(gateway, fields);
 
         let secret = format!("cluster-credentials-{cluster}");
-        let kubeconfig = credentials(&west, NAMESPACE, &secret).await;
-        assert_eq!(kubeconfig, credentials(&west, "linkerd", &secret).await);
+        let kubeconfig = credentials(west, NAMESPACE, &secret).await;
+        assert_eq!(kubeconfig, credentials(west, "linkerd", &secret).await);
         assert!(!kubeconfig.contains("client-key"), "only a token");
         let path = west.folder().join(cluster);
         std::fs::write(&path, kubeconfig).unwrap();
@@ -90,13 +84,15 @@ async fn link_gen_output_of_one_cluster_works_in_another() {
             .unwrap_err();
         assert!(format!("{denied:#}").contains("forbidden"), "{denied:#}");
     }
+    gateway_addresses(east, json!([{ "ip": "192.0.2.10" }])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn account_in_a_namespace_of_its_own_is_out_of_reach_for_the_controller() {
-    let east = installed("access", "192.0.2.10").await;
+    let pair = linking().await;
+    let east = &*pair.far;
     let values = "remoteMirrorServiceAccountNamespace=access,remoteMirrorServiceAccountName=peers";
-    reinstall(&east, &["--set", values]).await;
+    reinstall(east, &["--set", values]).await;
     let args = [
         "link-gen",
         "--cluster-name=east",
@@ -128,9 +124,10 @@ async fn account_in_a_namespace_of_its_own_is_out_of_reach_for_the_controller() 
 
     let controller = format!("--as={CONTROLLER}");
     for (namespace, expected) in [(NAMESPACE, true), ("access", false)] {
-        let may = can_i(&east, &["list", "secrets", "-n", namespace, &controller]).await;
+        let may = can_i(east, &["list", "secrets", "-n", namespace, &controller]).await;
         assert_eq!(may, expected, "{namespace}");
     }
+    reinstall(east, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,6 @@
 //! `link` for clusters that are linked already, and for clusters whose contexts have names that tools such as kind give
 //! them.
 
-use std::sync::Arc;
-
 use control_plane::{ControlPlane, eventually};
 use kube::{
     Api,
@@ -15,10 +13,10 @@ use serde_json::{Value, json};
 use super::{link_west, run_with, stored};
 use crate::support::{
     SOON,
-    installation::{NAMESPACE, installed},
+    installation::NAMESPACE,
     links::{links, unlink},
     objects::namespace,
-    planes::hub,
+    planes::{hub, linking},
     program::run,
 };
 
@@ -206,11 +204,9 @@ async fn credentials_that_a_link_of_another_namespace_needs_are_not_to_be_delete
 /// linked to itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_are_linked_in_both_directions_under_derived_names() {
-    let (east, west): (Arc<ControlPlane>, Arc<ControlPlane>) = tokio::join!(
-        installed("kind-mutual-east", "192.0.2.10"),
-        installed("kind-mutual-west", "192.0.2.20")
-    );
-    for plane in [&*east, &*west] {
+    let pair = linking().await;
+    let (east, west) = (&*pair.far, &*pair.source);
+    for plane in [east, west] {
         eventually("the Links", SOON, async || {
             Ok(links(plane).list(&ListParams::default()).await.ok())
         })
@@ -218,7 +214,9 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
         .unwrap();
     }
     let kubeconfig = west.folder().join("mutual.kubeconfig");
-    ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let kind = std::fs::read_to_string(&kubeconfig).unwrap();
+    std::fs::write(&kubeconfig, kind.replace("link-", "kind-mutual-")).unwrap();
     let mutual = [
         "link",
         "--target=kind-mutual-east",
@@ -234,21 +232,21 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
         "the cluster of the context kind-mutual-east is called mutual-east; pass --cluster-name";
     assert!(linked.stderr.contains(told), "{}", linked.stderr);
     for (plane, name, url) in [
-        (&*west, "mutual-east", "https://east.example:6443"),
-        (&*east, "mutual-west", "https://west.example:6443"),
+        (west, "mutual-east", "https://east.example:6443"),
+        (east, "mutual-west", "https://west.example:6443"),
     ] {
         let [own, linkerds] = stored(plane, name).await;
         assert!(own.unwrap().contains(url) && linkerds.unwrap().contains(url));
     }
     let again = run(&kubeconfig, &mutual[..5]);
     assert_eq!(again.code, 0, "{}", again.stderr);
-    let [own, _] = stored(&east, "mutual-west").await;
+    let [own, _] = stored(east, "mutual-west").await;
     assert!(own.unwrap().contains("https://west.example:6443"));
 
     // A second context leads to the same cluster.
     let twin = std::fs::read_to_string(west.kubeconfig()).unwrap();
     let twin = twin
-        .replace("kind-mutual-west", "twin")
+        .replace("link-west", "twin")
         .replace("127.0.0.1", "localhost");
     let path = west.folder().join("twin.kubeconfig");
     std::fs::write(&path, twin).unwrap();
@@ -261,13 +259,8 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
         .output()
         .unwrap();
     std::fs::write(&path, both.stdout).unwrap();
-    let itself = [
-        "link",
-        "--target=twin",
-        "--source=kind-mutual-west",
-        "--wait=0s",
-    ];
+    let itself = ["link", "--target=twin", "--source=link-west", "--wait=0s"];
     let refused = run(&path, &itself).misuse();
-    let why = "the contexts twin and kind-mutual-west lead to the same cluster";
+    let why = "the contexts twin and link-west lead to the same cluster";
     assert!(refused.contains(why), "{refused}");
 }

@@ -139,18 +139,23 @@ impl Pair {
 /// A pair for tests of controllers that start and stop, and of faults: the first one that no other test uses. There are
 /// several, so that tests that mostly wait can run in parallel.
 pub(crate) async fn alone() -> Alone {
-    static PAIRS: [Pair; 5] = [
+    static PAIRS: [Pair; 4] = [
         Pair::new("source-1", "far-1"),
         Pair::new("source-2", "far-2"),
         Pair::new("source-3", "far-3"),
         Pair::new("source-4", "far-4"),
-        Pair::new("source-5", "far-5"),
     ];
     let turns = PAIRS
         .iter()
         .map(|pair| Box::pin(async move { (pair, pair.planes.lock().await) }));
     let ((pair, turn), ..) = select_all(turns).await;
     pair.with(turn).await
+}
+
+/// The pair for tests of `link` and `link-gen`, whose contexts are `link-west` for the source and `link-east`.
+pub(crate) async fn linking() -> Alone {
+    static PAIR: Pair = Pair::new("link-west", "link-east");
+    PAIR.take().await
 }
 
 /// The pair for tests that kill the controller at every write.
