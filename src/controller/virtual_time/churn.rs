@@ -8,9 +8,11 @@ use super::world::{NS, World, exported, seconds, within};
 use crate::api::labels as l;
 
 /// Exported Services whose ports change again and again.
-const STAY: u16 = 200;
+const STAY: u16 = 100;
 /// Services that are created and deleted, each time.
-const PASS: usize = 250;
+const PASS: usize = 125;
+/// Times that all of them change, half a second apart.
+const ROUNDS: u16 = 25;
 
 impl World {
     /// The number of keys that wait, by the metric.
@@ -29,7 +31,7 @@ fn name(number: u16) -> String {
 #[tokio::test(start_paused = true)]
 async fn keys_of_services_that_come_and_go_do_not_fill_the_queue_and_no_change_is_lost() {
     let mut world = World::new();
-    world.services = 400;
+    world.services = 200;
     let most = 2 * world.services + 2 * usize::from(STAY);
     let east = world.target("east");
     for number in 0..STAY {
@@ -39,7 +41,7 @@ async fn keys_of_services_that_come_and_go_do_not_fill_the_queue_and_no_change_i
     // What the first list added to the allowance expires.
     sleep(seconds(310)).await;
     let mut deepest = 0;
-    for round in 0..40 {
+    for round in 0..ROUNDS {
         for number in 0..STAY {
             east.set_port(&name(number), 1_000 + round);
         }
@@ -62,14 +64,14 @@ async fn keys_of_services_that_come_and_go_do_not_fill_the_queue_and_no_change_i
             let mirror = world
                 .source
                 .get("services", NS, &format!("{}-east", name(number)));
-            mirror.is_some_and(|mirror| mirror["spec"]["ports"][0]["port"] == 1_039)
+            mirror.is_some_and(|mirror| mirror["spec"]["ports"][0]["port"] == 999 + ROUNDS)
         });
         ports && world.has("late-east") && !world.has("web-0-east")
     })
     .await;
     within(seconds(15), "the status", || {
         let status = world.status("east");
-        (status.mirrored, status.unhealthy) == (Some(200), Some(0))
+        (status.mirrored, status.unhealthy) == (Some(STAY.into()), Some(0))
     })
     .await;
     within(seconds(15), "an empty queue", || world.queue_depth() == 0).await;

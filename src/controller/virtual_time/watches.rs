@@ -44,7 +44,7 @@ fn connected_since(world: &World) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn refused_watches_of_a_target_are_replaced_by_lists_for_hours() {
-    for (code, lasts) in [(403, 4), (429, 1), (500, 1), (503, 1)] {
+    for (code, lasts) in [(403, 2), (429, 1), (500, 1), (503, 1)] {
         let (mut world, east) = linked().await;
         let all = east.asked(0, watches).len();
         refuse(&east, code, watches);

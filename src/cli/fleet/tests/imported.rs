@@ -261,7 +261,7 @@ fn of_links() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
     #[test]
     fn imported_file_makes_the_same_links(
         clusters in prop::collection::vec(of_cluster(), 5),

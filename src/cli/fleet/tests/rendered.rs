@@ -291,6 +291,7 @@ fn fleets() -> impl Strategy<Value = Vec<(usize, usize)>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn kustomizations_name_exactly_the_files_that_there_are(links in fleets(), stored in any::<bool>(), extended in any::<bool>()) {
         let names = ["east", "north", "on", "west"];
