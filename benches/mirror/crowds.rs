@@ -13,9 +13,10 @@ use serde_json::json;
 use crate::{
     churn::{Subject, churn},
     counted::Counted,
+    limit::Work,
     objects::{all, count, create, namespace, service},
     process::{cost, sockets},
-    scenarios::{Bench, settled},
+    scenarios::{Bench, SLICES, settled},
     support::{installation::NAMESPACE, program::run},
 };
 
@@ -59,8 +60,9 @@ impl Bench {
         }
     }
 
-    /// Many Links. Then changes of the Services of one of them: first beside these Links alone, and then also beside a
-    /// Link to a dead and one to a slow target cluster.
+    /// Many Links; with as many `--services` as they have together, their first sync is compared with the limit. Then
+    /// changes of the Services of one of them: first beside these Links alone, and then also beside a Link to a dead and
+    /// one to a slow target cluster.
     pub async fn links(&mut self) {
         let count = self.args.links;
         let name = |index: usize| format!("l{index:03}");
@@ -79,21 +81,26 @@ impl Bench {
         self.stop();
         self.writes();
         let idle = cost(self.controller().pid());
+        let mirrors = count * EACH;
         let started = Instant::now();
         self.apply(&yaml).await;
+        // Lists of hundreds of Links would slow down what is measured.
+        self.metric_is(SLICES, |slices| slices >= mirrors).await;
         self.ready(count).await;
         let took = started.elapsed();
-        self.mirrored(count * EACH).await;
+        self.mirrored(mirrors).await;
         let sockets = sockets(self.controller().pid());
         let tasks = self.controller().metric("linkerd_mc_tasks").await;
         let tasks: usize = tasks.unwrap().unwrap();
-        let mut row = self.row(&format!("{count} Links"), Some(took), None);
-        row.objects = count * EACH;
+        let limit = (self.args.services == mirrors).then_some(Work::Create);
+        let mut row = self.row(&format!("{count} Links"), Some(took), limit);
+        row.objects = mirrors;
         row.note = format!(
             "all Ready; {sockets} sockets; {tasks} tasks; {:.1} MiB before the first Link",
             idle.rss
         );
         self.report.add(row);
+        self.rest().await;
 
         let first = name(0);
         let subjects: Vec<Subject> = (0..EACH)

@@ -61,14 +61,17 @@ pub async fn all_of(args: &Args) -> Outcome {
     let (remote, local) = (client(&east, None).await, client(&west, None).await);
     namespaces(&remote, "bench").await;
     namespaces(&local, "bench").await;
-    eprintln!("exporting {} Services", args.services);
-    all((0..args.services).map(|index| {
-        let labels = json!({ "mirror.linkerd.io/exported": "true" });
-        let service = service(&namespace("bench", index), &format!("web-{index}"), labels);
-        create(remote.clone(), service)
-    }))
-    .await;
-    settled(&remote, args.services).await;
+    // The Links of `links` select Services of their own.
+    if args.scenarios != [Scenario::Links] {
+        eprintln!("exporting {} Services", args.services);
+        all((0..args.services).map(|index| {
+            let labels = json!({ "mirror.linkerd.io/exported": "true" });
+            let service = service(&namespace("bench", index), &format!("web-{index}"), labels);
+            create(remote.clone(), service)
+        }))
+        .await;
+        settled(&remote, args.services).await;
+    }
     let mut bench = Bench {
         args: args.clone(),
         east,
@@ -86,7 +89,7 @@ pub async fn all_of(args: &Args) -> Outcome {
         match scenario {
             Scenario::Cold => bench.cold().await,
             Scenario::Restart => bench.restart().await,
-            Scenario::Idle => bench.idle().await,
+            Scenario::Idle => bench.rest().await,
             Scenario::Churn => bench.churn().await,
             Scenario::Unexport => bench.unexport().await,
             Scenario::Delete => bench.delete().await,
@@ -254,7 +257,8 @@ impl Bench {
         self.report.add(row);
     }
 
-    async fn idle(&mut self) {
+    /// Measures a controller that has nothing to do.
+    pub async fn rest(&mut self) {
         self.writes();
         self.spent = (self.controller().pid(), cost(self.controller().pid()).cpu);
         let time = Duration::from_secs(self.args.seconds);
