@@ -340,6 +340,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     let mut fleet = Fleet::start("plan").await;
     let file = fleet.file(

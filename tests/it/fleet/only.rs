@@ -102,6 +102,7 @@ fn file_with(fleet: &Fleet, links: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn links_need_no_rights_in_both_of_their_clusters() {
     let mut fleet = Fleet::start("only").await;
     let planes = fleet.planes.clone();
