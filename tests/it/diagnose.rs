@@ -178,6 +178,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn obstacles_in_this_cluster_are_found() {
     const NS: &str = "obstacles";
     const ELSEWHERE: &str = "obstacles-elsewhere";
@@ -216,6 +217,7 @@ async fn obstacles_in_this_cluster_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn misspelt_names_get_a_suggestion() {
     const NS: &str = "misspelt";
     let (_turn, alone) = turn().await;
@@ -282,6 +284,7 @@ async fn misspelt_names_get_a_suggestion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn reader_of_one_namespace_is_told_what_is_missing_and_nothing_is_written() {
     const NS: &str = "half-blind";
     const USER: &str = "half-blind-reader";
@@ -362,6 +365,7 @@ async fn reader_of_one_namespace_is_told_what_is_missing_and_nothing_is_written(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn missing_controller_is_the_cause_of_what_it_would_have_written() {
     const NS: &str = "unattended";
     let (_turn, alone) = turn().await;

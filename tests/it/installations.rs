@@ -99,6 +99,7 @@ async fn installation_in_another_namespace_leaves_mirrors_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn two_installations_that_want_the_same_names_do_not_overwrite_each_other() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -146,6 +147,7 @@ async fn remove_installation_annotation(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn mirrors_without_an_installation_are_adopted_by_the_one_that_links_their_cluster() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -196,6 +198,7 @@ async fn delete_link(plane: &ControlPlane, name: &str, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn installation_moves_to_another_namespace_and_keeps_its_mirrors() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

@@ -138,6 +138,7 @@ async fn mirrors_have_priority_although_they_are_listed_later_than_links() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn services_over_the_metadata_or_memory_limit_are_mirrored_in_full_once_they_fit() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -230,6 +231,7 @@ async fn idle_slices(plane: &ControlPlane, namespace: &str, service: &str, expor
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn slices_over_the_limit_leave_endpoints_as_they_are() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);
@@ -273,6 +275,7 @@ async fn slices_over_the_limit_leave_endpoints_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn hosts_count_against_the_memory_and_are_mirrored_once_they_fit() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

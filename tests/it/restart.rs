@@ -240,6 +240,7 @@ async fn without_our_fields(plane: &control_plane::ControlPlane) {
 const REST: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn link_crd_without_our_status_fields_is_enough() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

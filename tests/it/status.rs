@@ -209,6 +209,7 @@ fn status_writes(plane: &ControlPlane, since: u64) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn status_that_another_crd_dropped_is_written_again_with_our_crd() {
     let alone = alone().await;
     let (source, far) = (&alone.source, &alone.far);

@@ -157,6 +157,7 @@ async fn cluster_that_does_not_confirm_its_leave_delays_no_other_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn slices_follow_pods_and_gateways_while_a_cluster_does_not_confirm_its_leave() {
     const NAME: &str = "unconfirmed-slices";
     const LOCAL: &str =

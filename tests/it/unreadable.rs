@@ -223,6 +223,7 @@ async fn crd_refuses_label_values_that_are_not_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn invalid_cluster_name_keeps_the_mirrors() {
     const MADE: [&str; 2] = ["web-steady", "member-federated"];
     let alone = alone().await;
@@ -258,6 +259,7 @@ async fn invalid_cluster_name_keeps_the_mirrors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn renamed_cluster_keeps_old_mirrors_until_the_new_one_is_listed() {
     const MADE: [&str; 2] = ["web-before", "member-federated"];
     let alone = alone().await;

@@ -213,6 +213,7 @@ fn steps(document: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
     let Some(scene) = Scene::start().await else {
         return;
@@ -315,6 +316,7 @@ async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn what_is_not_as_it_has_to_be_is_said_and_nothing_is_written() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);

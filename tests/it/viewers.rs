@@ -131,6 +131,7 @@ async fn apply(plane: &ControlPlane, block: &str, verb: &str, resource: &str, na
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);

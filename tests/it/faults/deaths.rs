@@ -19,6 +19,7 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn mirrors_survive_the_death_of_either_api_server() {
     let pair = alone().await;
     let (source, far) = (&pair.source, &pair.far);

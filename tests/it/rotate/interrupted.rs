@@ -9,6 +9,7 @@ use super::{Rotation, is_accepted, minted, result, token};
 use crate::support::{SOON, controller::Controller, credentials::put, planes::alone};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn interrupted_rotation_is_continued_and_a_failed_one_is_undone() {
     let alone = alone().await;
     let mut rotation = Rotation::between(&alone, "turned-again").await;

@@ -17,6 +17,7 @@ const USER: &str = "rotating";
 const GROUPS: [&str; 1] = ["system:masters"];
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn token_that_a_secret_has_is_not_deleted_after_a_failed_write() {
     let alone = alone().await;
     let rotation = Rotation::between(&alone, "turned-unheard").await;
