@@ -100,7 +100,7 @@ impl Bench {
             idle.rss
         );
         self.report.add(row);
-        self.rest().await;
+        self.rest(mirrors).await;
 
         let first = name(0);
         let subjects: Vec<Subject> = (0..EACH)

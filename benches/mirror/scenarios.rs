@@ -89,7 +89,7 @@ pub async fn all_of(args: &Args) -> Outcome {
         match scenario {
             Scenario::Cold => bench.cold().await,
             Scenario::Restart => bench.restart().await,
-            Scenario::Idle => bench.rest().await,
+            Scenario::Idle => bench.rest(args.services).await,
             Scenario::Churn => bench.churn().await,
             Scenario::Unexport => bench.unexport().await,
             Scenario::Delete => bench.delete().await,
@@ -257,13 +257,14 @@ impl Bench {
         self.report.add(row);
     }
 
-    /// Measures a controller that has nothing to do.
-    pub async fn rest(&mut self) {
+    /// Measures a controller that has nothing to do for this number of mirrors.
+    pub async fn rest(&mut self, mirrors: usize) {
         self.writes();
         self.spent = (self.controller().pid(), cost(self.controller().pid()).cpu);
         let time = Duration::from_secs(self.args.seconds);
         tokio::time::sleep(time).await;
-        let row = self.row("idle", Some(time), None);
+        let mut row = self.row("idle", Some(time), None);
+        row.objects = mirrors;
         self.report.add(row);
     }
 
