@@ -1,7 +1,7 @@
 //! Kubeconfigs, contexts and credentials Secrets → clients with timeouts.
 //!
-//! All clients are created here, so that each has a read timeout, none retries on its own, and no content of a
-//! credentials Secret gets into error messages.
+//! All clients are created here, so that each has a read timeout, none sends a request again unless the API server asks
+//! for that (`retry`), and no content of a credentials Secret gets into error messages.
 
 mod bounds;
 mod config;
@@ -11,6 +11,7 @@ mod kubeconfig;
 mod multiplexed;
 mod networks;
 pub(crate) mod requests;
+mod retry;
 pub(crate) mod service_range;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};

@@ -32,6 +32,7 @@ use super::{
     exec::Plugin,
     kubeconfig::no_client,
     requests::DEADLINE,
+    retry::Patience,
 };
 
 /// Interval of pings. With [`PING_TIMEOUT`], a dead peer is detected within 30 s.
@@ -49,7 +50,7 @@ pub async fn multiplexed(config: Config, limits: ResponseLimits) -> anyhow::Resu
     let authenticated = Authenticated::new(config, DEADLINE).await?;
     if authenticated.config.proxy_url.is_some() {
         let idle_timeout = SHORT_IDLE_TIMEOUT + LATER;
-        return authenticated.through(idle_timeout, connections.without_pings());
+        return authenticated.through(idle_timeout, connections.without_pings(), Patience::none());
     }
     let Authenticated { mut config, plugin } = authenticated;
     set_user_agent(&mut config);
@@ -159,18 +160,32 @@ impl Authenticated {
         deadline: Duration,
     ) -> anyhow::Result<Client> {
         let connections = Connections::new(ResponseLimits::of_lists(deadline));
-        self.clone().through(watch + deadline + LATER, connections)
+        let patience = Patience::of_commands(deadline);
+        self.clone()
+            .through(watch + deadline + LATER, connections, patience)
     }
 
     /// kube's client, with limits of responses. Its connections may be without data for `idle_timeout`.
-    fn through(self, idle_timeout: Duration, connections: Connections) -> anyhow::Result<Client> {
+    fn through(
+        self,
+        idle_timeout: Duration,
+        connections: Connections,
+        patience: Patience,
+    ) -> anyhow::Result<Client> {
         let namespace = self.config.default_namespace.clone();
         let client = unbounded(self.config, idle_timeout)?;
         let service = limited(connections, move |request| {
             let (client, plugin) = (client.clone(), self.plugin.clone());
-            send(plugin, request, async move |request| {
-                client.send(request).await
-            })
+            let patience = patience.clone();
+            async move {
+                let once = |request| {
+                    let client = client.clone();
+                    send(plugin.clone(), request, async move |request| {
+                        client.send(request).await
+                    })
+                };
+                patience.send(request, once).await
+            }
         });
         Ok(Client::new(service, namespace))
     }

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
-    api::{ListParams, WatchParams},
+    api::{ListParams, PostParams, WatchParams},
 };
 use serde_json::json;
 use tokio::{
@@ -127,6 +127,56 @@ async fn request_ends_at_its_deadline_whatever_the_server_does() {
             "{scheme} {conduct:?}: {error}"
         );
     }
+}
+
+/// Reads a request with a JSON object.
+async fn read_request(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut request = String::new();
+    while !request.ends_with('}') {
+        let mut part = [0; 4096];
+        let count = stream.read(&mut part).await?;
+        assert_ne!(count, 0, "{request}");
+        request.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
+    Ok(request)
+}
+
+#[tokio::test]
+async fn command_sends_a_write_again_when_a_busy_server_asks_for_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let served = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        for (status, body) in [
+            ("429 Busy\r\nretry-after: 1", "storage is (re)initializing"),
+            ("201 Created", r#"{"metadata":{"name":"shop"}}"#),
+        ] {
+            let (mut stream, _) = listener.accept().await?;
+            requests.push(read_request(&mut stream).await?);
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            stream.write_all(answer.as_bytes()).await?;
+        }
+        Ok::<_, std::io::Error>(requests)
+    });
+    let access = access(folder.path(), &server, "token: x");
+    let api = Api::<Namespace>::all(access.client(Duration::from_secs(10)).await.unwrap());
+    let shop: Namespace =
+        serde_json::from_value(json!({ "metadata": { "name": "shop" } })).unwrap();
+    let created = timeout(OVER, api.create(&PostParams::default(), &shop)).await;
+    assert_eq!(
+        created.unwrap().unwrap().metadata.name.as_deref(),
+        Some("shop")
+    );
+    let requests = served.await.unwrap().unwrap();
+    assert_eq!(requests[0], requests[1]);
+    assert!(
+        requests[1].contains("authorization: Bearer x"),
+        "{requests:?}"
+    );
 }
 
 #[tokio::test]
