@@ -14,7 +14,7 @@ use crate::support::{
     audit::{mark, requests},
     controller::Controller,
     links::{mirror_is, own_link, unlink},
-    objects::{delete, export, namespace, relabel, service, web},
+    objects::{addresses, delete, export, namespace, relabel, service, slices_that, web},
     planes::{Alone, alone},
     program::{Outcome, run},
 };
@@ -374,7 +374,10 @@ async fn missing_controller_is_the_cause_of_what_it_would_have_written() {
     export(east, NS, &web("web", NS)).await;
     own_link(west, east, NS, &[]).await;
     let mut controller = leader(west);
-    service(west, NS, "web-unattended", |_| true).await;
+    slices_that(west, NS, "web-unattended", |slices| {
+        !addresses(slices).is_empty()
+    })
+    .await;
     let (_, took) = controller.terminate();
     export(east, NS, &web("late", NS)).await;
     let kubeconfig = both(west, east, NS);
