@@ -144,7 +144,7 @@ fn shortened(uri: &Uri) -> Option<Uri> {
 }
 
 /// The value of `Retry-After` in an error response, in seconds.
-fn retry_after<B>(response: &Response<B>) -> Option<u32> {
+pub(super) fn retry_after<B>(response: &Response<B>) -> Option<u32> {
     let status = response.status();
     if !(status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()) {
         return None;

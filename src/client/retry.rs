@@ -7,9 +7,11 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use tokio::time::{Instant, sleep};
+
+use super::bounds::retry_after;
 
 /// Maximum time for which all requests of a client wait together. So an API server that is overloaded does not hold up
 /// a command for long.
@@ -66,9 +68,7 @@ impl Patience {
         if answer.status() != StatusCode::TOO_MANY_REQUESTS {
             return None;
         }
-        let after = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
-        let seconds: u32 = after.trim().parse().ok()?;
-        let pause = Duration::from_secs(seconds.max(1).into());
+        let pause = Duration::from_secs(retry_after(answer)?.max(1).into());
         if Instant::now() + pause > until {
             return None;
         }
@@ -84,6 +84,8 @@ mod tests {
         convert::Infallible,
         sync::atomic::{AtomicUsize, Ordering},
     };
+
+    use http::header;
 
     use super::*;
 

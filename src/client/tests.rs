@@ -1,4 +1,5 @@
-//! Requests of commands end at their deadline, whatever the server, a TLS peer or an exec plugin does.
+//! Requests of commands end at their deadline, whatever the server, a TLS peer or an exec plugin does, and are sent again
+//! if the server asks for that.
 
 use std::{
     net::SocketAddr,
