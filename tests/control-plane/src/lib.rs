@@ -17,6 +17,7 @@
 //!   [`Drop`]. See `process.rs`.
 //! - Nothing runs here: Pods stay pending, and a test writes the status or the `EndpointSlice` that it needs. A Pod gets
 //!   into the endpoints of a Service once its status has an address and it is bound to a Node, an object like any other.
+//! - A [`Pool`] lends control planes to one test after another, each as it was when it was new ([`Checkpoint`]).
 //! - Addresses of endpoints must not be loopback ones: take 192.0.2.0/24.
 //! - Faults of networks are made by a [`FaultProxy`], those of servers by an [`Interceptor`].
 //! - This crate knows nothing of the program under test.
@@ -36,6 +37,7 @@ mod kubectl;
 mod linkerd;
 mod pieces;
 mod plane;
+mod pool;
 mod process;
 mod servers;
 mod wait;
@@ -49,6 +51,7 @@ pub use helm::Helm;
 pub use intercept::{Asked, Interceptor, Verdict};
 pub use linkerd::LinkerdOptions;
 pub use pieces::Pieces;
-pub use plane::{Backup, ControlPlane, Pids};
+pub use plane::{Backup, Checkpoint, ControlPlane, Pids};
+pub use pool::{Lent, Pool};
 pub use programs::{Assets, gitops_crds, go};
 pub use wait::eventually;

@@ -1,6 +1,7 @@
 //! One control plane: starting it, asking it, breaking it.
 
 mod backup;
+mod checkpoint;
 mod version;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use crate::servers::{self, AUDIT_LOG, ClusterIps, Ports};
 use crate::wait::eventually;
 
 pub use backup::Backup;
+pub use checkpoint::Checkpoint;
 
 /// Generous: a machine may be busy with other tests and with compilers.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -49,6 +51,8 @@ pub struct ControlPlane {
     config: Config,
     clients: Clients,
     kubeconfig: PathBuf,
+    /// Where etcd listens for clients: `http://127.0.0.1:PORT`.
+    etcd_url: String,
     folder: Folder,
 }
 
@@ -86,11 +90,7 @@ impl ControlPlane {
     }
 
     async fn start_with(name: &str, cluster_ips: ClusterIps) -> anyhow::Result<Self> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        ensure!(
-            !name.is_empty() && name.chars().all(plain),
-            "not a name for a control plane: `{name}`"
-        );
+        require_name(name)?;
         let assets = tokio::task::spawn_blocking(Assets::locate).await??;
         let mut tries = 1;
         loop {
@@ -152,6 +152,7 @@ impl ControlPlane {
             config,
             clients: Clients::default(),
             kubeconfig,
+            etcd_url: servers::etcd_url(ports),
             folder,
         };
         plane.wait_until_ready(deadline).await?;
@@ -207,6 +208,13 @@ impl ControlPlane {
     /// The name it was started under.
     pub fn name(&self) -> &str {
         &self.admin.name
+    }
+
+    /// Gives it another name, also in its kubeconfig.
+    pub(crate) fn rename(&mut self, name: &str) -> anyhow::Result<()> {
+        require_name(name)?;
+        name.clone_into(&mut self.admin.name);
+        kubeconfig::write(&self.kubeconfig, &[&self.admin])
     }
 
     /// A kubeconfig file of an administrator with one context, named as the control plane.
@@ -368,10 +376,37 @@ impl ControlPlane {
         lock(&self.api_server).signal("CONT")
     }
 
+    /// Stops all servers in their tracks. They use no CPU until [`Self::resume`], and nothing happens in the cluster.
+    pub(crate) fn pause(&self) -> anyhow::Result<()> {
+        for server in [&self.controller_manager, &self.api_server, &self.etcd] {
+            lock(server).signal("STOP")?;
+        }
+        Ok(())
+    }
+
+    /// Lets all servers go on that were paused. Fails if one has ended.
+    pub(crate) fn resume(&self) -> anyhow::Result<()> {
+        for server in [&self.etcd, &self.api_server, &self.controller_manager] {
+            let mut server = lock(server);
+            server.require_running()?;
+            server.signal("CONT")?;
+        }
+        Ok(())
+    }
+
     /// Kills all servers and removes their folder; the same as dropping it.
     pub fn stop(self) {
         drop(self);
     }
+}
+
+fn require_name(name: &str) -> anyhow::Result<()> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    ensure!(
+        !name.is_empty() && name.chars().all(plain),
+        "not a name for a control plane: `{name}`"
+    );
+    Ok(())
 }
 
 /// The configuration of an administrator's client, read back from the file that others use.

@@ -161,8 +161,13 @@ fn audit_policy() -> serde_json::Value {
     })
 }
 
+/// Where etcd listens for clients.
+pub(crate) fn etcd_url(ports: Ports) -> String {
+    format!("http://127.0.0.1:{}", ports.etcd)
+}
+
 pub(crate) fn etcd(assets: &Assets, folder: &Path, ports: Ports) -> Spec {
-    let clients = format!("http://127.0.0.1:{}", ports.etcd);
+    let clients = etcd_url(ports);
     let peers = format!("http://127.0.0.1:{}", ports.etcd_peer);
     Spec {
         name: "etcd",
@@ -217,7 +222,7 @@ pub(crate) fn api_server(
         name: "kube-apiserver",
         program: assets.program("kube-apiserver"),
         arguments: vec![
-            format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+            format!("--etcd-servers={}", etcd_url(ports)),
             "--bind-address=127.0.0.1".into(),
             "--advertise-address=127.0.0.1".into(),
             format!("--secure-port={}", ports.api_server),

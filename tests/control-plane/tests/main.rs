@@ -3,3 +3,4 @@
 mod controllers;
 mod faults;
 mod planes;
+mod pool;

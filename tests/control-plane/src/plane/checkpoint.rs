@@ -1,0 +1,219 @@
+//! Returns of a control plane to an earlier state, for a small part of what a new one costs.
+//!
+//! Everything that an API server stores is a key of etcd, and the API server watches all of them. So when the keys have
+//! their earlier values again, that is for the API server and its clients as if somebody had undone every change.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kube::api::ListParams;
+use kube::{Api, Client, Config, ResourceExt as _};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::ControlPlane;
+use crate::wait::eventually;
+
+/// How long kube-controller-manager may take for what it does in each namespace, or go on writing after a return.
+const SETTLED: Duration = Duration::from_secs(60);
+/// The most operations that etcd allows in a transaction (`--max-txn-ops`).
+const OPERATIONS: usize = 128;
+/// The keys of the API server's objects: from the first on, and before the second.
+const OBJECTS: [&str; 2] = ["/registry/", "/registry0"];
+/// Leases that servers renew all the time.
+const LEASES: &[u8] = b"/registry/leases/kube-system/";
+
+/// All objects of a control plane at one time, by their keys in etcd.
+#[derive(Debug)]
+pub struct Checkpoint(BTreeMap<String, Stored>);
+
+/// What etcd stores under a key, as its JSON interface has it: key and value in base64.
+#[derive(Clone, Debug, Deserialize)]
+struct Stored {
+    key: String,
+    #[serde(default)]
+    value: String,
+    mod_revision: String,
+}
+
+impl ControlPlane {
+    /// Reads all objects, once each namespace has what kube-controller-manager creates there.
+    pub async fn checkpoint(&self) -> anyhow::Result<Checkpoint> {
+        eventually("what each namespace has", SETTLED, async || {
+            Ok(self.has_what_each_namespace_has().await?.then_some(()))
+        })
+        .await?;
+        let all = self.stored(false).await?;
+        Ok(Checkpoint(
+            all.into_iter()
+                .map(|stored| (stored.key.clone(), stored))
+                .collect(),
+        ))
+    }
+
+    /// Makes all objects what they were at the checkpoint, with the same UIDs.
+    ///
+    /// Whatever wrote to the cluster must have ended. What kube-controller-manager writes meanwhile is undone too.
+    ///
+    /// # Errors
+    ///
+    /// If something goes on writing, or a server does not answer.
+    pub async fn return_to(&self, checkpoint: &mut Checkpoint) -> anyhow::Result<()> {
+        let deadline = Instant::now() + SETTLED;
+        loop {
+            let changes = checkpoint.changes(self.stored(true).await?);
+            if changes.is_empty() {
+                return self.wait_until_ready(deadline).await;
+            }
+            ensure!(Instant::now() < deadline, "something goes on writing");
+            for some in changes.chunks(OPERATIONS) {
+                let operations: Vec<Value> = some.iter().map(Change::operation).collect();
+                let answer: Answer = self.etcd("txn", &json!({ "success": operations })).await?;
+                for change in some {
+                    checkpoint.note(change, &answer.header.revision);
+                }
+            }
+        }
+    }
+
+    async fn has_what_each_namespace_has(&self) -> anyhow::Result<bool> {
+        let namespaces = Api::<Namespace>::all(self.client());
+        let namespaces = namespaces.list(&ListParams::default()).await?;
+        for namespace in &namespaces {
+            let namespace = namespace.name_any();
+            let accounts = Api::<ServiceAccount>::namespaced(self.client(), &namespace);
+            let maps = Api::<ConfigMap>::namespaced(self.client(), &namespace);
+            let account = accounts.get_opt("default").await?;
+            if account.is_none() || maps.get_opt("kube-root-ca.crt").await?.is_none() {
+                return Ok(false);
+            }
+        }
+        // The API server creates these namespaces one after another when it has started.
+        Ok(namespaces.items.len() >= 4)
+    }
+
+    /// What etcd stores for the API server.
+    async fn stored(&self, keys_only: bool) -> anyhow::Result<Vec<Stored>> {
+        let [from, to] = OBJECTS.map(|key| STANDARD.encode(key));
+        let range = json!({ "key": from, "range_end": to, "keys_only": keys_only });
+        let mut all = self.etcd::<Range>("range", &range).await?.kvs;
+        all.retain(|stored| {
+            STANDARD
+                .decode(&stored.key)
+                .is_ok_and(|key| !key.starts_with(LEASES))
+        });
+        Ok(all)
+    }
+
+    /// Calls a method of the JSON interface of etcd.
+    async fn etcd<T: DeserializeOwned>(&self, method: &str, body: &Value) -> anyhow::Result<T> {
+        let client = Client::try_from(Config::new(self.etcd_url.parse()?))?;
+        let request = http::Request::post(format!("/v3/kv/{method}"));
+        let answer = client.request(request.body(serde_json::to_vec(body)?)?);
+        answer.await.with_context(|| format!("etcd: {method}"))
+    }
+}
+
+/// What etcd answers to a read of many keys.
+#[derive(Deserialize)]
+struct Range {
+    #[serde(default)]
+    kvs: Vec<Stored>,
+}
+
+/// What etcd answers to a transaction.
+#[derive(Deserialize)]
+struct Answer {
+    header: Header,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    revision: String,
+}
+
+/// A step of a return.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    /// Removes the key.
+    Remove(String),
+    /// Gives the key its earlier value.
+    Put(String, String),
+}
+
+impl Change {
+    /// The operation of a transaction.
+    fn operation(&self) -> Value {
+        match self {
+            Self::Remove(key) => json!({ "request_delete_range": { "key": key } }),
+            Self::Put(key, value) => json!({ "request_put": { "key": key, "value": value } }),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// What makes of the keys that are stored now those of the checkpoint.
+    fn changes(&self, now: Vec<Stored>) -> Vec<Change> {
+        let now: BTreeMap<String, String> = now
+            .into_iter()
+            .map(|stored| (stored.key, stored.mod_revision))
+            .collect();
+        let new = now.keys().filter(|key| !self.0.contains_key(*key));
+        let changed = self
+            .0
+            .values()
+            .filter(|before| now.get(&before.key) != Some(&before.mod_revision));
+        new.cloned()
+            .map(Change::Remove)
+            .chain(changed.map(|before| Change::Put(before.key.clone(), before.value.clone())))
+            .collect()
+    }
+
+    /// Notes that etcd has made a change in this revision.
+    fn note(&mut self, change: &Change, revision: &str) {
+        if let Change::Put(key, _) = change
+            && let Some(stored) = self.0.get_mut(key)
+        {
+            revision.clone_into(&mut stored.mod_revision);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(key: &str, value: &str, revision: &str) -> Stored {
+        Stored {
+            key: key.into(),
+            value: value.into(),
+            mod_revision: revision.into(),
+        }
+    }
+
+    #[test]
+    fn changes_are_those_that_undo_what_happened_since() {
+        let before = ["same", "other", "gone"].map(|key| stored(key, "was", "1"));
+        let mut checkpoint = Checkpoint(before.into_iter().map(|s| (s.key.clone(), s)).collect());
+        let now = [("same", "1"), ("other", "3"), ("new", "2")];
+        let changes = checkpoint.changes(now.map(|(key, at)| stored(key, "", at)).into());
+        let put = |key: &str| Change::Put(key.into(), "was".into());
+        assert_eq!(
+            changes,
+            [Change::Remove("new".into()), put("gone"), put("other")]
+        );
+
+        for change in &changes {
+            checkpoint.note(change, "4");
+        }
+        let then = [("same", "1"), ("other", "4"), ("gone", "4")];
+        let then = then.map(|(key, at)| stored(key, "", at));
+        assert_eq!(checkpoint.changes(then.into()), []);
+    }
+}
