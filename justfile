@@ -22,7 +22,7 @@ test *args:
 
 # Run all tests, then the long ones and 1,000 cases of each property; not those of soak, hostile, fleet, sweep and mesh
 test-all: test
-    cargo test -- --ignored --skip minutes --skip hostile_target::
+    RUST_TEST_THREADS=5 cargo test -- --ignored --skip minutes --skip hostile_target::
     cargo test --test it hostile_target:: -- --ignored --skip minutes
     PROPTEST_CASES=1000 cargo test --lib mirror::properties::
 

@@ -1,8 +1,8 @@
 //! The clusters that commands are measured on.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use control_plane::{ControlPlane, eventually};
+use control_plane::{Lent, eventually};
 use kube::{Api, api::ListParams};
 use linkerd_mc::api::{k8s::Service, labels as l, link::Link, wire::Wire};
 use serde_json::json;
@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::support::{
     controller::Controller,
     gateways::Gateways,
-    installation::{NAMESPACE, installed, link, link_gen},
+    installation::{NAMESPACE, link, link_gen},
+    planes::installed,
 };
 
 /// How long the controller may take to mirror all Services.
@@ -19,9 +20,9 @@ const MIRRORED: Duration = Duration::from_secs(300);
 /// The source cluster `west`, and its target clusters `east` and `silent`. [`Scene::link_many`] pauses the API server
 /// of `silent`.
 pub struct Scene {
-    pub east: Arc<ControlPlane>,
-    pub west: Arc<ControlPlane>,
-    silent: Arc<ControlPlane>,
+    pub east: Lent,
+    pub west: Lent,
+    silent: Lent,
     /// Answers the probes of all gateways, until [`Scene::link_many`] kills them.
     gateways: Gateways,
 }

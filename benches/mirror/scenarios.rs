@@ -1,11 +1,8 @@
 //! The scenarios about one Link, and what all scenarios have in common.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use control_plane::ControlPlane;
+use control_plane::Lent;
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -27,7 +24,8 @@ use crate::{
     support::{
         controller::Controller,
         gateways::Gateways,
-        installation::{CONTROLLER, NAMESPACE, installed, link},
+        installation::{CONTROLLER, NAMESPACE, link},
+        planes::installed,
         program::run,
     },
 };
@@ -38,8 +36,8 @@ pub const SLICES: &str = r#"endpoints_cache_size{cluster="local"}"#;
 /// The clusters, and what was measured so far.
 pub struct Bench {
     pub args: Args,
-    pub east: Arc<ControlPlane>,
-    pub west: Arc<ControlPlane>,
+    pub east: Lent,
+    pub west: Lent,
     pub remote: Client,
     pub local: Client,
     controller: Option<Controller>,

@@ -22,8 +22,9 @@ use self::writes::{
 use crate::support::{
     SOON,
     credentials::client,
-    installation::{ACCOUNT, CONTROLLER, NAMESPACE, account, installed, reinstall},
+    installation::{ACCOUNT, CONTROLLER, NAMESPACE, account, reinstall},
     objects::services,
+    planes::installed,
     program::run,
 };
 

@@ -1,12 +1,10 @@
 //! Applies what `allow` prints, and deletes it with what `revoke` prints.
 
-use control_plane::ControlPlane;
-
-use crate::support::{installation::can_i, program::run};
+use crate::support::{installation::can_i, planes::bare, program::run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
-    let plane = ControlPlane::start("allow").await.unwrap();
+    let plane = bare("allow").await;
     let kubeconfig = plane.kubeconfig();
     let account = |name: &str| format!("--as=system:serviceaccount:linkerd-multicluster:{name}");
     let may = async |name: &str, verb: &str, resource: &str| {

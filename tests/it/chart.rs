@@ -12,7 +12,7 @@ use linkerd_mc::{
     manifests::values::VERSION,
 };
 
-use crate::support::{installation::NAMESPACE, links::links, program::run};
+use crate::support::{installation::NAMESPACE, links::links, planes::bare, program::run};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/linkerd-mc");
 /// All values of Linkerd's chart.
@@ -35,7 +35,7 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
         .await
         .unwrap()
         .unwrap();
-    let plane = ControlPlane::start("chart").await.unwrap();
+    let plane = bare("chart").await;
     plane.linkerd(&LinkerdOptions::default()).await.unwrap();
     plane
         .kubectl(&["create", "namespace", NAMESPACE])

@@ -38,7 +38,7 @@ use crate::support::{
     gateway_api,
     installation::{CONTROLLER, CONTROLLER_GROUPS},
     links::all_in_step,
-    planes::{Alone, swept},
+    planes::{Alone, alone},
 };
 
 /// After this time without the expected write, the run counts as finished without it.
@@ -73,7 +73,7 @@ async fn crashes_and_late_or_lost_events_do_not_change_the_result() {
         wanted.is_none_or(|wanted| wanted == "all" || wanted == scenario.name)
     };
     let started = Instant::now();
-    let planes = swept().await;
+    let planes = alone().await;
     planes.source.install_gateway_api().await.unwrap();
     gateway_api::permit(&planes.source, true).await;
     let server = planes

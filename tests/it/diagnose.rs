@@ -7,7 +7,6 @@ use std::{
 
 use control_plane::{AuditEvent, ControlPlane, eventually};
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::{
     SOON,
@@ -15,7 +14,7 @@ use crate::support::{
     controller::Controller,
     links::{mirror_is, own_link, unlink},
     objects::{addresses, delete, export, namespace, relabel, service, slices_that, web},
-    planes::{Alone, alone},
+    planes::alone,
     program::{Outcome, run},
 };
 
@@ -24,12 +23,6 @@ fn both(west: &ControlPlane, east: &ControlPlane, name: &str) -> PathBuf {
     let path = west.folder().join(format!("{name}.kubeconfig"));
     ControlPlane::merged_kubeconfig(&[west, east], &path).unwrap();
     path
-}
-
-/// The control planes for a test of this file. These tests run one after the other, so that they use only one pair.
-async fn turn() -> (MutexGuard<'static, ()>, Alone) {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    (TURN.lock().await, alone().await)
 }
 
 /// Starts a controller with leader election, so that there is a Lease.
@@ -97,7 +90,7 @@ fn run_fix(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn causes_are_found_and_what_is_printed_fixes_them() {
     const NS: &str = "diagnosed";
-    let (_turn, alone) = turn().await;
+    let alone = alone().await;
     let (east, west) = (&*alone.far, &*alone.source);
     let kubeconfig = both(west, east, NS);
     namespace(NS, &[east, west]).await;
@@ -182,7 +175,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
 async fn obstacles_in_this_cluster_are_found() {
     const NS: &str = "obstacles";
     const ELSEWHERE: &str = "obstacles-elsewhere";
-    let (_turn, alone) = turn().await;
+    let alone = alone().await;
     let (east, west) = (&*alone.far, &*alone.source);
     let kubeconfig = both(west, east, NS);
     namespace(NS, &[east, west]).await;
@@ -220,7 +213,7 @@ async fn obstacles_in_this_cluster_are_found() {
 #[ignore = "long: just test-all"]
 async fn misspelt_names_get_a_suggestion() {
     const NS: &str = "misspelt";
-    let (_turn, alone) = turn().await;
+    let alone = alone().await;
     let (east, west) = (&*alone.far, &*alone.source);
     let kubeconfig = both(west, east, NS);
     namespace(NS, &[east, west]).await;
@@ -288,7 +281,7 @@ async fn misspelt_names_get_a_suggestion() {
 async fn reader_of_one_namespace_is_told_what_is_missing_and_nothing_is_written() {
     const NS: &str = "half-blind";
     const USER: &str = "half-blind-reader";
-    let (_turn, alone) = turn().await;
+    let alone = alone().await;
     let (east, west) = (&*alone.far, &*alone.source);
     namespace(NS, &[east, west]).await;
     export(east, NS, &web("web", NS)).await;
@@ -368,7 +361,7 @@ async fn reader_of_one_namespace_is_told_what_is_missing_and_nothing_is_written(
 #[ignore = "long: just test-all"]
 async fn missing_controller_is_the_cause_of_what_it_would_have_written() {
     const NS: &str = "unattended";
-    let (_turn, alone) = turn().await;
+    let alone = alone().await;
     let (east, west) = (&*alone.far, &*alone.source);
     namespace(NS, &[east, west]).await;
     export(east, NS, &web("web", NS)).await;

@@ -9,13 +9,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, Lent};
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use requirements::has_program;
 use serde_json::{Value, json};
 
 use crate::support::{
-    controller::Controller, gateways::Gateways, installation::install, program::help,
+    controller::Controller, gateways::Gateways, planes::installed, program::help,
     versions::has_version,
 };
 
@@ -323,15 +323,16 @@ struct Clusters {
     _controllers: [Controller; 2],
     _gateways: Gateways,
     desk: Desk,
-    west: ControlPlane,
-    _east: ControlPlane,
+    west: Lent,
+    _east: Lent,
 }
 
 impl Clusters {
     async fn start() -> Self {
-        let (east, west) =
-            tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
-        tokio::join!(install(&east, "192.0.2.10"), install(&west, "192.0.2.20"));
+        let (east, west) = tokio::join!(
+            installed("east", "192.0.2.10"),
+            installed("west", "192.0.2.20")
+        );
         let gateways = Gateways::start();
         let desk = Desk::new(&[&west, &east], gateways.address());
         let probes = ["--probe-address", &gateways.address()];

@@ -14,11 +14,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
     time::Duration,
 };
 
-use control_plane::{ControlPlane, eventually};
+use control_plane::{ControlPlane, Lent};
 use k8s_openapi::api::{
     core::v1::{Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -28,11 +27,11 @@ use linkerd_mc::api::{labels::FLEET, link::Link};
 use serde_json::Value;
 
 use crate::support::{
-    SOON,
     audit::mark,
     controller::Controller,
-    installation::{NAMESPACE, installed, link},
+    installation::{NAMESPACE, link},
     objects::{export, gone, namespace, service, web},
+    planes::installed,
     program::{Outcome, run},
 };
 
@@ -41,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Three control planes with an installation each, and a folder for files.
 struct Fleet {
-    planes: [Arc<ControlPlane>; 3],
+    planes: [Lent; 3],
     marks: [u64; 3],
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -59,9 +58,6 @@ impl Fleet {
         let kubeconfig = folder.path().join("kubeconfig");
         ControlPlane::merged_kubeconfig(&[&east, &north, &west], &kubeconfig).unwrap();
         let planes = [east, north, west];
-        for plane in &planes {
-            links_are_served(plane).await;
-        }
         let marks = planes.each_ref().map(|plane| mark(plane));
         Self {
             planes,
@@ -143,17 +139,6 @@ impl Fleet {
         }
         said
     }
-}
-
-/// Waits until the API server serves Links. It does so a moment after the CRD was created.
-async fn links_are_served(plane: &ControlPlane) {
-    let links = Api::<Link>::all(plane.client());
-    let all = ListParams::default();
-    eventually("Links to be served", SOON, async || {
-        Ok(links.list(&all).await.ok().map(|_| ()))
-    })
-    .await
-    .unwrap();
 }
 
 /// Runs a command of `fleet`.

@@ -15,10 +15,10 @@ mod figures;
 mod neighbours;
 mod server;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::ensure;
-use control_plane::{ControlPlane, eventually};
+use control_plane::{Lent, eventually};
 use requirements::missing;
 
 use self::{
@@ -31,10 +31,11 @@ use crate::support::{
     SOON,
     controller::Controller,
     gateways::Gateways,
-    installation::{CONTROLLER, CONTROLLER_GROUPS, install},
+    installation::{CONTROLLER, CONTROLLER_GROUPS},
     links::{links, objects, own_link},
     objects::{apply, namespace},
     other,
+    planes::installed,
 };
 
 /// The environment variable with the length of each phase of the long run, in minutes.
@@ -64,21 +65,15 @@ struct Scene {
     /// The controller of the installation in [`APART`].
     apart: Option<Controller>,
     hostile: Vec<HostileTarget>,
-    source: ControlPlane,
-    far: Arc<ControlPlane>,
+    source: Lent,
+    far: Lent,
 }
 
 impl Scene {
     async fn set() -> Self {
-        let start = async |name, gateway| {
-            let plane = ControlPlane::start(name).await.unwrap();
-            install(&plane, gateway).await;
-            plane
-        };
-        // No other test uses these control planes, so objects of hostile targets need no cleanup.
         let (source, far) = tokio::join!(
-            start("hostile-source", "192.0.2.70"),
-            start("hostile-far", "192.0.2.71")
+            installed("hostile-source", "192.0.2.70"),
+            installed("hostile-far", "192.0.2.71")
         );
         neighbours::link(&source, &far).await;
         let kubeconfig = source.kubeconfig_through(source.url(), CONTROLLER, &CONTROLLER_GROUPS);
@@ -95,7 +90,7 @@ impl Scene {
         neighbours::are_well(&source).await;
         Self {
             source,
-            far: Arc::new(far),
+            far,
             controller,
             apart: None,
             hostile: Vec::new(),

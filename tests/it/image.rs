@@ -13,7 +13,6 @@ use std::{
 };
 
 use container_image::{Platform, USER, archive, unpack, write};
-use control_plane::ControlPlane;
 use linkerd_mc::manifests::values::Values;
 use requirements::{has_program, missing};
 use serde_json::{Value, json};
@@ -21,9 +20,9 @@ use serde_json::{Value, json};
 use crate::support::{
     SOON,
     controller::Controller,
-    installation::{CONTROLLER, CONTROLLER_GROUPS, install, link},
+    installation::{CONTROLLER, CONTROLLER_GROUPS, link},
     objects::{export, namespace, service, web},
-    planes::hub,
+    planes::{hub, installed},
 };
 
 /// Environment variable: the path of another binary to put into the image.
@@ -132,8 +131,7 @@ async fn image_runs_alone_and_mirrors() {
     assert!(said.starts_with("linkerd-mc "), "{said}");
 
     let east = &hub().await.east;
-    let west = ControlPlane::start("image").await.unwrap();
-    install(&west, "192.0.2.40").await;
+    let west = installed("image", "192.0.2.40").await;
     link(&west, east, "east", &[]).await;
     namespace("image", &[east, &west]).await;
     export(east, "image", &web("web", "true")).await;

@@ -12,12 +12,12 @@ use linkerd_mc::api::link::{
 };
 use serde_json::json;
 
-use crate::support::{links::shown, program::run, variants::VARIANTS};
+use crate::support::{links::shown, planes::bare, program::run, variants::VARIANTS};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing() {
-    let plane = ControlPlane::start("install").await.unwrap();
+    let plane = bare("install").await;
     plane
         .linkerd(&LinkerdOptions {
             trust_domain: "trust.example".into(),
@@ -251,7 +251,7 @@ fn full_status() -> LinkStatus {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_linkerd_and_unreachable_cluster_have_different_errors() {
-    let plane = ControlPlane::shared("manifests").await.unwrap();
+    let plane = bare("manifests").await;
     let lacking = run(plane.kubeconfig(), &["install", "-L", "nowhere"]).failure();
     insta::assert_snapshot!(lacking, @r#"
     error: ConfigMap linkerd-config not found in namespace "nowhere"

@@ -22,7 +22,7 @@ use crate::support::{
     installation::{NAMESPACE, link_gen},
     links::{condition_is, edit, links, unlink},
     objects::{export, gone, namespace, service, web},
-    planes::{hub, linking},
+    planes::{bare, hub, linking},
     program::{Outcome, run},
 };
 
@@ -227,7 +227,7 @@ async fn link_says_what_is_missing_and_applies_nothing() {
 
 /// Creates a cluster that has the namespaces but not the CRD, and asserts that `link` applies nothing to it.
 async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
-    let bare = ControlPlane::shared("link-bare").await.unwrap();
+    let bare = bare("link-bare").await;
     bare.linkerd(&LinkerdOptions::default()).await.unwrap();
     namespace(NAMESPACE, &[&bare]).await;
     let kubeconfig = bare.folder().join("bare.kubeconfig");

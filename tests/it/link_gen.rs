@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{
     installation::{ACCOUNT, CONTROLLER, NAMESPACE, can_i, gateway_addresses, parsed, reinstall},
-    planes::linking,
+    planes::{bare, linking},
     program::run,
 };
 
@@ -84,7 +84,6 @@ async fn link_gen_output_of_one_cluster_works_in_another() {
             .unwrap_err();
         assert!(format!("{denied:#}").contains("forbidden"), "{denied:#}");
     }
-    gateway_addresses(east, json!([{ "ip": "192.0.2.10" }])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,13 +126,12 @@ async fn account_in_a_namespace_of_its_own_is_out_of_reach_for_the_controller() 
         let may = can_i(east, &["list", "secrets", "-n", namespace, &controller]).await;
         assert_eq!(may, expected, "{namespace}");
     }
-    reinstall(east, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn link_gen_names_what_the_target_lacks_and_prints_no_objects() {
-    let east = ControlPlane::start("lacking").await.unwrap();
+    let east = bare("lacking").await;
     let link_gen = |extra: &[&str]| {
         let args = [&["link-gen", "--cluster-name", "east"], extra].concat();
         run(east.kubeconfig(), &args).failure()

@@ -17,7 +17,7 @@ use crate::support::{
         addresses, annotation, apply, delete, endpoints, gone, join, namespace, patch, service,
         slices_of, slices_that,
     },
-    planes::alone,
+    planes::{Alone, alone},
     program::run,
 };
 
@@ -94,22 +94,41 @@ fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
     })
 }
 
+/// Two clusters with a member each, of which the local one is preferred, and a controller that may create routes.
+struct Scene {
+    // Before the control planes: fields are dropped in this order.
+    _controller: Controller,
+    gateways: Gateways,
+    alone: Alone,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let alone = alone().await;
+        let (source, far) = (&*alone.source, &*alone.far);
+        permit(source, true).await;
+        namespace(NAME, &[source, far]).await;
+        let gateways = Gateways::start();
+        let address = gateways.address();
+        let flags = [&FLAGS[..], &["--probe-address", &address]].concat();
+        let controller = Controller::start(source, &flags);
+        member(source).await;
+        member(far).await;
+        prefer(source, "local".into()).await;
+        own_link(source, far, NAME, &["--federated-through=gateway"]).await;
+        Self {
+            _controller: controller,
+            gateways,
+            alone,
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
-    let alone = alone().await;
-    let (source, far) = (&*alone.source, &*alone.far);
-    source.uninstall_gateway_api().await.unwrap();
-    permit(source, true).await;
-    namespace(NAME, &[source, far]).await;
-    let gateways = Gateways::start();
-    let address = gateways.address();
-    let flags = [&FLAGS[..], &["--probe-address", &address]].concat();
-    let _controller = Controller::start(source, &flags);
-    member(source).await;
-    member(far).await;
-    prefer(source, "local".into()).await;
-    own_link(source, far, NAME, &["--federated-through=gateway"]).await;
+    let scene = Scene::set().await;
+    let source = &*scene.alone.source;
 
     // Without the Gateway API, requests go to all members, and the Link reports it.
     let said = member_is(source, NAME, NAME, "web", "NoRoutes").await;
@@ -131,8 +150,7 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
 
     kinds_of_routes_are_removed(source).await;
     leaves_and_returns(source).await;
-    others_have_routes(source).await;
-    other_cluster_is_preferred(source, &gateways).await;
+    other_cluster_is_preferred(source, &scene.gateways).await;
 
     // The preference is invalid, then names a cluster without a Link, and is then removed.
     prefer(source, "east=0".into()).await;
@@ -163,7 +181,6 @@ async fn routes_prefer_a_cluster_fail_over_and_fail_back() {
     delete(source, NAME, "web").await;
     gone(source, NAME, SERVICE).await;
     unrouted(source).await;
-    permit(source, false).await;
 }
 
 /// Somebody removes the CRDs of routes, and with them all routes. The Link reports that. When the CRDs are back, the
@@ -248,8 +265,15 @@ async fn others_have(source: &ControlPlane, version: &str, kind: &str, name: &st
     member_is(source, NAME, NAME, "web", "Mirrored").await;
 }
 
-/// The controller respects routes of others, and repairs its own.
-async fn others_have_routes(source: &ControlPlane) {
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn routes_of_others_are_respected_and_our_own_are_repaired() {
+    let scene = Scene::set().await;
+    let source = &*scene.alone.source;
+    source.install_gateway_api().await.unwrap();
+    let both = [("web", HEAVY), (SERVICE, 1)];
+    routed(source, &both).await;
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
     let route = json!({
         "parentRefs": [{ "group": "", "kind": "Service", "name": SERVICE }],
         "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }],
@@ -274,7 +298,6 @@ async fn others_have_routes(source: &ControlPlane) {
         &profile,
     )
     .await;
-    let both = [("web", HEAVY), (SERVICE, 1)];
 
     let ours = routes(source, NAME, "HTTPRoute");
     let rules = json!([{ "backendRefs": [{ "name": "web", "port": 80 }] }]);

@@ -8,15 +8,11 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
 };
 
-use control_plane::{ControlPlane, eventually};
+use control_plane::{ControlPlane, Lent, eventually};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams},
-};
+use kube::{Api, ResourceExt, api::ListParams};
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
@@ -27,12 +23,14 @@ use crate::support::{
     credentials::{destination, kubeconfig, secrets, token},
     installation::{ACCOUNT, NAMESPACE, reinstall},
     links::{condition_is, in_step, links, own_link, unlink},
-    objects::{export, gone, namespace as create_namespace, service, services, web},
+    objects::{export, namespace, service, web},
     planes::{Alone, alone},
     program::{Outcome, run},
 };
 
 const LINKERD: &str = "linkerd";
+/// The namespace of the mirrors.
+const NS: &str = "turned";
 
 /// All lines of a kubeconfig except for its token, without their order.
 fn rest(kubeconfig: &str) -> BTreeSet<String> {
@@ -86,21 +84,20 @@ async fn is_accepted(plane: &ControlPlane, token: &str, accepted: bool) {
 
 /// The Link whose credentials are rotated, between two clusters.
 struct Rotation {
-    source: Arc<ControlPlane>,
-    far: Arc<ControlPlane>,
-    /// The namespace of the mirrors. Tests share clusters, so each test has its own namespace.
-    namespace: &'static str,
+    // Before the control planes: fields are dropped in this order.
+    controller: Controller,
+    source: Lent,
+    far: Lent,
     /// Path of a kubeconfig with contexts of both clusters.
     config: PathBuf,
     deployments: Api<Deployment>,
-    controller: Controller,
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     let alone = alone().await;
-    let rotation = Rotation::between(&alone, "turned").await;
+    let rotation = Rotation::between(&alone).await;
     let (source, far) = (rotation.source.clone(), rotation.far.clone());
     let first = rotation.kubeconfig().await;
     let since = mark(&source);
@@ -159,9 +156,9 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
 
     // The controller still works, and has not written the old mirror meanwhile. Its log has no token.
     condition_is(&source, "turn", "Ready", "True", "Mirroring").await;
-    export(&far, "turned", &web("later", "turn")).await;
-    service(&source, "turned", "later-turn", |_| true).await;
-    let touched = said_in(&source, "turned", since);
+    export(&far, NS, &web("later", "turn")).await;
+    service(&source, NS, "later-turn", |_| true).await;
+    let touched = said_in(&source, NS, since);
     assert!(
         !touched.iter().any(|write| write.contains("web-turn")),
         "{touched:?}"
@@ -170,61 +167,28 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     for kubeconfig in [&first, &second, &third, &fourth] {
         assert!(!log.contains(&token(kubeconfig)));
     }
-    rotation.end().await;
 }
 
 impl Rotation {
-    /// Links two clusters, and waits for a mirror. Deletes the Secrets that earlier tests left for Linkerd.
-    async fn between(alone: &Alone, namespace: &'static str) -> Self {
+    /// Links two clusters, and waits for a mirror.
+    async fn between(alone: &Alone) -> Self {
         let (source, far) = (alone.source.clone(), alone.far.clone());
-        create_namespace(namespace, &[&source, &far]).await;
-        // The Secrets of other tests have the token that all links share.
-        let theirs = ListParams::default().labels(l::CREDENTIALS_CLUSTER);
-        Api::<Secret>::namespaced(source.client(), LINKERD)
-            .delete_collection(&DeleteParams::default(), &theirs)
-            .await
-            .unwrap();
+        namespace(NS, &[&source, &far]).await;
         let config = source.folder().join("rotate.kubeconfig");
         ControlPlane::merged_kubeconfig(&[&source, &far], &config).unwrap();
         own_link(&source, &far, "turn", &[]).await;
-        export(&far, namespace, &web("web", "turn")).await;
+        export(&far, NS, &web("web", "turn")).await;
         let controller = Controller::start(&source, &[]);
-        service(&source, namespace, "web-turn", |_| true).await;
+        service(&source, NS, "web-turn", |_| true).await;
         in_step(&source, "turn", &[]).await;
         let deployments = destination(&source).await;
         Self {
+            controller,
             source,
             far,
-            namespace,
             config,
             deployments,
-            controller,
         }
-    }
-
-    /// Removes everything that does not belong to the installation.
-    async fn end(self) {
-        let Self {
-            source,
-            far,
-            namespace,
-            deployments,
-            ..
-        } = self;
-        unlink(&source, "turn").await;
-        gone(&source, namespace, "web-turn").await;
-        let params = DeleteParams::default();
-        deployments
-            .delete("linkerd-destination", &params)
-            .await
-            .unwrap();
-        for name in minted(&far).await {
-            secrets(&far).delete(&name, &params).await.unwrap();
-        }
-        services(&far, namespace)
-            .delete("web", &params)
-            .await
-            .unwrap();
     }
 
     fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use control_plane::{ControlPlane, LinkerdOptions};
+use control_plane::ControlPlane;
 use linkerd_mc::api::labels as l;
 
 use crate::support::{
     audit::{mark, requests, writes_in},
-    installation::{NAMESPACE, parsed, reinstall},
+    installation::{NAMESPACE, parsed},
     links::{in_step, own_link},
     objects::{export, join, namespace, service, web},
-    planes::hub,
+    planes::{hub, installed},
     program::run,
 };
 
@@ -191,9 +191,7 @@ fn names(json: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn unlink_and_uninstall_delete_what_belongs_to_them_and_nothing_else() {
-    let plane = ControlPlane::start("unlink").await.unwrap();
-    plane.linkerd(&LinkerdOptions::default()).await.unwrap();
-    reinstall(&plane, &[]).await;
+    let plane = installed("unlink", "192.0.2.10").await;
     plane.apply(LINKED).await.unwrap();
 
     nothing_is_deleted_by_mistake(plane.kubeconfig());

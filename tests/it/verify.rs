@@ -44,11 +44,12 @@ const MUTATING_POLICIES: u32 = 36;
 
 /// Two linked clusters, and proxies to their API servers.
 struct Scene {
-    alone: Alone,
+    // Clients before servers: fields are dropped in this order.
+    _controller: Controller,
+    stand_in: StandIn,
     ways: [Interceptor; 2],
     kubeconfig: PathBuf,
-    stand_in: StandIn,
-    _controller: Controller,
+    alone: Alone,
 }
 
 impl Scene {
@@ -88,11 +89,11 @@ impl Scene {
         });
         let kubeconfig = std::env::join_paths(paths).unwrap().into();
         let scene = Self {
-            alone,
+            _controller: controller,
+            stand_in,
             ways,
             kubeconfig,
-            stand_in,
-            _controller: controller,
+            alone,
         };
         scene.undisturbed();
         Some(scene)

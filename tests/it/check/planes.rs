@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, Lent};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api,
@@ -17,14 +17,15 @@ use serde_json::{Value, json};
 
 use super::MIRRORS;
 use crate::support::{
-    installation::{NAMESPACE, install},
+    installation::NAMESPACE,
+    planes::installed,
     program::{Outcome, run},
 };
 
 /// The target `east`, and `west`, which links to it.
 pub(super) struct Planes {
-    pub(super) east: ControlPlane,
-    pub(super) west: ControlPlane,
+    pub(super) east: Lent,
+    pub(super) west: Lent,
     /// Contexts `west` (the current one) and `east`.
     pub(super) kubeconfig: PathBuf,
 }
@@ -32,11 +33,12 @@ pub(super) struct Planes {
 impl Planes {
     /// Starts both control planes, and installs the extension.
     pub(super) async fn start() -> Self {
-        let (east, west) =
-            tokio::try_join!(ControlPlane::start("east"), ControlPlane::start("west")).unwrap();
+        let (east, west) = tokio::join!(
+            installed("east", "192.0.2.10"),
+            installed("west", "192.0.2.20")
+        );
         let kubeconfig = west.folder().join("both.kubeconfig");
         ControlPlane::merged_kubeconfig(&[&west, &east], &kubeconfig).unwrap();
-        tokio::join!(install(&east, "192.0.2.10"), install(&west, "192.0.2.20"));
         Self {
             east,
             west,

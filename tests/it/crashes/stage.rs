@@ -1,8 +1,6 @@
 //! Creates and clears the namespace, Links and Services of one run.
 
-use std::sync::Arc;
-
-use control_plane::ControlPlane;
+use control_plane::Lent;
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Secret, Service};
 use kube::{
     Api,
@@ -26,8 +24,8 @@ pub(super) const BYSTANDER: &str = "bystander";
 
 /// Where one run takes place: a namespace in both clusters, and a Link.
 pub(super) struct Stage {
-    pub(super) source: Arc<ControlPlane>,
-    pub(super) far: Arc<ControlPlane>,
+    pub(super) source: Lent,
+    pub(super) far: Lent,
     /// Address of the API server of `far` in the Links.
     far_url: String,
     pub(super) namespace: String,
@@ -142,7 +140,7 @@ impl Stage {
     /// Creates a member in both clusters.
     pub(super) async fn member(&self) {
         for plane in [&self.source, &self.far] {
-            let value = if Arc::ptr_eq(plane, &self.source) {
+            let value = if plane.url() == self.source.url() {
                 "swept"
             } else {
                 &self.cluster
@@ -184,7 +182,7 @@ impl Stage {
         let all = ListParams::default();
         let now = DeleteParams::default();
         for plane in [&self.far, &self.source] {
-            if Arc::ptr_eq(plane, &self.source) {
+            if plane.url() == self.source.url() {
                 links(plane).delete_collection(&now, &all).await.unwrap();
                 let kind = ListParams::default().fields(&format!("type={}", l::CREDENTIALS_TYPE));
                 let secrets: Api<Secret> = Api::namespaced(plane.client(), NAMESPACE);
@@ -199,7 +197,7 @@ impl Stage {
                     .await
                     .unwrap();
             }
-            if Arc::ptr_eq(plane, &self.source) {
+            if plane.url() == self.source.url() {
                 gateway_api::routes(plane, &self.namespace, "HTTPRoute")
                     .delete_collection(&now, &all)
                     .await

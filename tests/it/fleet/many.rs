@@ -21,12 +21,12 @@ use kube::{
 use linkerd_mc::api::{labels, link::Link};
 use serde_json::{Value, json};
 
-use super::{links_are_served, run_fleet, spawn_fleet};
+use super::{run_fleet, spawn_fleet};
 use crate::support::{
     SOON,
     audit::mark,
     controller::Controller,
-    installation::{NAMESPACE, install},
+    installation::{NAMESPACE, install, links_are_served},
     links::{condition, links},
     objects::{export, namespace, web},
     program::Outcome,

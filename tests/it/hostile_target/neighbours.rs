@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use control_plane::{ControlPlane, eventually};
+use control_plane::{ControlPlane, Lent, eventually};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube::{api::ListParams, runtime::watcher};
@@ -129,7 +129,7 @@ type Expected = Arc<Mutex<HashMap<String, (i32, Instant)>>>;
 pub(super) async fn churn(
     neighbours: &Neighbours,
     source: &ControlPlane,
-    far: &Arc<ControlPlane>,
+    far: &Lent,
     time: Duration,
 ) -> Latencies {
     let Neighbours { links, namespace } = *neighbours;

@@ -12,7 +12,7 @@ use crate::support::{SOON, controller::Controller, credentials::put, planes::alo
 #[ignore = "long: just test-all"]
 async fn interrupted_rotation_is_continued_and_a_failed_one_is_undone() {
     let alone = alone().await;
-    let mut rotation = Rotation::between(&alone, "turned-again").await;
+    let mut rotation = Rotation::between(&alone).await;
     result(&rotation.run(&["-o=json"]));
     let before = rotation.kubeconfig().await;
 
@@ -24,7 +24,6 @@ async fn interrupted_rotation_is_continued_and_a_failed_one_is_undone() {
     rotation.controller = Controller::start(&rotation.source, &[]);
     rotation.the_next_run_continues(&before).await;
     rotation.a_token_that_was_put_back_is_not_revoked().await;
-    rotation.end().await;
 }
 
 impl Rotation {

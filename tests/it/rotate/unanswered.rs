@@ -20,14 +20,13 @@ const GROUPS: [&str; 1] = ["system:masters"];
 #[ignore = "long: just test-all"]
 async fn token_that_a_secret_has_is_not_deleted_after_a_failed_write() {
     let alone = alone().await;
-    let rotation = Rotation::between(&alone, "turned-unheard").await;
+    let rotation = Rotation::between(&alone).await;
     result(&rotation.run(&["-o=json"]));
     let way = rotation.source.intercept(Some((USER, &GROUPS))).unwrap();
     let config = rotation.config_through(&way);
 
     rotation.the_answer_is_lost(&way, &config).await;
     rotation.another_run_is_faster(&way, &config).await;
-    rotation.end().await;
 }
 
 /// From now on, writes of the controller's Secret have this verdict, and are told to `reached`.

@@ -1,12 +1,9 @@
 //! Two clusters, three Links between them, and the exported Services. [`Scene`] makes each change in a cluster and
 //! records it, so it knows the expected mirrors.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use control_plane::{ControlPlane, FaultProxy, eventually};
+use control_plane::{FaultProxy, Lent, eventually};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -17,12 +14,12 @@ use crate::support::{
     SOON,
     controller::Controller,
     gateways::Gateways,
-    installation::installed,
     links::{condition_is, objects, unlink},
     objects::{
         annotation, apply, delete, endpoints, export, hosts, label, member, namespace, patch,
         ports, regroup, services, stateful, web,
     },
+    planes::installed,
     program::run,
 };
 
@@ -58,8 +55,6 @@ impl Exported {
 
 /// The clusters, and the current state of all objects.
 pub(super) struct Scene {
-    pub(super) source: Arc<ControlPlane>,
-    far: Arc<ControlPlane>,
     /// Proxies that can disturb connections: one to the target cluster for each Link, and one to the controller's own
     /// cluster.
     pub(super) lines: [FaultProxy; LINKS.len() + 1],
@@ -70,6 +65,9 @@ pub(super) struct Scene {
     hosts: BTreeSet<usize>,
     /// Whether `guest` is a member in the target cluster, and in the source cluster.
     guests: [bool; 2],
+    // After the controller: fields are dropped in this order.
+    pub(super) source: Lent,
+    far: Lent,
 }
 
 impl Scene {

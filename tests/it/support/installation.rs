@@ -1,13 +1,12 @@
 //! The extension on a control plane, as `install` and `link-gen` print it.
 
-use std::sync::Arc;
-
 use control_plane::{ControlPlane, LinkerdOptions, eventually};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
+use linkerd_mc::api::link::Link;
 use serde_json::{Value, json};
 
 use crate::support::{SOON, objects::apply, program::run};
@@ -22,13 +21,6 @@ pub(crate) const CONTROLLER: &str =
 pub(crate) const CONTROLLER_GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 /// The account whose credentials other clusters have.
 pub(crate) const ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
-
-/// A control plane with Linkerd's configuration and our installation, whose gateway has this address.
-pub(crate) async fn installed(name: &str, gateway: &str) -> Arc<ControlPlane> {
-    let plane = ControlPlane::shared(name).await.unwrap();
-    install(&plane, gateway).await;
-    plane
-}
 
 /// Puts Linkerd's configuration and our installation on a control plane; its gateway has this address.
 pub(crate) async fn install(plane: &ControlPlane, gateway: &str) {
@@ -72,6 +64,17 @@ pub(crate) async fn confined(plane: &ControlPlane, namespace: &str) {
         let refused = refused(plane, &account(namespace), path, &foreign).await?;
         let by_policy = |why: String| why.contains("ValidatingAdmissionPolicy");
         Ok(refused.is_some_and(by_policy).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the API server serves Links. It does so a moment after the CRD was created.
+pub(crate) async fn links_are_served(plane: &ControlPlane) {
+    let links = Api::<Link>::all(plane.client());
+    let all = ListParams::default();
+    eventually("Links to be served", SOON, async || {
+        Ok(links.list(&all).await.ok().map(|_| ()))
     })
     .await
     .unwrap();

@@ -23,7 +23,7 @@ pub(crate) mod links;
 pub(crate) mod objects;
 // A second installation.
 pub(crate) mod other;
-// The control planes that tests share, and those that one test uses at a time.
+// The control planes that tests share, and those that they use one after another.
 pub(crate) mod planes;
 // One run of the program.
 pub(crate) mod program;
