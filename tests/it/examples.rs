@@ -51,8 +51,8 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
     ),
     (
         "linkerd-mc --context west run-controller",
-        "timeout --preserve-status 3 linkerd-mc --context west run-controller",
-        "it runs for ever",
+        "timeout --foreground --preserve-status 3 linkerd-mc --context west run-controller",
+        "it runs for ever, and without --foreground it could get the signal twice, which ends it at once",
     ),
     (
         "--admin-addr 127.0.0.1:9999",
