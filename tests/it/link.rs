@@ -225,7 +225,7 @@ async fn link_says_what_is_missing_and_applies_nothing() {
     without_the_crd_nothing_is_applied(plane).await;
 }
 
-/// Creates a cluster that has the namespaces but not the CRD, and asserts that `link` applies nothing to it.
+/// Creates a cluster that has the namespaces but not the CRD. `link` applies nothing to it until the extension is installed.
 async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
     let bare = bare("link-bare").await;
     bare.linkerd(&LinkerdOptions::default()).await.unwrap();
@@ -237,6 +237,12 @@ async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
     let why = "link-bare has no CRD for Links; nothing was applied";
     assert!(said.contains(why), "{said}");
     assert_eq!(stored(&bare, from.name()).await, [None, None]);
+
+    // A moment after `install`, the API server still says that the storage of Links is not ready. `link` tries again.
+    let printed = run(&kubeconfig, &["install"]).data();
+    bare.apply(&printed).await.unwrap();
+    let linked = run(&kubeconfig, &[&args[..], &["--wait=0s"]].concat());
+    assert_eq!(linked.code, 0, "{}", linked.stderr);
 }
 
 /// The kubeconfigs in the Secrets of a link: the controller's and Linkerd's.
