@@ -88,9 +88,13 @@ impl<'a> FederatedService<'a> {
         let was = self.actual.map(Form::of);
         let was_slices = was == Some(Form::Slices);
         let through_gateway = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
+            let target = linked.target;
             let has_slices = || was_slices && self.named.contains(*cluster);
-            linked.target.federated_through == FederatedThrough::Gateway
-                && (!linked.target.lacks_gateway() || has_slices())
+            match target.federated_through {
+                FederatedThrough::Gateway => !target.lacks_gateway() || has_slices(),
+                // Linkerd cannot discover this member, so it would lose its endpoints.
+                FederatedThrough::Discovery => target.lacks_discovery().is_some() && has_slices(),
+            }
         };
         // A Link that cannot be read now may ask for either form.
         let unknown =

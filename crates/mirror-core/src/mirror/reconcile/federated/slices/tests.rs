@@ -212,7 +212,21 @@ fn member_that_linkerd_cannot_discover_takes_part_through_gateways_alone() {
     assert!(told[1].starts_with("web@west: NoDiscovery: "), "{told:?}");
     let through_gateways = two(By::Gateway, By::NoDiscovery).worked_on(&key());
     assert_eq!(slices(&through_gateways).len(), 2);
-    // One that takes part already stays.
+    // It keeps its endpoints when the last member leaves that needs slices.
+    let left = through_gateways.linked(target("east", 1, By::Gateway), &[], &[]);
+    let left = plan(&left, &key());
+    assert_eq!(
+        reported(&left),
+        ["web@east: absent", "web@west: web-federated"]
+    );
+    assert_eq!(
+        described(&left.writes),
+        [
+            "delete EndpointSlice ns/web-federated.east-ipv4",
+            "patch Service ns/web-federated"
+        ]
+    );
+    // One that is discovered already stays.
     let before = two(By::Discovery, By::Discovery).worked_on(&key());
     let after = turned(before, By::Discovery, By::NoDiscovery);
     assert_eq!(
