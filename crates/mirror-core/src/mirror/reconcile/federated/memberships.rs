@@ -93,7 +93,7 @@ impl<'a> FederatedService<'a> {
             match target.federated_through {
                 FederatedThrough::Gateway => !target.lacks_gateway() || has_slices(),
                 // Linkerd cannot discover this member, so it would lose its endpoints.
-                FederatedThrough::Discovery => target.lacks_discovery().is_some() && has_slices(),
+                FederatedThrough::Discovery => !target.has_discovery && has_slices(),
             }
         };
         // A Link that cannot be read now may ask for either form.
