@@ -178,21 +178,26 @@ impl ControlPlane {
 
     /// Until kube-controller-manager has done for the `default` namespace what it does for every namespace.
     async fn wait_until_controlled(&self, deadline: Instant) -> anyhow::Result<()> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), "default");
-        let maps: Api<ConfigMap> = Api::namespaced(self.client(), "default");
         let outcome = eventually(
             "kube-controller-manager",
             deadline - Instant::now(),
             async || {
                 self.revive_controller_manager()?;
-                let account = accounts.get_opt("default").await?;
-                let map = maps.get_opt("kube-root-ca.crt").await?;
-                Ok(account.zip(map).map(|_| ()))
+                Ok(self.is_controlled("default").await?.then_some(()))
             },
         );
         outcome
             .await
             .map_err(|error| lock(&self.controller_manager).explain(&format!("{error:#}")))
+    }
+
+    /// Whether a namespace has what kube-controller-manager creates in every namespace.
+    async fn is_controlled(&self, namespace: &str) -> anyhow::Result<bool> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(self.client(), namespace);
+        let account = accounts.get_opt("default").await?;
+        let map = maps.get_opt("kube-root-ca.crt").await?;
+        Ok(account.is_some() && map.is_some())
     }
 
     /// Starts kube-controller-manager again if it has ended. It gives up when the API server is not ready within seconds.

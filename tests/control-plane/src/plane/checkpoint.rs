@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ impl ControlPlane {
     /// Reads all objects, once each namespace has what kube-controller-manager creates there.
     pub async fn checkpoint(&self) -> anyhow::Result<Checkpoint> {
         eventually("what each namespace has", SETTLED, async || {
-            Ok(self.has_what_each_namespace_has().await?.then_some(()))
+            Ok(self.are_all_controlled().await?.then_some(()))
         })
         .await?;
         let all = self.stored(false).await?;
@@ -82,15 +82,11 @@ impl ControlPlane {
         }
     }
 
-    async fn has_what_each_namespace_has(&self) -> anyhow::Result<bool> {
+    async fn are_all_controlled(&self) -> anyhow::Result<bool> {
         let namespaces = Api::<Namespace>::all(self.client());
         let namespaces = namespaces.list(&ListParams::default()).await?;
         for namespace in &namespaces {
-            let namespace = namespace.name_any();
-            let accounts = Api::<ServiceAccount>::namespaced(self.client(), &namespace);
-            let maps = Api::<ConfigMap>::namespaced(self.client(), &namespace);
-            let account = accounts.get_opt("default").await?;
-            if account.is_none() || maps.get_opt("kube-root-ca.crt").await?.is_none() {
+            if !self.is_controlled(&namespace.name_any()).await? {
                 return Ok(false);
             }
         }
