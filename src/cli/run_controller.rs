@@ -15,7 +15,7 @@ use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
 
 use super::common::{
     args::{self, Global},
-    interrupt::StopSignals,
+    interrupt::{INTERRUPTED, StopSignals},
     log_format,
     mirroring::{MIB, Mirroring},
     service_mirror::ServiceMirrorFlags,
@@ -196,19 +196,16 @@ fn log(args: &RunController) {
     }
 }
 
-/// SIGTERM and SIGINT stop the controller; a second one ends the process at once.
+/// SIGTERM and SIGINT stop the controller; another one after a second ends the process at once.
 fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {
     let mut signals = StopSignals::listen()?;
     tokio::spawn(async move {
-        loop {
-            signals.asked().await;
-            if stop.is_cancelled() {
-                #[expect(clippy::exit, reason = "the graceful shutdown takes too long")]
-                std::process::exit(130);
-            }
-            tracing::info!("stopping");
-            stop.cancel();
-        }
+        signals.asked().await;
+        tracing::info!("stopping");
+        stop.cancel();
+        signals.asked_again().await;
+        #[expect(clippy::exit, reason = "the graceful shutdown takes too long")]
+        std::process::exit(INTERRUPTED.into());
     });
     Ok(())
 }

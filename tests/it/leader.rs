@@ -86,8 +86,9 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     assert_eq!(watches(far), before);
     assert_eq!(writes_of(source, "second", since), []);
 
-    // A lease that is not released is valid for 30 s.
+    // A lease that is not released is valid for 30 s. `timeout` sends its signal to the program and to its process group.
     let asked = Instant::now();
+    signal("TERM", first.pid());
     let (code, took) = first.terminate();
     assert_eq!(code, Some(0));
     assert!(took < Duration::from_secs(5), "it took {took:?} to stop");

@@ -2,15 +2,22 @@
 //!
 //! A command that only reads ends as any other program.
 
-use std::sync::{Mutex, Once, PoisonError};
+use std::{
+    sync::{Mutex, Once, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output;
 
 /// Exit code of a command that was interrupted, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Signals within this time count as one: `timeout`, for example, sends its signal to the program and to its process group.
+const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Ctrl-C and SIGTERM, for a command that ends by itself when it is asked to.
 pub(crate) struct StopSignals {
@@ -33,6 +40,13 @@ impl StopSignals {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+
+    /// Waits for a further request, after the first one.
+    pub(crate) async fn asked_again(&mut self) {
+        tokio::time::sleep(SAME_REQUEST).await;
+        while self.asked().now_or_never().is_some() {}
+        self.asked().await;
     }
 }
 
