@@ -59,7 +59,7 @@ impl FederatedService<'_> {
         let reports = memberships.iter().map(|(cluster, linked)| ServiceOutcome {
             remote: RemoteRef::new(cluster, self.namespace, self.service),
             federated: true,
-            report: self.report(linked, &planned),
+            report: self.report(linked, form, &planned),
         });
         plan.report = reports.collect();
         plan
@@ -124,6 +124,7 @@ impl FederatedService<'_> {
     fn report(
         &self,
         linked: &ClusterMembership<'_>,
+        form: Form,
         planned: &Result<Option<WrittenMembers<'_>>, Problem>,
     ) -> Outcome {
         let target = linked.target;
@@ -140,7 +141,7 @@ impl FederatedService<'_> {
                     Some(problem) => Outcome::Failed(problem.clone()),
                     None => Outcome::Mirrored {
                         local: self.name.clone(),
-                        note: self.note(target, seen, written),
+                        note: self.note((target, seen), form, written),
                     },
                 }
             }
@@ -150,12 +151,15 @@ impl FederatedService<'_> {
     /// What is wrong with a member that takes part.
     fn note(
         &self,
-        target: &Target,
-        seen: &Service,
+        (target, seen): (&Target, &Service),
+        form: Form,
         written: &WrittenMembers<'_>,
     ) -> Option<Problem> {
         if self.state.is_drained(target) {
             return Some(memberships::stays_as_the_last(target));
+        }
+        if form == Form::Discovery && !target.has_discovery {
+            return target.lacks_discovery();
         }
         let source = written.source;
         if source.is_some_and(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports)) {

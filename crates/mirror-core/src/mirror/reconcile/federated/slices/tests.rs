@@ -226,13 +226,12 @@ fn member_that_linkerd_cannot_discover_takes_part_through_gateways_alone() {
             "patch Service ns/web-federated"
         ]
     );
-    // One that is discovered already stays.
+    // One that is discovered already stays, and that it has no endpoints any more is reported.
     let before = two(By::Discovery, By::Discovery).worked_on(&key());
-    let after = turned(before, By::Discovery, By::NoDiscovery);
-    assert_eq!(
-        described(&plan(&after, &key()).writes),
-        Vec::<String>::new()
-    );
+    let after = plan(&turned(before, By::Discovery, By::NoDiscovery), &key());
+    assert_eq!(described(&after.writes), Vec::<String>::new());
+    let told = reported(&after);
+    assert!(told[1].contains("NoDiscovery: Linkerd cannot"), "{told:?}");
 }
 
 #[test]
