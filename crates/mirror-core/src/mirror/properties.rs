@@ -30,7 +30,7 @@ use self::{
 };
 
 /// Cases per property, unless `PROPTEST_CASES` says otherwise. `.ci/run` runs 1,000.
-const CASES: u32 = 500;
+const CASES: u32 = 256;
 
 fn config() -> ProptestConfig {
     let set = |name| {
