@@ -235,6 +235,8 @@ impl Desk {
             .env("HOME", self.folder.path())
             .env("KUBECONFIG", &self.kubeconfig)
             .env("GATEWAYS", &self.gateways)
+            // kubectl ends before it needs memory back.
+            .env("GOGC", "off")
             // The default pager of `man` would wait for a key.
             .env("MANPAGER", "cat")
             .env_remove("LINKERD_DOCKER_REGISTRY")

@@ -282,6 +282,15 @@ async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
         assert_eq!(again.code, 0, "{}{}", again.stdout, again.stderr);
         assert_eq!(scene.left().await, [""; 0], "killed at the write {number}");
     }
+    unlink(&scene.alone.source, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn cleanup_and_interrupted_runs_leave_nothing() {
+    let Some(scene) = Scene::start().await else {
+        return;
+    };
     // `--cleanup` only deletes.
     scene.signalled(6, "-KILL").await;
     let (source, far) = (scene.alone.source.name(), scene.alone.far.name());

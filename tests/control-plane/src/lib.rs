@@ -17,7 +17,8 @@
 //!   [`Drop`]. See `process.rs`.
 //! - Nothing runs here: Pods stay pending, and a test writes the status or the `EndpointSlice` that it needs. A Pod gets
 //!   into the endpoints of a Service once its status has an address and it is bound to a Node, an object like any other.
-//! - A [`Pool`] lends control planes to one test after another, each as it was when it was new ([`Checkpoint`]).
+//! - A [`Pool`] lends control planes to one test after another, each as it was when it was new or prepared
+//!   ([`Checkpoint`]).
 //! - Addresses of endpoints must not be loopback ones: take 192.0.2.0/24.
 //! - Faults of networks are made by a [`FaultProxy`], those of servers by an [`Interceptor`].
 //! - This crate knows nothing of the program under test.

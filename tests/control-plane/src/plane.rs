@@ -4,13 +4,12 @@ mod backup;
 mod checkpoint;
 mod version;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::future::ready;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -18,7 +17,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use programs::Assets;
-use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use crate::audit::{self, AuditEvent};
@@ -55,8 +53,6 @@ pub struct ControlPlane {
     etcd_url: String,
     folder: Folder,
 }
-
-type Shared = Arc<OnceCell<Arc<ControlPlane>>>;
 
 /// The process ids of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,17 +99,6 @@ impl ControlPlane {
                 }
             }
         }
-    }
-
-    /// The control plane of this name that all tests of this process share, started by whoever asks first.
-    ///
-    /// It lives as long as the process: statics are never dropped, and its supervisors clean up when the process ends.
-    pub async fn shared(name: &str) -> anyhow::Result<Arc<Self>> {
-        static SHARED: LazyLock<Mutex<BTreeMap<String, Shared>>> = LazyLock::new(Mutex::default);
-        let cell = Arc::clone(lock(&SHARED).entry(name.to_owned()).or_default());
-        cell.get_or_try_init(async || Self::start(name).await.map(Arc::new))
-            .await
-            .cloned()
     }
 
     async fn try_start(

@@ -5,22 +5,24 @@ use std::time::Duration;
 use control_plane::{ControlPlane, eventually};
 use serde_json::{Value, json};
 
+use crate::shared;
+
 const LIMIT: Duration = Duration::from_secs(30);
 const NAMESPACE: &str = "controllers";
 
 #[tokio::test]
 async fn controllers_delete_aggregate_and_mirror() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
-    let owner = create(&plane, &map("owner", &json!([]))).await?;
+    let owner = create(plane, &map("owner", &json!([]))).await?;
     let owned = json!([{
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "name": "owner",
         "uid": owner["metadata"]["uid"],
     }]);
-    create(&plane, &map("owned", &owned)).await?;
-    create(&plane, &map("other", &json!([]))).await?;
+    create(plane, &map("owned", &owned)).await?;
+    create(plane, &map("other", &json!([]))).await?;
     for object in [
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -47,7 +49,7 @@ async fn controllers_delete_aggregate_and_mirror() -> anyhow::Result<()> {
             "subsets": [{ "addresses": [{ "ip": "192.0.2.9" }], "ports": [{ "port": 80 }] }],
         }),
     ] {
-        create(&plane, &object).await?;
+        create(plane, &object).await?;
     }
     let sum = [
         "get",
@@ -55,7 +57,7 @@ async fn controllers_delete_aggregate_and_mirror() -> anyhow::Result<()> {
         "sum",
         "--output=jsonpath={.rules[*].resources}",
     ];
-    becomes(&plane, &sum, r#"["pods"]"#).await?;
+    becomes(plane, &sum, r#"["pods"]"#).await?;
     let slices = [
         "get",
         "endpointslices",
@@ -63,7 +65,7 @@ async fn controllers_delete_aggregate_and_mirror() -> anyhow::Result<()> {
         "--selector=kubernetes.io/service-name=custom",
         "--output=jsonpath={.items[*].endpoints[*].addresses}",
     ];
-    becomes(&plane, &slices, r#"["192.0.2.9"]"#).await?;
+    becomes(plane, &slices, r#"["192.0.2.9"]"#).await?;
 
     plane
         .kubectl(&[
@@ -80,13 +82,13 @@ async fn controllers_delete_aggregate_and_mirror() -> anyhow::Result<()> {
         "--namespace=controllers",
         "--output=jsonpath={.items[*].metadata.name}",
     ];
-    becomes(&plane, &maps, "kube-root-ca.crt other").await?;
+    becomes(plane, &maps, "kube-root-ca.crt other").await?;
 
     plane
         .kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"])
         .await?;
     let namespace = ["get", "namespace", NAMESPACE, "--ignore-not-found"];
-    becomes(&plane, &namespace, "").await
+    becomes(plane, &namespace, "").await
 }
 
 fn map(name: &str, owners: &Value) -> Value {

@@ -121,7 +121,7 @@ async fn holds_a_control_plane() -> anyhow::Result<()> {
     if env::var_os(HOLDER).is_none() {
         return Ok(());
     }
-    let plane = ControlPlane::shared("held").await?;
+    let plane = ControlPlane::start("held").await?;
     let Pids {
         etcd,
         api_server,

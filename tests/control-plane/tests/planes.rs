@@ -10,11 +10,13 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
 
+use crate::shared;
+
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn control_plane_answers_kubectl_and_has_metrics() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     let namespaces = plane
         .kubectl(&["get", "namespaces", "--output", "name"])
         .await?;
@@ -44,7 +46,7 @@ async fn control_plane_answers_kubectl_and_has_metrics() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn keeps_endpoints_of_services() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     let manifest = include_str!("web.yaml");
     plane
         .kubectl_stdin(&["apply", "--filename", "-"], manifest)
@@ -101,7 +103,7 @@ async fn keeps_endpoints_of_services() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn fills_the_token_of_a_service_account() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     plane
         .kubectl_stdin(&["apply", "--filename", "-"], include_str!("token.yaml"))
         .await?;
@@ -114,7 +116,7 @@ async fn fills_the_token_of_a_service_account() -> anyhow::Result<()> {
             .filter(|_| data.contains_key("ca.crt")))
     });
     let token = format!("--token={}", String::from_utf8(token.await?)?);
-    let kubeconfig = format!("--kubeconfig={}", anonymous(&plane)?);
+    let kubeconfig = format!("--kubeconfig={}", anonymous(plane)?);
     let read = async |resource| {
         plane
             .kubectl(&["auth", "can-i", "list", resource, &token, &kubeconfig])
@@ -145,7 +147,7 @@ fn anonymous(plane: &ControlPlane) -> anyhow::Result<String> {
 
 #[tokio::test]
 async fn audit_log_has_who_writes() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     let before = plane.audit_mark()?;
     let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
     let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "noted" } }))?;
@@ -180,7 +182,7 @@ async fn audit_log_has_who_writes() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn authorizes_other_users() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     let kubeconfig = plane.user_kubeconfig("alice", &["readers"])?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let error = plane
@@ -197,7 +199,7 @@ async fn authorizes_other_users() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn linkerd_configuration_and_definitions_are_there() -> anyhow::Result<()> {
-    let plane = ControlPlane::shared("shared").await?;
+    let plane = shared().await?;
     plane.linkerd(&LinkerdOptions::default()).await?;
     plane
         .linkerd(&LinkerdOptions {
@@ -245,8 +247,7 @@ async fn linkerd_configuration_and_definitions_are_there() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn two_control_planes_run_side_by_side() -> anyhow::Result<()> {
-    let (east, shared) =
-        tokio::try_join!(ControlPlane::start("east"), ControlPlane::shared("shared"))?;
+    let (east, shared) = tokio::try_join!(ControlPlane::start("east"), shared())?;
     let trusted = trust_anchor()?;
     let anchors = trusted.clone();
     let (east, prepared) = tokio::spawn(async move {
@@ -265,7 +266,7 @@ async fn two_control_planes_run_side_by_side() -> anyhow::Result<()> {
     assert_eq!(roots.unwrap_or_default()["ca-bundle.crt"], trusted);
 
     let merged = shared.folder().join("merged.kubeconfig");
-    ControlPlane::merged_kubeconfig(&[&east, &shared], &merged)?;
+    ControlPlane::merged_kubeconfig(&[&east, shared], &merged)?;
     let merged = format!("--kubeconfig={}", merged.display());
     let contexts = shared
         .kubectl(&["config", "get-contexts", "--output=name", &merged])

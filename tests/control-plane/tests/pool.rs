@@ -34,6 +34,9 @@ async fn objects(plane: &ControlPlane) -> anyhow::Result<[Vec<Uid>; 4]> {
     ])
 }
 
+/// The state of a control plane with `token.yaml` and a namespace.
+const READER: &str = "reader";
+
 #[tokio::test]
 async fn used_control_plane_is_as_new_for_the_next_test() -> anyhow::Result<()> {
     static POOL: Pool = Pool::new();
@@ -42,7 +45,7 @@ async fn used_control_plane_is_as_new_for_the_next_test() -> anyhow::Result<()> 
         let arguments = ["create", "namespace", "old"];
         plane.kubectl(&arguments).await.map(drop)
     };
-    let first = POOL.take("first", prepare).await?;
+    let first = POOL.take_prepared("first", READER, prepare).await?;
     let new = objects(&first).await?;
     let pids = first.pids();
 
@@ -64,7 +67,7 @@ async fn used_control_plane_is_as_new_for_the_next_test() -> anyhow::Result<()> 
     first.pause_api_server()?;
     drop(first);
 
-    let second = POOL.take("second", prepare).await?;
+    let second = POOL.take_prepared("second", READER, prepare).await?;
     assert_eq!(second.pids(), pids);
     let context = second.kubectl(&["config", "current-context"]).await?;
     assert_eq!(context.trim(), "second");
@@ -77,13 +80,20 @@ async fn used_control_plane_is_as_new_for_the_next_test() -> anyhow::Result<()> 
         .await?;
 
     // While it is lent, another caller gets another one.
-    let third = POOL.take("third", prepare).await?;
+    let third = POOL.take_prepared("third", READER, prepare).await?;
     assert_ne!(third.pids(), pids);
     drop(second);
     // A control plane without an API server is not lent again.
     third.kill_api_server()?;
     drop(third);
-    let fourth = POOL.take("fourth", prepare).await?;
+    let fourth = POOL.take("fourth").await?;
     assert_eq!(fourth.pids(), pids);
+    // Nothing is prepared, and what was prepared before is as it was.
+    let namespaces = fourth.kubectl(&["get", "namespaces", "-o", "name"]).await?;
+    assert!(!namespaces.contains("old"), "{namespaces}");
+    drop(fourth);
+    let fifth = POOL.take_prepared("fifth", READER, prepare).await?;
+    assert_eq!(fifth.pids(), pids);
+    assert_eq!(objects(&fifth).await?, new);
     Ok(())
 }

@@ -10,20 +10,21 @@ use crate::support::{
     installation::{NAMESPACE, confined, gateway_addresses, install, link, links_are_served},
 };
 
+static POOL: Pool = Pool::new();
+
 /// A control plane that is as new, with nothing installed.
 pub(crate) async fn bare(name: &str) -> Lent {
-    static POOL: Pool = Pool::new();
-    POOL.take(name, async |_| Ok(())).await.unwrap()
+    POOL.take(name).await.unwrap()
 }
 
 /// A control plane that is as new, with Linkerd's configuration and our installation, whose gateway has this address.
 pub(crate) async fn installed(name: &str, gateway: &str) -> Lent {
-    static POOL: Pool = Pool::new();
     let prepare = async |plane: &ControlPlane| {
         install(plane, gateway).await;
         Ok(())
     };
-    let plane = POOL.take(name, prepare).await.unwrap();
+    let plane = POOL.take_prepared(name, "installed", prepare);
+    let plane = plane.await.unwrap();
     // The test before may have uninstalled it.
     links_are_served(&plane).await;
     confined(&plane, NAMESPACE).await;
@@ -92,7 +93,7 @@ pub(crate) async fn linking() -> Alone {
 }
 
 async fn pair(source: &str, far: &str) -> Alone {
-    static TURNS: Semaphore = Semaphore::const_new(5);
+    static TURNS: Semaphore = Semaphore::const_new(4);
     let turn = TURNS.acquire().await.unwrap();
     let (source, far) = tokio::join!(
         installed(source, "192.0.2.40"),
