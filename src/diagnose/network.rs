@@ -99,7 +99,14 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         {
             let evidence = format!("Link {}: {message}", link.id());
             let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
-            report.find(Some(found.fixed_by(&relink(way, link))));
+            let relink = match facts {
+                // `link` alone keeps the addresses of the Link.
+                Some(gateway) if has_other_addresses(link, gateway) => {
+                    with_addresses(way, link, gateway)
+                }
+                _ => relink(way, link),
+            };
+            report.find(Some(found.fixed_by(&relink)));
         }
         _ => report.cannot_see(format!("the gateway at {at}"), "it was not probed yet"),
     }
@@ -194,6 +201,21 @@ fn relink(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
     }
 }
 
+/// The command that links the cluster again with the addresses that its gateway has now.
+fn with_addresses(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayFacts) -> Suggested {
+    let (cluster, namespace) = (link.cluster(), link.namespace());
+    way.commands
+        .link_with_addresses(cluster, namespace, &gateway.addresses)
+}
+
+/// Whether a Link has addresses of a gateway, and this gateway has others.
+fn has_other_addresses(link: &LinkSnapshot, gateway: &GatewayFacts) -> bool {
+    let named = addresses(link);
+    let is_named = |own: &String| named.contains(own.as_str());
+    let has_addresses = !gateway.addresses.is_empty() && !link.link.spec.gateway_address.is_empty();
+    has_addresses && !gateway.addresses.iter().any(is_named)
+}
+
 /// The gateway does not answer probes.
 fn dead(
     way: &PathContext<'_>,
@@ -231,20 +253,13 @@ fn dead(
         let found = Finding::new(Cause::GatewayDown, impact, evidence);
         return pods(found, namespace);
     }
-    let addresses = addresses(link);
-    let is_known = gateway
-        .addresses
-        .iter()
-        .any(|own| addresses.contains(own.as_str()));
-    if !is_known && !gateway.addresses.is_empty() {
+    if has_other_addresses(link, gateway) {
         let evidence = format!(
             "{silent}; gateway {} has {}",
             gateway.id,
             gateway.addresses.join(", ")
         );
-        let relink =
-            way.commands
-                .link_with_addresses(cluster, link.namespace(), &gateway.addresses);
+        let relink = with_addresses(way, link, gateway);
         return Finding::new(Cause::GatewayAddressWrong, impact, evidence).fixed_by(&relink);
     }
     match ready {

@@ -35,6 +35,13 @@ fn nothing_is_found_where_all_is_well() {
     }
 }
 
+/// The facts, with a change of the gateway of the target cluster.
+fn gateway(facts: RequestPath, change: fn(&mut GatewayFacts)) -> RequestPath {
+    changed(facts, |facts| {
+        change(&mut facts.target.as_mut().unwrap().gateways.as_mut().unwrap()[0]);
+    })
+}
+
 #[test]
 fn what_is_wrong_with_a_mirror_is_found() {
     let with = |conditions: &[Value]| {
@@ -53,11 +60,6 @@ fn what_is_wrong_with_a_mirror_is_found() {
             "ProbeFailed",
             "timed out",
         )])
-    };
-    let gateway = |facts: RequestPath, change: fn(&mut GatewayFacts)| {
-        changed(facts, |facts| {
-            change(&mut facts.target.as_mut().unwrap().gateways.as_mut().unwrap()[0]);
-        })
     };
     let port = |facts: RequestPath| changed(facts, |facts| facts.port = Some(81));
     let pods = "kubectl --context east-admin -n linkerd-multicluster get pods,services";
@@ -384,6 +386,20 @@ fn link_without_a_gateway_is_linked_again_with_one() {
             "a host name that nobody knows",
             unknown(|_| ()),
             broken("network", "GatewayAddressUnknown", LINK),
+        ),
+        (
+            "a host name that nobody knows, and a load balancer with another",
+            gateway(
+                with_target(unknown(|link| {
+                    link.spec.gateway_address = "old.test".into()
+                })),
+                |gateway| gateway.addresses = vec!["new.test".to_owned()],
+            ),
+            broken(
+                "network",
+                "GatewayAddressUnknown",
+                &format!("{RELINK} --gateway-addresses new.test"),
+            ),
         ),
         (
             "no identity either, beside a gateway that has one",
