@@ -156,9 +156,11 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     assert!(!nowhere.exists());
 
     // For a user who may read only Links, the archive lists what is missing.
-    let links = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: gathered}, \
-                 rules: [{apiGroups: [multicluster.linkerd.io], resources: [links], verbs: [list]}]}";
-    source.apply(links).await.unwrap();
+    let links = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "gathered" },
+        "rules": [{ "apiGroups": ["multicluster.linkerd.io"], "resources": ["links"], "verbs": ["list"] }],
+    });
+    apply(source, &[links]).await;
     let bind = [
         "create",
         "clusterrolebinding",
