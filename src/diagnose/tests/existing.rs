@@ -391,7 +391,7 @@ fn link_without_a_gateway_is_linked_again_with_one() {
             "a host name that nobody knows, and a load balancer with another",
             gateway(
                 with_target(unknown(|link| {
-                    link.spec.gateway_address = "old.test".into()
+                    link.spec.gateway_address = "old.test".into();
                 })),
                 |gateway| gateway.addresses = vec!["new.test".to_owned()],
             ),
