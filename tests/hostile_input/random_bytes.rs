@@ -7,7 +7,7 @@ use crate::properties;
 /// Cases per property, unless `PROPTEST_CASES` says otherwise. `.ci/run` runs 1,000.
 const CASES: u32 = 256;
 /// One of so many cases is run if a case renders all of `install`.
-const RENDERED: u32 = 10;
+const RENDERED: u32 = 20;
 /// Most bytes of one input.
 const LENGTH: usize = 256;
 
