@@ -99,12 +99,12 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         {
             let evidence = format!("Link {}: {message}", link.id());
             let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
-            let relink = match facts {
-                // `link` alone keeps the addresses of the Link.
-                Some(gateway) if has_other_addresses(link, gateway) => {
-                    with_addresses(way, link, gateway)
-                }
-                _ => relink(way, link),
+            // `link` alone keeps the addresses that a Link has.
+            let keeps = !link.link.spec.gateway_address.is_empty();
+            let moved = facts.filter(|gateway| keeps && has_other_addresses(link, gateway));
+            let relink = match moved {
+                Some(gateway) => with_addresses(way, link, gateway),
+                None => relink(way, link),
             };
             report.find(Some(found.fixed_by(&relink)));
         }
@@ -208,12 +208,11 @@ fn with_addresses(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayF
         .link_with_addresses(cluster, namespace, &gateway.addresses)
 }
 
-/// Whether a Link has addresses of a gateway, and this gateway has others.
+/// Whether a gateway has addresses, and none of them is in the Link.
 fn has_other_addresses(link: &LinkSnapshot, gateway: &GatewayFacts) -> bool {
     let named = addresses(link);
     let is_named = |own: &String| named.contains(own.as_str());
-    let has_addresses = !gateway.addresses.is_empty() && !link.link.spec.gateway_address.is_empty();
-    has_addresses && !gateway.addresses.iter().any(is_named)
+    !gateway.addresses.is_empty() && !gateway.addresses.iter().any(is_named)
 }
 
 /// The gateway does not answer probes.

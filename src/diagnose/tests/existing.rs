@@ -222,6 +222,23 @@ fn what_is_wrong_with_a_mirror_is_found() {
             ),
         ),
         (
+            "gateway has moved, and the Link names no address any more",
+            changed(
+                gateway(with_target(dead()), |gateway| {
+                    gateway.addresses = vec!["192.0.2.2".to_owned()];
+                }),
+                |facts| {
+                    let link = &mut facts.source.links.as_mut().unwrap()[0].link;
+                    link.spec.gateway_address.clear();
+                },
+            ),
+            broken(
+                "network",
+                "GatewayAddressWrong",
+                &format!("{RELINK} --gateway-addresses 192.0.2.2"),
+            ),
+        ),
+        (
             "identity",
             gateway(with_target(gateway_mirror()), |gateway| {
                 gateway.identity = "other".to_owned();
