@@ -4,20 +4,18 @@ use proptest::{collection::vec, prelude::*};
 
 use crate::properties;
 
-/// Cases per property, unless `PROPTEST_CASES` says otherwise. `.ci/run` runs 1,000.
-const CASES: u32 = 256;
 /// One of so many cases is run if a case renders all of `install`.
 const RENDERED: u32 = 20;
 /// Most bytes of one input.
 const LENGTH: usize = 256;
 
+/// One of so many cases: of the 256 that proptest tries by default, or the 1,000 of `.ci/run` (`PROPTEST_CASES`).
 fn config(one_of: u32) -> ProptestConfig {
-    let wanted = std::env::var("PROPTEST_CASES").ok();
-    let cases = wanted.and_then(|n| n.parse().ok()).unwrap_or(CASES);
+    let usual = ProptestConfig::default();
     ProptestConfig {
-        cases: cases.div_ceil(one_of),
+        cases: usual.cases.div_ceil(one_of),
         max_shrink_iters: 2_000,
-        ..ProptestConfig::default()
+        ..usual
     }
 }
 
