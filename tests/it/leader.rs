@@ -86,7 +86,8 @@ async fn only_the_leader_writes_and_it_hands_over_on_sigterm() {
     assert_eq!(watches(far), before);
     assert_eq!(writes_of(source, "second", since), []);
 
-    // A lease that is not released is valid for 30 s. `timeout` sends its signal to the program and to its process group.
+    // A lease that is not released is valid for 30 s. Two signals are one request: `timeout` sends its signal to the
+    // program and to its process group.
     let asked = Instant::now();
     signal("TERM", first.pid());
     let (code, took) = first.terminate();

@@ -282,7 +282,6 @@ async fn run_that_is_killed_anywhere_leaves_nothing_after_the_next_one() {
         assert_eq!(again.code, 0, "{}{}", again.stdout, again.stderr);
         assert_eq!(scene.left().await, [""; 0], "killed at the write {number}");
     }
-    unlink(&scene.alone.source, NS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,8 @@ use super::output;
 /// Exit code of a command that was interrupted, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Signals within this time count as one: `timeout`, for example, sends its signal to the program and to its process group.
+/// Signals within this time count as one. `timeout`, for example, sends its signal to the program and to its process
+/// group.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Ctrl-C and SIGTERM, for a command that ends by itself when it is asked to.

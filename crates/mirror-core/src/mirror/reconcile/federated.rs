@@ -158,8 +158,9 @@ impl FederatedService<'_> {
         if self.state.is_drained(target) {
             return Some(memberships::stays_as_the_last(target));
         }
-        if form == Form::Discovery && !target.has_discovery {
-            return target.lacks_discovery();
+        let undiscovered = target.lacks_discovery();
+        if form == Form::Discovery && undiscovered.is_some() {
+            return undiscovered;
         }
         let source = written.source;
         if source.is_some_and(|source| !service::same_ports(&source.spec.ports, &seen.spec.ports)) {
