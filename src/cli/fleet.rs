@@ -15,6 +15,7 @@ mod format;
 mod gather;
 mod hand_over;
 mod hub;
+mod identity;
 mod import;
 mod imported;
 mod install;
@@ -23,6 +24,7 @@ mod link_objects;
 mod link_plan;
 mod link_settings;
 mod loaded;
+mod losses;
 mod matrix;
 mod part;
 mod part_plan;
@@ -53,7 +55,9 @@ use self::{
     drain::{FleetDrainArgs, FleetUndrainArgs},
     format::FleetFormat,
     gather::{ReadClusters, known, read_all},
+    identity::tell_apart,
     loaded::{LoadedFleet, link_flags},
+    losses::read_losses,
     part::UsedClusters,
     plan::FleetPlan,
     ready::wait_until_ready,
@@ -283,8 +287,11 @@ async fn planned(
     let loaded = source.load(global).await?;
     let used = only.used(global, &loaded)?;
     let reading = read_all(global, &loaded, &used, source.timeout);
-    let read = spin("reading the clusters", reading).await;
-    let plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
+    let mut read = spin("reading the clusters", reading).await;
+    tell_apart(&loaded, &mut read)?;
+    let mut plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
+    let reading = read_losses(&loaded, &read, &mut plan);
+    spin("reading the mirrors", Box::pin(reading)).await;
     for (target, remark) in &plan.remarks {
         remark.say_of(&target.to_string());
     }

@@ -7,6 +7,7 @@ mod contexts;
 mod source;
 mod summary;
 pub(super) mod taken;
+pub(super) mod write;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -53,6 +54,8 @@ pub(crate) async fn run(global: &Global, args: &Link, given: &ArgMatches) -> any
         let read = Prepared::read(direction, linkerd, &given, args.replace);
         prepared.push(Box::pin(read).await?);
     }
+    let warnings: Vec<String> = prepared.iter().filter_map(Prepared::is_of_fleet).collect();
+    output::warnings(&warnings);
     if args.dry_run {
         return show(&prepared, args);
     }
@@ -84,7 +87,9 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
             (Some(_), []) => vec![format!("would keep all settings of {link}")],
             (Some(_), _) => vec![format!("would change {link}:")],
         };
-        lines.extend(prepared.changes.iter().map(|change| format!("  {change}")));
+        let changes = prepared.changes.iter().map(ToString::to_string);
+        let changes = changes.chain(prepared.losses.clone());
+        lines.extend(changes.map(|change| format!("  {change}")));
         lines.push(String::new());
         output::data(&lines.join("\n"))?;
     }
@@ -93,7 +98,8 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
 
 /// Lists the settings that would change, and asks whether they may. Fails if they may not.
 fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
-    let mut changed = prepared.iter().filter(|link| !link.changes.is_empty());
+    let changes = |link: &&Prepared| !link.changes.is_empty() || link.losses.is_some();
+    let mut changed = prepared.iter().filter(changes);
     let Some(first) = changed.next() else {
         return Ok(());
     };
@@ -107,7 +113,8 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
         output::line(&format!(
             "{context} is linked to {name} already; {will} the Link:"
         ));
-        for change in &prepared.changes {
+        let changes = prepared.changes.iter().map(ToString::to_string);
+        for change in changes.chain(prepared.losses.clone()) {
             output::line(&format!("- {change}"));
         }
     }
@@ -186,11 +193,11 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
         &format!("objects of the Link {name} may be written in {context}"),
         "run the same command again",
     );
-    progress.during(Box::pin(prepared.apply())).await?;
+    let stored = progress.during(Box::pin(prepared.apply())).await?;
     // Now, because what follows may fail or be interrupted, and the next run finds the new credentials in place.
     warnings.extend(warnings_of_credentials(prepared, left));
     output::warnings(&warnings);
-    progress.during(prepared.remove_settings()).await?;
+    changes::check_stored(&stored, &objects.link)?;
     on_interrupt(
         &format!("the Link {name} is written in {context}, but not ready"),
         &format!("run {}", source.cluster.flags.mc("check", &[])),

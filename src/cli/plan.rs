@@ -1,6 +1,7 @@
 //! `linkerd-mc plan`: shows what the controller would write for a Link. Uses the same core, and writes nothing.
 
 mod changes;
+pub(super) mod losses;
 mod text;
 
 use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -23,7 +24,7 @@ use super::common::{
 };
 use crate::{
     api::{labels as l, link::Link},
-    controller::preview::{self, PreviewSettings, Proposed},
+    controller::preview::{self, Proposed},
     hint::fail,
     manifests::yaml,
     mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
@@ -112,11 +113,7 @@ pub(crate) async fn run(
         .mirroring
         .over_deployment(given, &client, parse)
         .await?;
-    let settings = PreviewSettings {
-        config: mirroring.config()?,
-        headless: mirroring.headless(),
-        limits: mirroring.limits(),
-    };
+    let settings = mirroring.of_preview()?;
     let timeout = args.request_timeout;
     let there = match &args.target {
         Some(context) => Some(connecting(access.with_context(context).client(timeout)).await?),

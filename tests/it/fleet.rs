@@ -7,6 +7,7 @@ mod hub;
 mod keep;
 mod many;
 mod only;
+mod renamed;
 mod ten;
 
 use std::{

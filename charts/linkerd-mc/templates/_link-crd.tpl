@@ -165,6 +165,8 @@ status:
 
 {{- define "linkerd-mc.label-selector" -}}
 type: object
+# One value: an apply replaces it, and never merges the labels of two selectors.
+x-kubernetes-map-type: atomic
 properties:
   matchLabels:
     type: object

@@ -117,7 +117,8 @@ impl Cluster {
         own.is_some() && own == others
     }
 
-    async fn uid(&self) -> Option<String> {
+    /// The UID of the Namespace kube-system, which no other cluster has; `None` if the user may not read it.
+    pub(crate) async fn uid(&self) -> Option<String> {
         let api = self.all::<Namespace>();
         let read = api.get_metadata_opt("kube-system");
         let read = self.request("read the Namespace kube-system", read).await;

@@ -237,8 +237,11 @@ async fn delete_with(
     Ok(deleted.unwrap_or(true))
 }
 
-/// Creates or updates an object, as `kubectl apply --server-side` does.
-pub(crate) async fn apply(cluster: &Cluster, object: &serde_json::Value) -> anyhow::Result<()> {
+/// Creates or updates an object, as `kubectl apply --server-side` does. Returns it as it is stored.
+pub(crate) async fn apply(
+    cluster: &Cluster,
+    object: &serde_json::Value,
+) -> anyhow::Result<DynamicObject> {
     let text = |pointer: &str| object.pointer(pointer).and_then(serde_json::Value::as_str);
     let [version, kind, name] =
         ["/apiVersion", "/kind", "/metadata/name"].map(|pointer| text(pointer).unwrap_or_default());
@@ -255,6 +258,5 @@ pub(crate) async fn apply(cluster: &Cluster, object: &serde_json::Value) -> anyh
     let what = format!("apply {kind} {name}");
     cluster
         .request(&what, api.patch(name, &parameters, &Patch::Apply(&object)))
-        .await?;
-    Ok(())
+        .await
 }

@@ -1,5 +1,6 @@
 //! Finds the objects that link a cluster to this one.
 
+mod losses;
 mod mirrors;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -7,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt as _, api::ListParams};
 
-pub(crate) use self::mirrors::Mirrors;
+pub(crate) use self::{losses::Losses, mirrors::Mirrors};
 use super::{cluster::Cluster, inventory as objects};
 use crate::{
     api::{

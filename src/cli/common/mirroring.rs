@@ -12,7 +12,7 @@ use crate::{
     api::{labels, selector_text},
     client::requests::explain,
     clusters::workloads::ControllerSettings,
-    controller::preview,
+    controller::preview::{self, PreviewSettings},
     hint::HintExt as _,
     mirror::{Config, Exclusions, Limits},
 };
@@ -123,15 +123,32 @@ impl Mirroring {
         client: &Client,
         parse: Parse,
     ) -> anyhow::Result<Self> {
-        let (namespace, name) = (&self.namespace, labels::CONTROLLER_NAME);
-        let why = match preview::controller_args(client, namespace).await {
-            Ok(Some(containers)) => {
-                if let Some(mut settings) = containers.into_iter().find_map(parse) {
-                    settings.update_from_arg_matches(given)?;
-                    return Ok(settings);
-                }
-                format!("failed to read the arguments of Deployment {namespace}/{name}")
+        match Self::running(&self.namespace, client, parse).await? {
+            Ok(mut settings) => {
+                settings.update_from_arg_matches(given)?;
+                Ok(settings)
             }
+            Err(why) => {
+                output::note(&format!(
+                    "{why}; planning with the given flags and the defaults of run-controller"
+                ));
+                Ok(self.clone())
+            }
+        }
+    }
+
+    /// The settings of the running controller, or why they cannot be read. Fails if the API server does not respond.
+    pub(crate) async fn running(
+        namespace: &str,
+        client: &Client,
+        parse: Parse,
+    ) -> anyhow::Result<Result<Self, String>> {
+        let name = labels::CONTROLLER_NAME;
+        let why = match preview::controller_args(client, namespace).await {
+            Ok(Some(containers)) => match containers.into_iter().find_map(parse) {
+                Some(settings) => return Ok(Ok(settings)),
+                None => format!("failed to read the arguments of Deployment {namespace}/{name}"),
+            },
             Ok(None) => format!("Deployment {namespace}/{name} not found"),
             Err(error) => match error.downcast_ref() {
                 Some(why @ kube::Error::Api(_)) => {
@@ -143,10 +160,16 @@ impl Mirroring {
                 _ => return Err(error),
             },
         };
-        output::note(&format!(
-            "{why}; planning with the given flags and the defaults of run-controller"
-        ));
-        Ok(self.clone())
+        Ok(Err(why))
+    }
+
+    /// What `preview` needs of them. Fails on an invalid selector.
+    pub(crate) fn of_preview(&self) -> anyhow::Result<PreviewSettings> {
+        Ok(PreviewSettings {
+            config: self.config()?,
+            headless: self.headless(),
+            limits: self.limits(),
+        })
     }
 
     /// The settings that `check` needs, from these flags.

@@ -25,10 +25,13 @@ use super::{
 };
 use crate::{
     api::{labels, link::Link},
-    cli::common::{
-        cluster::Cluster,
-        inventory, output,
-        wait::{POLL_INTERVAL, poll},
+    cli::{
+        common::{
+            cluster::Cluster,
+            inventory, output,
+            wait::{POLL_INTERVAL, poll},
+        },
+        link::{changes::check_stored, write as write_link},
     },
     fleet::LinkEnds,
     hint::fail,
@@ -260,13 +263,10 @@ pub(super) async fn write(
 ) -> anyhow::Result<()> {
     let (namespace, name) = (&planned.change.namespace, &planned.change.name);
     match &planned.action {
-        WriteAction::Apply { object, removed } => {
-            inventory::apply(cluster, object).await?;
-            if let Some(patch) = removed {
-                // Server-side apply leaves what others have written.
-                merge::<Link>(cluster, namespace, name, patch).await?;
-            }
-            Ok(())
+        WriteAction::Apply(object) => inventory::apply(cluster, object).await.map(|_| ()),
+        WriteAction::Link { old, new } => {
+            let stored = write_link::write(cluster, old.as_deref(), new).await?;
+            check_stored(&stored, new)
         }
         WriteAction::Label => {
             let patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });

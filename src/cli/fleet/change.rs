@@ -3,7 +3,11 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{api::labels, cli::link::changes::SettingChange, manifests::render::ObjectName};
+use crate::{
+    api::{labels, link::Link},
+    cli::{common::linked::Losses, link::changes::SettingChange},
+    manifests::render::ObjectName,
+};
 
 /// Why a Secret is written that leads to another API server or has another token.
 pub(super) const NEW_CREDENTIALS: &str = "new credentials";
@@ -23,6 +27,19 @@ pub(super) struct FleetChange {
     pub(super) why: String,
     /// The settings that change.
     pub(super) fields: Vec<FieldChange>,
+    /// What the controller removes then, if this is the change or the deletion of a Link.
+    pub(super) removes: Option<Removes>,
+}
+
+/// What a change of a Link removes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Removes {
+    Known(Losses),
+    Unknown {
+        /// Why it is not known.
+        unknown: String,
+    },
 }
 
 impl FleetChange {
@@ -35,6 +52,7 @@ impl FleetChange {
             name: object.name.clone(),
             why,
             fields: Vec::new(),
+            removes: None,
         }
     }
 }
@@ -47,10 +65,12 @@ pub(super) struct PlannedWrite {
 
 /// How an object is written. No `Debug`: it may hold credentials.
 pub(super) enum WriteAction {
-    /// It is applied, as `kubectl apply --server-side` does, and then this patch removes what it must not have.
-    Apply {
-        object: Value,
-        removed: Option<Value>,
+    /// It is applied, as `kubectl apply --server-side` does.
+    Apply(Value),
+    /// The Link is created, or the settings of the old one are replaced.
+    Link {
+        old: Option<Box<Link>>,
+        new: Box<Link>,
     },
     /// It only gets the label of the fleet.
     Label,
@@ -59,10 +79,7 @@ pub(super) enum WriteAction {
 impl WriteAction {
     /// Applies an object, with the label of the fleet.
     pub(super) fn apply(object: Value, fleet: &str) -> Self {
-        Self::Apply {
-            object: labelled(object, fleet),
-            removed: None,
-        }
+        Self::Apply(labelled(object, fleet))
     }
 }
 

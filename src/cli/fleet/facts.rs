@@ -24,6 +24,8 @@ use crate::{
 /// One cluster.
 #[derive(Default)]
 pub(super) struct ClusterFacts {
+    /// The UID of its Namespace kube-system, which no other cluster has; `None` if the user may not read it.
+    pub(super) uid: Option<String>,
     /// Whether it has the CRD of Links.
     pub(super) has_links: bool,
     /// The Links of the fleet's namespace.

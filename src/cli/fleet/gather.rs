@@ -213,7 +213,8 @@ async fn read(
     let cluster = Cluster::connect(&access).await?;
     let namespace = &loaded.namespace;
     let target = target_if_linked(loaded, &cluster, &access, name);
-    let (has_links, links, own, linkerds, accounts, target) = futures::join!(
+    let (uid, has_links, links, own, linkerds, accounts, target) = futures::join!(
+        cluster.uid(),
         LINK.is_served(&cluster),
         KnownLinks::read(&cluster, namespace),
         secrets(&cluster, namespace, labels::CREDENTIALS_TYPE),
@@ -223,6 +224,7 @@ async fn read(
     );
     let KnownLinks { links, unreadable } = links?;
     let facts = ClusterFacts {
+        uid,
         has_links: has_links?,
         links,
         unreadable,

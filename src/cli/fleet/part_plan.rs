@@ -182,7 +182,7 @@ fn with_facts_of(old: &Link, loaded: &LoadedFleet, wanted: &LoadedLink) -> Link 
     if args.gateway && !spec.gateway_address.is_empty() {
         let new = &mut made.spec;
         new.selector = Some(args.options.selector.clone());
-        new.gateway_address = match args.gateway_addresses.as_slice() {
+        new.gateway_address = match args.set_addresses().as_slice() {
             [] => spec.gateway_address.clone(),
             set => set.join(","),
         };

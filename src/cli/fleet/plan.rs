@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::{FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER},
+    change::{FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER, WriteAction},
     hand_over::HandOvers,
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
@@ -15,7 +15,7 @@ use super::{
     remaining::RemainingStep,
     removal::{ClusterRemoval, KnownClusters, removal},
 };
-use crate::{cli::link_gen::Remark, manifests::link::ClusterName};
+use crate::{api::link::Link, cli::link_gen::Remark, manifests::link::ClusterName};
 
 /// What would be written in all clusters.
 #[derive(Debug, Default, Serialize)]
@@ -30,6 +30,9 @@ pub(super) struct FleetPlan {
     /// What the user has to know about the links, by their target clusters.
     #[serde(skip)]
     pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
+    /// Links whose settings change, as they will be, with their source clusters.
+    #[serde(skip)]
+    pub(super) changed: Vec<(ClusterName, Link)>,
 }
 
 /// What would be written in one cluster.
@@ -120,6 +123,7 @@ struct Planning<'p> {
     /// What is not done in a cluster, with the other clusters that it needs.
     not_done: BTreeMap<(&'p ClusterName, NotDone), BTreeSet<String>>,
     remarks: BTreeSet<(ClusterName, Remark)>,
+    changed: Vec<(ClusterName, Link)>,
     hand_overs: HandOvers,
 }
 
@@ -146,6 +150,7 @@ impl<'p> Planning<'p> {
             clusters: clusters.collect(),
             not_done: BTreeMap::new(),
             remarks: BTreeSet::new(),
+            changed: Vec::new(),
             hand_overs: HandOvers::default(),
         }
     }
@@ -218,9 +223,13 @@ impl<'p> Planning<'p> {
     }
 
     fn add(&mut self, cluster: &'p ClusterName, writes: Vec<PlannedWrite>) {
-        let changes = writes.into_iter().map(|write| write.change);
         let plan = self.clusters.entry(cluster).or_default();
-        plan.changes.extend(changes);
+        for PlannedWrite { change, action } in writes {
+            plan.changes.push(change);
+            if let WriteAction::Link { old: Some(_), new } = action {
+                self.changed.push((cluster.clone(), *new));
+            }
+        }
     }
 
     /// Plans the removal of what is not in the file.
@@ -260,6 +269,7 @@ impl<'p> Planning<'p> {
             remaining: self.hand_overs.steps(self.loaded),
             not_used: not_used.map(ToString::to_string).collect(),
             remarks: self.remarks,
+            changed: self.changed,
         }
     }
 }

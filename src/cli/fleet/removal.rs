@@ -180,5 +180,6 @@ fn gone(kind: &'static str, object: &impl kube::Resource) -> FleetChange {
         name: meta.name.clone().unwrap_or_default(),
         why: "not in the file".to_owned(),
         fields: Vec::new(),
+        removes: None,
     }
 }

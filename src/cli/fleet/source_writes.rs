@@ -12,9 +12,9 @@ use super::{
     loaded::{LoadedFleet, LoadedLink, places},
 };
 use crate::{
-    api::link::Link,
+    api::{labels, link::Link},
     cli::link::{
-        changes::{SettingChange, of_credentials, of_link, removal},
+        changes::{SettingChange, of_credentials, of_link},
         taken::{NameHolder, holder},
     },
 };
@@ -99,7 +99,8 @@ impl SourceWrites<'_> {
         let name = wanted.name_any();
         let mut links = self.source.links.iter();
         let Some(old) = links.find(|link| link.name_any() == name) else {
-            return Some(self.write("create", wanted, &self.places(), Vec::new()));
+            let change = self.change("create", wanted, &self.places(), Vec::new());
+            return Some(self.of_settings(change, None, wanted));
         };
         let fields = of_link(old, wanted);
         let is_own = is_of(old, &self.loaded.fleet.name);
@@ -111,11 +112,20 @@ impl SourceWrites<'_> {
         } else {
             "taken over, with other settings"
         };
-        let mut write = self.write("patch", wanted, why, fields);
-        if let WriteAction::Apply { removed, .. } = &mut write.action {
-            *removed = removal(old, wanted);
+        let change = self.change("patch", wanted, why, fields);
+        Some(self.of_settings(change, Some(old), wanted))
+    }
+
+    /// Writes a Link, with the label of the fleet.
+    fn of_settings(&self, change: FleetChange, old: Option<&Link>, wanted: &Link) -> PlannedWrite {
+        let mut new = Box::new(wanted.clone());
+        let label = (labels::FLEET.to_owned(), self.loaded.fleet.name.clone());
+        new.labels_mut().extend([label]);
+        let old = old.cloned().map(Box::new);
+        PlannedWrite {
+            change,
+            action: WriteAction::Link { old, new },
         }
-        Some(write)
     }
 
     /// Applies an object.
@@ -130,26 +140,34 @@ impl SourceWrites<'_> {
         K: Resource<DynamicType = ()> + Serialize,
     {
         PlannedWrite {
-            change: FleetChange {
-                verb,
-                kind: K::kind(&()).into_owned(),
-                namespace: wanted.namespace().unwrap_or_default(),
-                name: wanted.name_any(),
-                why: why.to_owned(),
-                fields: self.fields(fields),
-            },
+            change: self.change(verb, wanted, why, fields),
             action: WriteAction::apply(json!(wanted), &self.loaded.fleet.name),
         }
     }
 
+    fn change<K: Resource<DynamicType = ()>>(
+        &self,
+        verb: &'static str,
+        wanted: &K,
+        why: &str,
+        fields: Vec<SettingChange>,
+    ) -> FleetChange {
+        FleetChange {
+            verb,
+            kind: K::kind(&()).into_owned(),
+            namespace: wanted.namespace().unwrap_or_default(),
+            name: wanted.name_any(),
+            why: why.to_owned(),
+            fields: self.fields(fields),
+            removes: None,
+        }
+    }
+
     /// Labels an object that is as it should be.
-    fn taken_over<K>(&self, wanted: &K) -> PlannedWrite
-    where
-        K: Resource<DynamicType = ()> + Serialize,
-    {
+    fn taken_over<K: Resource<DynamicType = ()>>(&self, wanted: &K) -> PlannedWrite {
         PlannedWrite {
+            change: self.change("patch", wanted, TAKEN_OVER, Vec::new()),
             action: WriteAction::Label,
-            ..self.write("patch", wanted, TAKEN_OVER, Vec::new())
         }
     }
 

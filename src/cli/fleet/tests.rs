@@ -7,6 +7,7 @@ mod parts;
 mod planned;
 mod profiles;
 mod removed;
+mod renamed;
 mod rendered;
 mod settings;
 mod shown;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use anstyle::{AnsiColor, Style};
 
 use super::{
-    change::FleetChange,
+    change::{FleetChange, Removes},
     plan::{ClusterPlan, FleetPlan},
 };
 use crate::api::text::one_line;
@@ -53,7 +53,7 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
     let mut groups: BTreeMap<(u8, &str, &str), Vec<&FleetChange>> = BTreeMap::new();
     let mut order = Vec::new();
     for change in changes {
-        if !change.fields.is_empty() {
+        if !change.fields.is_empty() || change.removes.is_some() {
             order.push(vec![change]);
             continue;
         }
@@ -115,6 +115,16 @@ fn add_group(text: &mut String, group: &[&FleetChange]) {
             shown(&field.after),
             place.unwrap_or_default()
         );
+    }
+    let removes = match &first.removes {
+        Some(Removes::Known(losses)) => losses.text(&first.name),
+        Some(Removes::Unknown { unknown }) => Some(format!(
+            "may delete mirrors: which ones is not known: {unknown}"
+        )),
+        None => None,
+    };
+    if let Some(removes) = removes {
+        let _ = writeln!(text, "      {}", one_line(&removes));
     }
 }
 

@@ -15,9 +15,13 @@ use super::{
     changes::{self, SettingChange},
     contexts::Direction,
     source::{Before, InUse, SourceState, kubeconfig},
+    write::write,
 };
 use crate::{
-    api::{labels::KUBECONFIG_KEY, link::Link},
+    api::{
+        labels::{self, KUBECONFIG_KEY},
+        link::Link,
+    },
     cli::{
         common::{
             cluster::Cluster,
@@ -27,6 +31,7 @@ use crate::{
             output,
         },
         link_gen::{KubeconfigTarget, generate},
+        plan::losses::losses,
     },
     hint::fail,
     manifests::link::LinkObjects,
@@ -39,6 +44,8 @@ pub(super) struct Prepared {
     pub(super) objects: LinkObjects,
     /// The settings of the existing link that would change.
     pub(super) changes: Vec<SettingChange>,
+    /// What happens to mirrors then, in words.
+    pub(super) losses: Option<String>,
 }
 
 impl Prepared {
@@ -79,14 +86,45 @@ impl Prepared {
             }
             _ => {}
         }
-        let prepared = Self {
+        let mut prepared = Self {
             direction,
             source,
             objects,
             changes,
+            losses: None,
         };
         prepared.check_permissions().await?;
+        prepared.losses = Box::pin(prepared.losses()).await;
         Ok(prepared)
+    }
+
+    /// What other settings, or another cluster, do to the mirrors that are there.
+    async fn losses(&self) -> Option<String> {
+        let is_of_another = self.source.existing().is_of_another;
+        if self.source.link.is_none() || self.changes.is_empty() && !is_of_another {
+            return None;
+        }
+        let (source, target) = (&self.source.cluster, &self.direction.target);
+        match losses(&source.client, &target.client, &self.objects.link).await {
+            Ok(losses) => losses.text(&self.direction.name.to_string()),
+            Err(error) => Some(format!(
+                "may delete mirrors: which ones is not known: {error:#}"
+            )),
+        }
+    }
+
+    /// A warning if the file of a fleet decides the settings that change.
+    pub(super) fn is_of_fleet(&self) -> Option<String> {
+        let link = self
+            .source
+            .link
+            .as_ref()
+            .filter(|_| !self.changes.is_empty())?;
+        let fleet = link.labels().get(labels::FLEET)?;
+        Some(format!(
+            "the Link {} belongs to the fleet {fleet}; `fleet apply` sets it to what the file says",
+            link.name_any()
+        ))
     }
 
     /// Fails if the user may not write one of the objects.
@@ -153,39 +191,23 @@ impl Prepared {
         Ok(others.is_empty().then_some(&**old))
     }
 
-    /// Applies the Secrets, and then the Link. If one of them fails, the Secrets are as before.
-    pub(super) async fn apply(&self) -> anyhow::Result<()> {
+    /// Applies the Secrets, and then the Link. If one of them fails, the Secrets are as before. Returns the Link as it is
+    /// stored.
+    pub(super) async fn apply(&self) -> anyhow::Result<Link> {
         let Direction { context, name, .. } = &self.direction;
-        let objects = &self.objects;
-        for (applied, object) in objects.manifest()?.objects()?.iter().enumerate() {
-            let done = inventory::apply(&self.source.cluster, object).await;
-            if let Err(error) = done {
+        let (cluster, objects) = (&self.source.cluster, &self.objects);
+        let failed = || format!("cannot link {context} to {name}");
+        for (applied, secret) in objects.secrets().enumerate() {
+            if let Err(error) = inventory::apply(cluster, &json!(secret)).await {
                 self.undo(applied).await;
-                return Err(error.context(format!("cannot link {context} to {name}")));
+                return Err(error.context(failed()));
             }
         }
-        Ok(())
-    }
-
-    /// Removes settings of the Link that are not set any more. Server-side apply leaves what others have written.
-    pub(super) async fn remove_settings(&self) -> anyhow::Result<()> {
-        let (name, objects) = (&self.direction.name, &self.objects);
-        let removed = self.source.link.as_ref();
-        if let Some(patch) = removed.and_then(|old| changes::removal(old, &objects.link)) {
-            let api = self
-                .source
-                .cluster
-                .api::<Link>(&objects.link.namespace().unwrap_or_default());
-            let (params, patch, link) = (
-                PatchParams::default(),
-                Patch::Merge(&patch),
-                name.to_string(),
-            );
-            let patched = api.patch(&link, &params, &patch);
-            let what = format!("remove settings of the Link {link}");
-            self.source.cluster.request(&what, patched).await?;
+        let written = write(cluster, self.source.link.as_ref(), &objects.link).await;
+        if written.is_err() {
+            self.undo(objects.secrets().count()).await;
         }
-        Ok(())
+        written.with_context(failed)
     }
 
     /// Undoes a link that was applied in part, so that no unused credentials stay: the first `applied` objects were

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     api::{labels, link::Link, selector::Selector},
     cli::link_gen::KubeconfigTarget,
+    hint::fail,
 };
 
 /// A setting whose value would change.
@@ -19,13 +20,14 @@ pub(in crate::cli) struct SettingChange {
 
 impl std::fmt::Display for SettingChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = |text: &str| match text {
-            "" => "(none)".to_owned(),
-            text => text.to_owned(),
-        };
-        let (old, new) = (shown(&self.old), shown(&self.new));
+        let (old, new) = (or_none(&self.old), or_none(&self.new));
         write!(f, "{}: {old} -> {new}", self.field)
     }
+}
+
+/// A value as it is shown.
+fn or_none(value: &str) -> &str {
+    if value.is_empty() { "(none)" } else { value }
 }
 
 /// Fields of the spec that `link` writes, except `probeSpec`, which has a line of its own. A change of a field that is
@@ -147,28 +149,66 @@ pub(in crate::cli) fn of_credentials(
         .collect()
 }
 
-/// A patch that removes what the old Link has and the new one has not, whoever wrote it. `None` if there is nothing.
-pub(in crate::cli) fn removal(old: &Link, new: &Link) -> Option<Value> {
-    let (before, after) = (json!(old.spec), json!(new.spec));
-    let spec = FIELDS.iter().filter(|field| {
-        let is_set = |spec: &Value| !spec[**field].is_null();
-        is_set(&before) && !is_set(&after)
-    });
-    let spec: Map<String, Value> = spec
-        .map(|field| ((*field).to_owned(), Value::Null))
-        .collect();
+/// A JSON merge patch that turns the old Link into the new one: it also removes the settings that only the old one has,
+/// whoever wrote them. Server-side apply would keep these, and so the labels of an old selector beside those of the new one.
+pub(in crate::cli) fn replacement(old: &Link, new: &Link) -> Value {
+    let (before, mut spec) = (json!(old.spec), json!(new.spec));
+    for field in FIELDS {
+        let replaced = replaced(&before[field], &spec[field]);
+        spec[field] = replaced;
+    }
     let gone = ANNOTATIONS.iter().map(|(key, _)| *key).filter(|key| {
         old.annotations().contains_key(*key) && !new.annotations().contains_key(*key)
     });
-    let annotations: Map<String, Value> = gone.map(|key| (key.to_owned(), Value::Null)).collect();
-    if spec.is_empty() && annotations.is_empty() {
-        return None;
+    let mut annotations: Map<String, Value> =
+        gone.map(|key| (key.to_owned(), Value::Null)).collect();
+    let set = new.annotations().iter();
+    annotations.extend(set.map(|(key, value)| (key.clone(), json!(value))));
+    json!({
+        "metadata": { "annotations": annotations, "labels": new.labels() },
+        "spec": spec,
+    })
+}
+
+/// A merge patch from one value to another.
+fn replaced(before: &Value, after: &Value) -> Value {
+    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else {
+        return after.clone();
+    };
+    let gone = old.keys().filter(|key| !new.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let set = new.iter();
+    let set = set.map(|(key, value)| (key.clone(), replaced(&before[key], value)));
+    Value::Object(gone.chain(set).collect())
+}
+
+/// Fails if the API server has stored other settings than those of the Link that was written.
+pub(in crate::cli) fn check_stored(stored: &Link, written: &Link) -> anyhow::Result<()> {
+    let unlike = of_link(stored, written);
+    if unlike.is_empty() {
+        return Ok(());
     }
-    Some(json!({ "metadata": { "annotations": annotations }, "spec": spec }))
+    let unlike = unlike.iter().map(|SettingChange { field, old, new }| {
+        format!("{field} is {}, not {}", or_none(old), or_none(new))
+    });
+    Err(fail(
+        format!(
+            "the Link {} is not as it was written: {}",
+            stored.name_any(),
+            unlike.collect::<Vec<_>>().join(", ")
+        ),
+        "look for what changes Links when they are written: an admission webhook or policy, or a CRD without these fields",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::{
+        collection::{btree_map, vec},
+        option,
+        prelude::*,
+    };
+
     use super::*;
 
     fn link(spec: &Value, annotations: &Value) -> Link {
@@ -219,15 +259,80 @@ mod tests {
                 "copy: all -> listed",
             ]
         );
+        let patch = replacement(&old, &new);
         assert_eq!(
-            removal(&old, &new),
-            Some(json!({
-                "metadata": { "annotations": { labels::ALLOWED_NAMESPACES: null } },
-                "spec": { "excludedLabels": null },
-            }))
+            patch["metadata"]["annotations"],
+            json!({ labels::ALLOWED_NAMESPACES: null, labels::COPY: "listed" })
         );
+        let spec = &patch["spec"];
+        assert_eq!(spec["excludedLabels"], Value::Null);
+        assert_eq!(spec["selector"]["matchLabels"], Value::Null);
         assert_eq!(of_link(&old, &old), []);
-        assert_eq!(removal(&old, &old), None);
+    }
+
+    /// A merge patch as the API server applies it (RFC 7396).
+    fn merge(into: &mut Value, patch: &Value) {
+        let Some(patch) = patch.as_object() else {
+            into.clone_from(patch);
+            return;
+        };
+        if !into.is_object() {
+            *into = json!({});
+        }
+        let into = into.as_object_mut().unwrap();
+        for (key, value) in patch {
+            if value.is_null() {
+                into.remove(key);
+            } else {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+    }
+
+    fn selectors() -> impl Strategy<Value = Value> {
+        let labels = btree_map("[ab]", "[cd]", 0..3);
+        let expressions = vec(("[ab]", vec("[cd]", 1..3)), 0..2);
+        option::of((labels, expressions)).prop_map(|selector| {
+            let Some((labels, expressions)) = selector else {
+                return Value::Null;
+            };
+            let mut made = json!({});
+            if !labels.is_empty() {
+                made["matchLabels"] = json!(labels);
+            }
+            if !expressions.is_empty() {
+                let all = expressions.into_iter();
+                let all = all
+                    .map(|(key, values)| json!({ "key": key, "operator": "In", "values": values }));
+                made["matchExpressions"] = all.collect();
+            }
+            made
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn replacement_leaves_the_settings_of_the_new_link_alone(
+            [one, two] in [selectors(), selectors()],
+            [three, four] in [vec("[a-c]", 0..3), vec("[a-c]", 0..3)],
+            [five, six] in [option::of("[a-c]"), option::of("[a-c]")],
+        ) {
+            let of = |selector: &Value, excluded: &[String], federation: &Option<String>| {
+                let mut annotations = json!({ "own": "kept" });
+                if let Some(federation) = federation {
+                    annotations[labels::FEDERATION] = json!(federation);
+                }
+                link(&json!({ "selector": selector, "excludedLabels": excluded }), &annotations)
+            };
+            let (old, new) = (of(&one, &three, &five), of(&two, &four, &six));
+            let mut stored = json!(old);
+            merge(&mut stored, &replacement(&old, &new));
+            let stored: Link = serde_json::from_value(stored).unwrap();
+            prop_assert_eq!(&stored.spec, &new.spec);
+            prop_assert_eq!(stored.annotations(), new.annotations());
+            prop_assert!(check_stored(&stored, &new).is_ok());
+            prop_assert_eq!(check_stored(&old, &new).is_ok(), of_link(&old, &new).is_empty());
+        }
     }
 
     #[test]

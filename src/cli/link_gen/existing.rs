@@ -15,6 +15,7 @@ use crate::{
     },
     manifests::{
         kubeconfig::{ClusterEntry, Secret},
+        link::LinkObjects,
         yaml,
     },
     mirror::{self, FederatedThrough},
@@ -211,6 +212,24 @@ impl Existing<'_> {
     /// Whether the controller reaches the API server through the gateway.
     fn is_through_gateway(&self) -> bool {
         self.link.is_some_and(mirror::is_through_gateway)
+    }
+
+    /// Leaves the link in its fleet.
+    pub(in crate::cli) fn keep_fleet(&self, new: &mut LinkObjects) {
+        let Some(fleet) = self.link.and_then(|link| link.labels().get(labels::FLEET)) else {
+            return;
+        };
+        let LinkObjects {
+            credentials,
+            control_plane_credentials,
+            link,
+        } = new;
+        let secrets = std::iter::once(credentials).chain(control_plane_credentials);
+        let metadata = secrets.map(|secret| &mut secret.metadata);
+        for metadata in metadata.chain([&mut link.metadata]) {
+            let own = metadata.labels.get_or_insert_default();
+            own.insert(labels::FLEET.to_owned(), fleet.clone());
+        }
     }
 
     /// Puts the settings that are there into a new Link, except those that a flag names.

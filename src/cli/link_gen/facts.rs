@@ -83,6 +83,7 @@ impl WantedLink<'_> {
         }
         let mut made = link(&target, &args.namespace, &args.options);
         existing.keep(&mut made.link, given);
+        existing.keep_fleet(&mut made);
         remarks.extend(refused(&made.link)?);
         Ok(made)
     }
@@ -94,7 +95,7 @@ impl WantedLink<'_> {
         remarks: &mut Vec<Remark>,
     ) -> anyhow::Result<RemoteGateway> {
         let overrides = Overrides {
-            addresses: self.args.gateway_addresses.clone(),
+            addresses: self.args.set_addresses(),
             port: Some(self.args.gateway_port).filter(|port| *port != 0),
         };
         let read = |overrides| RemoteGateway::read(service, overrides, flags);

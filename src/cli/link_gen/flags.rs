@@ -68,8 +68,8 @@ pub(crate) struct LinkArgs {
     /// Namespace of the gateway's Service
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(super) gateway_namespace: String,
-    /// Addresses of the gateway, comma-separated [default: those of its load balancer]
-    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = args::host)]
+    /// Addresses of the gateway, comma-separated; `any` for those of its load balancer, which are the default
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = gateway_address)]
     pub(in crate::cli) gateway_addresses: Vec<String>,
     /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
@@ -77,6 +77,9 @@ pub(crate) struct LinkArgs {
     #[command(flatten)]
     pub(in crate::cli) options: LinkOptions,
 }
+
+/// The word for the addresses of the gateway's load balancer.
+const ANY: &str = "any";
 
 /// What a flag about the gateway does together with `--gateway=false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,13 @@ impl LinkArgs {
             return Err(misuse(
                 "--proxy-url cannot be used with --api-server-through-gateway",
                 "remove one of them, or pass --api-server-address for Linkerd's control plane",
+            ));
+        }
+        let set = self.set_addresses();
+        if !set.is_empty() && set.len() < self.gateway_addresses.len() {
+            return Err(misuse(
+                "--gateway-addresses has both any and addresses",
+                "pass either",
             ));
         }
         for (flag, useless) in self.useless() {
@@ -143,6 +153,12 @@ impl LinkArgs {
         Ok(())
     }
 
+    /// The addresses of the gateway; none for those of its load balancer.
+    pub(in crate::cli) fn set_addresses(&self) -> Vec<String> {
+        let set = self.gateway_addresses.iter();
+        set.filter(|address| *address != ANY).cloned().collect()
+    }
+
     /// Whether Linkerd's control plane cannot reach the target's API server.
     pub(in crate::cli) fn is_without_discovery(&self) -> bool {
         self.api_server_through_gateway
@@ -160,7 +176,7 @@ impl LinkArgs {
             .gateway_networks
             .iter()
             .any(|network| network != "any");
-        let addresses = !self.gateway_addresses.is_empty();
+        let addresses = !self.set_addresses().is_empty();
         let port = self.gateway_port != 0;
         let selects = options.selector != LabelSelector::default()
             && parse_selector(EXPORTED).is_ok_and(|default| options.selector != default);
@@ -186,6 +202,14 @@ impl LinkArgs {
             .into_iter()
             .filter(move |(is_given, ..)| is_off && *is_given)
             .map(|(_, flag, useless)| (flag, useless))
+    }
+}
+
+/// Parses an address of the gateway. An empty list stands for those of its load balancer, too.
+fn gateway_address(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" | ANY => Ok(ANY.to_owned()),
+        address => args::host(address),
     }
 }
 
@@ -266,6 +290,24 @@ mod tests {
         for flag in ["-l mirror.linkerd.io/exported=true", "--gateway-port=0"] {
             let (found, _) = useless(&format!("--gateway=false {flag}"));
             assert_eq!(found, []);
+        }
+    }
+
+    #[test]
+    fn addresses_of_the_gateway_can_be_those_of_its_load_balancer_again() {
+        let set = |addresses: &str| {
+            let flag = format!("--gateway-addresses={addresses}");
+            let line = Line::try_parse_from(["link", &flag]).map_err(|error| error.to_string())?;
+            let args = line.link;
+            args.agree(true).map_err(|error| error.to_string())?;
+            Ok::<_, String>(args.set_addresses())
+        };
+        assert_eq!(set("any"), Ok(vec![]));
+        assert_eq!(set(""), Ok(vec![]));
+        let list = ["192.0.2.1", "gw.example.com"].map(str::to_owned);
+        assert_eq!(set("192.0.2.1,gw.example.com"), Ok(list.to_vec()));
+        for wrong in ["any,192.0.2.1", "192.0.2.1,", "https://a"] {
+            set(wrong).unwrap_err();
         }
     }
 

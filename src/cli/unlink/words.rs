@@ -2,7 +2,7 @@
 
 use crate::{
     cli::common::{
-        linked::{LinkedObjects, Mirrors},
+        linked::{LinkedObjects, Losses, Mirrors},
         prose::counted,
     },
     hint::fail,
@@ -106,7 +106,7 @@ pub(super) fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
     }
     match losses(name, linked) {
         None => format!("Delete {what}?"),
-        Some(losses) => format!("This also removes {losses}. Delete {what}?"),
+        Some(losses) => format!("This also {losses}. Delete {what}?"),
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn plan(name: &ClusterName, linked: &LinkedObjects) -> String {
     }
     match losses(name, linked) {
         None => format!("delete {what}"),
-        Some(losses) => format!("delete {what}, and remove {losses}"),
+        Some(losses) => format!("delete {what}, which also {losses}"),
     }
 }
 
@@ -132,26 +132,9 @@ fn what(name: &ClusterName, linked: &LinkedObjects) -> String {
     }
 }
 
-/// The Services that go with them.
+/// What happens to Services with them.
 fn losses(name: &ClusterName, linked: &LinkedObjects) -> Option<String> {
-    let mirrors = &linked.mirrors;
-    let (own, federated, shared) = (&mirrors.own, &mirrors.federated, &mirrors.shared);
-    let mut losses = Vec::new();
-    if !own.is_empty() {
-        losses.push(counted(own.len(), "mirror"));
-    }
-    if !federated.is_empty() {
-        let services = counted(federated.len(), "federated Service");
-        losses.push(format!("{services} without another member"));
-    }
-    if !shared.is_empty() {
-        let services = counted(shared.len(), "federated Service");
-        losses.push(format!("the membership of {name} in {services}"));
-    }
-    Some(match losses.split_last()? {
-        (only, []) => only.clone(),
-        (last, rest) => format!("{} and {last}", rest.join(", ")),
-    })
+    Losses::of(&linked.mirrors).text(&name.to_string())
 }
 
 #[cfg(test)]
@@ -231,20 +214,20 @@ mod tests {
                 mirrors(1, 0, 0),
                 one,
                 None,
-                "This also removes 1 mirror. Delete the link to east?",
+                "This also deletes 1 mirror, with its ClusterIP. Delete the link to east?",
             ),
             (
                 mirrors(3, 1, 2),
                 one,
                 None,
-                "This also removes 3 mirrors, 1 federated Service without another member and the membership of east in 2 \
-                 federated Services. Delete the link to east?",
+                "This also deletes 3 mirrors and 1 federated Service without another member, with their ClusterIPs, and \
+                 takes east out of 2 federated Services. Delete the link to east?",
             ),
             (
                 mirrors(3, 0, 0),
                 &["east", "again"],
                 None,
-                "This also removes 3 mirrors. Delete the Links east and again to east?",
+                "This also deletes 3 mirrors, with their ClusterIPs. Delete the Links east and again to east?",
             ),
             (
                 Mirrors::default(),

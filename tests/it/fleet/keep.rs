@@ -18,7 +18,7 @@ use crate::support::{
     program::Outcome,
 };
 
-const MESH: &str = "links:\n- mesh: all\n";
+pub(super) const MESH: &str = "links:\n- mesh: all\n";
 
 /// The names of the token Secrets of each of these accounts. An account has the name of a cluster.
 pub(super) async fn tokens(

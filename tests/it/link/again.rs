@@ -2,6 +2,7 @@
 //! them.
 
 use control_plane::{ControlPlane, eventually};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
     api::{DeleteParams, ListParams, PostParams},
@@ -13,9 +14,10 @@ use serde_json::{Value, json};
 use super::{link_west, run_with, stored};
 use crate::support::{
     SOON,
-    installation::NAMESPACE,
+    controller::Controller,
+    installation::{NAMESPACE, link_gen},
     links::{links, unlink},
-    objects::namespace,
+    objects::{export, gone, namespace, service, web},
     planes::{hub, linking},
     program::run,
 };
@@ -115,6 +117,13 @@ async fn what_is_set_on_a_link_stays_when_it_is_linked_again() {
     let (_, annotations) = settings().await;
     assert!(!annotations.contains_key(copied), "{annotations:?}");
     assert!(!annotations.contains_key("multicluster.linkerd.io/allowed-namespaces"));
+
+    // The addresses of the load balancer come back.
+    let balanced = link(&["--gateway-addresses=any", "--yes"]);
+    assert_eq!(balanced.code, 0, "{}", balanced.stderr);
+    assert_eq!(settings().await.0["gatewayAddress"], "192.0.2.10");
+    let set = link(&["--gateway-addresses=192.0.2.77", "--yes"]);
+    assert_eq!(set.code, 0, "{}", set.stderr);
 
     // `link-gen` uses the defaults, unless `--from-existing` gives it a Link.
     let existing = links(west).get("kept").await.unwrap();
@@ -263,4 +272,117 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
     let refused = run(&path, &itself).misuse();
     let why = "the contexts twin and link-west lead to the same cluster";
     assert!(refused.contains(why), "{refused}");
+}
+
+/// The CRD of Links, with what `change` makes of its selectors and other fields.
+async fn change_crd(plane: &ControlPlane, change: impl Fn(&mut Value)) {
+    let name = "links.multicluster.linkerd.io";
+    let crd = plane.kubectl(&["get", "crd", name, "-o", "json"]).await;
+    let mut crd: Value = serde_json::from_str(&crd.unwrap()).unwrap();
+    for version in crd["spec"]["versions"].as_array_mut().unwrap() {
+        change(&mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]);
+    }
+    let replaced = Api::<CustomResourceDefinition>::all(plane.client());
+    let crd: CustomResourceDefinition = serde_json::from_value(crd).unwrap();
+    replaced
+        .replace(name, &PostParams::default(), &crd)
+        .await
+        .unwrap();
+}
+
+/// A selector is one value: with the labels of the old and the new one, nothing would be selected any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_selector_of_an_applied_link_replaces_the_old_one() {
+    const SELECTORS: [&str; 3] = [
+        "selector",
+        "remoteDiscoverySelector",
+        "federatedServiceSelector",
+    ];
+    let pair = linking().await;
+    let (east, west) = (&*pair.far, &*pair.source);
+    namespace("selected", &[east, west]).await;
+    for (name, team) in [("web", "shop"), ("other", "bank")] {
+        let mut exported = web(name, "true");
+        let labels = exported.metadata.labels.get_or_insert_default();
+        labels.insert("team".into(), team.into());
+        export(east, "selected", &exported).await;
+    }
+    let kubeconfig = west.folder().join("selected.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let _controller = Controller::start(west, &[]);
+    let file = west.folder().join("link-east.yaml");
+    std::fs::write(&file, link_gen(east, "link-east", &[])).unwrap();
+    let apply = ["apply", "-f", file.to_str().unwrap()];
+    let link = |more: &[&str]| {
+        let clusters = ["link", "--target=link-east", "--source=link-west", "--yes"];
+        run(&kubeconfig, &[&clusters[..], more].concat())
+    };
+    // The API server notices a change of the CRD a moment later, and either kind has to work. So the test does not wait.
+    for crd in ["Linkerd's", "ours"] {
+        if crd == "Linkerd's" {
+            change_crd(west, |spec| {
+                // Older versions have fewer of them.
+                for selector in SELECTORS {
+                    if let Some(Value::Object(selector)) = spec.get_mut(selector) {
+                        selector.remove("x-kubernetes-map-type");
+                    }
+                }
+            })
+            .await;
+        }
+        west.kubectl(&apply).await.unwrap();
+        let stands = service(west, "selected", "web-link-east", |_| true).await;
+        service(west, "selected", "other-link-east", |_| true).await;
+        let dry = link(&["--selector=team=shop", "--dry-run"]);
+        let changed = link(&["--selector=team=shop"]);
+        assert_eq!(changed.code, 0, "{crd}: {}", changed.stderr);
+        let spec = json!(links(west).get("link-east").await.unwrap().spec);
+        let wanted = json!({ "matchLabels": { "team": "shop" } });
+        assert_eq!(spec["selector"], wanted, "{crd}");
+        let losses = "deletes 1 mirror, with its ClusterIP";
+        assert!(dry.stdout.contains(losses), "{crd}: {}", dry.stdout);
+        assert!(changed.stderr.contains(losses), "{crd}: {}", changed.stderr);
+        gone(west, "selected", "other-link-east").await;
+        let kept = service(west, "selected", "web-link-east", |_| true).await;
+        assert_eq!(kept.metadata.uid, stands.metadata.uid, "{crd}");
+
+        // Expressions in place of labels, and back.
+        let either = link(&["--selector=team in (shop,bank)"]);
+        assert_eq!(either.code, 0, "{crd}: {}", either.stderr);
+        assert!(
+            !either.stderr.contains("deletes"),
+            "{crd}: {}",
+            either.stderr
+        );
+        service(west, "selected", "other-link-east", |_| true).await;
+        let same = link(&["--selector=team=shop"]);
+        assert_eq!(same.code, 0, "{crd}: {}", same.stderr);
+        gone(west, "selected", "other-link-east").await;
+        let none = link(&["--remote-discovery-selector=team=flat"]);
+        assert_eq!(none.code, 0, "{crd}: {}", none.stderr);
+        let spec = json!(links(west).get("link-east").await.unwrap().spec);
+        let wanted = json!({ "matchLabels": { "team": "flat" } });
+        assert_eq!(spec["remoteDiscoverySelector"], wanted, "{crd}");
+
+        if crd == "Linkerd's" {
+            let install = run(west.kubeconfig(), &["install"]).data();
+            west.apply(&install).await.unwrap();
+            unlink(west, "link-east").await;
+            gone(west, "selected", "web-link-east").await;
+        }
+    }
+
+    // An API server that does not store what it gets, here because its CRD has no such field.
+    change_crd(west, |spec| {
+        spec.as_object_mut().unwrap().remove("excludedLabels");
+    })
+    .await;
+    let refused = eventually("the CRD to lose a field", SOON, async || {
+        let linked = link(&["--excluded-labels=secret"]);
+        Ok((linked.code != 0).then_some(linked))
+    });
+    let refused = refused.await.unwrap().failure();
+    let said = "the Link link-east is not as it was written: excludedLabels is (none), not secret";
+    assert!(refused.contains(said), "{refused}");
+    assert!(refused.contains("hint: "), "{refused}");
 }

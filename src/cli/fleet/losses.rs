@@ -1,0 +1,99 @@
+//! Which mirrors go with what a plan changes and deletes.
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use kube::ResourceExt as _;
+
+use super::{
+    change::Removes,
+    gather::{ReadCluster, ReadClusters, SIDE_BY_SIDE},
+    loaded::LoadedFleet,
+    plan::FleetPlan,
+};
+use crate::{
+    api::link::Link,
+    cli::{
+        common::linked::{Losses, Mirrors},
+        plan::losses::losses,
+    },
+    manifests::link::ClusterName,
+};
+
+/// What is known of the cluster of this name.
+fn of<'r>(read: &'r ReadClusters, name: &str) -> Option<&'r ReadCluster> {
+    read.get(&name.parse().ok()?)?.as_ref().ok()
+}
+
+/// Reads what the controllers would remove, and adds it to the plan.
+pub(super) async fn read_losses(loaded: &LoadedFleet, read: &ReadClusters, plan: &mut FleetPlan) {
+    let mut reads: Vec<BoxFuture<'_, ([String; 2], anyhow::Result<Losses>)>> = Vec::new();
+    for (source, link) in &plan.changed {
+        let id = [source.to_string(), link.name_any()];
+        reads.push(async { (id, Box::pin(of_change(read, source, link)).await) }.boxed());
+    }
+    for cluster in &plan.clusters {
+        let Some(source) = of(read, &cluster.name) else {
+            continue;
+        };
+        let is_gone = |link: &&Link| {
+            let mut deletions = cluster
+                .changes
+                .iter()
+                .filter(|change| change.verb == "delete");
+            deletions.any(|change| change.kind == "Link" && change.name == link.name_any())
+        };
+        let (gone, staying): (Vec<&Link>, Vec<&Link>) =
+            source.facts.links.iter().partition(is_gone);
+        for link in gone {
+            let target = &link.spec.target_cluster_name;
+            // Another Link to the cluster keeps the mirrors that it selects.
+            if staying
+                .iter()
+                .any(|other| other.spec.target_cluster_name == *target)
+            {
+                continue;
+            }
+            let id = [cluster.name.clone(), link.name_any()];
+            let read = of_deletion(source, target, &loaded.namespace);
+            reads.push(async { (id, Box::pin(read).await) }.boxed());
+        }
+    }
+    let reads = stream::iter(reads).buffer_unordered(SIDE_BY_SIDE);
+    let found: Vec<_> = reads.collect().await;
+    for ([cluster, link], losses) in found {
+        let mut plans = plan.clusters.iter_mut();
+        let plan = plans.find(|plan| plan.name == cluster);
+        let mut changes = plan.into_iter().flat_map(|plan| &mut plan.changes);
+        let change = changes.find(|change| change.kind == "Link" && change.name == link);
+        if let Some(change) = change {
+            change.removes = Some(match losses {
+                Ok(losses) => Removes::Known(losses),
+                Err(error) => Removes::Unknown {
+                    unknown: format!("{error:#}"),
+                },
+            });
+        }
+    }
+}
+
+/// What goes if a Link is changed.
+async fn of_change(
+    read: &ReadClusters,
+    source: &ClusterName,
+    link: &Link,
+) -> anyhow::Result<Losses> {
+    let target = &link.spec.target_cluster_name;
+    let (Some(source), Some(there)) = (of(read, &source.to_string()), of(read, target)) else {
+        anyhow::bail!("{target} was not read");
+    };
+    losses(&source.cluster.client, &there.cluster.client, link).await
+}
+
+/// What goes with the last Link to a cluster.
+async fn of_deletion(
+    source: &ReadCluster,
+    target: &str,
+    namespace: &str,
+) -> anyhow::Result<Losses> {
+    let mirrors = Mirrors::gather(&source.cluster, &target.parse()?, namespace).await?;
+    Ok(Losses::of(&mirrors))
+}

@@ -1,0 +1,152 @@
+//! `fleet` with a cluster that the file gives another name, and `link` for a link of a fleet.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{
+    Fleet,
+    keep::{MESH, linked},
+    linked_to, made, run_fleet,
+};
+use crate::support::{
+    links::links,
+    objects::{export, gone, join, namespace, service, services, web},
+    program::run,
+};
+
+/// A fleet file whose first cluster has another name than its context.
+fn renamed(fleet: &Fleet, name: &str, context: &str, others: &[&str]) -> PathBuf {
+    let others = others.iter().map(|other| format!("- name: {other}\n"));
+    let text = format!(
+        "name: f\nclusters:\n- name: {name}\n  context: {context}\n{}links:\n- mesh: all\n",
+        others.collect::<String>()
+    );
+    let file = fleet.folder.path().join("renamed.yaml");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn nothing_is_lost_when_a_cluster_gets_another_name_or_is_linked_again() {
+    let names = ["name-east", "name-north", "name-west"];
+    let (mut fleet, _, _controllers) = linked("name", &names).await;
+    let [east, north, west] = fleet.planes.clone();
+    namespace("named", &[&east, &north, &west]).await;
+    export(&east, "named", &web("web", "true")).await;
+    join(&east, "named", "all", "member", "no").await;
+    let stands = service(&west, "named", "web-name-east", |_| true).await;
+    service(&west, "named", "all-federated", |_| true).await;
+    fleet.writes();
+
+    // The old name is found through its context: it is the same cluster.
+    let file = renamed(&fleet, "orient", names[0], &names[1..]);
+    for command in ["plan", "apply"] {
+        let flags: &[&str] = if command == "apply" { &["--yes"] } else { &[] };
+        let refused = fleet.run(command, &file, flags).failure();
+        let said = "orient is the cluster that this fleet has linked as name-east, and a cluster cannot be renamed";
+        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains("hint: "), "{refused}");
+    }
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // No context has the old name any more: then the credentials of the others say which cluster it is.
+    let moved = fleet.folder.path().join("moved");
+    let text = fs::read_to_string(&fleet.kubeconfig).unwrap();
+    let mut contexts: Value = json!(kube::config::Kubeconfig::from_yaml(&text).unwrap());
+    for context in contexts["contexts"].as_array_mut().unwrap() {
+        if context["name"] == names[0] {
+            context["name"] = json!("orient");
+        }
+    }
+    fs::write(&moved, contexts.to_string()).unwrap();
+    let file = renamed(&fleet, "orient", "orient", &names[1..]);
+    let refused = run_fleet(&moved, "apply", &file, &["--yes"]).failure();
+    assert!(refused.contains("linked as name-east"), "{refused}");
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // Two names of one cluster are refused, too.
+    let text = fs::read_to_string(&fleet.kubeconfig).unwrap();
+    let mut twice: Value = json!(kube::config::Kubeconfig::from_yaml(&text).unwrap());
+    let mut again = twice["contexts"][0].clone();
+    again["name"] = json!("again");
+    twice["contexts"].as_array_mut().unwrap().push(again);
+    fs::write(&moved, twice.to_string()).unwrap();
+    let file = fleet.file(
+        &[names[0], names[1], names[2], "again"],
+        "links:\n- mesh: all\n",
+    );
+    let refused = run_fleet(&moved, "plan", &file, &[]).failure();
+    assert!(refused.contains("are the same cluster"), "{refused}");
+
+    // `link` restores credentials, and leaves the Link and its Secrets in the fleet.
+    let target = format!("--target={}", names[0]);
+    let source = format!("--source={}", names[2]);
+    let account = format!("--service-account-name={}", names[2]);
+    let link = |more: &[&str]| {
+        let args = ["link", &target, &source, &account, "--yes"];
+        run(&fleet.kubeconfig, &[&args[..], more].concat())
+    };
+    let again = link(&[]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(made(&west).await, linked_to(&names[..2]));
+    let changed = link(&["--excluded-labels=secret"]);
+    assert_eq!(changed.code, 0, "{}", changed.stderr);
+    let said =
+        "the Link name-east belongs to the fleet f; `fleet apply` sets it to what the file says";
+    assert!(changed.stderr.contains(said), "{}", changed.stderr);
+    assert_eq!(made(&west).await, linked_to(&names[..2]));
+    let mesh = fleet.file(&names, MESH);
+    let plan = fleet.run("plan", &mesh, &[]);
+    assert!(
+        plan.stdout.contains("excludedLabels: secret → (none)"),
+        "{}",
+        plan.stdout
+    );
+
+    // Other selectors replace the old ones, and the plan says what goes.
+    let settings = "links:\n- mesh: all\n  settings: {selector: team=shop}\n";
+    let selected = fleet.file(&names, settings);
+    let plan = fleet.run("plan", &selected, &[]);
+    let said = "deletes 1 mirror, with its ClusterIP";
+    assert!(plan.stdout.contains(said), "{}", plan.stdout);
+    let plan = fleet.run("plan", &selected, &["-o=json"]);
+    let document: Value = serde_json::from_str(&plan.stdout).unwrap();
+    let changes = document["clusters"][2]["changes"].as_array().unwrap();
+    let east_link = changes.iter().find(|change| change["name"] == names[0]);
+    assert_eq!(east_link.unwrap()["removes"]["mirrors"], 1, "{document:#}");
+    let applied = fleet.run("apply", &selected, &["--yes"]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    let spec = json!(links(&west).get(names[0]).await.unwrap().spec);
+    assert_eq!(
+        spec["selector"],
+        json!({ "matchLabels": { "team": "shop" } })
+    );
+    gone(&west, "named", "web-name-east").await;
+    let again = fleet.run("apply", &selected, &[]);
+    assert_eq!(again.stdout, "Nothing to do.\n", "{}", again.stderr);
+    let mesh = fleet.file(&names, MESH);
+    let back = fleet.run("apply", &mesh, &["--yes"]);
+    assert_eq!(back.code, 0, "{}{}", back.stdout, back.stderr);
+    let new = service(&west, "named", "web-name-east", |_| true).await;
+    assert_ne!(new.metadata.uid, stands.metadata.uid);
+
+    // A cluster that leaves the file: the plan says how many mirrors go with its Link, and `link` has not kept it.
+    let rest = fleet.file(&names[1..], MESH);
+    let plan = fleet.run("plan", &rest, &[]);
+    let said =
+        "deletes 1 mirror and 1 federated Service without another member, with their ClusterIPs";
+    assert!(plan.stdout.contains(said), "{}", plan.stdout);
+    let applied = fleet.run("apply", &rest, &["--yes"]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    assert_eq!(made(&west).await, linked_to(&names[1..2]));
+    gone(&west, "named", "web-name-east").await;
+    assert!(
+        services(&west, "named")
+            .get_opt("all-federated")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
