@@ -96,7 +96,7 @@ impl Writer {
                 let made = self.create_service(*service).await?;
                 let uid = made.metadata.uid.clone().unwrap_or_default();
                 uids.insert(made.metadata.name().into(), uid);
-                Ok(Some(Written::Service(Arc::new(made))))
+                Ok(Some(Written::Created(Arc::new(made))))
             }
             Write::Create(Object::EndpointSlice(slice)) => {
                 self.create_slice(*slice, uids).await.map(Some)

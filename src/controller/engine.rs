@@ -5,8 +5,9 @@
 //! microseconds, even when clusters are slow. Plans are executed in separate tasks, in a limited number, and never two
 //! for one key. Keys that wait for confirmations of target clusters do not count towards that limit.
 
-mod blocked;
+mod addresses;
 mod confirm;
+mod denied;
 mod finish;
 mod first_lists;
 mod foreign;
@@ -38,8 +39,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::Settings;
 use self::{
-    blocked::Blocked, confirm::Confirmations, first_lists::FirstLists, foreign::Lookups,
-    preferences::Preferences, problems::Problems, sessions::Sessions, state::Engine, wake::Timers,
+    addresses::Addresses, confirm::Confirmations, denied::Denied, first_lists::FirstLists,
+    foreign::Lookups, preferences::Preferences, problems::Problems, sessions::Sessions,
+    state::Engine, wake::Timers,
 };
 use super::{
     admin::{Liveliness, Readiness},
@@ -180,7 +182,8 @@ impl Engine {
             lookups: Lookups::default(),
             problems: Problems::default(),
             preferences: Preferences::default(),
-            blocked: Blocked::default(),
+            denied: Denied::default(),
+            addresses: Addresses::new(Instant::now()),
             throttled_until: Instant::now(),
             sessions: Sessions::new(shared, outbox),
             needed,
@@ -250,9 +253,10 @@ impl Engine {
     /// Starts to process due keys, up to the limit.
     fn dispatch(&mut self) {
         let now = Instant::now();
-        let next = self.blocked.due(now);
+        let mut next = self.denied.due(now);
+        next.extend(self.addresses.due(now));
         self.enqueue(next);
-        self.blocked.log();
+        self.addresses.log(now);
         while self.queue.running() < self.settings.max_in_flight {
             self.enqueue_left_out();
             let all = self.settings.max_in_flight;
@@ -302,10 +306,15 @@ impl Engine {
             works: self.works(),
             throttled: self.throttled_until,
             free_slot: self.queue.running() < self.settings.max_in_flight,
-            key: [self.queue.next_due(), self.blocked.next_due(), allowed]
-                .into_iter()
-                .flatten()
-                .min(),
+            key: [
+                self.queue.next_due(),
+                self.denied.next_due(),
+                self.addresses.next_due(),
+                allowed,
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
             // Without the lease no status is written, and the process is about to end.
             status: statuses.min().filter(|_| self.writer.fence.holds()),
             lookup: self.lookups.next_due(),

@@ -6,8 +6,8 @@
 //! for the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
 //! processed at the first turn in one of them. A flow that is full takes no new keys for changes in a target cluster, and
 //! says when it is empty, so that what was left out can be enqueued. Failed keys are retried with exponential backoff.
-//! Keys whose write the API server does not allow, or that lack a `ClusterIP`, are not in the queue: `engine/blocked.rs`
-//! decides when these are tried again.
+//! Keys whose write the API server does not allow, or that lack a `ClusterIP`, are not in the queue: `engine/denied.rs`
+//! and `engine/addresses.rs` decide when these are tried again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -236,8 +236,8 @@ impl Queue {
         self.turns.remove(next.or(later)?)
     }
 
-    /// Returns a key that the queue need not retry: it was processed successfully, or `engine/blocked.rs` decides when
-    /// it is tried again.
+    /// Returns a key that the queue need not retry: it was processed successfully, or others decide when it is tried
+    /// again.
     pub(super) fn done(&mut self, key: &Key) {
         self.failures.remove(key);
         self.finish(key);

@@ -2,7 +2,7 @@
 //! that needs no ClusterIP continues. Services that need one wait, and the controller makes hardly any attempts for
 //! them. It mirrors them soon after ClusterIPs become free.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control_plane::{ControlPlane, eventually};
 use futures::{StreamExt as _, stream};
@@ -15,7 +15,9 @@ use crate::support::{
     controller::Controller,
     installation::{CONTROLLER, install},
     links::{condition, condition_is, mirror_is, own_link, status_that, unlink},
-    objects::{delete, namespace, patch, ports, relabel, service, services, stateful, web},
+    objects::{
+        apply, delete, export, namespace, patch, ports, relabel, service, services, stateful, web,
+    },
     planes::alone,
     versions::{SERVICE_RANGES, has_version},
 };
@@ -54,21 +56,33 @@ fn exported(mirror: &str) -> &str {
     mirror.strip_suffix("-few").unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: just test-all"]
-async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_are_free() {
-    let pair = alone().await;
-    let far = &pair.far;
-    let source = ControlPlane::start_with_few_cluster_ips(FEW).await.unwrap();
+/// A source cluster with this range of `ClusterIP`s.
+async fn with_range(range: &'static str) -> ControlPlane {
+    let source = ControlPlane::start_with_few_cluster_ips(FEW, range);
+    let source = source.await.unwrap();
     install(&source, "192.0.2.80").await;
-    namespace(FEW, &[&source, far]).await;
-    let api = services(far, FEW);
-    stream::iter(0..SERVICES)
+    source
+}
+
+/// Exports this number of Services in a namespace of both clusters.
+async fn export_many(source: &ControlPlane, far: &ControlPlane, name_space: &str, number: usize) {
+    namespace(name_space, &[source, far]).await;
+    let api = services(far, name_space);
+    stream::iter(0..number)
         .for_each_concurrent(16, async |number| {
             let made = web(&name(number), FEW);
             api.create(&PostParams::default(), &made).await.unwrap();
         })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_are_free() {
+    let pair = alone().await;
+    let far = &pair.far;
+    let source = with_range("10.96.0.0/28").await;
+    export_many(&source, far, FEW, SERVICES).await;
     own_link(&source, far, FEW, &["--enable-headless-services"]).await;
     let controller = Controller::start(&source, &[]);
 
@@ -95,6 +109,74 @@ async fn services_wait_while_no_cluster_ip_is_left_and_are_mirrored_when_some_ar
     })
     .await
     .unwrap();
+}
+
+/// Refuses all Services in this namespace, and waits until this is in effect.
+async fn refuse_services(plane: &ControlPlane, namespace: &str) {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": { "name": "no-services" },
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+                "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"],
+                    "operations": ["CREATE"],
+                }],
+            },
+            "validations": [{ "expression": "false", "message": "no Services here" }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": { "name": "no-services" },
+        "spec": { "policyName": "no-services", "validationActions": ["Deny"] },
+    });
+    apply(plane, &[policy, binding]).await;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let api = services(plane, namespace);
+    eventually("a refusal", SOON, async || {
+        let made = api.create(&dry_run, &web("tried", "no")).await;
+        Ok(made.is_err().then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Number of Services that are refused: more than there are `ClusterIP`s.
+const REFUSED: usize = 300;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn refused_services_take_no_cluster_ips_from_others() {
+    let pair = alone().await;
+    let far = &pair.far;
+    let source = with_range("10.96.0.0/24").await;
+    export_many(&source, far, "bulk", REFUSED).await;
+    refuse_services(&source, "bulk").await;
+    namespace("shop", &[&source, far]).await;
+    own_link(&source, far, FEW, &[]).await;
+    let _controller = Controller::start(&source, &[]);
+    let refused = i64::try_from(REFUSED).ok();
+    status_that(&source, FEW, |status| status.unhealthy == refused).await;
+    // Also when the number of free addresses was read once more.
+    for number in 0..8 {
+        let began = Instant::now();
+        export(far, "shop", &web(&name(number), FEW)).await;
+        service(&source, "shop", &mirror(&name(number)), |_| true).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(5), "{number}: {took:?}");
+        tokio::time::sleep(OBSERVED).await;
+        tokio::time::sleep(OBSERVED).await;
+        let status = status_that(&source, FEW, |_| true).await;
+        assert!(condition(&status, EXHAUSTED).is_none(), "{status:?}");
+    }
+    let said = mirror_is(&source, FEW, "bulk", &name(7), "Error").await;
+    assert!(said.message.contains("no Services here"), "{said:?}");
 }
 
 /// Waits until the Link reports that no ClusterIP is left. Returns how many Services are mirrored.
@@ -188,7 +270,7 @@ async fn freed_cluster_ips_are_used(
     for name in rest {
         delete(far, FEW, name).await;
     }
-    let freed = std::time::Instant::now();
+    let freed = Instant::now();
     for name in standing {
         relabel(far, FEW, exported(name), None).await;
     }

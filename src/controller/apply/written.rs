@@ -14,7 +14,9 @@ use crate::{
 /// The result of a write. It goes into the same store as the event of the watch, which follows a moment later.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum Written {
-    /// A Service, as the API server returned it.
+    /// A Service that was created, as the API server returned it.
+    Created(Arc<Service>),
+    /// Another Service, as the API server returned it.
     Service(Arc<Service>),
     /// An EndpointSlice, as the API server returned it.
     Slice(Arc<EndpointSlice>),

@@ -27,7 +27,7 @@ impl Engine {
         match done {
             Done::Plan {
                 key,
-                creates,
+                cluster_ips,
                 cost,
                 content,
                 report,
@@ -38,6 +38,8 @@ impl Engine {
                 let now = Instant::now();
                 self.creating.remove(&key);
                 let unwritten = cost.saturating_sub(cost_of(&written));
+                let created = written.iter().filter(|written| takes_address(written));
+                self.addresses.end(cluster_ips, created.count(), now);
                 for written in written {
                     self.apply_written(written);
                 }
@@ -45,7 +47,7 @@ impl Engine {
                 let turn = match ended {
                     Ok(()) => {
                         let is_reverted = self.repeats.wrote(&key, content, now);
-                        if creates {
+                        if cluster_ips > 0 {
                             self.rate_limit.created(&key, now);
                         }
                         // Writes that are reverted again and again have been reported as a problem. Only a plan without
@@ -61,7 +63,9 @@ impl Engine {
                         Turn::Again
                     }
                     Err(Failure::Fenced) => return true,
-                    Err(failure) => self.on_failure(&key, &report, unwritten, failure),
+                    Err(failure) => {
+                        self.on_failure(&key, &report, (unwritten, cluster_ips), failure)
+                    }
                 };
                 self.end_turn(&key, turn);
             }
@@ -83,12 +87,12 @@ impl Engine {
     }
 
     /// Reports why a plan was not executed completely, and decides when its key is tried again. `unwritten`: the cost
-    /// of the writes that were not made.
+    /// of the writes that were not made. `cluster_ips`: the number of `ClusterIP`s that the plan needed.
     fn on_failure(
         &mut self,
         key: &Key,
         report: &[ServiceOutcome],
-        unwritten: usize,
+        (unwritten, cluster_ips): (usize, usize),
         failure: Failure,
     ) -> Turn {
         let now = Instant::now();
@@ -121,7 +125,10 @@ impl Engine {
                 match key {
                     // Its Services do not wait for the room that mirrors wait for.
                     Key::Gateway { .. } => Turn::Retry(None),
-                    Key::Mirror { .. } | Key::Federated { .. } => Turn::LacksAddress,
+                    Key::Mirror { .. } | Key::Federated { .. } => {
+                        self.addresses.refused(key, cluster_ips, now);
+                        Turn::LacksAddress
+                    }
                 }
             }
             Failure::Refused {
@@ -133,11 +140,11 @@ impl Engine {
                 if denied {
                     // Writes that were not made do not count towards the allowance. Further tries do: otherwise a
                     // cluster that changes denied Services again and again would cause any number of requests.
-                    if !self.blocked.is_denied(key) {
+                    if !self.denied.has(key) {
                         let by = self.queue.flow_of(key);
                         self.rate_limit.refund(&by, unwritten, now);
                     }
-                    return Turn::Denied(message);
+                    return Turn::Denied;
                 }
                 // A `Retry-After` of the API server applies to all our writes.
                 if let Some(wait) = wait {
@@ -217,11 +224,19 @@ impl Engine {
     }
 }
 
-/// What these writes count towards an allowance, at most.
+/// What these writes count towards an allowance.
 fn cost_of(written: &[Written]) -> usize {
-    let cost = written.iter().map(|written| match written {
-        Written::Service(service) if !service.is_headless() => CLUSTER_IP_COST,
-        _ => 1,
-    });
-    cost.sum()
+    let cost = |written: &Written| {
+        if takes_address(written) {
+            CLUSTER_IP_COST
+        } else {
+            1
+        }
+    };
+    written.iter().map(cost).sum()
+}
+
+/// Whether this created a Service with a `ClusterIP`.
+fn takes_address(written: &Written) -> bool {
+    matches!(written, Written::Created(service) if !service.is_headless())
 }

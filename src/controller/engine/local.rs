@@ -74,10 +74,10 @@ impl Engine {
         match event {
             LocalEvent::Links(change) => self.on_links_event(change),
             LocalEvent::Secrets(change) => self.on_secrets_event(change),
-            LocalEvent::Room(free) => return self.blocked.set_free(free).into_iter().collect(),
+            LocalEvent::Room(free) => self.addresses.set_free(free, Instant::now()),
             LocalEvent::Recovered => {
                 self.queue.hurry();
-                self.blocked.hurry(Instant::now());
+                self.denied.hurry(Instant::now());
             }
             LocalEvent::Mirrors(change) => return self.apply_mirrors(change),
             LocalEvent::Gateways(change) => {
@@ -143,7 +143,7 @@ impl Engine {
         }
         if deletes && !touched.is_empty() {
             // The deleted Service had a ClusterIP.
-            keys.extend(self.blocked.freed());
+            self.addresses.freed(now);
         }
         keys
     }
@@ -197,7 +197,7 @@ impl Engine {
             return;
         };
         let keys = match written {
-            Written::Service(service) => {
+            Written::Created(service) | Written::Service(service) => {
                 let store = match owner(&service.metadata) {
                     Owner::Gateway(_) => &mut local.gateways,
                     _ => &mut local.mirrors,
@@ -225,7 +225,7 @@ impl Engine {
         self.enqueue(keys);
     }
 
-    /// Removes an object that we deleted. Returns the keys that may have waited for its name, or for its address.
+    /// Removes an object that we deleted. Returns the keys that may have waited for its name.
     fn apply_deletion(&mut self, gone: &Gone) -> Vec<Key> {
         let local = self.local();
         match gone.kind {
@@ -246,10 +246,10 @@ impl Engine {
                 let Some(service) = mirror.or(probe) else {
                     return Vec::new();
                 };
-                let freed = (!service.is_headless()).then(|| self.blocked.freed());
-                let mut keys: Vec<Key> = freed.flatten().into_iter().collect();
-                keys.extend(self.state.keys_of_local(&service));
-                keys
+                if !service.is_headless() {
+                    self.addresses.freed(Instant::now());
+                }
+                self.state.keys_of_local(&service)
             }
         }
     }

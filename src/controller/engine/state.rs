@@ -11,8 +11,9 @@ use tokio::{
 };
 
 use super::{
-    blocked::Blocked,
+    addresses::Addresses,
     confirm::{Answer, ConfirmationRequest, Confirmations, Precondition},
+    denied::Denied,
     first_lists::FirstLists,
     foreign::Lookups,
     link_state::LinkState,
@@ -86,7 +87,8 @@ pub(super) struct Engine {
     pub(super) lookups: Lookups,
     pub(super) problems: Problems,
     pub(super) preferences: Preferences,
-    pub(super) blocked: Blocked,
+    pub(super) denied: Denied,
+    pub(super) addresses: Addresses,
     /// The API server asked for a pause until then: nothing is written.
     pub(super) throttled_until: Instant,
     pub(super) sessions: Sessions,
@@ -193,8 +195,8 @@ pub(super) enum Done {
     /// A plan was executed, or failed.
     Plan {
         key: Key,
-        /// Whether it creates a Service with a `ClusterIP`.
-        creates: bool,
+        /// The number of Services with a `ClusterIP` that it creates.
+        cluster_ips: usize,
         /// What it counts towards the allowance of its cluster.
         cost: usize,
         /// What it writes, to be compared with the next one.

@@ -9,7 +9,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use super::{
-    blocked::Shortage,
+    addresses::Shortage,
     confirm::{self, Precondition},
     link_state::LinkState,
     state::{Done, Engine},
@@ -41,8 +41,8 @@ pub(super) enum Turn {
     Retry(Option<Duration>),
     /// The key waits until then.
     Until(Instant),
-    /// The key waits until the API server may allow this write; the message of the refusal.
-    Denied(String),
+    /// The key waits until the API server may allow this write.
+    Denied,
     /// The key waits for a `ClusterIP`.
     LacksAddress,
 }
@@ -56,19 +56,21 @@ impl Engine {
         let confirmed = self.confirmations.confirmed(&key, current, now);
         let plan = mirror::plan(&self.state, &key, Confirmed::By(&confirmed));
         self.metrics.planned(now.elapsed());
-        let plan = self.affordable(&key, plan);
+        let (plan, lacks_address) = self.affordable(&key, plan, now);
         self.confirmations.keep(&key, &plan.confirm);
         let lacking = plan.confirm.iter();
         let lacking = lacking.filter(|remote| !confirmed.contains(&remote.cluster));
         let lacking: Vec<RemoteRef> = lacking.cloned().collect();
         let content = repeats::content(&plan);
         if let Some(turn) = self.turn_without_writes(&key, &plan, &lacking, content, now) {
-            self.end_turn(&key, turn);
+            let waits = lacks_address && matches!(turn, Turn::InSync | Turn::Unconfirmed);
+            self.end_turn(&key, if waits { Turn::LacksAddress } else { turn });
             return;
         }
         self.request(&key, &lacking);
         self.confirmations.use_up(&key);
-        let (creates, cost) = (plan.needs_cluster_ip(), plan.cost());
+        let (cluster_ips, cost) = (plan.cluster_ips(), plan.cost());
+        self.addresses.begin(cluster_ips);
         let by = self.queue.flow_of(&key);
         self.rate_limit
             .wrote(&key, Change::of(&plan), cost, &by, now);
@@ -78,7 +80,7 @@ impl Engine {
             metrics.applied(now.elapsed());
             Done::Plan {
                 key,
-                creates,
+                cluster_ips,
                 cost,
                 content,
                 report: plan.report,
@@ -181,20 +183,20 @@ impl Engine {
                 self.metrics.postponed();
                 self.queue.postponed(key, at);
             }
-            Turn::Denied(message) => {
-                self.blocked.deny(key, &message, now);
+            Turn::Denied => {
+                self.denied.deny(key, now);
                 self.queue.done(key);
             }
             Turn::LacksAddress => {
-                self.blocked.lacks_address(key, now);
+                self.changed.remove(key);
                 self.queue.done(key);
             }
         }
     }
 
-    /// Enqueues keys that waited for the same as this one.
+    /// Enqueues keys that were denied like this one.
     fn try_next(&mut self, key: &Key) {
-        let next = self.blocked.succeeded(key, Instant::now());
+        let next = self.denied.succeeded(key);
         self.enqueue(next);
     }
 
@@ -217,29 +219,30 @@ impl Engine {
         self.processed(key, &[]);
     }
 
-    /// The part of a plan that may be executed now: while no `ClusterIP` is free, without the Services that need one.
-    fn affordable(&mut self, key: &Key, plan: Plan) -> Plan {
-        if !plan.needs_cluster_ip() {
-            let next = self.blocked.needs_no_address(key);
-            self.enqueue(next);
-            return plan;
-        }
+    /// The part of a plan that may be executed now, without Services that need a `ClusterIP` if none is free; and whether
+    /// the key waits for one.
+    fn affordable(&mut self, key: &Key, plan: Plan, now: Instant) -> (Plan, bool) {
         let needed = plan.cluster_ips();
+        if needed == 0 {
+            self.addresses.needs_none(key);
+            return (plan, false);
+        }
         if let Key::Gateway { .. } = key {
             // Its Services are not created for what a target cluster has, but for its Link.
-            self.blocked.takes(needed);
-            return plan;
+            return (plan, false);
         }
-        let why = match self.blocked.may_create(key, needed) {
-            Ok(()) => return plan,
-            Err(Shortage::NoneFree) => WAITS,
-            Err(Shortage::RangeFull) => WAITS_FOR_ROOM,
+        let report = match self.addresses.may_create(key, needed, now) {
+            Ok(()) => return (plan, false),
+            Err(Shortage::NoneFree) => failed(&plan.report, Reason::NoClusterIp, WAITS),
+            Err(Shortage::RangeFull) => failed(&plan.report, Reason::NoClusterIp, WAITS_FOR_ROOM),
+            // The last report stays until this is known.
+            Err(Shortage::Reserved) => Vec::new(),
         };
-        let report = failed(&plan.report, Reason::NoClusterIp, why);
-        Plan {
+        let plan = Plan {
             report,
             ..plan.without_cluster_ips()
-        }
+        };
+        (plan, true)
     }
 
     /// Requests the confirmations that a plan lacks.

@@ -1,11 +1,10 @@
 //! A Service range without a free `ClusterIP`, for hours.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
+    denied::{deny, hosts},
     server::ApiServer,
     world::{NS, World, hours, pauses, seconds, within},
 };
@@ -52,15 +51,10 @@ async fn services_that_wait_for_a_cluster_ip_are_tried_seldom_for_hours() {
     let pauses = pauses(&tries);
     let longest = pauses.iter().copied().fold(0.0, f64::max);
     assert!((300.0..301.0).contains(&longest), "{longest} s");
-    assert!(
-        (70..=80).contains(&tries.len()),
-        "{} tries of all",
-        tries.len()
-    );
-    // They take turns.
-    let waiting = SERVICES - ROOM;
-    let names: BTreeSet<_> = tries.iter().map(|asked| &asked.name).collect();
-    assert_eq!(names.len(), waiting);
+    // The first refusal after a pause stops the others.
+    let rounds = pauses.iter().filter(|pause| **pause > 1.0).count();
+    assert!((70..=80).contains(&rounds), "{rounds} rounds");
+    assert!(tries.len() < 5 * rounds, "{} tries", tries.len());
     assert_eq!(world.source.writes(mark), [""; 0]);
     assert_eq!(world.status("east").unhealthy, Some(12));
     assert!(world.is("east", "Ready", "True"));
@@ -82,20 +76,88 @@ async fn services_that_wait_for_a_cluster_ip_are_tried_seldom_for_hours() {
 async fn range_that_is_full_only_for_a_moment_delays_mirrors_by_seconds() {
     let mut world = World::new();
     let east = world.target("east");
+    // It is tried again and again, and changes nothing for others.
+    deny(&world.source, "denied-");
+    east.export("denied-1");
     world.start();
     world.in_sync(&["east"], &[]).await;
-    // So says an API server that starts and has not listed its ServiceCIDRs yet.
-    world.source.limit_cluster_ips(0);
-    for number in 0..SERVICES {
-        east.export(&name(number));
+    for time in 1..=5 {
+        // So says an API server that starts and has not listed its ServiceCIDRs yet.
+        world.source.limit_cluster_ips(0);
+        let mirrored = mirrors(&world).len();
+        for number in 0..SERVICES {
+            east.export(&format!("{}-{time}", name(number)));
+        }
+        sleep(seconds(1)).await;
+        assert_eq!(mirrors(&world).len(), mirrored);
+        world.source.limit_cluster_ips(usize::MAX);
+        within(seconds(4), "all mirrors", || {
+            mirrors(&world).len() == mirrored + SERVICES
+        })
+        .await;
+        sleep(seconds(300)).await;
     }
-    sleep(seconds(1)).await;
-    assert!(mirrors(&world).is_empty());
-    world.source.limit_cluster_ips(usize::MAX);
-    within(seconds(4), "all mirrors", || {
-        mirrors(&world).len() == SERVICES
+    world.stop().await;
+}
+
+/// A source cluster with 254 addresses that does not allow 300 of the Services of `east`.
+async fn denied_more_than_there_are_addresses() -> (World, ApiServer) {
+    let mut world = World::new();
+    world.source.set_service_range("10.96.0.0/24");
+    deny(&world.source, "bulk-");
+    let east = world.target("east");
+    for number in 0..300 {
+        east.export(&format!("bulk-{number}"));
+    }
+    world.start();
+    sleep(seconds(60)).await;
+    (world, east)
+}
+
+#[tokio::test(start_paused = true)]
+async fn denied_services_take_no_addresses_from_others() {
+    let (mut world, east) = denied_more_than_there_are_addresses().await;
+    for minute in 0..10 {
+        let name = format!("web-{minute}");
+        east.export(&name);
+        within(seconds(5), &name, || world.has(&format!("{name}-east"))).await;
+        sleep(seconds(60)).await;
+        let exhausted = world.condition("east", "ClusterIPsExhausted");
+        assert_eq!(exhausted, None, "there are addresses");
+    }
+    world.source.forward();
+    within(seconds(61), "as many as there is room for", || {
+        world.is("east", "ClusterIPsExhausted", "True")
     })
     .await;
+    // Three quarters of 254 addresses, less that of the probe Service.
+    assert_eq!(mirrors(&world).len(), 189);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_that_needs_more_addresses_than_there_are_delays_no_other() {
+    let mut world = World::new();
+    // Ten addresses for mirrors and for the probe Service.
+    world.source.set_service_range("10.96.0.0/28");
+    let east = world.target("east");
+    east.export_as("db", (l::EXPORTED, "true"));
+    east.edit("db", &json!({ "spec": { "clusterIP": "None" } }));
+    let names: Vec<String> = (0..12).map(|number| format!("db-{number}")).collect();
+    hosts(&east, &names);
+    world.start();
+    within(seconds(30), "a report", || {
+        world.is("east", "ClusterIPsExhausted", "True")
+    })
+    .await;
+    for number in 0..3 {
+        east.export(&name(number));
+        let mirror = format!("{}-east", name(number));
+        within(seconds(5), &mirror, || world.has(&mirror)).await;
+        sleep(seconds(60)).await;
+    }
+    hosts(&east, &names[..3]);
+    within(seconds(5), "the hosts", || world.has("db-2-east")).await;
     world.stop().await;
 }
 

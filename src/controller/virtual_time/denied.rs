@@ -20,7 +20,7 @@ use crate::api::labels as l;
 const DENIED: usize = 1_500;
 
 /// Does not allow Services whose names begin so.
-fn deny(source: &ApiServer, names: &'static str) {
+pub(super) fn deny(source: &ApiServer, names: &'static str) {
     deny_with(source, names, || Refusal::of(403));
 }
 
@@ -136,13 +136,14 @@ async fn change_beside_denied_services_is_written_within_a_second() {
     world.stop().await;
 }
 
-/// A headless Service with these ready hosts.
-fn hosts(server: &ApiServer, hosts: [&str; 2]) {
-    let endpoints = hosts.map(|host| {
+/// Sets the ready hosts of the headless Service `db`.
+pub(super) fn hosts(server: &ApiServer, hosts: &[impl AsRef<str>]) {
+    let endpoints = hosts.iter().map(|host| {
         json!({
-            "addresses": ["10.1.0.1"], "hostname": host, "conditions": { "ready": true },
+            "addresses": ["10.1.0.1"], "hostname": host.as_ref(), "conditions": { "ready": true },
         })
     });
+    let endpoints: Vec<_> = endpoints.collect();
     let id = (NS.to_owned(), "db-x".to_owned());
     let changed = json!({ "endpoints": endpoints });
     server.change(|objects| objects.patch("endpointslices", &id, &changed, false));
@@ -154,7 +155,7 @@ async fn host_that_is_not_allowed_delays_no_other_host() {
     let east = world.target("east");
     east.export_as("db", (l::EXPORTED, "true"));
     east.edit("db", &json!({ "spec": { "clusterIP": "None" } }));
-    hosts(&east, ["old-0", "old-1"]);
+    hosts(&east, &["old-0", "old-1"]);
     world.start();
     let has = |world: &World, names: &[&str]| names.iter().all(|name| world.has(name));
     within(seconds(30), "the first hosts", || {
@@ -162,7 +163,7 @@ async fn host_that_is_not_allowed_delays_no_other_host() {
     })
     .await;
     deny(&world.source, "a-");
-    hosts(&east, ["a-0", "new-1"]);
+    hosts(&east, &["a-0", "new-1"]);
     within(seconds(5), "the new host", || world.has("new-1-east")).await;
     within(seconds(5), "an end of the old hosts", || {
         !world.has("old-0-east") && !world.has("old-1-east")

@@ -80,9 +80,12 @@ impl ControlPlane {
         Self::start_with(name, ClusterIps::Loopback).await
     }
 
-    /// Starts a control plane as [`Self::start`] does, that has a dozen `ClusterIP`s.
-    pub async fn start_with_few_cluster_ips(name: &str) -> anyhow::Result<Self> {
-        Self::start_with(name, ClusterIps::Few).await
+    /// Starts a control plane as [`Self::start`] does, with this range of IPv4 for `ClusterIP`s.
+    pub async fn start_with_few_cluster_ips(
+        name: &str,
+        range: &'static str,
+    ) -> anyhow::Result<Self> {
+        Self::start_with(name, ClusterIps::Few(range)).await
     }
 
     async fn start_with(name: &str, cluster_ips: ClusterIps) -> anyhow::Result<Self> {

@@ -197,17 +197,18 @@ pub(crate) enum ClusterIps {
     Nowhere,
     /// Loopback addresses: who listens at one stands for what is behind it. No EndpointSlice may have them.
     Loopback,
-    /// Like [`Self::Nowhere`], but only a dozen.
-    Few,
+    /// Like [`Self::Nowhere`], but only this range of IPv4.
+    Few(&'static str),
 }
 
 impl ClusterIps {
-    fn range(self) -> &'static str {
-        match self {
-            Self::Nowhere => "10.96.0.0/12,fd00:10:96::/108",
-            Self::Loopback => "127.96.0.0/12,fd00:10:96::/108",
-            Self::Few => "10.96.0.0/28,fd00:10:96::/108",
-        }
+    fn range(self) -> String {
+        let ipv4 = match self {
+            Self::Nowhere => "10.96.0.0/12",
+            Self::Loopback => "127.96.0.0/12",
+            Self::Few(range) => range,
+        };
+        format!("{ipv4},fd00:10:96::/108")
     }
 }
 
