@@ -9,8 +9,8 @@ use crate::support::{
     controller::Controller,
     links::{condition_is, edit, in_step, member_is, own_link, said, status_that, unlink},
     objects::{
-        annotation, cluster_ip, create, delete, gone, has_members, label, member, namespace, patch,
-        ports, regroup, service, slices_of,
+        annotation, cluster_ip, create, delete, gone, has_members, join, label, member, namespace,
+        patch, ports, regroup, service, slices_of,
     },
     planes::{alone, hub},
 };
@@ -299,4 +299,30 @@ async fn unreachable_cluster_keeps_its_membership() {
     in_step(source, "unseen", &[flags[0], "--no-local-federation"]).await;
     unlink(source, "unseen").await;
     gone(source, "unseen", "web-federated").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_whose_last_cluster_is_replaced_keeps_its_cluster_ip() {
+    let pair = alone().await;
+    let (west, far) = (&pair.source, &pair.far);
+    namespace("replaced", &[west, far]).await;
+    let selector = "--federated-service-selector=mirror.linkerd.io/federated=member";
+    own_link(west, far, "old", &[selector]).await;
+    join(far, "replaced", "web", "member", "no").await;
+    let _controller = Controller::start(west, &["--join-delay=5s"]);
+    let named = async |cluster| {
+        let member = format!("web@{cluster}");
+        service(west, "replaced", "web-federated", |now| {
+            has_members(now, Some(&member), None)
+        })
+        .await
+    };
+    let first = named("old").await;
+    // While Linkerd may not know the new cluster yet, the old one is unlinked.
+    own_link(west, far, "new", &[selector]).await;
+    condition_is(west, "new", "Ready", "True", "Mirroring").await;
+    unlink(west, "old").await;
+    let second = named("new").await;
+    assert_eq!(second.metadata.uid, first.metadata.uid);
+    assert_eq!(cluster_ip(&second), cluster_ip(&first));
 }

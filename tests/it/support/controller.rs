@@ -51,21 +51,14 @@ impl Controller {
 
     /// Like [`Self::start_as`], but the controller probes gateways at their probe Services.
     pub(crate) fn start_probing(kubeconfig: &Path, flags: &[&str]) -> Self {
-        let own = [
-            "run-controller",
-            "--admin-addr",
-            "127.0.0.1:0",
-            // There is no Linkerd that could be too slow.
-            "--join-delay=0s",
-        ];
-        let is_level = |flag: &&str| flag.starts_with("--log-level");
-        let level = ["--log-level=debug"];
-        let level = if flags.iter().any(is_level) {
-            &[][..]
-        } else {
-            &level
-        };
-        Self::spawn(kubeconfig, &[&own, level, flags].concat())
+        let own = ["run-controller", "--admin-addr", "127.0.0.1:0"];
+        // There is no Linkerd that could be too slow.
+        let mut defaults = vec!["--log-level=debug", "--join-delay=0s"];
+        defaults.retain(|default| {
+            let (name, _) = default.split_once('=').unwrap();
+            !flags.iter().any(|flag| flag.starts_with(name))
+        });
+        Self::spawn(kubeconfig, &[&own, &defaults[..], flags].concat())
     }
 
     /// Starts a controller with this kubeconfig and this command line.

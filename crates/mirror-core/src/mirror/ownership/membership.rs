@@ -21,6 +21,8 @@ pub(crate) enum Membership<'a> {
     Unseen,
     /// It has a member.
     Member(&'a Service),
+    /// It has a member that will join later.
+    Waiting,
     /// It has a member that takes no part, because the cluster is drained.
     Drained(&'a Service),
     /// It may not have a member. Contains the outcome to report for its Service.
@@ -37,6 +39,7 @@ impl<'a> Membership<'a> {
         match self {
             Membership::Member(seen) | Membership::Drained(seen) => Some(seen),
             Membership::Unseen
+            | Membership::Waiting
             | Membership::Refused(_)
             | Membership::Leaving
             | Membership::None => None,
@@ -78,7 +81,7 @@ impl ClusterMembership<'_> {
     fn refuse(&mut self, problem: Problem) {
         let report = match &self.membership {
             Membership::Member(_) => Outcome::Failed(problem),
-            Membership::Unseen => Outcome::Unknown,
+            Membership::Unseen | Membership::Waiting => Outcome::Unknown,
             Membership::Leaving => Outcome::Absent,
             Membership::Drained(_) | Membership::Refused(_) | Membership::None => return,
         };
@@ -108,7 +111,7 @@ pub(crate) fn membership<'a>(
         return seen;
     };
     Membership::Refused(match seen {
-        Membership::Unseen => Outcome::Unknown,
+        Membership::Unseen | Membership::Waiting => Outcome::Unknown,
         Membership::Leaving | Membership::None => Outcome::Absent,
         Membership::Member(_) | Membership::Drained(_) | Membership::Refused(_) => {
             Outcome::Failed(forbidden.problem(namespace, service))

@@ -75,15 +75,24 @@ impl FederatedService<'_> {
         let stays = |cluster: &str, membership: &Membership<'_>| match membership {
             Membership::Member(_) | Membership::Leaving => true,
             Membership::Unseen => self.named.contains(cluster),
-            Membership::None | Membership::Refused(_) | Membership::Drained(_) => false,
+            Membership::None
+            | Membership::Waiting
+            | Membership::Refused(_)
+            | Membership::Drained(_) => false,
         };
         let present = memberships.iter();
         let present = present.filter(|(cluster, linked)| stays(cluster, &linked.membership));
         let present = present.map(|(cluster, _)| *cluster);
         let kept = self.named.iter().copied();
         let kept = kept.filter(|cluster| self.may_keep(cluster, memberships));
-        let clusters: BTreeSet<&str> = present.chain(kept).collect();
-        if clusters.is_empty() && self.local.is_none() {
+        let mut clusters: BTreeSet<&str> = present.chain(kept).collect();
+        if clusters.is_empty() && self.local.is_none() && self.is_awaited(memberships) {
+            // Its last members stay until the next one joins.
+            let named = self.named.iter().copied();
+            clusters = named
+                .filter(|cluster| !is_refused(memberships, cluster))
+                .collect();
+        } else if clusters.is_empty() && self.local.is_none() {
             self.remove(memberships, &mut plan.writes);
             self.confirm_leaving(memberships, plan);
             return Ok(None);
@@ -105,6 +114,13 @@ impl FederatedService<'_> {
         let written = members.write(&mut plan.writes);
         self.confirm_leaving(memberships, plan);
         Ok(Some(written))
+    }
+
+    /// Whether it exists, and a member will join it later.
+    fn is_awaited(&self, memberships: &Memberships<'_>) -> bool {
+        let waits =
+            |linked: &ClusterMembership<'_>| matches!(linked.membership, Membership::Waiting);
+        self.actual.is_some() && memberships.values().any(waits)
     }
 
     /// Adds the clusters that must confirm that they no longer have a member, before they are removed.
@@ -132,7 +148,7 @@ impl FederatedService<'_> {
             (Membership::Drained(_), _) => {
                 Outcome::Failed(memberships::left_because_drained(target))
             }
-            (Membership::Unseen | Membership::Leaving, _) => Outcome::Unknown,
+            (Membership::Unseen | Membership::Waiting | Membership::Leaving, _) => Outcome::Unknown,
             (Membership::None, _) | (Membership::Member(_), Ok(None)) => Outcome::Absent,
             (Membership::Refused(report), _) => report.clone(),
             (Membership::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
@@ -173,6 +189,11 @@ impl FederatedService<'_> {
         let preference = written.preference.clone();
         preference.or_else(|| service::not_copied(seen))
     }
+}
+
+fn is_refused(memberships: &Memberships<'_>, cluster: &str) -> bool {
+    let linked = memberships.get(cluster);
+    linked.is_some_and(|linked| matches!(linked.membership, Membership::Refused(_)))
 }
 
 #[cfg(test)]

@@ -130,8 +130,11 @@ impl<'a> Members<'a> {
         if let Some(local) = self.of.local {
             return RequestedPreference::Value(of(local));
         }
+        let is_kept = |cluster: &&str| self.of.may_keep(cluster, self.memberships);
         match self.oldest() {
-            None => RequestedPreference::Unknown,
+            None if self.clusters.iter().any(is_kept) => RequestedPreference::Unknown,
+            // Its last members have left, and it waits for a new cluster.
+            None => RequestedPreference::Value(None),
             Some(linked) => match &linked.target.prefer {
                 Some(text) => RequestedPreference::Value(Some(text)),
                 None if linked.membership.seen().and_then(of).is_some() => {

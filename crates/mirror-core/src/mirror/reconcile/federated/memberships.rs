@@ -66,7 +66,7 @@ impl<'a> FederatedService<'a> {
                 && !takes_part
                 && (through == FederatedThrough::Gateway || self.state.is_new(linked.entry));
             if waits && matches!(linked.membership, Membership::Member(_)) {
-                linked.membership = Membership::Unseen;
+                linked.membership = Membership::Waiting;
             }
         }
         self.take_out_drained(&mut memberships);
@@ -82,7 +82,7 @@ impl<'a> FederatedService<'a> {
                 // Drained and leaving clusters count, so that the form stays as long as they are named.
                 Membership::Member(_) | Membership::Drained(_) | Membership::Leaving => true,
                 Membership::Unseen => self.named.contains(**cluster),
-                Membership::Refused(_) | Membership::None => false,
+                Membership::Waiting | Membership::Refused(_) | Membership::None => false,
             };
         let members = || memberships.iter().filter(takes_part);
         let was = self.actual.map(Form::of);

@@ -171,7 +171,8 @@ impl<'a> Members<'a> {
         let remote: Vec<String> = remote.collect();
         let [others, own] = self.form.keys();
         let mut annotations = DesiredEntries::default();
-        if !remote.is_empty() {
+        // Without any annotation of members, it would not be a federated Service.
+        if !remote.is_empty() || self.of.local.is_none() {
             annotations.insert(others, remote.join(",").into());
         }
         // A local member in its hold-down is named too. The route does not send all requests to it, but whether another

@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::*;
-use crate::mirror::{LinkEntry, fixtures::entry, target::policy::FederatedThrough};
+use crate::mirror::{
+    LinkEntry, Store,
+    fixtures::entry,
+    target::policy::{FederatedThrough, Federation},
+};
 
 /// When west was linked, and how long it counts as new.
 const LINKED: i64 = 100;
@@ -50,6 +56,55 @@ fn new_cluster_joins_when_linkerd_has_had_time_to_add_it() {
     let named = &patch["metadata"]["annotations"][l::REMOTE_DISCOVERY];
     assert_eq!(named, "web@east,web@west");
     assert_eq!(state.next_turn(), None);
+}
+
+/// The members that the plan for an existing Service names, those of linked clusters first.
+fn renamed(state: &State) -> [Value; 2] {
+    let patch = body(&plan(state, &key()).writes, "web-federated");
+    [l::REMOTE_DISCOVERY, l::LOCAL_DISCOVERY]
+        .map(|key| patch["metadata"]["annotations"][key].clone())
+}
+
+#[test]
+fn last_members_stay_until_a_new_cluster_joins() {
+    let mut unlinked = such();
+    unlinked.links.remove("east");
+    let withdrawn = such().linked(aged("east", 1), &[], &[]);
+    for (how, mut state) in [("unlinked", unlinked), ("withdrawn", withdrawn)] {
+        assert_eq!(described(&plan(&state, &key()).writes), [""; 0], "{how}");
+        state.advance(at(LINKED + DELAY));
+        assert_eq!(renamed(&state)[0], "web@west", "{how}");
+    }
+}
+
+#[test]
+fn last_members_that_may_not_take_part_leave_a_service_that_a_new_cluster_joins() {
+    let forbidden = Target {
+        federation: Federation::None,
+        ..aged("east", 1)
+    };
+    let state = such().linked(forbidden, &[web()], &[]);
+    // Without this annotation, the Service would not be a federated one.
+    assert_eq!(renamed(&state)[0], "");
+    let mut state = state.edited("ns", "web-federated", |service| {
+        let annotations = &mut service.metadata.annotations;
+        annotations.insert(l::REMOTE_DISCOVERY, "");
+    });
+    assert!(waits(&state));
+    state.advance(at(LINKED + DELAY));
+    assert_eq!(renamed(&state)[0], "web@west");
+    state.links.remove("west");
+    assert_eq!(described(&plan(&state, &key()).writes), DELETE);
+}
+
+#[test]
+fn last_local_member_leaves_a_service_that_a_new_cluster_joins() {
+    let local = state().local_member(web()).worked_on(&key());
+    let mut state = with_west(local, FederatedThrough::Discovery);
+    state.here().members = Store::default();
+    assert_eq!(renamed(&state), ["".into(), Value::Null]);
+    state.advance(at(LINKED + DELAY));
+    assert_eq!(renamed(&state), ["web@west".into(), Value::Null]);
 }
 
 #[test]
