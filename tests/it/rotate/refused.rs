@@ -1,12 +1,17 @@
 //! `rotate` refuses rotations that would break something, and changes nothing.
 
 use control_plane::ControlPlane;
-use kube::api::DeleteParams;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams},
+};
 use linkerd_mc::api::link::LinkStatus;
 use serde_json::json;
 
 use super::{LINKERD, Rotation, is_accepted, linkerds, minted, result, token};
 use crate::support::{
+    installation::{NAMESPACE, account, can_i},
     links::{condition, own_link, status_that, unlink},
     planes::alone,
     program::run,
@@ -30,8 +35,8 @@ async fn rotation_that_would_break_something_is_refused() {
     for plane in [&rotation.source, &rotation.far] {
         assert_eq!(minted(plane).await, Vec::<String>::new());
     }
-    rotation.the_documented_permissions_are_enough().await;
     rotation.a_namespace_without_linkerd_revokes_nothing().await;
+    rotation.the_documented_permissions_are_enough().await;
 }
 
 impl Rotation {
@@ -113,6 +118,7 @@ impl Rotation {
     /// `--linkerd-namespace` names a namespace without Linkerd. The current token belongs to this link alone, and
     /// Linkerd uses it elsewhere.
     async fn a_namespace_without_linkerd_revokes_nothing(&self) {
+        assert_eq!(result(&self.run(&["-o=json"]))["result"], "rotated");
         let before = self.kubeconfig().await;
         let tokens = minted(&self.far).await;
         assert_eq!(tokens.len(), 1);
@@ -127,7 +133,8 @@ impl Rotation {
         is_accepted(&self.far, &token(&before), true).await;
     }
 
-    /// A user with only these permissions can rotate.
+    /// A user with only these permissions can rotate, and nobody gets them by the token of a controller: it can list no
+    /// Secret that it could not list before.
     async fn the_documented_permissions_are_enough(&self) {
         let blocks: Vec<&str> = GUIDE
             .split("\n```yaml\n")
@@ -138,24 +145,57 @@ impl Rotation {
         let [source, target] = blocks[..] else {
             panic!("{} blocks with permissions", blocks.len());
         };
-        let clusters: [(&ControlPlane, &str); 2] = [(&self.source, source), (&self.far, target)];
+        self.use_an_account_in_its_own_namespace().await;
+        let source = source.replace("cluster-credentials-east", "cluster-credentials-turn");
+        let clusters: [(&ControlPlane, &str); 2] = [(&self.source, &source), (&self.far, target)];
         for (plane, roles) in clusters {
+            let before = listed_by_the_controller(plane).await;
             plane.apply(roles).await.unwrap();
+            assert_eq!(listed_by_the_controller(plane).await, before);
         }
-        let user = "--as=system:serviceaccount:linkerd-multicluster:rotate-credentials";
+        let user = "--as=system:serviceaccount:linkerd-mc-rotate:rotate-credentials";
         assert_eq!(result(&self.run(&[user, "-o=json"]))["result"], "rotated");
         // The second rotation also revokes a token.
         let second = result(&self.run(&[user, "-o=json"]));
         assert_eq!(second["revoked"].as_array().unwrap().len(), 1);
-        for (plane, roles) in clusters {
-            let file = plane.folder().join("roles.yaml");
-            std::fs::write(&file, roles).unwrap();
-            // Kubernetes deletes the token Secret of a deleted account, so it may already be gone.
-            let file = file.display().to_string();
-            plane
-                .kubectl(&["delete", "--ignore-not-found", "-f", &file])
-                .await
-                .unwrap();
+    }
+
+    /// Links again, with an account that is in no namespace whose Secrets a controller may list.
+    async fn use_an_account_in_its_own_namespace(&self) {
+        let (target, source) = (self.far.name(), self.source.name());
+        let (account, its) = ("peers", "linkerd-multicluster-access");
+        let name = ["--service-account-name", account];
+        let allow = ["--context", target, "allow", "--namespace", its];
+        let allowed = run(&self.config, &[&allow[..], &name].concat()).data();
+        self.far.apply(&allowed).await.unwrap();
+        let link = ["link", "--target", target, "--source", source, "--yes"];
+        let more = ["--cluster-name=turn", "--service-account-namespace", its];
+        let linked = run(&self.config, &[&link[..], &name, &more].concat());
+        assert_eq!(linked.code, 0, "{}", linked.stderr);
+    }
+}
+
+/// The Secrets that the controller's account may list, apart from the credentials of Links.
+async fn listed_by_the_controller(plane: &ControlPlane) -> Vec<String> {
+    let controller = format!("--as={}", account(NAMESPACE));
+    let namespaces = ["get", "namespaces", "-o", "name"];
+    let namespaces = plane.kubectl(&namespaces).await.unwrap();
+    let mut found = Vec::new();
+    for namespace in namespaces
+        .lines()
+        .map(|line| line.replace("namespace/", ""))
+    {
+        let list = ["list", "secrets", "-n", &namespace, &controller];
+        if can_i(plane, &list).await {
+            let secrets = Api::<Secret>::namespaced(plane.client(), &namespace);
+            let secrets = secrets.list(&ListParams::default()).await.unwrap();
+            let of_links = "mirror.linkerd.io/remote-kubeconfig";
+            let others = secrets
+                .items
+                .iter()
+                .filter(|secret| secret.type_.as_deref() != Some(of_links));
+            found.extend(others.map(|secret| format!("{namespace}/{}", secret.name_any())));
         }
     }
+    found
 }
