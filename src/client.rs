@@ -66,23 +66,42 @@ impl Access {
     /// The flags that name this cluster and user in a command. The current context is named, so that the command also
     /// means this cluster after the user has chosen another one.
     pub(crate) fn flags(&self) -> ClusterFlags {
-        let mut flags = self.kubeconfig_flags().at(self.api_addr.clone());
         let current = || self.kubeconfig().ok()?.current_context;
-        if let Some(context) = self.context.clone().or_else(current) {
-            flags = flags.with("--context", &context);
-        }
-        if let Some(user) = &self.as_user {
-            flags = flags.with("--as", user);
-        }
-        let groups = self.as_groups.iter();
-        groups.fold(flags, |flags, group| flags.with("--as-group", group))
+        let context = self.context.clone().or_else(current);
+        self.flags_with(context.as_deref())
+            .at(self.api_addr.clone())
     }
 
-    /// The flags that name the kubeconfig, for commands that name their clusters themselves.
-    pub(crate) fn kubeconfig_flags(&self) -> ClusterFlags {
-        match &self.kubeconfig {
-            Some(path) => ClusterFlags::default().with("--kubeconfig", &path.to_string_lossy()),
-            None => ClusterFlags::default(),
+    /// The flags that are the same for all clusters, for commands that name their clusters themselves.
+    pub(crate) fn common_flags(&self) -> ClusterFlags {
+        self.flags_with(None)
+    }
+
+    fn flags_with(&self, context: Option<&str>) -> ClusterFlags {
+        let path = self.kubeconfig.as_ref().map(|path| path.to_string_lossy());
+        let single = [
+            ("--kubeconfig", path.as_deref()),
+            ("--context", context),
+            ("--as", self.as_user.as_deref()),
+        ];
+        let single = single
+            .into_iter()
+            .filter_map(|(flag, value)| Some((flag, value?)));
+        let groups = self
+            .as_groups
+            .iter()
+            .map(|group| ("--as-group", group.as_str()));
+        let all = single.chain(groups);
+        all.fold(ClusterFlags::default(), |flags, (flag, value)| {
+            flags.with(flag, value)
+        })
+    }
+
+    /// The access to another cluster, for which `--api-addr` is not.
+    pub(crate) fn of_other(&self, context: &str) -> Self {
+        Self {
+            api_addr: None,
+            ..self.with_context(context)
         }
     }
 

@@ -34,6 +34,9 @@ pub(crate) struct ToldProblem {
     command: Option<Suggested>,
 }
 
+/// The flag that names a cluster.
+const CONTEXT: &str = "--context";
+
 /// Flags that are left out with these values, because these are their defaults.
 const DEFAULTS: [(&str, &str); 2] = [
     ("--namespace", labels::MULTICLUSTER_NAMESPACE),
@@ -43,13 +46,24 @@ const DEFAULTS: [(&str, &str); 2] = [
 impl ClusterFlags {
     /// `--context` with this name.
     pub(crate) fn of_context(name: &str) -> Self {
-        Self::default().with("--context", name)
+        Self::default().with(CONTEXT, name)
     }
 
     /// These flags, and another one.
     pub(crate) fn with(mut self, flag: &str, value: &str) -> Self {
         self.words.extend([flag.to_owned(), value.to_owned()]);
         self
+    }
+
+    /// These flags, which name another context too.
+    pub(crate) fn and_context(mut self, name: &str) -> Self {
+        match self.words.iter().position(|word| word == CONTEXT) {
+            Some(at) => {
+                self.words[at + 1] = format!("{},{name}", self.words[at + 1]);
+                self
+            }
+            None => self.with(CONTEXT, name),
+        }
     }
 
     /// These flags, and the address of the API server.
@@ -70,6 +84,16 @@ impl ClusterFlags {
         self.command("linkerd-mc", self.address(), words)
     }
 
+    /// The command that links another cluster to this one. It has no context: it names both of its clusters.
+    pub(crate) fn link(&self) -> Suggested {
+        let mut flags = self.clone();
+        let Some(at) = flags.words.iter().position(|word| word == CONTEXT) else {
+            return flags.mc("link", &[]);
+        };
+        let context: Vec<String> = flags.words.drain(at..at + 2).collect();
+        flags.at(None).mc("link --source {}", &[&context[1]])
+    }
+
     /// A text about this cluster, in which each command in backticks has these flags, unless it names a cluster itself.
     /// For messages of parts that do not know what the user calls the cluster.
     pub(crate) fn inserted(&self, text: &str) -> String {
@@ -78,36 +102,43 @@ impl ClusterFlags {
             if at > 0 {
                 result.push('`');
             }
-            if at % 2 == 0 || part.contains("--context") {
+            if at % 2 == 0 {
                 result.push_str(part);
-                continue;
+            } else {
+                result.push_str(&self.named(part));
             }
-            let commands = part
-                .split(" | ")
-                .map(|command| match command.split_once(' ') {
-                    Some(("linkerd-mc", words)) => self.before("linkerd-mc", words),
-                    Some(("kubectl", words)) => self.before("kubectl", words),
-                    Some(("linkerd", words)) => self.before("linkerd", words),
-                    _ => command.to_owned(),
-                });
-            result.push_str(&commands.collect::<Vec<_>>().join(" | "));
         }
         result
     }
 
-    fn before(&self, program: &str, words: &str) -> String {
-        let command = match program {
-            "kubectl" => self.kubectl("", &[]),
-            "linkerd" => self.linkerd("", &[]),
-            _ => self.mc("", &[]),
-        };
-        format!("{} {words}", command.0)
+    /// A command with these flags, unless it names a cluster itself.
+    pub(crate) fn named(&self, command: &str) -> String {
+        if command.contains(CONTEXT) {
+            return command.to_owned();
+        }
+        let steps = command.split(" | ").map(|step| {
+            let (program, words) = match step.split_once(' ') {
+                Some(("linkerd-mc", "link")) => return self.link().0,
+                Some(("linkerd-mc", words)) => (self.mc("", &[]), words),
+                Some(("kubectl", words)) => (self.kubectl("", &[]), words),
+                Some(("linkerd", words)) => (self.linkerd("", &[]), words),
+                _ => return step.to_owned(),
+            };
+            format!("{} {words}", program.0)
+        });
+        steps.collect::<Vec<_>>().join(" | ")
     }
 
     /// The command that installs the extension.
     pub(crate) fn install(&self) -> Suggested {
         let install = self.mc("install", &[]);
         install.piped(&self.kubectl("apply -f -", &[]))
+    }
+
+    /// The command that lets Linkerd read EndpointSlices.
+    pub(crate) fn read_endpoint_slices(&self) -> Suggested {
+        let upgrade = self.linkerd("upgrade --set enableEndpointSlices=true", &[]);
+        upgrade.piped(&self.kubectl("apply -f -", &[]))
     }
 
     /// A command of kubectl.
@@ -163,6 +194,14 @@ impl ToldProblem {
         }
     }
 
+    /// What is wrong. These flags name the cluster in the command, and in nothing that the text quotes.
+    pub(crate) fn told(&self, flags: &ClusterFlags) -> String {
+        match &self.command {
+            Some(command) => command.told(&self.text, flags),
+            None => self.text.clone(),
+        }
+    }
+
     /// What is wrong.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -202,6 +241,11 @@ impl Suggested {
     /// This command, whose output the next one reads.
     pub(crate) fn piped(self, next: &Self) -> Self {
         Self(format!("{} | {}", self.0, next.0))
+    }
+
+    /// A text in which this command gets these flags.
+    pub(crate) fn told(&self, text: &str, flags: &ClusterFlags) -> String {
+        text.replace(&self.to_string(), &format!("`{}`", flags.named(&self.0)))
     }
 
     /// The command without backticks.
@@ -300,6 +344,15 @@ mod tests {
     }
 
     #[test]
+    fn several_clusters_are_named_together() {
+        let west = ClusterFlags::default().with("--as", "me");
+        let west = west.with("--context", "west");
+        let all = west.and_context("a b").and_context("north");
+        let expected = "linkerd-mc --as me --context 'west,a b,north' check";
+        assert_eq!(all.mc("check", &[]).line(), expected);
+    }
+
+    #[test]
     fn commands_in_a_text_get_the_flags_of_its_cluster() {
         let west = ClusterFlags::of_context("west");
         for (text, expected) in [
@@ -314,6 +367,10 @@ mod tests {
                 "run `linkerd-mc --context east install`",
             ),
             ("the `kubectl", "the `kubectl"),
+            (
+                "`linkerd upgrade`, `linkerd-mc-x y` or `linkerd-mc link`",
+                "`linkerd --context west upgrade`, `linkerd-mc-x y` or `linkerd-mc link --source west`",
+            ),
         ] {
             assert_eq!(west.inserted(text), expected);
             assert_eq!(ClusterFlags::default().inserted(text), text);

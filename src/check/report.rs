@@ -9,6 +9,7 @@ use super::rules::{CheckResult, Fix, Level};
 use crate::{
     api::text::{lines, one_line},
     junit::{self, JunitCase, JunitOutcome, JunitSuite},
+    suggest::ClusterFlags,
 };
 
 /// Name of the category of one cluster, or its prefix if there are several.
@@ -23,8 +24,8 @@ pub(crate) struct Category {
     pub results: Vec<CheckResult>,
     /// The cluster, for lines about its problems; `None` if `check` is asked about only one.
     pub cluster: Option<String>,
-    /// Flags for commands in this cluster, such as ` --context west`.
-    pub flags: String,
+    /// Flags for commands in this cluster.
+    pub flags: ClusterFlags,
 }
 
 /// The level of the worst result.
@@ -132,8 +133,7 @@ fn heading(text: &mut String, name: &str) {
 }
 
 fn problem(text: &mut String, category: &Category, result: &CheckResult) {
-    for problem in lines(&result.error).lines() {
-        let problem = with_flags_of_fixes(problem, &result.fixes, &category.flags);
+    for problem in told(category, result).lines() {
         line(text, &format!("    {problem}"));
     }
 }
@@ -143,45 +143,23 @@ fn remedies(text: &mut String, category: &Category, result: &CheckResult) {
         let command = one_line(command.line());
         let remedy = match cluster {
             Some(cluster) => format!("run in {}: {command}", one_line(cluster)),
-            None => format!("run: {}", flagged(&command, &category.flags)),
+            None => format!("run: {}", category.flags.named(&command)),
         };
         line(text, &format!("    {remedy}"));
     }
 }
 
-/// Adds these flags to the fixes that a problem names. Other commands in it are quoted, and stay as they are.
-fn with_flags_of_fixes(problem: &str, fixes: &[Fix], flags: &str) -> String {
-    let here = fixes.iter().filter(|fix| fix.cluster.is_none());
-    here.fold(problem.to_owned(), |problem, Fix { command, .. }| {
-        let named = command.to_string();
-        problem.replace(&named, &with_flags(&named, flags))
+/// The problems of a result, a line each.
+fn told(category: &Category, result: &CheckResult) -> String {
+    with_flags(category, result, &lines(&result.error))
+}
+
+/// Adds the flags of the cluster to the fixes that a text names. Other commands in it are quoted, and stay as they are.
+fn with_flags(category: &Category, result: &CheckResult, text: &str) -> String {
+    let here = result.fixes.iter().filter(|fix| fix.cluster.is_none());
+    here.fold(text.to_owned(), |text, Fix { command, .. }| {
+        command.told(&text, &category.flags)
     })
-}
-
-/// Adds these flags to the commands in a text, which are between backticks.
-pub(crate) fn with_flags(text: &str, flags: &str) -> String {
-    let parts = text.split('`').enumerate();
-    let parts = parts.map(|(at, part)| match at % 2 {
-        1 => flagged(part, flags),
-        _ => part.to_owned(),
-    });
-    parts.collect::<Vec<_>>().join("`")
-}
-
-/// Adds these flags to a command, after the name of each program that takes them.
-fn flagged(command: &str, flags: &str) -> String {
-    let steps = command.split(" | ").map(|step| {
-        let program = ["linkerd-mc", "kubectl", "linkerd"].into_iter();
-        let program = program.into_iter().find(|program| {
-            step.strip_prefix(program)
-                .is_some_and(|rest| rest.starts_with(' '))
-        });
-        match program {
-            Some(program) => format!("{program}{flags}{}", &step[program.len()..]),
-            None => step.to_owned(),
-        }
-    });
-    steps.collect::<Vec<_>>().join(" | ")
 }
 
 fn line(text: &mut String, line: &str) {
@@ -217,8 +195,8 @@ struct CheckOutput<'a> {
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    error: &'a str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    error: String,
     result: &'static str,
 }
 
@@ -228,7 +206,11 @@ pub(crate) fn document(categories: &[Category]) -> impl Serialize {
         .iter()
         .map(|category| CategoryOutput {
             category_name: &category.name,
-            checks: category.results.iter().map(check_output).collect(),
+            checks: category
+                .results
+                .iter()
+                .map(|result| check_output(category, result))
+                .collect(),
         })
         .collect();
     Output {
@@ -237,11 +219,11 @@ pub(crate) fn document(categories: &[Category]) -> impl Serialize {
     }
 }
 
-fn check_output(result: &CheckResult) -> CheckOutput<'_> {
+fn check_output<'a>(category: &Category, result: &'a CheckResult) -> CheckOutput<'a> {
     CheckOutput {
         description: &result.description,
         hint: result.hint.as_deref(),
-        error: &result.error,
+        error: with_flags(category, result, &result.error),
         result: match result.level {
             Level::Success => "success",
             Level::Warning => "warning",
@@ -254,16 +236,20 @@ fn check_output(result: &CheckResult) -> CheckOutput<'_> {
 pub(crate) fn junit(categories: &[Category]) -> String {
     let suites = categories.iter().map(|category| JunitSuite {
         name: category.name.clone(),
-        cases: category.results.iter().map(case).collect(),
+        cases: category
+            .results
+            .iter()
+            .map(|result| case(category, result))
+            .collect(),
         can_skip: false,
     });
     junit::document(&suites.collect::<Vec<_>>())
 }
 
-fn case(result: &CheckResult) -> JunitCase {
+fn case(category: &Category, result: &CheckResult) -> JunitCase {
     let hint = result.hint.as_ref();
     let hint = hint.map_or_else(String::new, |hint| format!("\nsee {hint}"));
-    let error = lines(&result.error);
+    let error = told(category, result);
     let text = format!("{error}{hint}");
     JunitCase {
         name: result
@@ -287,7 +273,6 @@ fn case(result: &CheckResult) -> JunitCase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suggest::ClusterFlags;
 
     fn result(description: &str, level: Level, error: &str, hint: Option<&str>) -> CheckResult {
         CheckResult {
@@ -309,7 +294,7 @@ mod tests {
         let not_well = Category {
             name: "linkerd-multicluster: east".into(),
             cluster: Some("east".into()),
-            flags: " --context east".into(),
+            flags: ClusterFlags::of_context("east"),
             results: vec![
                 result(
                     "Link resources are valid\n\t* west",
@@ -403,24 +388,6 @@ mod tests {
     }
 
     #[test]
-    fn commands_have_the_flags_of_their_cluster() {
-        let flags = " --context west";
-        for (command, expected) in [
-            ("linkerd-mc check", "linkerd-mc --context west check"),
-            (
-                "linkerd-mc install | kubectl apply -f -",
-                "linkerd-mc --context west install | kubectl --context west apply -f -",
-            ),
-            ("linkerd upgrade", "linkerd --context west upgrade"),
-            ("linkerd-mc-x y", "linkerd-mc-x y"),
-        ] {
-            assert_eq!(flagged(command, flags), expected);
-            let text = with_flags(&format!("run `{command}`; kubectl"), flags);
-            assert_eq!(text, format!("run `{expected}`; kubectl"));
-        }
-    }
-
-    #[test]
     fn marks_are_coloured() {
         assert_eq!(mark(Level::Error), "\u{1b}[31m×\u{1b}[0m");
     }
@@ -446,7 +413,7 @@ mod tests {
                 },
                 {
                   "description": "clusters share trust anchors",
-                  "error": "west: one\nwest: \"two\"; run `linkerd-mc rotate --cluster-name west`, said `kubectl version`",
+                  "error": "west: one\nwest: \"two\"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`",
                   "result": "error"
                 }
               ]
@@ -478,7 +445,7 @@ mod tests {
             </testcase>
             <testcase classname="linkerd-multicluster: east" name="clusters share trust anchors">
               <failure message="west: one">west: one
-        west: &quot;two&quot;; run `linkerd-mc rotate --cluster-name west`, said `kubectl version`</failure>
+        west: &quot;two&quot;; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`</failure>
             </testcase>
           </testsuite>
         </testsuites>

@@ -139,23 +139,30 @@ async fn ask(cluster: &ClusterClient) -> anyhow::Result<GatewayAnswer> {
         snapshot_of(cluster, Depth::Links),
         collect_full::mirrors(&cluster.client)
     );
-    let namespaces = known("Namespaces", namespaces.as_ref())?;
+    let namespaces = known("Namespaces", namespaces.as_ref(), cluster)?;
     if namespaces.is_empty() {
-        return Err(not_installed(&cluster.name));
+        return Err(not_installed(&cluster.name, &cluster.flags));
     }
-    known("Links", snapshot.links.as_ref())?;
-    known("mirror Services", mirrors.as_ref())?;
+    known("Links", snapshot.links.as_ref(), cluster)?;
+    known("mirror Services", mirrors.as_ref(), cluster)?;
     Ok(GatewayAnswer {
         snapshot,
         mirrors: mirrors.unwrap_or_default(),
     })
 }
 
-fn known<'a, T>(what: &str, answer: Result<&'a T, &String>) -> anyhow::Result<&'a T> {
+fn known<'a, T>(
+    what: &str,
+    answer: Result<&'a T, &String>,
+    cluster: &ClusterClient,
+) -> anyhow::Result<&'a T> {
     answer.map_err(|why| {
         fail(
             format!("cannot list {what}: {why}"),
-            "check that the cluster is up and that you may list them; `linkerd-mc check` shows details",
+            format!(
+                "check that the cluster is up and that you may list them; {} shows details",
+                cluster.flags.mc("check", &[])
+            ),
         )
     })
 }

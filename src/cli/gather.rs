@@ -20,7 +20,6 @@ use super::common::{
     args::{Global, timeout},
     contexts::Contexts,
     output,
-    paste::same_cluster,
     wait::spin,
 };
 use crate::{
@@ -86,10 +85,9 @@ pub(crate) async fn run(
     let path = path.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
     let contexts = args.contexts.select(global, args.timeout).await?;
     let mut archive = Archive::new(&path, &name)?;
-    let is_one = contexts.len() == 1;
     let reading = contexts
         .iter()
-        .map(|context| of_context(global, context, is_one, now, parse));
+        .map(|context| of_context(global, context, now, parse));
     let clusters = spin("gathering", join_all(reading)).await;
     let files = clusters.iter().flat_map(|cluster| &cluster.files);
     let failed: Option<Vec<_>> = files.map(|file| file.content.as_ref().err()).collect();
@@ -151,21 +149,18 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads all of one cluster. If it is the only one, suggested commands name it as the user did.
+/// Reads all of one cluster.
 async fn of_context(
     global: &Global,
     context: &KubeContext,
-    is_one: bool,
     now: Timestamp,
     parse: ParseArgs,
 ) -> Gathered {
-    // In a Pod, the cluster has no context.
-    let named = (!is_one).then_some(context.name.as_str());
     let category = |results| Category {
         name: context.name.clone(),
         results,
         cluster: Some(context.name.clone()),
-        flags: same_cluster(global, named),
+        flags: context.flags.clone(),
     };
     let cluster = match &context.client {
         Ok(cluster) => cluster,
@@ -191,13 +186,9 @@ async fn of_context(
         (_, known) => Ok(known),
     };
     let commands = Commands {
-        source: named
-            .map_or_else(
-                || global.access(),
-                |name| global.access().with_context(name),
-            )
-            .flags(),
+        source: context.flags.clone(),
         source_context: Some(context.name.clone()),
+        both: global.access().common_flags(),
         ..Commands::default()
     };
     let mut files = diagnoses(cluster, &snapshot, &commands).await;

@@ -113,7 +113,8 @@ pub(crate) async fn run(
         .mirroring
         .over_deployment(given, &client, parse)
         .await?;
-    let settings = mirroring.of_preview()?;
+    let check = access.flags().mc("check", &[]);
+    let settings = mirroring.of_preview(format!("check its credentials with {check}"))?;
     let timeout = args.request_timeout;
     let there = match &args.target {
         Some(context) => Some(connecting(access.with_context(context).client(timeout)).await?),

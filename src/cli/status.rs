@@ -17,6 +17,7 @@ use self::{
 use super::common::{
     args::Global,
     changes::next_change,
+    contexts::flags_of_all,
     output,
     problems::called,
     table::terminal_width,
@@ -80,7 +81,10 @@ async fn require(
         let linked = linked_clusters(contexts).await;
         let linked: Vec<&str> = linked.iter().map(String::as_str).collect();
         let hint = match linked.as_slice() {
-            [] => "no cluster is linked; link one with `linkerd-mc link`".to_owned(),
+            [] => match contexts {
+                [only] => format!("no cluster is linked; link one with {}", only.flags.link()),
+                _ => "no cluster is linked".to_owned(),
+            },
             linked => format!("linked clusters: {}", linked.join(", ")),
         };
         return Err(fail(format!("no Link to {cluster}"), hint));
@@ -91,16 +95,12 @@ async fn require(
         let namespace = args.filter().namespace;
         let place = namespace.as_ref();
         let place = place.map_or_else(String::new, |namespace| format!("{namespace}/"));
-        let hint = match (contexts, namespace) {
-            ([only], Some(namespace)) => {
-                let flags = &only.flags;
-                format!("`linkerd-mc{flags} diagnose {namespace}/{name}` says why")
-            }
-            ([only], None) => {
-                let flags = &only.flags;
-                format!("run `linkerd-mc{flags} status --services` to see all")
-            }
-            _ => "pass --services to see all".to_owned(),
+        let hint = if let ([only], Some(namespace)) = (contexts, namespace) {
+            let diagnose = only.flags.mc("diagnose {}/{}", &[&namespace, &name]);
+            format!("{diagnose} says why")
+        } else {
+            let all = flags_of_all(contexts).mc("status --services", &[]);
+            format!("run {all} to see all")
         };
         return Err(fail(
             format!("no mirror or federated Service is, or comes from, {place}{name}"),
@@ -146,7 +146,10 @@ async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Sta
         let waited = format_go_duration(args.timeout);
         Err(fail(
             format!("{unmet}, after {waited}"),
-            "run `linkerd-mc check` for details",
+            format!(
+                "run {} for details",
+                flags_of_all(contexts).mc("check", &[])
+            ),
         ))
     })
 }

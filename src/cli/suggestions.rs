@@ -20,6 +20,8 @@ struct PrintedCommands {
     templates: Vec<String>,
     /// Commands in backticks, in string literals.
     literals: Vec<String>,
+    /// Places that give a command no flags of a cluster, or flags that nobody gave.
+    unnamed: usize,
     /// Calls whose template is not a literal.
     hidden: usize,
 }
@@ -35,6 +37,11 @@ impl PrintedCommands {
                     if let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) {
                         self.literals.extend(commands(&text.value()));
                     }
+                }
+                TokenTree::Ident(name) if name == "ClusterFlags" => {
+                    let made = tokens.get(at + 3).map(ToString::to_string);
+                    let is_made = made.is_some_and(|of| of == "default" || of == "of_context");
+                    self.unnamed += usize::from(is_made);
                 }
                 TokenTree::Ident(method) => {
                     self.call(&method.to_string(), &tokens[..at], &tokens[at + 1..]);
@@ -90,8 +97,14 @@ fn commands(text: &str) -> Vec<String> {
 
 /// All sources of the program, and the commands in them.
 fn found() -> PrintedCommands {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = PrintedCommands::default();
+    each_source(|_, tokens| found.collect(tokens));
+    found
+}
+
+/// Reads all sources, each with its path.
+fn each_source(mut read: impl FnMut(&str, TokenStream)) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut waiting = vec![root.join("src"), root.join("crates/mirror-core/src")];
     while let Some(path) = waiting.pop() {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -106,11 +119,19 @@ fn found() -> PrintedCommands {
             && !path.components().any(|part| part.as_os_str() == "tests")
         {
             let text = fs::read_to_string(&path).unwrap();
-            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-            found.collect(text.parse().unwrap());
+            let text = text.split("#[cfg(test)]\n");
+            let text = text.take_while(|part| {
+                !part
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .ends_with("mod tests {")
+            });
+            let text: String = text.collect();
+            let path = path.strip_prefix(root).unwrap().to_str().unwrap();
+            read(path, text.parse().unwrap());
         }
     }
-    found
 }
 
 /// A command with a sample for each placeholder, as its words; several if they are piped.
@@ -231,7 +252,7 @@ fn every_printed_command_can_be_pasted() {
         found.templates.len()
     );
     assert!(
-        found.literals.len() > 20,
+        found.literals.len() > 10,
         "only {} literals",
         found.literals.len()
     );
@@ -243,6 +264,66 @@ fn every_printed_command_can_be_pasted() {
     });
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Sources whose commands have no flags of a cluster, and why that is right.
+#[rustfmt::skip]
+const UNNAMED: [(&str, &str); 15] = [
+    ("crates/mirror-core/src/mirror/link_status/expiry.rs", "`status` and `link` add the flags of the cluster"),
+    ("src/client.rs", "it makes the flags"),
+    ("src/cli/common/cluster.rs", "a cluster of a test"),
+    ("src/check/rules/", "`check` adds the flags of the cluster"),
+    ("src/clusters/credentials.rs", "`check` and `status` add the flags of the cluster"),
+    ("src/clusters/own_routes.rs", "`check` adds the flags of the cluster"),
+    ("src/clusters/snapshot.rs", "a cluster without a client has no Links"),
+    ("src/diagnose/subject.rs", "`diagnose` adds the flags of the source cluster"),
+    ("src/diagnose/layer.rs", "the name of the cluster is printed before the command"),
+    ("src/cli/fleet/contexts.rs", "a cluster of a file without a context"),
+    ("src/cli/fleet/hand_over.rs", "the name of the cluster is printed before the command: others run it"),
+    ("src/cli/fleet/layout.rs", "it is written into a file for others"),
+    ("src/cli/fleet/removal.rs", "no context has the name of the cluster"),
+    ("src/cli/fleet/rotate/remaining.rs", "`fleet` has no context"),
+    ("src/cli/link/contexts.rs", "it says that the context of the target cluster has to be added"),
+];
+/// Commands that use no cluster, or name one.
+const ANYWHERE: [&str; 4] = [
+    "linkerd-mc install --print-values",
+    "linkerd-mc fleet",
+    "kubectl config",
+    " --context ",
+];
+/// Literals that mention a command, and do not tell anybody to run it.
+const MENTIONED: [&str; 3] = [
+    "src/cli/gather/index.rs",
+    "src/cli/run_controller.rs",
+    "src/manifests/",
+];
+
+#[test]
+fn every_printed_command_names_its_cluster() {
+    let mut wrong = Vec::new();
+    let mut used = Vec::new();
+    each_source(|path, tokens| {
+        let mut of_file = PrintedCommands::default();
+        of_file.collect(tokens);
+        of_file.literals.retain(|command| {
+            !ANYWHERE.iter().any(|known| command.contains(known))
+                && !MENTIONED.iter().any(|known| path.starts_with(known))
+        });
+        let is_clean = of_file.literals.is_empty() && of_file.unnamed == 0;
+        match UNNAMED.iter().find(|(known, _)| path.starts_with(known)) {
+            Some((known, _)) if !is_clean => used.push(*known),
+            None if !is_clean => wrong.push(format!(
+                "{path}: {} ClusterFlags without flags, {:?}",
+                of_file.unnamed, of_file.literals
+            )),
+            _ => {}
+        }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (known, why) in UNNAMED {
+        assert!(used.contains(&known), "{known} needs no exception: {why}");
+    }
 }
 
 #[test]

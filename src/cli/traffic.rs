@@ -17,6 +17,7 @@ use self::{
 };
 use super::common::{
     args::Global,
+    contexts::flags_of_all,
     output,
     table::{terminal_size, terminal_width},
     wait::spin,
@@ -69,7 +70,7 @@ fn finish(
     view: &TrafficView,
 ) -> anyhow::Result<ExitCode> {
     refuse_silence(contexts, view)?;
-    require(args, view)?;
+    require(contexts, args, view)?;
     show(args, view)?;
     Ok(output::exit_code(view.has_silent_cluster()))
 }
@@ -92,7 +93,7 @@ fn refuse_silence(contexts: &[KubeContext], view: &TrafficView) -> anyhow::Resul
 }
 
 /// Fails if the Service that was asked for does not exist in any cluster that responded.
-fn require(args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
+fn require(contexts: &[KubeContext], args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
     let Some(name) = args.wanted().name else {
         return Ok(());
     };
@@ -103,7 +104,10 @@ fn require(args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
     let place = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
     Err(fail(
         format!("no mirror or federated Service is, or comes from, {place}{name}"),
-        "run `linkerd-mc status --services` to see all",
+        format!(
+            "run {} to see all",
+            flags_of_all(contexts).mc("status --services", &[])
+        ),
     ))
 }
 

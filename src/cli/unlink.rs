@@ -31,7 +31,6 @@ use crate::{
     client::{Access, token_claims},
     hint::{HintExt as _, fail, misuse},
     manifests::{link::ClusterName, render::Manifest},
-    suggest::ClusterFlags,
 };
 
 const EXAMPLES: &str = "\
@@ -240,7 +239,7 @@ async fn revocation(
         .unwrap_or_default();
     let contexts = contexts.iter().map(|context| context.name.as_str());
     let target = context_of(&cluster_name, contexts).unwrap_or(&cluster_name);
-    let target = ClusterFlags::of_context(target);
+    let target = access.of_other(target).flags();
     let revoke = target.kubectl(
         "-n {} delete secret -l {}={}",
         &[&account.namespace, labels::TOKEN_OF_LINK, &id],

@@ -5,7 +5,10 @@ use std::time::Duration;
 use kube::Client;
 
 use super::snapshot::Known;
-use crate::client::{Access, Authenticated, Identity};
+use crate::{
+    client::{Access, Authenticated, Identity},
+    suggest::ClusterFlags,
+};
 
 /// How long the API server keeps a watch open. A dead connection is detected after this time.
 pub(crate) const WATCH: Duration = Duration::from_secs(60);
@@ -14,8 +17,8 @@ pub(crate) const WATCH: Duration = Duration::from_secs(60);
 pub(crate) struct KubeContext {
     pub name: String,
     pub client: Known<ClusterClient>,
-    /// Flags with which other commands use the same cluster, such as ` --context west`.
-    pub flags: String,
+    /// Flags with which other commands use the same cluster.
+    pub flags: ClusterFlags,
 }
 
 /// A cluster that commands send requests to.
@@ -27,6 +30,8 @@ pub(crate) struct ClusterClient {
     pub identity: Identity,
     /// Its client, for one-shot requests.
     pub client: Client,
+    /// Flags with which other commands use the same cluster.
+    pub flags: ClusterFlags,
     authenticated: Authenticated,
     /// Timeout of a request, and of all requests to one target cluster together.
     pub deadline: Duration,
@@ -49,6 +54,7 @@ impl ClusterClient {
             name: name.to_owned(),
             identity,
             client: authenticated.client(deadline)?,
+            flags: access.flags(),
             authenticated,
             deadline,
             linkerd_namespace: linkerd_namespace.to_owned(),

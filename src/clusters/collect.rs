@@ -68,6 +68,7 @@ pub(crate) async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> Cluste
     let ((links, leaders), config) = futures::join!(links, config);
     ClusterSnapshot {
         name: cluster.name.clone(),
+        flags: cluster.flags.clone(),
         identity: cluster.identity.clone(),
         links,
         config,

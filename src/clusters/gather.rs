@@ -419,6 +419,7 @@ fn nothing_known(cluster: &ClusterClient, now: Timestamp, version: &str) -> Full
         version: version.to_owned(),
         extension_namespaces: not_read(),
         cluster: ClusterSnapshot {
+            flags: cluster.flags.clone(),
             identity: cluster.identity.clone(),
             ..ClusterSnapshot::unreachable(&cluster.name, NOT_READ)
         },

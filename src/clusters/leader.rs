@@ -10,7 +10,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use serde::Serialize;
 
-use crate::{api::labels::LEASE_NAME, client::requests::get_at};
+use crate::{
+    api::labels::LEASE_NAME,
+    client::requests::get_at,
+    suggest::{ClusterFlags, Suggested, ToldProblem},
+};
 
 /// How long a Lease is valid if it does not say so.
 const DURATION: SignedDuration = SignedDuration::from_secs(30);
@@ -53,7 +57,11 @@ impl Leader {
     }
 
     /// What is wrong if no controller is active, and what to do. `when` writes the time of the last renewal.
-    pub(crate) fn silence(&self, when: impl Fn(Timestamp) -> String) -> Option<String> {
+    pub(crate) fn silence(
+        &self,
+        flags: &ClusterFlags,
+        when: impl Fn(Timestamp) -> String,
+    ) -> Option<ToldProblem> {
         if self.active {
             return None;
         }
@@ -67,11 +75,17 @@ impl Leader {
             }
             None => format!("the last one stopped {when}"),
         };
-        Some(format!(
-            "no controller is active: {last}, and nothing has been reported since; look at its Pods with `kubectl -n \
-             {namespace} get pods`"
-        ))
+        let pods = pods(flags, namespace);
+        let text = format!(
+            "no controller is active: {last}, and nothing has been reported since; look at its Pods with {pods}"
+        );
+        Some(ToldProblem::new(text, pods))
     }
+}
+
+/// The command that shows the Pods of a controller.
+pub(crate) fn pods(flags: &ClusterFlags, namespace: &str) -> Suggested {
+    flags.kubectl("-n {} get pods", &[namespace])
 }
 
 /// Reads the Leases of these namespaces, side by side.
@@ -159,8 +173,10 @@ pub(crate) mod tests {
             let now = format!("2026-11-21T{now}Z").parse().unwrap();
             let leader = Leader::of("mc", lease, now);
             assert_eq!(leader.active, active, "{spec} {now}");
-            let told = leader.silence(|at| at.strftime("at %H").to_string());
-            let told = told.unwrap_or_default();
+            let told = leader.silence(&ClusterFlags::default(), |at| {
+                at.strftime("at %H").to_string()
+            });
+            let told = told.map_or_else(String::new, |told| told.text().to_owned());
             assert!(
                 told.starts_with(said) && told.is_empty() == active,
                 "{told}"

@@ -24,6 +24,7 @@ use crate::{
         tls::InsecureTls,
     },
     client::Identity,
+    suggest::ClusterFlags,
 };
 
 /// A fact, or the reason why it is unknown.
@@ -34,6 +35,8 @@ pub(crate) type Known<T> = Result<T, String>;
 pub(crate) struct ClusterSnapshot {
     /// What the user calls the cluster: its kubeconfig context.
     pub name: String,
+    /// Flags with which commands use it.
+    pub flags: ClusterFlags,
     /// Where its API server is.
     pub identity: Identity,
     /// Its Links, by namespace and name.
@@ -54,6 +57,7 @@ impl ClusterSnapshot {
     pub(crate) fn unreachable(name: &str, why: &str) -> Self {
         Self {
             name: name.to_owned(),
+            flags: ClusterFlags::default(),
             identity: Identity::default(),
             links: Err(why.to_owned()),
             config: Err(why.to_owned()),

@@ -12,7 +12,7 @@ use super::{
     snapshot::{ClusterSnapshot, LinkSnapshot},
     trust_anchors::{self, Anchors},
 };
-use crate::{api::preference::LOCAL, mirror::mirror_name};
+use crate::{api::preference::LOCAL, mirror::mirror_name, suggest::ClusterFlags};
 
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,6 +41,9 @@ pub(crate) struct MissingLink {
 pub(crate) struct ClusterNode {
     /// Its context, or its name in a Link.
     pub name: String,
+    /// Flags with which commands use it, if it was asked.
+    #[serde(skip)]
+    pub flags: ClusterFlags,
     /// Whether it responded; `null` if there is no snapshot of it.
     pub reachable: Option<bool>,
     /// Why it did not respond.
@@ -83,6 +86,12 @@ impl Topology {
         clusters.any(|cluster| cluster.reachable == Some(false))
     }
 
+    /// Flags with which commands use the cluster of a Link, which has a snapshot.
+    pub(crate) fn flags_of(&self, edge: &Edge) -> &ClusterFlags {
+        let source = self.clusters.iter().find(|node| node.name == edge.source);
+        &source.expect("Links come from snapshots").flags
+    }
+
     /// Combines the snapshots of several clusters.
     pub(crate) fn of(snapshots: &[ClusterSnapshot]) -> Self {
         let trusted: Vec<_> = snapshots.iter().map(trust_anchors).collect();
@@ -91,6 +100,7 @@ impl Topology {
             .zip(&trusted)
             .map(|(snapshot, trusted)| ClusterNode {
                 name: snapshot.name.clone(),
+                flags: snapshot.flags.clone(),
                 reachable: Some(snapshot.links.is_ok()),
                 error: snapshot.links.as_ref().err().cloned(),
                 trust_anchors: trusted.as_ref().map(|anchors| {
@@ -304,6 +314,7 @@ pub(crate) mod tests {
     fn snapshot(name: &str, anchors: &str, links: Known<Vec<LinkSnapshot>>) -> ClusterSnapshot {
         ClusterSnapshot {
             name: name.into(),
+            flags: ClusterFlags::default(),
             identity: identity(&format!("{name}.example:443"), name),
             links,
             config: Ok(

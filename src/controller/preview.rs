@@ -53,6 +53,8 @@ pub(crate) struct PreviewSettings {
     pub headless: bool,
     /// Limits on the objects that are kept of a target cluster.
     pub limits: Limits,
+    /// What to do if the target cluster cannot be read with the Link's credentials.
+    pub unreadable: String,
 }
 
 /// The arguments of the controller in a namespace, for each container of its Deployment. `None` if the Deployment does
@@ -93,6 +95,7 @@ pub(crate) async fn state(
         config,
         headless,
         limits,
+        unreadable,
     } = settings;
     let namespace = config.namespace.clone();
     let api: Api<LinkObject> = Api::namespaced(client.clone(), &namespace);
@@ -132,7 +135,7 @@ pub(crate) async fn state(
         .hint(
             || format!("cannot list the exported Services of {}", target.cluster),
             || match target.api_server_through {
-                ApiServerThrough::Direct => "check its credentials with `linkerd-mc check`".into(),
+                ApiServerThrough::Direct => unreadable,
                 ApiServerThrough::Gateway => {
                     "only the controller reaches its API server through the gateway; pass --target with a context for it"
                         .into()

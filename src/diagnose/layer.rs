@@ -57,6 +57,8 @@ pub(crate) struct Commands {
     pub(crate) target: Option<ClusterFlags>,
     /// Its context.
     pub(crate) target_context: Option<String>,
+    /// The cluster that this context is for, by the Links. Other clusters have no known context.
+    pub(crate) target_cluster: Option<String>,
     /// What is the same for both, for commands that name both.
     pub(crate) both: ClusterFlags,
 }
@@ -135,9 +137,13 @@ impl Finding {
         command: impl FnOnce(&ClusterFlags) -> Suggested,
     ) -> Self {
         let unnamed = ClusterFlags::default();
-        let flags = commands.target.as_ref().unwrap_or(&unnamed);
+        let known = commands
+            .target
+            .as_ref()
+            .filter(|_| commands.is_target(cluster));
+        let flags = known.unwrap_or(&unnamed);
         self.fixes.push(FixCommand {
-            cluster: commands.target.is_none().then(|| cluster.to_owned()),
+            cluster: known.is_none().then(|| cluster.to_owned()),
             command: command(flags).line().to_owned(),
         });
         self
@@ -145,9 +151,20 @@ impl Finding {
 }
 
 impl Commands {
+    /// Whether the context of the target is for this cluster.
+    fn is_target(&self, cluster: &str) -> bool {
+        self.target_cluster.as_deref() == Some(cluster)
+    }
+
+    /// The context of a target cluster, if it was named.
+    fn context_of(&self, cluster: &str) -> Option<&str> {
+        let context = self.target_context.as_deref();
+        context.filter(|_| self.is_target(cluster))
+    }
+
     /// The command that replaces the credentials of a Link.
     pub(super) fn rotate(&self, cluster: &str, namespace: &str) -> Suggested {
-        match &self.target_context {
+        match self.context_of(cluster) {
             Some(context) => self.source.mc(
                 "rotate --cluster-name {} --target {} --namespace {}",
                 &[cluster, context, namespace],
@@ -192,7 +209,7 @@ impl Commands {
     }
 
     fn contexts<'a>(&'a self, cluster: &'a str) -> (&'a str, &'a str) {
-        let target = self.target_context.as_deref().unwrap_or(cluster);
+        let target = self.context_of(cluster).unwrap_or(cluster);
         let source = self.source_context.as_deref().unwrap_or("SOURCE");
         (target, source)
     }

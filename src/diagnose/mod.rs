@@ -39,6 +39,10 @@ use crate::clusters::request_path::RequestPath;
 
 /// Judges the layers in order, up to the first broken one.
 pub(crate) fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, NoSubject> {
+    let commands = &Commands {
+        target_cluster: facts.target.as_ref().map(|target| target.cluster.clone()),
+        ..commands.clone()
+    };
     let way = PathContext {
         facts,
         subject: Subject::of(facts)?,

@@ -128,6 +128,8 @@ mod verify;
 mod gather;
 // `hand-back`.
 mod hand_back;
+// Printed commands use the cluster that was asked about.
+mod hints;
 // The container image runs alone.
 mod image;
 // `install`: its objects are accepted, and the CRD has all fields of the type.

@@ -54,7 +54,7 @@ fn plugin_of_kubectl_shows_what_people_type() {
     let failed = command.env("KUBECONFIG", &kubeconfig).output().unwrap();
     assert_eq!(failed.status.code(), Some(1));
     assert!(
-        said(&failed).contains("`kubectl linkerd-mc check` shows details"),
+        said(&failed).contains("`kubectl linkerd-mc --context x check` shows details"),
         "{}",
         said(&failed)
     );

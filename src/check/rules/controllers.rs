@@ -6,10 +6,11 @@ use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::labels::{self, LEASE_NAME},
     clusters::{
+        leader::pods,
         snapshot::{Confinement, FullSnapshot, Workload},
         workloads::tag,
     },
-    suggest::{ClusterFlags, Suggested, ToldProblem},
+    suggest::{ClusterFlags, ToldProblem},
 };
 
 /// Label `component` of a controller that the deprecated `linkerd multicluster link` created.
@@ -98,13 +99,12 @@ pub(super) fn reporting(snapshot: &FullSnapshot) -> Verdict {
             Ok(Some(leader)) if leader.active => reports = true,
             Ok(Some(leader)) => {
                 let at = |time: Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
-                let silence = leader.silence(at);
-                problems.extend(silence.map(|silence| ToldProblem::new(silence, pods(namespace))));
+                problems.extend(leader.silence(&ClusterFlags::default(), at));
             }
             // Without a controller of ours, Linkerd's service mirror may be in charge.
             Ok(None) if snapshot.controller().is_none() => {}
             Ok(None) => {
-                let pods = pods(namespace);
+                let pods = pods(&ClusterFlags::default(), namespace);
                 let what = format!(
                     "no controller has been active: the Lease {namespace}/{LEASE_NAME} does not exist; look at its Pods \
                      with {pods}"
@@ -119,11 +119,6 @@ pub(super) fn reporting(snapshot: &FullSnapshot) -> Verdict {
         (true, false, _) => Verdict::Warn(unknown),
         (false, ..) => Verdict::Fail(problems),
     }
-}
-
-/// The command that shows the Pods of a controller.
-fn pods(namespace: &str) -> Suggested {
-    ClusterFlags::default().kubectl("-n {} get pods", &[namespace])
 }
 
 pub(super) fn managed(snapshot: &FullSnapshot) -> Verdict {

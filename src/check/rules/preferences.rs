@@ -137,7 +137,7 @@ fn of_federated(
     let unknown = linked_clusters(preference).filter(|cluster| !linked.contains(cluster));
     let unknown: Vec<_> = unknown.collect();
     (!unknown.is_empty()).then(|| {
-        let link = ClusterFlags::default().mc("link", &[]);
+        let link = ClusterFlags::default().link();
         let what = format!(
             "Service {} prefers {}, which has no Link; create one with {link}",
             service.metadata.resource_id(),

@@ -6,7 +6,7 @@ use super::rule::Verdict;
 use crate::{
     api::{
         labels::COMPONENT_CONTROLLER,
-        link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
+        link::{LinkerdConfig, NO_ENDPOINT_SLICES},
         metadata::ResourceId,
     },
     clusters::{
@@ -29,11 +29,10 @@ pub(super) fn endpoint_slices(snapshot: &FullSnapshot) -> Verdict {
         Err(why) => Verdict::fail(format!("cannot read linkerd-config: {why}")),
         Ok(config) if config.reads_endpoint_slices() => Verdict::Pass,
         Ok(_) => {
-            let flags = ClusterFlags::default();
-            let upgrade = flags.linkerd("upgrade --set enableEndpointSlices=true", &[]);
+            let upgrade = ClusterFlags::default().read_endpoint_slices();
             Verdict::fail(ToldProblem::new(
-                format!("{NO_ENDPOINT_SLICES}\n{READ_ENDPOINT_SLICES}"),
-                upgrade.piped(&flags.kubectl("apply -f -", &[])),
+                format!("{NO_ENDPOINT_SLICES}\nturn it on with {upgrade}"),
+                upgrade,
             ))
         }
     }

@@ -169,6 +169,7 @@ fn well() -> FullSnapshot {
         extension_namespaces: Ok(vec!["linkerd-multicluster".into()]),
         cluster: ClusterSnapshot {
             name: "west".into(),
+            flags: crate::suggest::ClusterFlags::default(),
             identity: crate::client::Identity::default(),
             links: Ok(vec![link("east")]),
             config: Ok(config(A)),

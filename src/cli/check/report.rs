@@ -15,6 +15,7 @@ use crate::{
         fleet::{FleetLinks, SelectedClusters},
     },
     clusters::{snapshot::ClusterSnapshot, topology::Topology},
+    suggest::ClusterFlags,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,7 +46,7 @@ struct ReportedCluster {
     /// Its name, if there are several.
     name: Option<String>,
     /// Flags for commands in it.
-    flags: String,
+    flags: ClusterFlags,
     /// Its results, topic by topic.
     topics: Vec<Category>,
 }
@@ -54,10 +55,9 @@ impl Report {
     pub(super) fn new(format: CheckFormat, selected: &SelectedClusters) -> Self {
         let contexts = &selected.contexts;
         let several = contexts.len() > 1;
-        let clusters = contexts.iter().zip(&selected.flags);
-        let clusters = clusters.map(|(context, flags)| ReportedCluster {
+        let clusters = contexts.iter().map(|context| ReportedCluster {
             name: several.then(|| context.name.clone()),
-            flags: flags.clone(),
+            flags: context.flags.clone(),
             topics: Vec::new(),
         });
         Self {
@@ -196,7 +196,7 @@ mod tests {
             };
             let cluster = ReportedCluster {
                 name: name.map(str::to_owned),
-                flags: String::new(),
+                flags: ClusterFlags::default(),
                 topics: vec![topic(&[0, 3]), topic(&[1]), topic(&[2])],
             };
             let category = cluster.into_category();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::future::join_all;
 
-use super::{args::Global, cluster::connecting, paste::same_cluster};
+use super::{args::Global, cluster::connecting};
 use crate::{
     client::{Access, Identity},
     clusters::{
@@ -14,6 +14,7 @@ use crate::{
         snapshot::ClusterSnapshot,
     },
     hint::fail,
+    suggest::ClusterFlags,
 };
 
 /// Which contexts to use.
@@ -45,8 +46,7 @@ impl Contexts {
             let namespace = &global.linkerd_namespace;
             let contexts = names.iter().map(|name| {
                 let access = access.with_context(name);
-                let flags = same_cluster(global, Some(name));
-                context_of(name.clone(), access, deadline, namespace, flags)
+                context_of(name.clone(), access, deadline, namespace)
             });
             let mut contexts = connecting(join_all(contexts)).await;
             if self.all_contexts {
@@ -64,7 +64,7 @@ impl Contexts {
         Ok(vec![KubeContext {
             name: name.clone(),
             client: Ok(client),
-            flags: same_cluster(global, None),
+            flags: access.flags(),
         }])
     }
 
@@ -112,21 +112,31 @@ pub(crate) fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()
     };
     snapshot.links.as_ref().map(|_| ()).map_err(|why| {
         if why == NOT_INSTALLED {
-            return not_installed(&snapshot.name);
+            return not_installed(&snapshot.name, &snapshot.flags);
         }
         fail(
             format!("cannot list the Links of {}: {why}", snapshot.name),
-            "check that the cluster is up and that you may list Links; `linkerd-mc check` shows details",
+            format!(
+                "check that the cluster is up and that you may list Links; {} shows details",
+                snapshot.flags.mc("check", &[])
+            ),
         )
     })
 }
 
 /// The error of a cluster without the extension.
-pub(crate) fn not_installed(cluster: &str) -> anyhow::Error {
+pub(crate) fn not_installed(cluster: &str, flags: &ClusterFlags) -> anyhow::Error {
     fail(
         format!("{NOT_INSTALLED} in {cluster}"),
-        "install it with `linkerd-mc install | kubectl apply -f -`",
+        format!("install it with {}", flags.install()),
     )
+}
+
+/// The flags that name all of these clusters, of which there is at least one, for commands that take several.
+pub(crate) fn flags_of_all(contexts: &[KubeContext]) -> ClusterFlags {
+    let (first, rest) = contexts.split_first().expect("a command has a cluster");
+    let names = rest.iter().map(|context| context.name.as_str());
+    names.fold(first.flags.clone(), ClusterFlags::and_context)
 }
 
 /// The names in `a,b,c`, each once.
@@ -149,13 +159,12 @@ async fn context_of(
     access: Access,
     deadline: Duration,
     linkerd_namespace: &str,
-    flags: String,
 ) -> KubeContext {
     let client = ClusterClient::new(&name, &access, deadline, linkerd_namespace).await;
     KubeContext {
         name,
         client: client.map_err(|error| format!("{error:#}")),
-        flags,
+        flags: access.flags(),
     }
 }
 

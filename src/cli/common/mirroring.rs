@@ -163,12 +163,14 @@ impl Mirroring {
         Ok(Err(why))
     }
 
-    /// What `preview` needs of them. Fails on an invalid selector.
-    pub(crate) fn of_preview(&self) -> anyhow::Result<PreviewSettings> {
+    /// What `preview` needs of them, and what to do if the target cluster cannot be read with the Link's credentials.
+    /// Fails on an invalid selector.
+    pub(crate) fn of_preview(&self, unreadable: String) -> anyhow::Result<PreviewSettings> {
         Ok(PreviewSettings {
             config: self.config()?,
             headless: self.headless(),
             limits: self.limits(),
+            unreadable,
         })
     }
 

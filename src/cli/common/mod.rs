@@ -16,7 +16,6 @@ pub(super) mod linked;
 pub(super) mod log_format;
 pub(super) mod mirroring;
 pub(super) mod output;
-pub(super) mod paste;
 pub(super) mod plugin;
 pub(super) mod problems;
 pub(super) mod prompt;

@@ -36,13 +36,13 @@ pub(crate) fn silences(topology: &Topology, several: bool, now: Timestamp) -> Ve
         let Some(controller) = &edge.link.controller else {
             continue;
         };
-        let Some(silence) = controller.silence(|time| format!("{} ago", age(now, Some(time))))
-        else {
+        let ago = |time| format!("{} ago", age(now, Some(time)));
+        let Some(silence) = controller.silence(topology.flags_of(edge), ago) else {
             continue;
         };
         if seen.insert((&edge.source, &edge.link.namespace)) {
             let of = several.then(|| format!("{}: ", edge.source));
-            lines.push(of.unwrap_or_default() + &silence);
+            lines.push(of.unwrap_or_default() + silence.text());
         }
     }
     lines

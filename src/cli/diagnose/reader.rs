@@ -6,7 +6,6 @@ use super::args::{Called, Diagnose};
 use crate::{
     api::metadata::ResourceId,
     cli::common::{args::Global, cluster::connecting},
-    client::Access,
     clusters::{
         cluster_client::ClusterClient,
         request_path::{
@@ -18,10 +17,11 @@ use crate::{
     diagnose::{
         Diagnosis, diagnose,
         layer::Commands,
-        subject::{Subject, closest},
+        subject::{NoSubject, Subject, closest},
     },
     hint::{fail, misuse},
     mirror::FEDERATED_SUFFIX,
+    suggest::ClusterFlags,
     timing,
 };
 
@@ -49,7 +49,7 @@ impl<'a> PathReader<'a> {
         let target = match &args.target {
             None => None,
             Some(context) => {
-                let access = of_target(&access, context);
+                let access = access.of_other(context);
                 let client = ClusterClient::new(context, &access, deadline, linkerd);
                 Some(connecting(client).await?)
             }
@@ -65,8 +65,7 @@ impl<'a> PathReader<'a> {
     /// Reads all that is needed, and judges it.
     pub(super) async fn diagnose(&self) -> anyhow::Result<Diagnosis> {
         let path = self.read().await?;
-        diagnose(&path, &self.commands)
-            .map_err(|none| fail(none.what, self.commands.source.inserted(&none.hint)))
+        diagnose(&path, &self.commands).map_err(|none| refused(none, &self.commands.source))
     }
 
     async fn read(&self) -> anyhow::Result<RequestPath> {
@@ -96,10 +95,15 @@ impl<'a> PathReader<'a> {
             target: None,
         };
         if let Some(target) = &self.target {
-            path.target = Some(of_context(&path, target, args).await?);
+            path.target = Some(of_context(&path, target, self).await?);
         }
         Ok(path)
     }
+}
+
+/// The error if there is nothing to diagnose. Its hint is about the source cluster, which these flags name.
+fn refused(none: NoSubject, source: &ClusterFlags) -> anyhow::Error {
+    fail(none.what, source.inserted(&none.hint))
 }
 
 /// How commands name the clusters.
@@ -112,17 +116,10 @@ fn commands(global: &Global, args: &Diagnose) -> Commands {
         target: args
             .target
             .as_ref()
-            .map(|context| of_target(&access, context).flags()),
+            .map(|context| access.of_other(context).flags()),
         target_context: args.target.clone(),
-        both: access.kubeconfig_flags(),
-    }
-}
-
-/// The access to another context, without `--api-addr`, which is the address of the source cluster.
-fn of_target(access: &Access, context: &str) -> Access {
-    Access {
-        api_addr: None,
-        ..access.with_context(context)
+        target_cluster: None,
+        both: access.common_flags(),
     }
 }
 
@@ -147,7 +144,7 @@ async fn of_source(
     let (facts, pod) = futures::join!(facts, client_pod(source, id));
     let pod = match pod {
         Err(why) => return Ok((facts, Some(Err(why.clone())), Some(Err(why)))),
-        Ok(Err(names)) => return Err(no_pod(id, &names)),
+        Ok(Err(names)) => return Err(no_pod(source, id, &names)),
         Ok(Ok(pod)) => pod,
     };
     let (linkerd, called) = (args.linkerd.of_source(), (service, *port));
@@ -155,10 +152,12 @@ async fn of_source(
     Ok((facts, Some(Ok(pod)), Some(view)))
 }
 
-fn no_pod(id: &ResourceId, names: &[String]) -> anyhow::Error {
-    let hint = match closest(&id.name, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean {}/{name}?", id.namespace),
-        None => format!("`kubectl -n {} get pods` lists them", id.namespace),
+fn no_pod(source: &ClusterClient, id: &ResourceId, names: &[String]) -> anyhow::Error {
+    let hint = if let Some(name) = closest(&id.name, names.iter().map(String::as_str)) {
+        format!("did you mean {}/{name}?", id.namespace)
+    } else {
+        let list = source.flags.kubectl("-n {} get pods", &[&id.namespace]);
+        format!("{list} lists them")
     };
     fail(format!("Pod {id} does not exist"), hint)
 }
@@ -167,11 +166,12 @@ fn no_pod(id: &ResourceId, names: &[String]) -> anyhow::Error {
 async fn of_context(
     path: &RequestPath,
     target: &ClusterClient,
-    args: &Diagnose,
+    reader: &PathReader<'_>,
 ) -> anyhow::Result<TargetFacts> {
+    let args = reader.args;
     let named = args.cluster_name.as_deref();
     let subject = Subject::of(path);
-    let subject = subject.map_err(|none| fail(none.what, none.hint))?;
+    let subject = subject.map_err(|none| refused(none, &reader.commands.source))?;
     let member = match &subject {
         Subject::AbsentFederated(member) => Some(*member),
         // A cluster that is drained, or has no member yet, is none of its clusters.

@@ -10,9 +10,10 @@ use super::{
     plugins::PluginFlags,
 };
 use crate::{
-    cli::common::{args::Global, cluster::connecting, contexts::Contexts, paste::same_cluster},
+    cli::common::{args::Global, cluster::connecting, contexts::Contexts},
     clusters::cluster_client::{ClusterClient, KubeContext},
     fleet::FleetCluster,
+    suggest::ClusterFlags,
 };
 
 /// Which clusters to use.
@@ -30,8 +31,6 @@ pub(in crate::cli) struct FleetContexts {
 /// The chosen clusters.
 pub(in crate::cli) struct SelectedClusters {
     pub(in crate::cli) contexts: Vec<KubeContext>,
-    /// The flags of commands in each cluster, with a space before each.
-    pub(in crate::cli) flags: Vec<String>,
     /// The links of the file, if the clusters are from one.
     pub(in crate::cli) fleet: Option<FleetLinks>,
 }
@@ -58,9 +57,7 @@ impl FleetContexts {
             return Ok(of_file(global, &loaded, deadline).await);
         }
         let contexts = self.contexts.select(global, deadline).await?;
-        let flags = contexts.iter().map(|context| context.flags.clone());
         Ok(SelectedClusters {
-            flags: flags.collect(),
             contexts,
             fleet: None,
         })
@@ -74,12 +71,10 @@ impl SelectedClusters {
             return self;
         };
         let is_source = |name: &str| fleet.links.iter().any(|(source, _)| source == name);
-        let all = self.contexts.into_iter().zip(self.flags);
-        let all = all.filter(|(context, _)| is_source(&context.name));
-        let (contexts, flags) = all.unzip();
+        let contexts = self.contexts.into_iter();
+        let contexts = contexts.filter(|context| is_source(&context.name));
         Self {
-            contexts,
-            flags,
+            contexts: contexts.collect(),
             fleet: self.fleet,
         }
     }
@@ -88,12 +83,11 @@ impl SelectedClusters {
 async fn of_file(global: &Global, loaded: &LoadedFleet, deadline: Duration) -> SelectedClusters {
     let clusters = loaded.fleet.clusters.iter();
     let clusters = clusters.map(|cluster| of_cluster(global, loaded, cluster, deadline));
-    let (contexts, flags) = connecting(join_all(clusters)).await.into_iter().unzip();
+    let contexts = connecting(join_all(clusters)).await;
     let links = loaded.fleet.links.keys();
     let links = links.map(|ends| (ends.source.to_string(), ends.target.to_string()));
     SelectedClusters {
         contexts,
-        flags,
         fleet: Some(FleetLinks {
             links: links.collect(),
             namespace: loaded.namespace.clone(),
@@ -107,37 +101,25 @@ async fn of_cluster(
     loaded: &LoadedFleet,
     cluster: &FleetCluster,
     deadline: Duration,
-) -> (KubeContext, String) {
+) -> KubeContext {
     let (name, linkerd) = (cluster.name.to_string(), &loaded.linkerd);
     let access = loaded.access(&global.access(), cluster);
     let access = match named(&access, &cluster.name) {
         Ok(access) => access,
         Err(error) => {
-            let client = Err(format!("{error:#}"));
-            let flags = String::new();
-            return (
-                KubeContext {
-                    name,
-                    client,
-                    flags,
-                },
-                String::new(),
-            );
+            return KubeContext {
+                name,
+                client: Err(format!("{error:#}")),
+                flags: ClusterFlags::default(),
+            };
         }
     };
     let client = ClusterClient::new(&name, &access, deadline, linkerd).await;
-    let its = Global {
-        kubeconfig: access.kubeconfig.clone(),
-        ..global.clone()
-    };
-    let flags = same_cluster(&its, access.context.as_deref());
-    let client = client.map_err(|error| format!("{error:#}"));
-    let context = KubeContext {
+    KubeContext {
         name,
-        client,
-        flags: flags.clone(),
-    };
-    (context, flags)
+        client: client.map_err(|error| format!("{error:#}")),
+        flags: access.flags(),
+    }
 }
 
 #[cfg(test)]
@@ -161,13 +143,13 @@ links: [{hub: hub, spokes: [west, north]}]
 ";
 
     fn shown(selected: &SelectedClusters) -> Vec<String> {
-        let all = selected.contexts.iter().zip(&selected.flags);
-        let all = all.map(|(context, flags)| {
+        let all = selected.contexts.iter().map(|context| {
+            let command = context.flags.kubectl("", &[]);
             let client = match &context.client {
                 Ok(client) => client.identity.server.clone(),
                 Err(why) => why.split(':').next().unwrap_or_default().to_owned(),
             };
-            format!("{}: {client};{flags}", context.name)
+            format!("{}: {client}; {}", context.name, command.line())
         });
         all.collect()
     }
@@ -192,13 +174,16 @@ links: [{hub: hub, spokes: [west, north]}]
         let second = Duration::from_secs(1);
         let selected = chosen.select(&global, second).await.unwrap();
         let flags = |path: &Path, context: &str| {
-            format!(" --kubeconfig {} --context {context}", path.display())
+            format!(
+                "kubectl --kubeconfig {} --context {context}",
+                path.display()
+            )
         };
         let path = global.kubeconfig.as_ref().unwrap();
         let (hub, west, north) = (
-            format!("hub: east.example:443;{}", flags(path, "admin@east")),
-            format!("west: west.example:443;{}", flags(path, "west")),
-            "north: the kubeconfig has no context for north;".to_owned(),
+            format!("hub: east.example:443; {}", flags(path, "admin@east")),
+            format!("west: west.example:443; {}", flags(path, "west")),
+            "north: the kubeconfig has no context for north; kubectl".to_owned(),
         );
         assert_eq!(shown(&selected), [hub, west.clone(), north.clone()]);
         assert_eq!(shown(&selected.sources()), [west, north]);

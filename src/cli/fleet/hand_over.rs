@@ -98,7 +98,7 @@ fn joined(names: &BTreeSet<ClusterName>) -> String {
 }
 
 /// The flags that name a cluster: the context of the file, or the one with the name of the cluster.
-fn flags(loaded: &LoadedFleet, name: &ClusterName) -> ClusterFlags {
+pub(super) fn flags(loaded: &LoadedFleet, name: &ClusterName) -> ClusterFlags {
     let cluster = loaded.cluster(name).ok();
     let context = cluster.and_then(|cluster| cluster.context.clone());
     ClusterFlags::of_context(&context.unwrap_or_else(|| name.to_string()))

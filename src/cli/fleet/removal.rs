@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::{
     change::FleetChange,
     facts::{AccountFacts, ClusterFacts, account_of, is_of, kubeconfig},
-    hand_over::revoke,
+    hand_over::{flags, revoke},
     loaded::LoadedFleet,
     part::UsedClusters,
 };
@@ -79,7 +79,7 @@ pub(super) fn removal(
         let known = parsed
             .as_ref()
             .and_then(|source| known.get_key_value(source));
-        match users(loaded, &source, uid.as_deref(), known) {
+        match users(loaded, name, &source, uid.as_deref(), known) {
             Ok(()) => {
                 let objects = of_account(fleet, &source, &facts.accounts);
                 removal.changes.extend(objects);
@@ -106,9 +106,10 @@ fn is_unused(
     is_of(secret, &loaded.fleet.name) && !is_needed
 }
 
-/// Fails if a cluster may still use its account in another one. `known` are the cluster and what was read of it.
+/// Fails if a cluster may still use its account in another one, `there`. `known` are the cluster and what was read of it.
 fn users(
     loaded: &LoadedFleet,
+    there: &ClusterName,
     source: &str,
     uid: Option<&str>,
     known: Option<(&&ClusterName, &Result<&ClusterFacts, &str>)>,
@@ -121,7 +122,7 @@ fn users(
             return stays(format!(
                 "{source} is not in the file, no context has its name, and it may use the account; if it does not exist any \
                  more, delete what {} prints for this cluster",
-                revoke(loaded, &ClusterFlags::default(), source)
+                revoke(loaded, &flags(loaded, there), source)
             ));
         }
     };

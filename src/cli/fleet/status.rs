@@ -9,10 +9,7 @@ use super::{
     states::{ClusterStates, FleetReport},
 };
 use crate::{
-    cli::{
-        common::{args::Global, paste::same_cluster},
-        version::all_controllers,
-    },
+    cli::{common::args::Global, version::all_controllers},
     client::Access,
     clusters::{
         cluster_client::{ClusterClient, KubeContext},
@@ -35,7 +32,7 @@ pub(super) async fn report(
         KubeContext {
             name: cluster.name.to_string(),
             client: client.map_err(|error| format!("{error:#}")),
-            flags: same_cluster(global, access.context.as_deref()),
+            flags: access.flags(),
         }
     });
     let contexts = join_all(contexts).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    api::link::{LinkerdConfig, NO_ENDPOINT_SLICES, READ_ENDPOINT_SLICES},
+    api::link::{LinkerdConfig, NO_ENDPOINT_SLICES},
     cli::common::{cluster::Cluster, inventory::ADMISSION_POLICY, output, wait::poll},
     client::Access,
     clusters::{collect_full::own_routes, own_routes::OwnRoute},
@@ -13,6 +13,7 @@ use crate::{
         render::Manifest,
         values::Values,
     },
+    suggest::ClusterFlags,
 };
 
 /// Poll interval while waiting for Linkerd.
@@ -23,6 +24,8 @@ const NO_POLICIES: &str = "the cluster does not support ValidatingAdmissionPolic
 
 /// What a cluster says before the objects for it are rendered.
 pub(in crate::cli) struct InstallFacts {
+    /// Flags with which commands use the cluster.
+    pub(in crate::cli) flags: ClusterFlags,
     pub(in crate::cli) config: LinkerdConfig,
     pub(in crate::cli) has_policies: bool,
     /// The routes that controllers have written, as far as the user may see them.
@@ -49,6 +52,7 @@ impl InstallFacts {
         config: LinkerdConfig,
     ) -> anyhow::Result<Self> {
         Ok(Self {
+            flags: cluster.flags.clone(),
             config,
             has_policies: ADMISSION_POLICY.is_served(cluster).await?,
             routes: own_routes(&cluster.client).await.unwrap_or_default(),
@@ -74,8 +78,9 @@ impl ExtensionObjects {
         // A values file cannot turn off the CNI mode of the cluster.
         values.cni_enabled |= config.is_some_and(|config| config.cni_enabled);
         refuse_mistakes(namespace, &values)?;
-        if config.is_some_and(|config| !config.reads_endpoint_slices()) {
-            warnings.push(format!("{NO_ENDPOINT_SLICES}; {READ_ENDPOINT_SLICES}"));
+        if let Some(facts) = facts.filter(|facts| !facts.config.reads_endpoint_slices()) {
+            let upgrade = facts.flags.read_endpoint_slices();
+            warnings.push(format!("{NO_ENDPOINT_SLICES}; turn it on with {upgrade}"));
         }
         let routes = facts.map_or(&[][..], |facts| &facts.routes);
         warnings.extend(left_routes(namespace, &values, routes));

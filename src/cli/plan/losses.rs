@@ -38,7 +38,8 @@ pub(in crate::cli) async fn losses(
         link: wanted.clone(),
         credentials: BTreeMap::new(),
     };
-    let (settings, there) = (settings.of_preview()?, Some(target.clone()));
+    let unreadable = "check that you may list its Services and EndpointSlices".to_owned();
+    let (settings, there) = (settings.of_preview(unreadable)?, Some(target.clone()));
     let state = preview::state(source, settings, &name, Some(proposed), there, DEADLINE);
     Ok(removed(&Box::pin(state).await?, &name))
 }

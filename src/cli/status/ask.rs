@@ -119,15 +119,15 @@ fn note_credentials(
         .zip(destinations)
         .flat_map(|(snapshot, theirs)| {
             let links = snapshot.links.as_deref().unwrap_or_default();
-            links.iter().map(move |link| (link, links, theirs))
+            links
+                .iter()
+                .map(move |link| (link, snapshot, links, theirs))
         });
-    for (edge, (link, links, theirs)) in topology.links.iter_mut().zip(links) {
+    for (edge, (link, snapshot, links, theirs)) in topology.links.iter_mut().zip(links) {
         let found = problems(link, links, theirs, now);
         let texts = |found: Vec<ToldProblem>| {
-            found
-                .iter()
-                .map(|problem| problem.text().to_owned())
-                .collect()
+            let texts = found.iter().map(|problem| problem.told(&snapshot.flags));
+            texts.collect()
         };
         edge.link.credentials_problems = found.map(texts);
     }

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     api::text::one_line,
-    check::report::with_flags,
     cli::common::{frame::ScreenFrame, output},
     clusters::{cluster_client::KubeContext, topology::Topology},
 };
@@ -56,9 +55,7 @@ pub(super) fn render(
         StatusFormat::Yaml => output::yaml(status),
         StatusFormat::Table | StatusFormat::Wide => {
             let shape = TableShape::of(args, contexts);
-            let mut frame = frame(status, shape, now, width);
-            complete(&mut frame.notes, contexts);
-            Ok(frame.text())
+            Ok(frame(status, shape, now, width).text())
         }
     }
 }
@@ -79,53 +76,5 @@ pub(super) fn frame(
     ScreenFrame {
         tables: tables.iter().map(|table| table.lines(width)).collect(),
         notes: notes.iter().map(|note| one_line(note)).collect(),
-    }
-}
-
-/// Adds the flags of its cluster to the commands in each note. With several clusters, a note begins with the name of one.
-pub(super) fn complete(notes: &mut [String], contexts: &[KubeContext]) {
-    for note in notes {
-        let is_of = |context: &&KubeContext| {
-            let rest = note.strip_prefix(context.name.as_str());
-            rest.is_some_and(|rest| rest.starts_with(": ") || rest.starts_with(" → "))
-        };
-        let own = match contexts {
-            [only] => Some(only),
-            several => several.iter().find(is_of),
-        };
-        if let Some(own) = own {
-            *note = with_flags(note, &own.flags);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_in_notes_have_the_flags_of_their_cluster() {
-        let context = |name: &str| KubeContext {
-            name: name.to_owned(),
-            client: Err("not asked".to_owned()),
-            flags: format!(" --context {name}"),
-        };
-        let completed = |note: &str, contexts: &[KubeContext]| {
-            let mut notes = [note.to_owned()];
-            complete(&mut notes, contexts);
-            notes.concat()
-        };
-        let (note, command) = ("no controller is active; look", "`kubectl get pods`");
-        let one = completed(&format!("{note} with {command}"), &[context("west")]);
-        assert_eq!(
-            one,
-            format!("{note} with `kubectl --context west get pods`")
-        );
-        let both = [context("we"), context("west")];
-        for (of, name) in [("west → east", "west"), ("we", "we")] {
-            let several = completed(&format!("{of}: {note} with {command}"), &both);
-            let expected = format!("{of}: {note} with `kubectl --context {name} get pods`");
-            assert_eq!(several, expected);
-        }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     api::text::one_line,
     cli::common::{
         changes::{LinkChanges, link_changes, next_change},
+        contexts::flags_of_all,
         output,
         table::terminal_size,
     },
@@ -28,7 +29,10 @@ pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<LinkChanges> {
     if clients.is_empty() {
         return Err(fail(
             "none of the clusters can be watched",
-            "run `linkerd-mc status` without --watch for details",
+            format!(
+                "run {} without --watch for details",
+                flags_of_all(contexts).mc("status", &[])
+            ),
         ));
     }
     link_changes(clients)
@@ -61,7 +65,6 @@ fn frame(args: &StatusArgs, contexts: &[KubeContext], status: &view::StatusView)
     let (height, width) = terminal_size().unwrap_or((usize::MAX, usize::MAX));
     let shape = TableShape::of(args, contexts);
     let mut frame = view::frame(status, shape, timing::now(), Some(width));
-    view::complete(&mut frame.notes, contexts);
     if frame.tables.is_empty() {
         frame.notes.extend(absent(args, status).map(str::to_owned));
     }

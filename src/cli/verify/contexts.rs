@@ -14,6 +14,7 @@ use crate::{
         },
         cluster_client::ClusterClient,
         collect::{Depth, snapshot_of},
+        leader::pods,
         snapshot::{ClusterSnapshot, LinkSnapshot},
         topology::Topology,
     },
@@ -67,13 +68,8 @@ impl Pair {
         Ok(Self {
             source: client(&args.source).await?,
             target: client(&args.target).await?,
-            both: access.kubeconfig_flags(),
+            both: access.common_flags(),
         })
-    }
-
-    /// Flags for commands in a cluster.
-    pub(super) fn flags(&self, cluster: &ClusterClient) -> ClusterFlags {
-        self.both.clone().with("--context", &cluster.name)
     }
 
     /// Fails unless all is as it has to be. Writes nothing. `run` names the run.
@@ -165,10 +161,7 @@ impl Pair {
             ([link], _) => Ok((*link).clone()),
             ([], Some(name)) => Err(fail(
                 format!("{source} has no Link {name}"),
-                format!(
-                    "{} shows all Links",
-                    self.flags(&self.source).mc("status", &[])
-                ),
+                format!("{} shows all Links", self.source.flags.mc("status", &[])),
             )),
             ([], None) => Err(fail(
                 format!("{source} has no Link to {target}"),
@@ -193,7 +186,7 @@ impl Pair {
 
     /// Fails unless the Link is connected, and its controller active.
     fn works(&self, source: &ClusterSnapshot, link: &LinkSnapshot) -> anyhow::Result<()> {
-        let (name, flags) = (&self.source.name, self.flags(&self.source));
+        let (name, flags) = (&self.source.name, &self.source.flags);
         if let Some(why) = &link.unreadable {
             return Err(fail(
                 format!("the Link {} in {name} cannot be read: {why}", link.name()),
@@ -204,16 +197,16 @@ impl Pair {
             // It may not be read, so this is not known.
             None | Some(Err(_)) => None,
             Some(Ok(None)) => Some("no controller is active: none has ever led".to_owned()),
-            Some(Ok(Some(leader))) => leader.silence(|time| time.to_string()),
+            Some(Ok(Some(leader))) => {
+                let silence = leader.silence(flags, |time| time.to_string());
+                silence.map(|silence| silence.text().to_owned())
+            }
         };
         if let Some(silence) = silence {
             let (what, _) = silence.split_once(';').unwrap_or((&silence, ""));
             return Err(fail(
                 format!("{name}: {what}"),
-                format!(
-                    "look at its Pods with {}",
-                    flags.kubectl("-n {} get pods", &[link.namespace()])
-                ),
+                format!("look at its Pods with {}", pods(flags, link.namespace())),
             ));
         }
         match link.condition("Connected") {

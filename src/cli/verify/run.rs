@@ -120,8 +120,7 @@ impl Run<'_> {
         role: Role,
     ) -> Known<()> {
         let started = pods::start(cluster, &self.canaries, name, role, self.until).await;
-        let flags = self.pair.flags(cluster);
-        started.map_err(|why| format!("{}: {}", cluster.name, flags.inserted(&why)))
+        started.map_err(|why| format!("{}: {why}", cluster.name))
     }
 
     /// The steps of a mode. Returns whether its mirror exists.
@@ -214,9 +213,10 @@ impl Run<'_> {
                 detail: "ready, at the gateway".to_owned(),
             }),
             Err(_) => Err(format!(
-                "{} has no ready endpoint after {} s; `linkerd-mc gateways` shows whether the gateway answers",
+                "{} has no ready endpoint after {} s; {} shows whether the gateway answers",
                 service.mirror,
-                STEP.as_secs()
+                STEP.as_secs(),
+                self.pair.source.flags.mc("gateways", &[])
             )),
         }
     }
@@ -242,9 +242,10 @@ impl Run<'_> {
         let answered = timeout_at(self.limit(), asking).await;
         answered.map_err(|_| {
             format!(
-                "{} was not answered within {} s: {last}; `linkerd-mc check` finds many causes",
+                "{} was not answered within {} s: {last}; {} finds many causes",
                 service.mirror,
-                STEP.as_secs()
+                STEP.as_secs(),
+                self.pair.source.flags.mc("check", &[])
             )
         })
     }
@@ -310,10 +311,7 @@ impl Run<'_> {
     ) {
         let (result, at, detail) = match found {
             Ok(StepFinding { at, detail }) => (StepResult::Passed, at, detail),
-            Err(why) => {
-                let flags = self.pair.flags(&self.pair.source);
-                (StepResult::Failed, Instant::now(), flags.inserted(&why))
-            }
+            Err(why) => (StepResult::Failed, Instant::now(), why),
         };
         let took = at.saturating_duration_since(began).as_millis();
         self.report.push(VerifyStep {

@@ -47,7 +47,8 @@ pub(crate) async fn start(
     let created = created.map_err(|why| format!("cannot create Pod {name}: {why}"))?;
     if !containers(&created).any(|container| container.name == PROXY) {
         return Err(format!(
-            "Linkerd's injector added no proxy to Pod {name}; run `linkerd check`"
+            "Linkerd's injector added no proxy to Pod {name}; run {}",
+            cluster.flags.linkerd("check", &[])
         ));
     }
     let client = cluster.watch_client().map_err(|error| error.to_string())?;

@@ -94,6 +94,7 @@ async fn preview_of_an_unknown_link_names_those_that_exist() {
                 ..Config::default()
             },
             headless: false,
+            unreadable: String::new(),
             limits: Limits {
                 services: 1,
                 host: 0,

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    cases::{broken, changed, degraded, hold, route},
-    scene::{condition, federated, link, service_status},
+    cases::{LINK, broken, changed, degraded, hold, route},
+    scene::{condition, federated, link, service_status, with_target},
 };
 use crate::api::{labels as l, route::Route};
 
@@ -18,6 +18,14 @@ fn what_sends_requests_of_a_federated_service_elsewhere_is_found() {
         });
         profile["spec"] = json!({ "routes": [{ "name": "all" }] });
         serde_json::from_value::<Route>(profile).unwrap()
+    };
+    // Of two clusters with members, the context of one was named.
+    let of_north = |facts| {
+        changed(with_target(facts), |facts| {
+            let target = facts.target.as_mut().unwrap();
+            target.cluster = "north".to_owned();
+            target.context = "north-admin".to_owned();
+        })
     };
     let http = || {
         route(
@@ -109,6 +117,26 @@ fn what_sends_requests_of_a_federated_service_elsewhere_is_found() {
                 "NotExported",
                 "in east: kubectl -n shop label service web mirror.linkerd.io/federated=member --overwrite",
             ),
+        ),
+        (
+            "ports, and the context of another cluster",
+            of_north(federated(
+                "",
+                &service_status("web", "True", "PortConflict"),
+            )),
+            degraded(
+                "objects",
+                "PortConflict",
+                "in east: kubectl -n shop edit service web",
+            ),
+        ),
+        (
+            "credentials, and the context of another cluster",
+            of_north(changed(federated("", &member), |facts| {
+                let refused = condition("CredentialsValid", "False", "Refused", "401");
+                facts.source.links = Ok(vec![link(&[refused], &[], std::slice::from_ref(&member))]);
+            })),
+            degraded("objects", "CredentialsUnusable", LINK),
         ),
     ]);
 }

@@ -64,6 +64,7 @@ pub(super) fn commands(facts: &RequestPath) -> Commands {
         source_context: Some("west".to_owned()),
         target: target.as_deref().map(ClusterFlags::of_context),
         target_context: target,
+        target_cluster: None,
         both: ClusterFlags::default(),
     }
 }

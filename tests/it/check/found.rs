@@ -173,7 +173,7 @@ pub(super) async fn linkerd_without_slices_is_found(planes: &Planes) {
     let (results, _) = planes.check(&[]);
     let result = &results["Linkerd reads EndpointSlices"];
     assert_eq!(result["result"], "error");
-    let remedy = "linkerd upgrade --set enableEndpointSlices=true";
+    let remedy = "linkerd --context west upgrade --set enableEndpointSlices=true";
     assert!(
         result["error"].as_str().unwrap().contains(remedy),
         "{result}"

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// The note about the Service whose namespace does not exist in the source cluster.
-const UNMIRRORED: &str = "east: 1 of 602 Services are not mirrored (MissingNamespace); list them with `linkerd-mc status --services --cluster-name east`";
+const UNMIRRORED: &str = "east: 1 of 602 Services are not mirrored (MissingNamespace); list them with `linkerd-mc --context west status --services --cluster-name east`";
 
 pub(super) fn all_is_shown_as_it_is(planes: &Planes) {
     assert_eq!(
@@ -237,8 +237,9 @@ pub(super) async fn credentials_are_shown_as_far_as_they_may_be_read(planes: &Pl
 
     assert_eq!(problems("reader"), Value::Null);
     let table = planes.run(&["status", "--as=reader"]).data();
+    let list = UNMIRRORED.replace("--context west", "--context west --as reader");
     assert!(
-        table.ends_with(&format!("\n\neast: not yet\n{UNMIRRORED}\n")),
+        table.ends_with(&format!("\n\neast: not yet\n{list}\n")),
         "{table}"
     );
     // This user may read only the Secrets in the namespace of the Link.

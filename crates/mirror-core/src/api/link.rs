@@ -301,9 +301,6 @@ pub struct LinkerdConfig {
 
 /// The problem if Linkerd reads no EndpointSlices.
 pub const NO_ENDPOINT_SLICES: &str = "enableEndpointSlices is off: Linkerd reads Endpoints, but mirrors have only EndpointSlices, so Linkerd finds no endpoints for them";
-/// The remedy for [`NO_ENDPOINT_SLICES`].
-pub const READ_ENDPOINT_SLICES: &str =
-    "turn it on with `linkerd upgrade --set enableEndpointSlices=true | kubectl apply -f -`";
 
 impl LinkerdConfig {
     /// Whether Linkerd's control plane reads EndpointSlices, which is the default. With `enableEndpointSlices: false`

@@ -29,6 +29,7 @@ const NAMES: [&str; 3] = ["east", "north", "west"];
 /// What a cluster with this trust domain says.
 fn facts(trust_domain: &str) -> InstallFacts {
     InstallFacts {
+        flags: crate::suggest::ClusterFlags::default(),
         config: LinkerdConfig {
             cluster_domain: "cluster.local".to_owned(),
             identity_trust_domain: trust_domain.to_owned(),

@@ -67,15 +67,19 @@ fn commands_that_delete_accounts_name_the_namespace_of_the_fleet() {
     let own = |file: &str| format!("{file}namespace: mc\n");
     let full = loaded(&own(FILE));
     let [east, west] = done(&full);
-    let command = "`linkerd-mc revoke --service-account-name west --namespace mc`";
+    let revoke = "revoke --service-account-name west --namespace mc`";
     // A cluster is in the file no more, and no context has its name: the source, and then the target.
-    for (name, facts) in [("east", &east), ("west", &west)] {
+    for (name, facts, program) in [
+        ("east", &east, "`linkerd-mc --context east"),
+        ("west", &west, "`linkerd-mc"),
+    ] {
+        let command = format!("{program} {revoke}");
         let plan = plan_with(
             &loaded(&own(&without_link())),
             &UsedClusters::default(),
             &[(name, Ok(facts))],
         );
         let said = lines(&plan);
-        assert!(said.iter().any(|line| line.contains(command)), "{said:?}");
+        assert!(said.iter().any(|line| line.contains(&command)), "{said:?}");
     }
 }

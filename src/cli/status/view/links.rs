@@ -145,10 +145,10 @@ pub(in crate::cli::status) fn notes(
         let credentials = link.credentials_problems.iter().flatten().next();
         let drained = link.drained.as_ref();
         let said = [
-            message.cloned(),
+            message.map(|message| topology.flags_of(edge).inserted(message)),
             dead_gateway(edge, now),
             link.unmirrored()
-                .map(|count| unmirrored(&count, link, lists_services)),
+                .map(|count| unmirrored(count, edge, topology, lists_services)),
             credentials.cloned(),
             drained.map(|until| format!("drained {until}")),
         ];
@@ -165,12 +165,14 @@ pub(in crate::cli::status) fn notes(
     notes
 }
 
-fn unmirrored(count: &str, link: &LinkSummary, lists_services: bool) -> String {
+fn unmirrored(count: String, edge: &Edge, topology: &Topology, lists_services: bool) -> String {
     if lists_services {
-        return count.to_owned();
+        return count;
     }
-    let cluster = &link.cluster;
-    format!("{count}; list them with `linkerd-mc status --services --cluster-name {cluster}`")
+    let list = topology
+        .flags_of(edge)
+        .mc("status --services --cluster-name {}", &[&edge.link.cluster]);
+    format!("{count}; list them with {list}")
 }
 
 #[cfg(test)]
@@ -201,7 +203,7 @@ mod tests {
         insta::assert_snapshot!(notes(&one(), shape(false, false), false, now()).join("\n"), @r"
         a-cluster-far-away-in-the-west: connection refused
         a-cluster-far-away-in-the-west: the gateway at 192.0.2.1 fails probes since 2026-01-01 00:00 UTC (4m30s ago); check its Pods and the firewall
-        a-cluster-far-away-in-the-west: 2 of 5 Services are not mirrored; list them with `linkerd-mc status --services --cluster-name a-cluster-far-away-in-the-west`
+        a-cluster-far-away-in-the-west: 2 of 5 Services are not mirrored; list them with `linkerd-mc --context here status --services --cluster-name a-cluster-far-away-in-the-west`
         ");
         let listed = notes(&one(), shape(false, false), true, now());
         assert!(!listed.join("").contains("linkerd-mc status"), "{listed:?}");

@@ -35,6 +35,7 @@ pub(in crate::cli::status) mod tests {
             snapshot::ClusterSnapshot,
             topology::Topology,
         },
+        suggest::ClusterFlags,
     };
     use serde_json::json;
 
@@ -62,6 +63,7 @@ pub(in crate::cli::status) mod tests {
         ];
         Topology::of(&[ClusterSnapshot {
             name: "here".into(),
+            flags: ClusterFlags::of_context("here"),
             identity: Identity::default(),
             links: Ok(links),
             config: Err("refused".into()),
