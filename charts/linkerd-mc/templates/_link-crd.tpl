@@ -165,7 +165,6 @@ status:
 
 {{- define "linkerd-mc.label-selector" -}}
 type: object
-# One value: an apply replaces it, and never merges the labels of two selectors.
 x-kubernetes-map-type: atomic
 properties:
   matchLabels:
