@@ -43,9 +43,9 @@ pub struct Access {
     pub kubeconfig: Option<PathBuf>,
     /// Context; without it the kubeconfig's current one.
     pub context: Option<String>,
-    /// User to impersonate.
+    /// User to impersonate; without it, the one that the user of the kubeconfig impersonates.
     pub as_user: Option<String>,
-    /// Groups to impersonate.
+    /// Groups to impersonate. They need a user.
     pub as_groups: Vec<String>,
     /// Address of the API server; overrides the kubeconfig's.
     pub api_addr: Option<String>,
@@ -144,9 +144,8 @@ impl Access {
                 .parse()
                 .with_context(|| format!("invalid --api-addr {address:?}"))?;
         }
-        config.auth_info.impersonate.clone_from(&self.as_user);
-        config.auth_info.impersonate_groups =
-            (!self.as_groups.is_empty()).then(|| self.as_groups.clone());
+        let user = self.as_user.as_deref();
+        config::impersonate(&mut config.auth_info, user, &self.as_groups)?;
         Ok(config)
     }
 

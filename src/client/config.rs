@@ -6,7 +6,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config, config::AuthInfo};
 
 use super::kubeconfig::no_client;
-use crate::hint::fail;
+use crate::hint::{fail, misuse};
 
 /// Timeout for opening a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
@@ -52,6 +52,57 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
         )
     );
     Ok(())
+}
+
+/// Whom requests act as: the user of the kubeconfig, unless `user` names another, who has neither its groups nor its UID.
+/// `groups` replace those of the kubeconfig. Fails for groups, a UID or extra of nobody, as kubectl.
+pub(super) fn impersonate(
+    info: &mut AuthInfo,
+    user: Option<&str>,
+    groups: &[String],
+) -> anyhow::Result<()> {
+    if let Some(user) = user.filter(|user| !user.is_empty()) {
+        info.impersonate = Some(user.to_owned());
+        info.impersonate_groups = None;
+        info.impersonate_uid = None;
+        info.impersonate_user_extra = None;
+    }
+    if !groups.is_empty() {
+        info.impersonate_groups = Some(groups.to_owned());
+    }
+    // For kubectl, an empty name is none.
+    for name in [&mut info.impersonate, &mut info.impersonate_uid] {
+        *name = name.take().filter(|name| !name.is_empty());
+    }
+    if info.impersonate.is_some() {
+        return Ok(());
+    }
+    if !groups.is_empty() {
+        return Err(misuse(
+            "--as-group needs a user",
+            "pass the user with --as; groups alone cannot be impersonated",
+        ));
+    }
+    let has_groups = info
+        .impersonate_groups
+        .as_ref()
+        .is_some_and(|of| !of.is_empty());
+    let has_extra = info
+        .impersonate_user_extra
+        .as_ref()
+        .is_some_and(|of| !of.is_empty());
+    let alone = [
+        (has_groups, "as-groups"),
+        (info.impersonate_uid.is_some(), "as-uid"),
+        (has_extra, "as-user-extra"),
+    ];
+    match alone.into_iter().find(|(is_there, _)| *is_there) {
+        None => Ok(()),
+        Some((_, field)) => Err(fail(
+            format!("the user of the kubeconfig has {field} without as"),
+            "add the user to impersonate with `as`, or pass --as",
+        )),
+    }
 }
 
 /// The token in a kubeconfig. Its type exposes it only through serde.

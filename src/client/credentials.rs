@@ -13,7 +13,7 @@ use kube::{
 
 use super::{
     bounds::ResponseLimits,
-    config::{Identity, check, token},
+    config::{Identity, check, impersonate, token},
     multiplexed::{build, multiplexed},
 };
 use crate::api::tls::InsecureTls;
@@ -88,9 +88,10 @@ fn connect_to(config: &mut Config, at: SocketAddr) -> Option<()> {
 
 pub(crate) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
     let kubeconfig = parse_credentials(kubeconfig_bytes)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|_| CredentialsError::Unusable)?;
+    impersonate(&mut config.auth_info, None, &[]).map_err(|_| CredentialsError::Unusable)?;
     check(&config).map_err(|_| CredentialsError::Unusable)?;
     Ok(config)
 }

@@ -1,6 +1,8 @@
 //! Requests of commands end at their deadline, whatever the server, a TLS peer or an exec plugin does, and are sent again
 //! if the server asks for that.
 
+mod sent;
+
 use std::{
     net::SocketAddr,
     path::Path,
