@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use http::header::{HeaderValue, USER_AGENT};
+use http::{
+    header::{HeaderValue, USER_AGENT},
+    uri::Scheme,
+};
 use kube::{Client, Config, config::AuthInfo};
 
 use super::kubeconfig::no_client;
@@ -43,6 +46,13 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
             "check `server` of the cluster in the kubeconfig, and --api-addr",
         ));
     }
+    anyhow::ensure!(
+        !is_contradictory(config),
+        fail(
+            "the cluster of the kubeconfig has a certificate authority, and insecure-skip-tls-verify too",
+            "remove one of them from the cluster in the kubeconfig; only the certificate authority makes requests safe",
+        )
+    );
     let token = token(&config.auth_info).unwrap_or_default();
     anyhow::ensure!(
         HeaderValue::from_str(&token).is_ok(),
@@ -52,6 +62,17 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
         )
     );
     Ok(())
+}
+
+/// Whether a certificate authority would be ignored, because no certificate is verified. kubectl refuses that, too.
+pub(super) fn is_contradictory(config: &Config) -> bool {
+    let has_authority = config.root_cert.as_ref().is_some_and(|of| !of.is_empty());
+    is_encrypted(config) && config.accept_invalid_certs && has_authority
+}
+
+/// Whether requests are encrypted.
+pub(super) fn is_encrypted(config: &Config) -> bool {
+    config.cluster_url.scheme() == Some(&Scheme::HTTPS)
 }
 
 /// Whom requests act as: the user of the kubeconfig, unless `user` names another, who has neither its groups nor its UID.

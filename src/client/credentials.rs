@@ -13,7 +13,7 @@ use kube::{
 
 use super::{
     bounds::ResponseLimits,
-    config::{Identity, check, impersonate, token},
+    config::{Identity, check, impersonate, is_contradictory, token},
     multiplexed::{build, multiplexed},
 };
 use crate::api::tls::InsecureTls;
@@ -36,6 +36,11 @@ pub enum CredentialsError {
     /// The current context's cluster does not exist, or has no `server`.
     #[error("the kubeconfig of the credentials has no server")]
     MissingServer,
+    /// A certificate authority that would be ignored.
+    #[error(
+        "the kubeconfig of the credentials has a certificate authority, and insecure-skip-tls-verify too"
+    )]
+    Contradictory,
     /// An invalid value, such as an address, certificate or key.
     #[error("the kubeconfig of the credentials has an invalid address, certificate or key")]
     Unusable,
@@ -92,6 +97,9 @@ pub(crate) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, Credential
         .await
         .map_err(|_| CredentialsError::Unusable)?;
     impersonate(&mut config.auth_info, None, &[]).map_err(|_| CredentialsError::Unusable)?;
+    if is_contradictory(&config) {
+        return Err(CredentialsError::Contradictory);
+    }
     check(&config).map_err(|_| CredentialsError::Unusable)?;
     Ok(config)
 }
@@ -243,6 +251,8 @@ fn forbidden(cluster: &Cluster, user: Option<&AuthInfo>) -> Option<&'static str>
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     /// A kubeconfig whose current context's cluster and user have these fields (YAML flow syntax).
@@ -431,6 +441,26 @@ users:
                     .await
                     .map(drop);
             assert_eq!(client, Ok(()), "{fields}");
+        }
+    }
+
+    #[tokio::test]
+    async fn authority_that_would_be_ignored_is_refused() {
+        let authority = rcgen::generate_simple_self_signed(["east".to_owned()]).unwrap();
+        let authority = BASE64_STANDARD.encode(authority.cert.pem());
+        let both = format!("certificate-authority-data: {authority}, insecure-skip-tls-verify");
+        for (server, skips, expected) in [
+            (
+                "https://192.0.2.1",
+                true,
+                Err(CredentialsError::Contradictory),
+            ),
+            ("https://192.0.2.1", false, Ok(())),
+            ("http://192.0.2.1", true, Ok(())),
+        ] {
+            let text = kubeconfig(&format!("server: '{server}', {both}: {skips}"), "token: x");
+            let client = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
+            assert_eq!(client.map(drop), expected, "{server} {skips}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
@@ -199,6 +200,40 @@ async fn plugins_and_values_are_never_quoted() {
             assert!(!complaint.contains("s3cret"), "{complaint}");
             assert!(complaint.contains(expected), "{complaint}\n{text}");
         }
+    }
+}
+
+#[tokio::test]
+async fn authority_that_would_be_ignored_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pem = rcgen::generate_simple_self_signed(["east".to_owned()]).unwrap();
+    let pem = pem.cert.pem();
+    let file = folder.path().join("ca.crt");
+    std::fs::write(&file, &pem).unwrap();
+    let (data, file) = (BASE64_STANDARD.encode(pem), file.display().to_string());
+    for (fields, refused) in [
+        (
+            format!("certificate-authority-data: {data}, insecure-skip-tls-verify: true"),
+            true,
+        ),
+        (
+            format!("certificate-authority: {file}, insecure-skip-tls-verify: true"),
+            true,
+        ),
+        (
+            format!("certificate-authority: {file}, insecure-skip-tls-verify: false"),
+            false,
+        ),
+        ("insecure-skip-tls-verify: true".to_owned(), false),
+    ] {
+        let found = complaints(&kubeconfig(&fields, "token: x")).await;
+        let said = "the cluster of the kubeconfig has a certificate authority, and insecure-skip-tls-verify too";
+        let all_say = found.iter().all(|complaint| complaint.starts_with(said));
+        assert_eq!(
+            (found.len(), all_say),
+            (if refused { 2 } else { 0 }, true),
+            "{found:?}"
+        );
     }
 }
 
