@@ -75,6 +75,28 @@ pub(super) fn is_encrypted(config: &Config) -> bool {
     config.cluster_url.scheme() == Some(&Scheme::HTTPS)
 }
 
+/// Removes the credentials of a user whose requests would not be encrypted: everybody on the way could read them. As
+/// for kubectl, who is impersonated stays.
+pub(super) fn without_credentials_in_clear(config: &mut Config) {
+    if is_encrypted(config) {
+        return;
+    }
+    let AuthInfo {
+        impersonate,
+        impersonate_uid,
+        impersonate_groups,
+        impersonate_user_extra,
+        ..
+    } = std::mem::take(&mut config.auth_info);
+    config.auth_info = AuthInfo {
+        impersonate,
+        impersonate_uid,
+        impersonate_groups,
+        impersonate_user_extra,
+        ..AuthInfo::default()
+    };
+}
+
 /// Whom requests act as: the user of the kubeconfig, unless `user` names another, who has neither its groups nor its UID.
 /// `groups` replace those of the kubeconfig. Fails for groups, a UID or extra of nobody, as kubectl.
 pub(super) fn impersonate(

@@ -28,7 +28,7 @@ use tower::{BoxError, ServiceBuilder, util::BoxCloneSyncService};
 
 use super::{
     bounds::{Connections, ResponseLimits, SHORT_IDLE_TIMEOUT},
-    config::{CONNECT, LATER, check, set_user_agent, unbounded},
+    config::{CONNECT, LATER, check, set_user_agent, unbounded, without_credentials_in_clear},
     exec::Plugin,
     kubeconfig::no_client,
     requests::DEADLINE,
@@ -141,8 +141,9 @@ pub(crate) struct Authenticated {
 }
 
 impl Authenticated {
-    /// Runs the plugin of a configuration, if it has one. Sends no request.
+    /// Runs the plugin of a configuration, if it has one, and if requests are encrypted. Sends no request.
     pub(crate) async fn new(mut config: Config, deadline: Duration) -> anyhow::Result<Self> {
+        without_credentials_in_clear(&mut config);
         check(&config)?;
         let plugin = Plugin::of(&mut config, deadline).await?;
         Ok(Self { config, plugin })

@@ -176,10 +176,6 @@ async fn command_sends_a_write_again_when_a_busy_server_asks_for_that() {
     );
     let requests = served.await.unwrap().unwrap();
     assert_eq!(requests[0], requests[1]);
-    assert!(
-        requests[1].contains("authorization: Bearer x"),
-        "{requests:?}"
-    );
 }
 
 #[tokio::test]

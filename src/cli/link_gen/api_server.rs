@@ -185,8 +185,9 @@ fn direct(
         )),
         Some(insecure) => {
             remarks.push(Remark::Warning(format!(
-                "{}: an attacker on the network can steal the token and change what is mirrored; `check` fails for this link",
-                insecure.what()
+                "{}: {}; `check` fails for this link",
+                insecure.what(),
+                insecure.danger()
             )));
             Ok(context)
         }

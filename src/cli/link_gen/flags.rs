@@ -43,8 +43,9 @@ pub(crate) struct LinkArgs {
     /// Proxy on the way to the target's API server: http://, https:// or socks5://, or `none` [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = proxy_url)]
     pub(super) proxy_url: Option<ProxyUrl>,
-    /// Allow connections to the target's API server without verified TLS: http://, or insecure-skip-tls-verify in the
-    /// kubeconfig. An attacker on the network can then steal the token and change what is mirrored
+    /// Allow connections to the target's API server without verified TLS: insecure-skip-tls-verify in the kubeconfig, or
+    /// http://, over which no token is sent. An attacker on the network can then steal the token and change what is
+    /// mirrored
     #[arg(long)]
     pub(super) insecure_target_tls: bool,
     /// ServiceAccount in the target cluster that the source cluster uses

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::access;
-use crate::client::{Access, ResponseLimits, multiplexed};
+use crate::client::{Access, ResponseLimits, from_credentials, multiplexed};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -146,4 +146,45 @@ async fn nobody_is_impersonated_in_part() {
         let found = sent(folder.path(), user, &flags).await;
         assert_eq!(found, Err(expected.to_owned()), "{user} {flags:?}");
     }
+}
+
+#[tokio::test]
+async fn no_credentials_are_sent_without_tls_and_no_plugin_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let exec = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: ['{}']}}",
+        ran.display()
+    );
+    for user in [
+        "token: s3cret",
+        "tokenFile: /missing",
+        "username: me, password: s3cret",
+        "client-certificate: /missing, client-key: /missing",
+        "auth-provider: {name: oidc, config: {id-token: s3cret}}",
+        "auth-provider: {name: gcp, config: {cmd-path: /missing}}",
+        exec.as_str(),
+    ] {
+        let user = format!("{user}, as: viewer");
+        let found = sent(folder.path(), &user, &Access::default()).await;
+        assert_eq!(
+            found,
+            Ok(vec!["impersonate-user: viewer".to_owned()]),
+            "{user}"
+        );
+    }
+    assert!(!ran.exists());
+}
+
+#[tokio::test]
+async fn token_of_a_link_is_not_sent_without_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let path = access(folder.path(), &server, "token: s3cret")
+        .kubeconfig
+        .unwrap();
+    let kubeconfig = std::fs::read(path).unwrap();
+    let client = from_credentials(&kubeconfig, DEADLINE).await.unwrap();
+    assert_eq!(sent_by(client, listener).await, Vec::<String>::new());
 }

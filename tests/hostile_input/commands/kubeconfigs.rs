@@ -13,7 +13,7 @@ fn with(cluster: &str, user: &str) -> String {
 contexts:
 - {{name: x, context: {{cluster: x, user: x}}}}
 clusters:
-- {{name: x, cluster: {{server: 'http://127.0.0.1:1', {cluster}}}}}
+- {{name: x, cluster: {{server: 'https://127.0.0.1:1', {cluster}}}}}
 users:
 - {{name: x, user: {{{user}}}}}
 "

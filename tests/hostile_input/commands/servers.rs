@@ -198,12 +198,12 @@ async fn converse(mut stream: TcpStream, conduct: Conduct) -> io::Result<()> {
 
 /// A kubeconfig with two contexts of one server, and secrets.
 fn kubeconfig(server: &str) -> String {
-    let cluster = format!("{{server: '{server}', insecure-skip-tls-verify: true}}");
+    let cluster = format!("server: '{server}', insecure-skip-tls-verify: true");
     format!(
         "apiVersion: v1
 kind: Config
 current-context: x
-clusters: [{{name: x, cluster: {cluster}}}, {{name: y, cluster: {cluster}}}]
+clusters: [{{name: x, cluster: {{{cluster}}}}}, {{name: y, cluster: {{{cluster}, tls-server-name: other}}}}]
 contexts: [{{name: x, context: {{cluster: x, user: x}}}}, {{name: y, context: {{cluster: y, user: x}}}}]
 users: [{{name: x, user: {{token: {SECRET}, client-key-data: ''}}}}]
 "

@@ -38,9 +38,21 @@ impl InsecureTls {
     /// What is wrong.
     pub fn what(self) -> &'static str {
         match self {
-            Self::Plain => "requests to the target's API server are not encrypted (http://)",
+            Self::Plain => {
+                "requests to the target's API server are not encrypted (http://), so they have no token"
+            }
             Self::Unverified => {
                 "the certificate of the target's API server is not verified (insecure-skip-tls-verify)"
+            }
+        }
+    }
+
+    /// What an attacker can do.
+    pub fn danger(self) -> &'static str {
+        match self {
+            Self::Plain => "an attacker on the network can change what is mirrored",
+            Self::Unverified => {
+                "an attacker on the network can steal the token and change what is mirrored"
             }
         }
     }
@@ -58,8 +70,9 @@ impl InsecureTls {
     /// What is wrong with a Link, and a remedy.
     pub fn problem(self) -> String {
         format!(
-            "{}: an attacker on the network can steal the token and change what is mirrored; link again, and {}",
+            "{}: {}; link again, and {}",
             self.what(),
+            self.danger(),
             self.remedy()
         )
     }
