@@ -23,13 +23,13 @@ use kube::{
 };
 
 pub use self::bounds::ResponseLimits;
-pub(crate) use self::config::Identity;
+pub(crate) use self::config::{IdentifiedCluster, Identity, fingerprint};
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
     watcher_from_credentials,
 };
 pub(crate) use self::credentials::{
-    fingerprint, insecure_tls, service_account, token_claims, token_fingerprint,
+    insecure_tls, service_account, token_claims, token_fingerprint,
 };
 pub use self::multiplexed::multiplexed;
 pub(crate) use self::multiplexed::{Authenticated, build};

@@ -156,19 +156,35 @@ pub(super) fn token(user: &AuthInfo) -> Option<String> {
     }
 }
 
+/// A short hash of a secret, such as the kubeconfig of a credentials Secret: the start of its SHA-256, 16 hexadecimal
+/// digits. Tokens have far too many possible values for a brute-force search.
+pub(crate) fn fingerprint(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let (start, _) = digest
+        .as_ref()
+        .split_first_chunk::<8>()
+        .unwrap_or((&[0; 8], &[]));
+    format!("{:016x}", u64::from_be_bytes(*start))
+}
+
 /// Sets the user agent, which is in the audit logs of API servers.
 pub(super) fn set_user_agent(config: &mut Config) {
     let agent = HeaderValue::from_static(concat!("linkerd-mc/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
 }
 
-/// Identifies a cluster without a request: by the address of its API server, and its certificate authorities.
+/// Identifies a cluster without a request, by the way that leads to it. Two that are equal are of one cluster. Others may
+/// be of one, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Host (lower case) and port of the API server.
+    /// Host (lower case), port and path of the API server. Rancher has several clusters at one host.
     pub server: String,
     /// Certificate authorities of the API server, DER.
     pub authorities: BTreeSet<Vec<u8>>,
+    /// A hash of the proxy and of the name in the certificate. Behind other proxies, an address may be of another cluster.
+    pub way: String,
+    /// A hash of the credentials. Teleport has several clusters at one address, and sees by them which one is meant.
+    pub user: String,
 }
 
 impl Identity {
@@ -178,9 +194,121 @@ impl Identity {
         let is_http = url.scheme_str() == Some("http");
         let port = url.port_u16().unwrap_or(if is_http { 80 } else { 443 });
         let host = url.host().unwrap_or_default().to_ascii_lowercase();
+        let path = url.path().trim_end_matches('/');
+        let proxy = config.proxy_url.as_ref().map(ToString::to_string);
+        let way = format!("{proxy:?} {:?}", config.tls_server_name);
         Self {
-            server: format!("{host}:{port}"),
+            server: format!("{host}:{port}{path}"),
             authorities: config.root_cert.iter().flatten().cloned().collect(),
+            way: fingerprint(way.as_bytes()),
+            user: fingerprint(&credentials(&config.auth_info)),
         }
+    }
+
+    /// Whether both lead to one API server in one way, perhaps with other credentials.
+    pub(crate) fn has_way_of(&self, other: &Self) -> bool {
+        let parts = |of: &Self| (of.server.clone(), of.authorities.clone(), of.way.clone());
+        parts(self) == parts(other)
+    }
+}
+
+/// All that a user sends to be recognized. Who is impersonated is another question.
+fn credentials(user: &AuthInfo) -> Vec<u8> {
+    let user = AuthInfo {
+        impersonate: None,
+        impersonate_uid: None,
+        impersonate_groups: None,
+        impersonate_user_extra: None,
+        ..user.clone()
+    };
+    // As a `Value`, its keys are in order.
+    let user = serde_json::to_value(user).unwrap_or_default();
+    user.to_string().into_bytes()
+}
+
+/// A cluster as far as it can be told apart from others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IdentifiedCluster {
+    pub(crate) identity: Identity,
+    /// The UID of its Namespace kube-system, if the user may read it. No other cluster has it.
+    pub(crate) uid: Option<String>,
+}
+
+impl IdentifiedCluster {
+    /// Whether both are certainly the same cluster.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.has_uid_of(other)
+            .unwrap_or_else(|| self.identity == other.identity)
+    }
+
+    /// Whether nothing shows that they are two clusters, and the same way leads to both.
+    pub(crate) fn may_be(&self, other: &Self) -> bool {
+        self.has_uid_of(other)
+            .unwrap_or_else(|| self.identity.has_way_of(&other.identity))
+    }
+
+    fn has_uid_of(&self, other: &Self) -> Option<bool> {
+        Some(self.uid.as_ref()? == other.uid.as_ref()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(server: &str, way: &str, user: &str, uid: &str) -> IdentifiedCluster {
+        IdentifiedCluster {
+            identity: Identity {
+                server: server.to_owned(),
+                way: way.to_owned(),
+                user: user.to_owned(),
+                ..Identity::default()
+            },
+            uid: Some(uid.to_owned()).filter(|uid| !uid.is_empty()),
+        }
+    }
+
+    #[test]
+    fn clusters_are_told_apart_by_their_uids_or_else_by_the_way_to_them() {
+        let east = || known("east:443", "direct", "me", "1");
+        for (other, is, may_be) in [
+            (east(), true, true),
+            (known("other:443", "proxy", "you", "1"), true, true),
+            (known("east:443", "direct", "me", "2"), false, false),
+            (known("east:443", "direct", "me", ""), true, true),
+            (known("east:443", "direct", "you", ""), false, true),
+            (known("east:443", "proxy", "me", ""), false, false),
+            (known("east:443/a", "direct", "me", ""), false, false),
+        ] {
+            assert_eq!(east().is(&other), is, "{other:?}");
+            assert_eq!(east().may_be(&other), may_be, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn identity_is_the_way_and_the_user_and_not_who_is_impersonated() {
+        let of = |change: &dyn Fn(&mut Config)| {
+            let mut config = Config::new("https://EAST.example/a/".parse().unwrap());
+            config.auth_info.token = Some("t".to_owned().into());
+            change(&mut config);
+            Identity::of(&config)
+        };
+        let east = of(&|_| {});
+        assert_eq!(east.server, "east.example:443/a");
+        assert_eq!(
+            east,
+            of(&|to| to.auth_info.impersonate = Some("me".to_owned()))
+        );
+        assert_ne!(east, of(&|to| to.auth_info.token = None));
+        assert_ne!(east, of(&|to| to.tls_server_name = Some("x".to_owned())));
+        assert_ne!(
+            east,
+            of(&|to| to.proxy_url = Some("http://p".parse().unwrap()))
+        );
+        assert_ne!(east, of(&|to| to.root_cert = Some(vec![vec![1]])));
+        assert_ne!(
+            east,
+            of(&|to| to.cluster_url = "https://east.example/b".parse().unwrap())
+        );
     }
 }

@@ -13,7 +13,7 @@ use kube::{
 
 use super::{
     bounds::ResponseLimits,
-    config::{Identity, check, impersonate, is_contradictory, token},
+    config::{Identity, check, fingerprint, impersonate, is_contradictory, token},
     multiplexed::{build, multiplexed},
 };
 use crate::api::tls::InsecureTls;
@@ -139,17 +139,6 @@ pub(crate) fn token_claims(token: &str) -> Option<serde_json::Value> {
 fn credentials_token(kubeconfig_bytes: &[u8]) -> Option<String> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
     token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)
-}
-
-/// A short hash of a secret, such as the kubeconfig of a credentials Secret: the start of its SHA-256, 16 hexadecimal
-/// digits. Tokens have far too many possible values for a brute-force search.
-pub(crate) fn fingerprint(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let (start, _) = digest
-        .as_ref()
-        .split_first_chunk::<8>()
-        .unwrap_or((&[0; 8], &[]));
-    format!("{:016x}", u64::from_be_bytes(*start))
 }
 
 /// The [`fingerprint`] of the token of a credentials Secret; `None` if there is none.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt as _};
 
 use super::snapshot::Known;
 use crate::{
-    client::{Access, Authenticated, Identity},
+    client::{Access, Authenticated, IdentifiedCluster, Identity},
     suggest::ClusterFlags,
 };
 
@@ -61,8 +62,23 @@ impl ClusterClient {
         })
     }
 
+    /// Asks which cluster it is.
+    pub(crate) async fn identify(&self) -> IdentifiedCluster {
+        IdentifiedCluster {
+            identity: self.identity.clone(),
+            uid: kube_system_uid(&self.client).await.ok().flatten(),
+        }
+    }
+
     /// A client for watches: its timeouts are long enough for a watch without events.
     pub(crate) fn watch_client(&self) -> anyhow::Result<Client> {
         self.authenticated.watch_client(WATCH, self.deadline)
     }
+}
+
+/// The UID of the Namespace kube-system, which no other cluster has; `None` if there is none.
+pub(crate) async fn kube_system_uid(client: &Client) -> kube::Result<Option<String>> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let found = api.get_metadata_opt("kube-system").await?;
+    Ok(found.and_then(|namespace| namespace.uid()))
 }

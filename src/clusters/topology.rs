@@ -226,12 +226,18 @@ fn target(link: &LinkSnapshot, source: usize, snapshots: &[ClusterSnapshot]) -> 
         .and_then(|known| known.as_ref().ok());
     let identity = identity.map(|credentials| &credentials.identity);
     let by_server = || {
-        let server = &identity
-            .filter(|identity| !identity.server.is_empty())?
-            .server;
-        snapshots
+        let identity = identity.filter(|identity| !identity.server.is_empty())?;
+        let at_server = |at: &usize| snapshots[*at].identity.server == identity.server;
+        let found: Vec<usize> = (0..snapshots.len()).filter(at_server).collect();
+        let named = found
             .iter()
-            .position(|snapshot| snapshot.identity.server == *server)
+            .find(|&&at| snapshots[at].name == link.cluster());
+        let first = &snapshots[*found.first()?].identity;
+        // Behind different proxies, an address is of different clusters.
+        let is_one = found
+            .iter()
+            .all(|&at| snapshots[at].identity.has_way_of(first));
+        named.or_else(|| found.first().filter(|_| is_one)).copied()
     };
     let by_name = || {
         snapshots
@@ -308,6 +314,7 @@ pub(crate) mod tests {
         Identity {
             server: server.into(),
             authorities: [authority.as_bytes().to_vec()].into(),
+            ..Identity::default()
         }
     }
 

@@ -3,8 +3,8 @@
 use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::{Api, Client, Resource, ResourceExt as _, core::NamespaceResourceScope};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::output;
@@ -14,9 +14,10 @@ use crate::{
         link::LinkerdConfig,
     },
     client::{
-        Access, build,
+        Access, IdentifiedCluster, Identity, build,
         requests::{self, DEADLINE, RequestError},
     },
+    clusters::cluster_client::kube_system_uid,
     hint::{HintExt as _, fail},
     manifests::yaml,
     suggest::{ClusterFlags, Suggested},
@@ -53,6 +54,7 @@ pub(crate) struct Cluster {
     /// The flags that name it, for commands that the user should run.
     pub(crate) flags: ClusterFlags,
     server: String,
+    identity: Box<Identity>,
 }
 
 impl Cluster {
@@ -60,9 +62,11 @@ impl Cluster {
     pub(crate) async fn connect(access: &Access) -> anyhow::Result<Self> {
         let config = access.config().await?;
         let server = config.cluster_url.to_string();
+        let identity = Box::new(Identity::of(&config));
         Ok(Self {
             flags: access.flags(),
             server: server.trim_end_matches('/').to_owned(),
+            identity,
             client: connecting(build(config, DEADLINE)).await?,
         })
     }
@@ -74,6 +78,7 @@ impl Cluster {
             client,
             flags: ClusterFlags::of_context("east"),
             server: "https://east.example".to_owned(),
+            identity: Box::default(),
         }
     }
 
@@ -107,22 +112,19 @@ impl Cluster {
         allow.piped(&self.flags.kubectl("apply -f -", &[]))
     }
 
-    /// Whether both are certainly the same cluster: by the address of the API server, or by the UID of the Namespace
-    /// kube-system, if the user may read it.
-    pub(crate) async fn is(&self, other: &Self) -> bool {
-        if self.server == other.server {
-            return true;
+    /// Asks which cluster it is.
+    pub(crate) async fn identify(&self) -> IdentifiedCluster {
+        IdentifiedCluster {
+            identity: Identity::clone(&self.identity),
+            uid: self.uid().await,
         }
-        let (own, others) = futures::join!(self.uid(), other.uid());
-        own.is_some() && own == others
     }
 
     /// The UID of the Namespace kube-system, which no other cluster has; `None` if the user may not read it.
     pub(crate) async fn uid(&self) -> Option<String> {
-        let api = self.all::<Namespace>();
-        let read = api.get_metadata_opt("kube-system");
+        let read = kube_system_uid(&self.client);
         let read = self.request("read the Namespace kube-system", read).await;
-        read.ok().flatten()?.uid()
+        read.ok().flatten()
     }
 
     /// Address of the API server, without a slash at its end.

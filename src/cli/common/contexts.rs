@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use futures::future::join_all;
 
-use super::{args::Global, cluster::connecting};
+use super::{args::Global, cluster::connecting, output};
 use crate::{
-    client::{Access, Identity},
+    client::{Access, IdentifiedCluster},
     clusters::{
         cluster_client::{ClusterClient, KubeContext},
         collect::NOT_INSTALLED,
@@ -28,7 +28,7 @@ pub(crate) struct Contexts {
 impl Contexts {
     /// The chosen clusters, at least one. Fails on a context that is not in the kubeconfig.
     ///
-    /// Sends no requests. A kubeconfig may run a command for each context; these run concurrently.
+    /// Sends no requests, except to contexts that may lead to one cluster. A kubeconfig may run a command for each context; these run concurrently.
     pub(crate) async fn select(
         self,
         global: &Global,
@@ -48,9 +48,10 @@ impl Contexts {
                 let access = access.with_context(name);
                 context_of(name.clone(), access, deadline, namespace)
             });
-            let mut contexts = connecting(join_all(contexts)).await;
+            let contexts = connecting(join_all(contexts)).await;
             if self.all_contexts {
-                drop_doubles(&mut contexts);
+                let known = told_apart(contexts).await;
+                return Ok(without_doubles(known, |context| &context.name));
             }
             return Ok(contexts);
         };
@@ -168,17 +169,50 @@ async fn context_of(
     }
 }
 
-/// Keeps the first of several contexts that lead to one cluster.
-fn drop_doubles(contexts: &mut Vec<KubeContext>) {
-    let mut seen: Vec<Identity> = Vec::new();
-    contexts.retain(|context| match &context.client {
-        Err(_) => true,
-        Ok(client) if seen.contains(&client.identity) => false,
-        Ok(client) => {
-            seen.push(client.identity.clone());
-            true
+/// Asks the clusters that may be others of these contexts which cluster they are.
+async fn told_apart(contexts: Vec<KubeContext>) -> Vec<(KubeContext, Option<IdentifiedCluster>)> {
+    let clients = || {
+        contexts
+            .iter()
+            .filter_map(|context| context.client.as_ref().ok())
+    };
+    let known = contexts.iter().map(async |context| {
+        let client = context.client.as_ref().ok()?;
+        let own = &client.identity;
+        let mut others = clients().map(|other| &other.identity);
+        if others.any(|other| other.server == own.server && other != own) {
+            return Some(client.identify().await);
         }
+        Some(IdentifiedCluster {
+            identity: own.clone(),
+            uid: None,
+        })
     });
+    let known = join_all(known).await;
+    contexts.into_iter().zip(known).collect()
+}
+
+/// Keeps the first of several contexts that certainly lead to one cluster, and says which are left out.
+pub(crate) fn without_doubles<T>(
+    all: Vec<(T, Option<IdentifiedCluster>)>,
+    context: impl Fn(&T) -> &str,
+) -> Vec<T> {
+    let mut kept: Vec<(T, Option<IdentifiedCluster>)> = Vec::new();
+    for (own, known) in all {
+        let is_it = |(_, other): &&(T, Option<IdentifiedCluster>)| {
+            let pair = known.as_ref().zip(other.as_ref());
+            pair.is_some_and(|(known, other)| known.is(other))
+        };
+        match kept.iter().find(is_it) {
+            None => kept.push((own, known)),
+            Some((first, _)) => output::note(&format!(
+                "left out the context {}: it leads to the same cluster as {}",
+                context(&own),
+                context(first)
+            )),
+        }
+    }
+    kept.into_iter().map(|(own, _)| own).collect()
 }
 
 #[cfg(test)]
@@ -192,9 +226,29 @@ contexts:
 - {name: 'east,west', context: {cluster: west}}
 - {name: east-again, context: {cluster: east}}
 - {name: broken, context: {cluster: nowhere}}
+- {name: path-a, context: {cluster: path-a}}
+- {name: path-b, context: {cluster: path-b}}
+- {name: proxy-a, context: {cluster: proxy-a}}
+- {name: proxy-b, context: {cluster: proxy-b}}
+- {name: name-a, context: {cluster: name-a}}
+- {name: name-b, context: {cluster: name-b}}
+- {name: user-a, context: {cluster: teleport, user: a}}
+- {name: user-b, context: {cluster: teleport, user: b}}
+- {name: user-as, context: {cluster: teleport, user: as}}
 clusters:
+- {name: path-a, cluster: {server: 'https://rancher.example/k8s/clusters/a'}}
+- {name: path-b, cluster: {server: 'https://rancher.example/k8s/clusters/b/'}}
+- {name: proxy-a, cluster: {server: 'https://192.0.2.1', proxy-url: 'http://127.0.0.1:1'}}
+- {name: proxy-b, cluster: {server: 'https://192.0.2.1', proxy-url: 'http://127.0.0.1:2'}}
+- {name: name-a, cluster: {server: 'https://127.0.0.1:1', tls-server-name: a.example}}
+- {name: name-b, cluster: {server: 'https://127.0.0.1:1', tls-server-name: b.example}}
+- {name: teleport, cluster: {server: 'https://127.0.0.1:2'}}
 - {name: east, cluster: {server: 'https://east.example'}}
 - {name: west, cluster: {server: 'https://west.example'}}
+users:
+- {name: a, user: {token: a}}
+- {name: b, user: {token: b}}
+- {name: as, user: {token: b, as: admin}}
 current-context: west
 ";
 
@@ -226,7 +280,11 @@ current-context: west
             (Some("east, west,,east"), false, "east west"),
             (Some("west,broken"), false, "west broken!"),
             (Some("east,west"), false, "east,west"),
-            (None, true, "east west broken!"),
+            (
+                None,
+                true,
+                "east west broken! path-a path-b proxy-a proxy-b name-a name-b user-a user-b",
+            ),
         ] {
             let names = names(context, all).await.unwrap();
             assert_eq!(names.join(" "), expected, "{context:?} {all}");

@@ -33,7 +33,8 @@ pub(super) fn clusters(
         {
             return Err(fail(
                 format!("the contexts {other} and {context} are of the same cluster"),
-                "name fewer contexts, so that one is left",
+                "name fewer contexts, so that one is left; if their users lead to different clusters, give each an entry with \
+                 name and context",
             ));
         }
         if let Some(other) = found.insert(name.clone(), context.clone()) {

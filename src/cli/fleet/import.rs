@@ -26,13 +26,14 @@ use crate::{
             cluster_name::{cluster_name, context_of},
             complete,
             context_pattern::matching,
+            contexts::without_doubles,
             linked::KnownLinks,
             output,
             wait::spin,
         },
         link_gen::entry,
     },
-    client::Access,
+    client::{Access, IdentifiedCluster},
     hint::{fail, misuse},
     manifests::{
         gateway::{Overrides, RemoteGateway},
@@ -88,15 +89,12 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
     let read = spin("reading the clusters", reads.collect::<Vec<_>>()).await;
     let mut clusters = Vec::new();
     let mut unread = 0;
-    for (cluster, server, problem) in read {
+    for (cluster, known, problem) in read {
         if let Some(why) = problem {
             output::warning(&format!("{}: not read: {why}", cluster.context));
             unread += 1;
         }
-        // Several contexts may lead to one cluster.
-        if clusters.iter().all(|(_, other)| *other != server) {
-            clusters.push((cluster, server));
-        }
+        clusters.push((cluster, known));
     }
     if unread == chosen.len() {
         return Err(fail(
@@ -104,7 +102,7 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
             "the warnings say why; `linkerd-mc version --context NAME` tries one of them",
         ));
     }
-    let clusters: Vec<ImportedCluster> = clusters.into_iter().map(|(cluster, _)| cluster).collect();
+    let clusters = without_doubles(clusters, |cluster: &ImportedCluster| &cluster.context);
     let defaults = link_flags()
         .no_binary_name(true)
         .try_get_matches_from([""; 0])?;
@@ -130,21 +128,23 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
     Ok(output::exit_code(unread > 0 || !left_out.is_empty()))
 }
 
-/// Reads a cluster. Returns what is known of it, the address of its API server, and why it was not read.
+/// Reads a cluster. Returns what is known of it, which cluster it is, and why it was not read.
 async fn read(
     global: &Global,
     args: &FleetImportArgs,
     context: &str,
     access: &Access,
-) -> (ImportedCluster, String, Option<String>) {
+) -> (ImportedCluster, Option<IdentifiedCluster>, Option<String>) {
     let mut known = ImportedCluster {
         context: context.to_owned(),
         derived: cluster_name(context),
         ..ImportedCluster::default()
     };
+    let mut which = None;
     let read = async {
         known.entry = entry(access)?.cluster;
         let cluster = Cluster::connect(access).await?;
+        which = Some(cluster.identify().await);
         let accounts = cluster.api::<ServiceAccount>(&args.namespace);
         let all = ListParams::default();
         let (namespace, name) = (labels::MULTICLUSTER_NAMESPACE, labels::GATEWAY_NAME);
@@ -172,8 +172,7 @@ async fn read(
         Ok(())
     };
     let problem = in_time(args.timeout, Box::pin(read)).await.err();
-    let server = known.entry.server.trim_end_matches('/').to_owned();
-    (known, server, problem)
+    (known, which, problem)
 }
 
 /// Plans the fleet of the new file, and says what `fleet apply` would change besides its label.
