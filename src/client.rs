@@ -49,11 +49,27 @@ pub struct Access {
     pub as_groups: Vec<String>,
     /// Address of the API server; overrides the kubeconfig's.
     pub api_addr: Option<String>,
+    /// Whether a fleet file names the kubeconfig, so that whoever may change that file chooses it. Then it may not run a
+    /// program or read a file.
+    pub is_of_fleet: bool,
     /// A kubeconfig that is in no file, or why there is none. Without it, the one at `kubeconfig` is used.
     pub given: Option<Arc<Result<Kubeconfig, String>>>,
 }
 
 impl Access {
+    /// The same access, with the kubeconfig that a fleet file names if it names one.
+    #[must_use]
+    pub(crate) fn with_kubeconfig_of_fleet(self, path: Option<PathBuf>) -> Self {
+        match path {
+            Some(path) => Self {
+                kubeconfig: Some(path),
+                is_of_fleet: true,
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// The same access through another context.
     #[must_use]
     pub fn with_context(&self, context: &str) -> Self {
@@ -109,10 +125,14 @@ impl Access {
     ///
     /// Fails if there is none, even in a cluster.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
-        match self.given.as_deref() {
-            Some(given) => given.clone().map_err(anyhow::Error::msg),
-            None => kubeconfig::read(self.kubeconfig.as_deref()),
+        if let Some(given) = self.given.as_deref() {
+            return given.clone().map_err(anyhow::Error::msg);
         }
+        let kubeconfig = kubeconfig::read(self.kubeconfig.as_deref())?;
+        if let Some(path) = self.kubeconfig.as_ref().filter(|_| self.is_of_fleet) {
+            kubeconfig::require_data(&kubeconfig, path)?;
+        }
+        Ok(kubeconfig)
     }
 
     /// Configuration of a client for this access.

@@ -8,12 +8,13 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use kube::{
     Client, Config,
-    config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig},
 };
 
 use super::{
     bounds::ResponseLimits,
     config::{Identity, check, fingerprint, impersonate, is_contradictory, token},
+    kubeconfig::{file_of_cluster, program_or_file},
     multiplexed::{build, multiplexed},
 };
 use crate::api::tls::InsecureTls;
@@ -182,7 +183,7 @@ fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
         .auth_infos
         .first()
         .and_then(|named| named.auth_info.as_ref());
-    match forbidden(cluster, user) {
+    match file_of_cluster(cluster).or_else(|| program_or_file(user?)) {
         Some(what) => Err(CredentialsError::Forbidden(what)),
         None => Ok(without_files(kubeconfig)),
     }
@@ -215,27 +216,6 @@ fn keep_one<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool) {
     } else {
         items.clear();
     }
-}
-
-/// A reference to a command or file in a kubeconfig, if there is one. As for kubectl, an empty name means no file.
-fn forbidden(cluster: &Cluster, user: Option<&AuthInfo>) -> Option<&'static str> {
-    let is_file = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
-    if is_file(&cluster.certificate_authority) {
-        return Some("a certificate-authority file");
-    }
-    let user = user?;
-    [
-        (user.exec.is_some(), "an exec plugin"),
-        (user.auth_provider.is_some(), "an auth provider"),
-        (is_file(&user.token_file), "a tokenFile"),
-        (
-            is_file(&user.client_certificate),
-            "a client-certificate file",
-        ),
-        (is_file(&user.client_key), "a client-key file"),
-    ]
-    .into_iter()
-    .find_map(|(is_there, what)| is_there.then_some(what))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use kube::{
     client::{AuthError, RustlsTlsError},
-    config::{Kubeconfig, KubeconfigError, LoadDataError},
+    config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError, LoadDataError},
 };
 
 use crate::hint::{HintExt as _, fail};
@@ -75,6 +75,51 @@ pub(super) fn require_user(kubeconfig: &Kubeconfig, context: &str) -> anyhow::Re
         format!("context {context:?} has the user {user:?}, who is not in the kubeconfig"),
         "log in to the cluster again, or correct the user of the context in the kubeconfig",
     ))
+}
+
+/// Fails if a kubeconfig runs a program or names a file in any of its entries.
+pub(super) fn require_data(kubeconfig: &Kubeconfig, path: &Path) -> anyhow::Result<()> {
+    let clusters = kubeconfig.clusters.iter();
+    let clusters = clusters.filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig.auth_infos.iter();
+    let users = users.filter_map(|named| named.auth_info.as_ref());
+    let files = clusters.filter_map(file_of_cluster);
+    let Some(what) = files.chain(users.filter_map(program_or_file)).next() else {
+        return Ok(());
+    };
+    Err(fail(
+        format!(
+            "the kubeconfig {} may not have {what}, because a fleet file names it",
+            path.display()
+        ),
+        "whoever can change the fleet file would choose what is run or read on this machine; leave out its key kubeconfig, \
+         and name the kubeconfig yourself with KUBECONFIG, which can list several",
+    ))
+}
+
+/// A reference to a file in a cluster, if there is one. As for kubectl, an empty name means no file.
+pub(super) fn file_of_cluster(cluster: &Cluster) -> Option<&'static str> {
+    is_file(cluster.certificate_authority.as_ref()).then_some("a certificate-authority file")
+}
+
+/// A reference to a command or a file in a user, if there is one.
+pub(super) fn program_or_file(user: &AuthInfo) -> Option<&'static str> {
+    [
+        (user.exec.is_some(), "an exec plugin"),
+        (user.auth_provider.is_some(), "an auth provider"),
+        (is_file(user.token_file.as_ref()), "a tokenFile"),
+        (
+            is_file(user.client_certificate.as_ref()),
+            "a client-certificate file",
+        ),
+        (is_file(user.client_key.as_ref()), "a client-key file"),
+    ]
+    .into_iter()
+    .find_map(|(is_there, what)| is_there.then_some(what))
+}
+
+fn is_file(name: Option<&String>) -> bool {
+    name.is_some_and(|name| !name.is_empty())
 }
 
 fn read_file(path: &Path, hint: &str) -> anyhow::Result<Kubeconfig> {

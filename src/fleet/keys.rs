@@ -84,7 +84,8 @@ pub(super) const CLUSTER: &[FileKey] = &[
     ),
     key(
         "kubeconfig",
-        "Path of a kubeconfig, from the folder of this file; without it, that of the command",
+        "Path of a kubeconfig, from the folder of this file; without it, that of the command. It may hold data only: no \
+         exec plugin, no auth provider, and no path of another file",
         Text,
     ),
     key(

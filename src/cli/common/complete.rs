@@ -212,6 +212,7 @@ fn access(words: &[String]) -> Access {
         as_user: value("--as"),
         as_groups: value("--as-group").into_iter().collect(),
         api_addr: value("--api-addr"),
+        is_of_fleet: false,
         given: None,
     }
 }

@@ -11,7 +11,6 @@ use kube::{
 use super::profiles::{CredentialPlugin, ProfiledCluster, profiled};
 use crate::{
     cli::common::{args::Global, cluster::Cluster, output},
-    client::Access,
     fleet::ProfileQuery,
     hint::fail,
     manifests::link::ClusterName,
@@ -35,11 +34,8 @@ pub(super) async fn hub_clusters(
     plugins: &[CredentialPlugin],
 ) -> anyhow::Result<BTreeMap<ClusterName, HubCluster>> {
     let own = query.kubeconfig.as_ref().map(|path| folder.join(path));
-    let access = Access {
-        kubeconfig: own.or_else(|| global.kubeconfig.clone()),
-        context: Some(query.context.clone()),
-        ..global.access()
-    };
+    let access = global.access().with_context(&query.context);
+    let access = access.with_kubeconfig_of_fleet(own);
     let cluster = Cluster::connect(&access).await?;
     let kind = GroupVersionKind::gvk("multicluster.x-k8s.io", "v1alpha1", "ClusterProfile");
     let kind = ApiResource::from_gvk_with_plural(&kind, "clusterprofiles");

@@ -126,11 +126,11 @@ impl ClusterSources for FoundSources<'_> {
         kubeconfig: Option<&str>,
         patterns: &str,
     ) -> anyhow::Result<Vec<FoundCluster>> {
-        let own = kubeconfig.map(|own| self.folder.join(own));
         let access = Access {
-            kubeconfig: own.or_else(|| self.global.kubeconfig.clone()),
+            kubeconfig: self.global.kubeconfig.clone(),
             ..Access::default()
         };
+        let access = access.with_kubeconfig_of_fleet(kubeconfig.map(|own| self.folder.join(own)));
         clusters(patterns, &access.kubeconfig()?.contexts)
     }
 
@@ -250,13 +250,12 @@ impl LoadedFleet {
     /// The access to a cluster of the file.
     pub(super) fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
         let own = cluster.kubeconfig.as_ref();
-        let own = own.map(|path| self.folder.join(path));
-        Access {
+        let access = Access {
             given: self.given.get(&cluster.name).cloned(),
-            kubeconfig: own.or_else(|| all.kubeconfig.clone()),
             context: cluster.context.clone(),
             ..all.clone()
-        }
+        };
+        access.with_kubeconfig_of_fleet(own.map(|path| self.folder.join(path)))
     }
 
     /// A connection to a cluster of the file, and how it is made. Sends no request.

@@ -3,6 +3,7 @@
 mod extension;
 mod file;
 mod imported;
+mod kubeconfigs;
 mod parts;
 mod planned;
 mod profiles;

@@ -113,3 +113,60 @@ async fn kubeconfigs_that_cannot_work_are_errors_without_secrets() {
     });
     nothing(&runs.buffer_unordered(8).concat().await);
 }
+
+/// The commands that read the file of a fleet, with what else they need.
+const FLEET_COMMANDS: [&str; 12] = [
+    "check --wait 0s",
+    "fleet apply --yes",
+    "fleet credentials --target east --output-dir out",
+    "fleet drain east",
+    "fleet install east",
+    "fleet plan",
+    "fleet render --output-dir out",
+    "fleet rotate",
+    "fleet rotate --dry-run",
+    "fleet status",
+    "fleet undrain east",
+    "graph",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_command_runs_the_plugin_of_a_kubeconfig_that_a_fleet_file_names() {
+    let limits = &Limits {
+        codes: &[1],
+        ends_within: Duration::from_secs(20),
+    };
+    let runs = stream::iter(FLEET_COMMANDS).map(async |command| {
+        let place = Place::with(&with("", "token: s3cret"));
+        let own = with("", "exec: {command: touch, args: [../ran], interactiveMode: Never}");
+        place.write("own", &own.replace("name: x, context", "name: east, context"));
+        place.write(
+            "fleet.yaml",
+            "name: f\nclusters: [{name: east, kubeconfig: own}, {name: west, context: x}]\nlinks: [{mesh: all}]\n",
+        );
+        let args: Vec<&str> = command.split(' ').chain(["--file", "../fleet.yaml"]).collect();
+        let mut found = place.run(&args, limits).await;
+        // What they print without that cluster is not in question here.
+        found.retain(|what| what.contains("exit code") || what.contains("does not end"));
+        found.extend(place.has("ran").then(|| format!("{command}: the plugin ran")));
+        found
+    });
+    nothing(&runs.buffer_unordered(4).concat().await);
+
+    let program = linkerd_mc::cli::command();
+    let mut waiting = vec![(String::new(), &program)];
+    while let Some((name, command)) = waiting.pop() {
+        let inner = command.get_subcommands();
+        waiting.extend(inner.map(|of| (format!("{name} {}", of.get_name()).trim().to_owned(), of)));
+        if command
+            .get_arguments()
+            .any(|arg| arg.get_long() == Some("file"))
+        {
+            let mut tried = FLEET_COMMANDS.iter();
+            assert!(
+                tried.any(|line| line.starts_with(&name)),
+                "{name} is not tried"
+            );
+        }
+    }
+}

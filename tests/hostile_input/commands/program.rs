@@ -32,6 +32,11 @@ impl Place {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
+    /// Whether there is such a file beside the kubeconfig.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.folder.path().join(name).exists()
+    }
+
     fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
