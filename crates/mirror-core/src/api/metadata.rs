@@ -116,20 +116,29 @@ fn worth_keeping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::E
 /// Maximum length of a UID. Those of Kubernetes have 36 bytes.
 const MAX_UID: usize = 128;
 
+/// Maximum size of the labels and annotations of an object in the local cluster. Those of a federated Service with
+/// members in a thousand clusters have half of it.
+const LARGEST: usize = 64 << 10;
+
 /// Bytes of optional texts.
 pub(super) fn text_weight<const N: usize>(texts: [&Option<Box<str>>; N]) -> usize {
     texts.into_iter().flatten().map(|text| text.len()).sum()
 }
 
 impl Metadata {
-    /// Drops the annotations that nobody reads, if all annotations together have more than `max` bytes. Returns whether
-    /// they had.
+    /// Drops the annotations that nobody reads, if all annotations together have more than `max` bytes. What nobody wrote
+    /// for this controller is dropped too: labels and annotations that are still larger than those of any object of ours.
+    /// Returns whether something was dropped.
     pub fn truncate(&mut self, max: usize) -> bool {
         self.is_truncated = self.annotations.size() > max;
         if self.is_truncated {
             let read = self.annotations.iter();
             let read = read.filter(|(key, _)| l::READ.contains(key)).collect();
             self.annotations = read;
+        }
+        if self.labels.size() + self.annotations.size() > LARGEST {
+            self.is_truncated = true;
+            (self.labels, self.annotations) = (Map::default(), Map::default());
         }
         self.is_truncated
     }
@@ -264,6 +273,17 @@ mod tests {
         assert_eq!(heavy.annotations, Map::from([(l::MANAGED_BY, l::MANAGER)]));
         // The mark is removed once the annotations have become small enough.
         assert!(!fits.is_truncated);
+        for (key, of_labels) in [(l::PREFER, false), ("a", true)] {
+            let mut huge = made("1");
+            let map = if of_labels {
+                &mut huge.labels
+            } else {
+                &mut huge.annotations
+            };
+            map.insert(key, "x".repeat(LARGEST));
+            assert!(huge.truncate(usize::MAX), "{key}");
+            assert_eq!((huge.labels.size(), huge.annotations.size()), (0, 0));
+        }
     }
 
     #[test]

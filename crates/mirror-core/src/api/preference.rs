@@ -141,7 +141,9 @@ pub fn linked_clusters(text: &str) -> impl Iterator<Item = &str> {
         .map(|item| item.split_once('=').map_or(item, |(name, _)| name));
     items
         .map(str::trim)
-        .filter(|name| !name.is_empty() && *name != LOCAL)
+        .filter(|name| !name.is_empty())
+        .take(MAX_CLUSTERS)
+        .filter(|name| *name != LOCAL)
 }
 
 fn read_weight(text: &str) -> Result<u32, PreferenceError> {
@@ -183,7 +185,7 @@ pub struct FailedOver(pub BTreeMap<ClusterRef, Outage>);
 impl FailedOver {
     /// Reads the annotation. Invalid items are ignored.
     pub fn read(text: &str) -> Self {
-        let items = text.split(',').filter_map(|item| {
+        let items = text.split(',').take(MAX_CLUSTERS).filter_map(|item| {
             let (name, times) = item.trim().split_once('=')?;
             let (since, until) = times.split_once('/')?;
             let until = match until {
@@ -263,6 +265,16 @@ mod tests {
             many.join(",").parse::<Preference>(),
             Err(PreferenceError::TooMany)
         );
+    }
+
+    #[test]
+    fn no_more_clusters_are_read_than_a_preference_may_have() {
+        let many: Vec<String> = (0..20_000).map(|n| format!("c{n}")).collect();
+        assert_eq!(linked_clusters(&many.join(",")).count(), MAX_CLUSTERS);
+        let out = many.iter();
+        let out = out.map(|name| format!("{name}=2026-01-02T03:04:05Z/.."));
+        let out: Vec<String> = out.collect();
+        assert_eq!(FailedOver::read(&out.join(",")).0.len(), MAX_CLUSTERS);
     }
 
     #[test]

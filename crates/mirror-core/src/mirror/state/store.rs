@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 pub use self::indexed::Indexed;
 use self::indexed::{ByCluster, find};
@@ -165,15 +165,24 @@ impl<T: Indexed> Store<T> {
         from: Timestamp,
         to: Timestamp,
     ) -> impl Iterator<Item = &Arc<T>> {
-        let due = self.due.iter().skip_while(move |(at, ..)| *at <= from);
+        let due = self.due_after(from);
         let due = due.take_while(move |(at, ..)| *at <= to);
         due.filter_map(|(_, namespace, name)| self.get(namespace, name))
     }
 
     /// The next due time after this.
     pub(crate) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
-        let mut due = self.due.iter().map(|(at, ..)| *at);
-        due.find(|at| *at > after)
+        self.due_after(after).next().map(|(at, ..)| *at)
+    }
+
+    /// What is due after this, without a walk over what was due before.
+    fn due_after(
+        &self,
+        after: Timestamp,
+    ) -> impl Iterator<Item = &(Timestamp, Box<str>, Box<str>)> {
+        let next = after.checked_add(SignedDuration::from_nanos(1));
+        let from = next.ok().map(|next| (next, Box::default(), Box::default()));
+        from.into_iter().flat_map(|from| self.due.range(from..))
     }
 
     /// All objects, by namespace and name.

@@ -303,6 +303,16 @@ fn failed_over(member: &str, until: Option<i64>) -> Svc {
 }
 
 #[test]
+fn service_that_names_very_many_clusters_concerns_few_keys() {
+    let many: Vec<String> = (0..20_000).map(|n| format!("c{n}")).collect();
+    let made = svc("x-federated")
+        .label(l::MIRRORED_SERVICE, "true")
+        .annotation(l::PREFER, &many.join(","));
+    let state = state().local(std::slice::from_ref(&made));
+    assert!(state.keys_of_local(&made.0).len() <= 100);
+}
+
+#[test]
 fn the_end_of_a_hold_down_concerns_its_federated_service() {
     let mut state = state().local(&[
         failed_over("web", Some(100)),

@@ -25,7 +25,7 @@ use crate::{
 /// Used instead of a cluster's name for objects that lost the label for their cluster.
 pub(crate) const ANY: &str = "";
 
-/// Maximum number of clusters of one object in the index. An object with more clusters counts as one that may belong to
+/// Maximum number of members of one object in the index. An object with more counts as one that may belong to
 /// any. Otherwise annotations with thousands of names would take many times their size.
 const MAX_CLUSTERS: usize = 256;
 
@@ -132,15 +132,15 @@ impl Indexed for Service {
             Owner::Mirror(own) | Owner::EndpointMirror(own, _) | Owner::Gateway(own) => {
                 clusters.insert(own);
             }
+            Owner::Federated if member_clusters(&self.metadata).nth(MAX_CLUSTERS).is_some() => {
+                clusters.insert(ANY);
+            }
             Owner::Federated => {
                 clusters.extend(member_clusters(&self.metadata));
                 // A preferred cluster that takes no part now is not among the members, but may return.
                 clusters.extend(preferred_clusters(&self.metadata));
             }
             Owner::Foreign => {}
-        }
-        if clusters.len() > MAX_CLUSTERS {
-            clusters = BTreeSet::from([ANY]);
         }
         // A Service whose labels somebody changed may have been written for any cluster.
         if labelled(self) == NameOwner::Stray {
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn service_of_very_many_clusters_takes_one_place_in_the_index() {
         let list = |count: usize| {
-            let names: Vec<_> = (0..count).map(|n| format!("c{n}")).collect();
+            let names: Vec<_> = (0..count).map(|n| format!("web@c{n}")).collect();
             names.join(",")
         };
         let mut services = Store::default();
         for (count, places) in [(MAX_CLUSTERS, MAX_CLUSTERS), (50_000, 1)] {
-            let federated = [OURS, (l::REMOTE_DISCOVERY, ""), (l::PREFER, &list(count))];
+            let federated = [OURS, (l::REMOTE_DISCOVERY, &list(count))];
             put(&mut services, "web-federated", &[MIRROR], &federated);
             assert_eq!(services.clusters.0.len(), places, "{count}");
             assert_eq!(of(&services, "c7"), ["web-federated"], "{count}");
