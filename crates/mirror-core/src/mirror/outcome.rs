@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::write::{Object, Write};
+use serde_json::Value;
+
+use super::write::{Object, Patch, Write};
 use crate::api::{map::Map, metadata::Metadata};
 
 /// Cost of a write that allocates a `ClusterIP`, as a number of ordinary writes: the address is an object of its own, and
@@ -210,7 +212,7 @@ impl Plan {
         self.writes.len() + (CLUSTER_IP_COST - 1) * self.cluster_ips()
     }
 
-    /// The plan without new Services that need a `ClusterIP`, and without the new objects that belong to them.
+    /// The plan without new Services that need a `ClusterIP`, and without the writes of objects that belong to them.
     #[must_use]
     pub fn without_cluster_ips(mut self) -> Self {
         let left: Vec<String> = self.writes.iter().filter_map(gets_address).collect();
@@ -219,9 +221,17 @@ impl Plan {
             owners
                 .any(|owner| owner.uid.is_empty() && left.iter().any(|name| **name == *owner.name))
         };
+        let gets_owner = |patch: &Patch| {
+            let owners = patch.body.pointer("/metadata/ownerReferences");
+            let mut owners = owners.and_then(Value::as_array).into_iter().flatten();
+            owners.any(|owner| {
+                owner["uid"] == "" && left.iter().any(|name| owner["name"] == name.as_str())
+            })
+        };
         self.writes.retain(|write| match write {
             Write::Create(Object::EndpointSlice(slice)) => !belongs(&slice.metadata),
             Write::Create(Object::Route(route)) => !belongs(&route.metadata),
+            Write::Patch(patch) => !gets_owner(patch),
             write => gets_address(write).is_none(),
         });
         self

@@ -34,6 +34,11 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices_and_routes(
             ..Route::default()
         })))
     };
+    let patch = |name: &str, owner: &str, uid: &str| {
+        let metadata = serde_json::from_value(owned(name, owner, uid)).unwrap();
+        let body = json!({ "ownerReferences": owned(name, owner, uid)["ownerReferences"] });
+        guarded(ObjectKind::EndpointSlice, name, &metadata, body, json!({}))
+    };
     let writes = vec![
         service("db-east", Some("None")),
         slice("db-east-1", "db-east", ""),
@@ -43,6 +48,8 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices_and_routes(
         service("web-federated", None),
         route("web-federated-80", "web-federated", ""),
         route("api-federated-80", "api-federated", "1234"),
+        patch("web-federated-1", "web-federated", ""),
+        patch("db-1-east-2", "db-1-east", "1234"),
         Write::delete_service(&Service::default()),
     ];
     let plan = Plan {
@@ -60,6 +67,7 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices_and_routes(
             "db-east-1",
             "db-1-east-1",
             "api-federated-80",
+            "db-1-east-2",
             ""
         ]
     );

@@ -52,6 +52,17 @@ impl State {
             || clusters.any(|cluster| self.link(cluster).is_some() || self.may_keep(cluster))
     }
 
+    /// Whether a Service that is not ours has this name.
+    pub(crate) fn is_foreign(&self, namespace: &str, name: &str) -> bool {
+        self.existing(namespace, name).map_or_else(
+            || {
+                let slot = (namespace.to_owned(), name.to_owned());
+                self.foreign.contains_key(&slot)
+            },
+            |actual| self.name_owner(actual) == NameOwner::Foreign,
+        )
+    }
+
     /// Whether `own` may have this name. If not, the problem says to whom the name belongs, or who has precedence.
     pub(crate) fn grants(
         &self,
@@ -156,8 +167,13 @@ impl State {
     pub fn keys_for_name(&self, namespace: &str, name: &str) -> Vec<Key> {
         let mut keys = Vec::new();
         keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
-        if namespace == self.config.namespace {
-            keys.extend(GatewayService::link_of(name).map(Key::gateway));
+        if namespace == self.config.namespace
+            && let Some((service, link)) = GatewayService::parse(name)
+        {
+            keys.push(Key::gateway(link));
+            if service == GatewayService::Discovery {
+                keys.extend(self.keys_discovered_through(link));
+            }
         }
         for (rest, cluster) in splits(name) {
             let Some((target, entry)) = self.link(cluster) else {

@@ -101,7 +101,7 @@ impl FederatedService<'_> {
         let granted = fits(self.name.clone())
             .and_then(|name| state.grants(Purpose::Federated(self.service), namespace, &name));
         if let Err(problem) = granted {
-            self.delete_stripped(&mut plan.writes);
+            self.delete_left(&mut plan.writes);
             return Err(problem);
         }
         ensure_namespace(state, namespace, clusters.iter().copied(), &mut plan.writes)?;
@@ -174,7 +174,7 @@ impl FederatedService<'_> {
         if self.state.is_drained(target) {
             return Some(memberships::stays_as_the_last(target));
         }
-        let undiscovered = target.lacks_discovery();
+        let undiscovered = self.state.lacks_discovery(target);
         if form == Form::Discovery && undiscovered.is_some() {
             return undiscovered;
         }

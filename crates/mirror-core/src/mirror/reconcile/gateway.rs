@@ -19,7 +19,7 @@ use crate::{
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_managed},
         names::{DISCOVERY_PORT, GatewayService, NameOwner, Purpose, fits},
-        outcome::{Plan, Problem},
+        outcome::{Plan, Problem, Reason},
         state::State,
         target::{Gateway, Target},
         write::Write,
@@ -194,6 +194,18 @@ impl State {
     /// Why a Link cannot have the Service for the API server of its cluster: its name is invalid or taken.
     pub fn api_server_problem(&self, link: &str) -> Option<Problem> {
         granted(self, link, GatewayService::ApiServer).err()
+    }
+
+    /// Why Linkerd cannot discover the endpoints of a cluster's Services, if it cannot.
+    pub(crate) fn lacks_discovery(&self, target: &Target) -> Option<Problem> {
+        let refused = || {
+            let service = GatewayService::Discovery;
+            let problem = granted(self, &target.link, service).err();
+            let problem = problem.filter(|_| target.has(service))?;
+            let message = format!("Linkerd cannot discover its endpoints: {}", problem.message);
+            Some(Problem::new(Reason::NoDiscovery, message))
+        };
+        target.lacks_discovery().or_else(refused)
     }
 
     /// The ClusterIP of a gateway Service of a Link, if the Service exists and is ours.

@@ -52,14 +52,11 @@ pub(crate) fn plan(
         return Plan::mirror(this, writes, report);
     }
     match exported {
-        Ok((_, _, MirrorMode::RemoteDiscovery)) if !link.0.has_discovery => {
-            let problem = link.0.lacks_discovery();
+        Ok((_, _, MirrorMode::RemoteDiscovery))
+            if let Some(problem) = state.lacks_discovery(link.0) =>
+        {
             let writes = follow(state, (link.0, &link.1.gateway), &this);
-            Plan::mirror(
-                this,
-                writes,
-                problem.map_or(Outcome::Unknown, Outcome::Failed),
-            )
+            Plan::mirror(this, writes, Outcome::Failed(problem))
         }
         Ok((remote, seen, mode)) => match service::mirrorable(seen) {
             Ok(()) => mirrored(state, link, (remote, seen, mode), this),
@@ -108,7 +105,14 @@ fn mirrored(
     this: RemoteRef,
 ) -> Plan {
     let mut writes = Vec::new();
-    let planned = slot(state, &this).and_then(|(name, local)| {
+    let slot = slot(state, &this);
+    if slot.is_err()
+        && state.is_foreign(&this.namespace, &mirror_name(&this.service, &this.cluster))
+    {
+        // Somebody may have taken the mirror over. Our slices would still send its traffic to our gateway.
+        writes = removal(state, &this, Scope::All);
+    }
+    let planned = slot.and_then(|(name, local)| {
         ensure_namespace(state, &this.namespace, [&*this.cluster], &mut writes)?;
         let context = MirrorContext {
             state,

@@ -252,7 +252,7 @@ impl Target {
         self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
     }
 
-    /// Why Linkerd cannot discover the endpoints of its Services, if it cannot.
+    /// Why Linkerd cannot discover the endpoints of its Services, if the Link does not let it.
     pub(crate) fn lacks_discovery(&self) -> Option<Problem> {
         let message = || {
             format!(

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::{
-        k8s::{Service, ServicePort},
+        k8s::ServicePort,
         labels as l,
         metadata::{Metadata, OwnerReference},
         preference::{ClusterRef, Preference},
@@ -246,8 +246,7 @@ pub(crate) fn delete_ownerless(
 }
 
 /// Deletes routes first: once their owner is deleted, Kubernetes deletes them too, and both deletions would race.
-pub(crate) fn delete(state: &State, actual: &Service, writes: &mut Vec<Write>) {
-    let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
+pub(crate) fn delete(state: &State, namespace: &str, name: &str, writes: &mut Vec<Write>) {
     let routes = state.own_routes(namespace, name);
     writes.extend(routes.map(Write::delete_route));
 }

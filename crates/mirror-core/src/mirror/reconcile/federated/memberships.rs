@@ -58,7 +58,7 @@ impl<'a> FederatedService<'a> {
                 linked.needs_gateway();
             }
             if form == Form::Discovery && !takes_part {
-                linked.needs_discovery();
+                linked.needs_discovery(self.state);
             }
             // A new cluster waits for the form in which it can be reached, and until Linkerd knows it.
             let through = linked.target.federated_through;
@@ -69,7 +69,7 @@ impl<'a> FederatedService<'a> {
                 linked.membership = Membership::Waiting;
             }
         }
-        self.take_out_drained(&mut memberships);
+        self.take_out_drained(form, &mut memberships);
         (form, memberships)
     }
 
@@ -93,7 +93,9 @@ impl<'a> FederatedService<'a> {
             match target.federated_through {
                 FederatedThrough::Gateway => !target.lacks_gateway() || has_slices(),
                 // Linkerd cannot discover this member, so it would lose its endpoints.
-                FederatedThrough::Discovery => !target.has_discovery && has_slices(),
+                FederatedThrough::Discovery => {
+                    self.state.lacks_discovery(target).is_some() && has_slices()
+                }
             }
         };
         // A Link that cannot be read now may ask for either form.
@@ -122,16 +124,21 @@ impl<'a> FederatedService<'a> {
 
     /// Removes the memberships of drained clusters that are not needed. They leave without confirmation: the Link says that
     /// they are drained, and a cluster under maintenance may not answer.
-    fn take_out_drained(&self, memberships: &mut Memberships<'_>) {
+    fn take_out_drained(&self, form: Form, memberships: &mut Memberships<'_>) {
         let is_drained = |target: &Target| self.state.is_drained(target);
         if !memberships.values().any(|linked| is_drained(linked.target)) {
             return;
         }
+        let is_reached = |target: &Target| match form {
+            Form::Discovery => self.state.lacks_discovery(target).is_none(),
+            Form::Slices => true,
+        };
         let others_take_part = self.local.is_some()
             || memberships.values().any(|linked| {
                 matches!(linked.membership, Membership::Member(_))
                     && !is_drained(linked.target)
                     && !linked.target.lacks_gateway()
+                    && is_reached(linked.target)
             });
         let keeps_a_place = |cluster: &&str| match memberships.get(cluster) {
             Some(linked) => matches!(

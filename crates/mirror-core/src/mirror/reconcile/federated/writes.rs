@@ -240,7 +240,7 @@ impl FederatedService<'_> {
         } else if !is_managed(&actual.metadata) {
             // Somebody has taken the Service over. Our slices and routes for it lead to clusters that are not linked any
             // more.
-            delete_what_is_behind(self.state, actual, writes);
+            delete_what_is_behind(self.state, self.namespace, &self.name, writes);
         }
     }
 
@@ -248,16 +248,21 @@ impl FederatedService<'_> {
     /// deletes what still has its owner.
     fn delete_ownerless(&self, writes: &mut Vec<Write>) {
         let (state, namespace, name) = (self.state, self.namespace, &self.name);
-        if state.existing(namespace, name).is_some() {
-            return self.delete_stripped(writes);
+        if state.existing(namespace, name).is_some() || state.is_foreign(namespace, name) {
+            return self.delete_left(writes);
         }
         federated_routes::delete_ownerless(state, namespace, name, writes);
         self.delete_slices(|_| true, writes);
     }
 
-    /// Deletes slices that lost their owner and the label of their Service. They take no traffic, but they keep names
+    /// Deletes what is left of a federated Service whose name belongs to somebody else. If that is no other object of
+    /// ours, somebody may have taken the Service over, and our slices and routes still direct its traffic. Otherwise
+    /// these are slices that lost their owner and the label of their Service. They take no traffic, but they keep names
     /// that others want: `web-federated-east-ipv4` may be a slice of the mirror of `web` of a cluster `federated-east`.
-    pub(super) fn delete_stripped(&self, writes: &mut Vec<Write>) {
+    pub(super) fn delete_left(&self, writes: &mut Vec<Write>) {
+        if self.state.is_foreign(self.namespace, &self.name) {
+            return delete_what_is_behind(self.state, self.namespace, &self.name, writes);
+        }
         let is_stripped =
             |slice: &EndpointSlice| !slice.metadata.labels.contains_key(l::SLICE_SERVICE);
         self.delete_slices(is_stripped, writes);
@@ -282,12 +287,13 @@ fn delete_with_slices(state: &State, actual: &Service, writes: &mut Vec<Write>) 
     if annotations.contains_key(l::PREFER) && !state.knows_routes() {
         return;
     }
-    delete_what_is_behind(state, actual, writes);
+    let (namespace, name) = (actual.metadata.namespace(), actual.metadata.name());
+    delete_what_is_behind(state, namespace, name, writes);
     writes.push(Write::delete_service(actual));
 }
 
-fn delete_what_is_behind(state: &State, actual: &Service, writes: &mut Vec<Write>) {
-    federated_routes::delete(state, actual, writes);
-    let slices = state.local_slices(actual.metadata.namespace(), actual.metadata.name());
+fn delete_what_is_behind(state: &State, namespace: &str, name: &str, writes: &mut Vec<Write>) {
+    federated_routes::delete(state, namespace, name, writes);
+    let slices = state.local_slices(namespace, name);
     endpoints::reconcile(state, Vec::new(), slices, writes);
 }

@@ -3,7 +3,7 @@
 use crate::{
     api::labels as l,
     mirror::{
-        GatewayService, InvalidLink, Key, Links, Liveness, State, Target,
+        GatewayService, InvalidLink, Key, Links, Liveness, Outcome, Reason, State, Target,
         fixtures::{LINKS, at, described, entry, ip, link, plan, state, svc, target},
     },
 };
@@ -365,6 +365,28 @@ fn service_for_discovery_needs_a_gateway_and_a_name() {
     let error = Target::parse(&made, false).unwrap_err();
     let reason = InvalidLink::ApiServerWithoutGateway(l::DISCOVERY_SERVICE);
     assert_eq!(error, reason);
+}
+
+#[test]
+fn service_for_discovery_that_cannot_have_its_name_is_reported() {
+    let flat = Key::mirror("east", "ns", "flat");
+    let reported = |state: &State| match &plan(state, &flat).report[0].report {
+        Outcome::Failed(problem) => Some((problem.reason, problem.message.clone())),
+        _ => None,
+    };
+    let mut made = link("east");
+    discovers_through_gateway(&mut made);
+    let target = Target::parse(&made, false).unwrap();
+    let mut state = state().linked(target, &[svc("flat").discovered()], &[]);
+    assert_eq!(reported(&state), None);
+    let name = (LINKS.to_owned(), "discovery-east".to_owned());
+    state.foreign.insert(name, "somebody".to_owned());
+    let (reason, message) = reported(&state).unwrap();
+    assert_eq!(reason, Reason::NoDiscovery);
+    assert!(
+        message.contains("the name mc/discovery-east is taken by somebody"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -70,7 +70,9 @@ pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Writ
                 .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
             (own, own && taken(&local.metadata))
         }
-        Some((NameOwner::Theirs(_) | NameOwner::Unnamed | NameOwner::Foreign, _)) => (false, false),
+        // Somebody has taken it over, and our slices of it are left.
+        Some((NameOwner::Foreign, _)) => (true, false),
+        Some((NameOwner::Theirs(_) | NameOwner::Unnamed, _)) => (false, false),
     };
     for mirror in state.endpoint_mirrors(namespace, &name) {
         let ours = owner(&mirror.metadata) == Owner::EndpointMirror(cluster, &name);
@@ -82,7 +84,7 @@ pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Writ
         // The federated Service's plan takes it out of its routes first.
         Some(_) if state.is_backend(this, &name) => {}
         Some(local) => delete_with_slices(state, cluster, local, &mut writes),
-        // If the name belongs to another object, the slices are not this mirror's.
+        // If the name belongs to another object of ours, the slices are not this mirror's.
         None if own => {
             let slices = our_slices(state, cluster, namespace, &name);
             let left = slices.filter(|slice| !is_owned_host(slice) && taken(&slice.metadata));

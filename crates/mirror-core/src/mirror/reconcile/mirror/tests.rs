@@ -411,6 +411,19 @@ fn services_that_cannot_be_mirrored_report_why() {
 }
 
 #[test]
+fn slices_of_a_mirror_that_somebody_took_over_are_deleted() {
+    let mut state = stands();
+    // Without our labels, it is not listed.
+    state.here().mirrors = Store::default();
+    let name = ("ns".to_owned(), "web-east".to_owned());
+    state.foreign.insert(name, "somebody".to_owned());
+    let deleted = ["delete EndpointSlice ns/web-east-ipv4"];
+    assert_eq!(described(&plan(&state, &key()).writes), deleted);
+    let withdrawn = state.linked(target("east"), &[], &[]);
+    assert_eq!(described(&plan(&withdrawn, &key()).writes), deleted);
+}
+
+#[test]
 fn mirror_of_a_service_with_too_much_metadata_says_what_is_not_copied() {
     let heavy = Svc(web().annotation("note", "b").0.trimmed(8));
     let note = "LimitExceeded: labels and annotations are not copied: they are too large";

@@ -114,6 +114,18 @@ fn after(state: &State, members: &str) -> State {
 }
 
 #[test]
+fn cluster_that_linkerd_cannot_discover_is_no_other_member() {
+    let members = [("east", true, Member), ("west", false, Member)];
+    let state = such("web@east,web@west", &members).with_link("west", |entry| {
+        entry.target.as_mut().unwrap().has_discovery = false;
+    });
+    assert_eq!(
+        members_after(&state, &plan(&state, &key())),
+        "web@east,web@west"
+    );
+}
+
+#[test]
 #[expect(clippy::type_complexity, reason = "a table")]
 fn drained_clusters_leave_services_with_another_member_at_once() {
     const EAST_WEST: &str = "web@east,web@west";

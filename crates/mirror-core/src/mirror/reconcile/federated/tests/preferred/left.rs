@@ -28,6 +28,16 @@ fn route_without_an_owner_is_deleted_once_its_federated_service_is_gone() {
 }
 
 #[test]
+fn routes_of_a_federated_service_that_somebody_took_over_are_deleted() {
+    let mut state = with_route(|_| ());
+    state.here().mirrors = Store::default();
+    let name = ("ns".to_owned(), "web-federated".to_owned());
+    state.foreign.insert(name, "somebody".to_owned());
+    let deleted = ["delete HTTPRoute ns/web-federated-80"];
+    assert_eq!(described(&plan(&state, &key()).writes), deleted);
+}
+
+#[test]
 fn preference_stays_until_the_routes_of_an_installation_without_routes_are_gone() {
     let mut off = led_to_east(Federation::Any);
     off.config.routes = None;
