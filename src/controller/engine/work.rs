@@ -30,6 +30,7 @@ const WAITS_FOR_ROOM: &str = "less than a quarter of the Service range of this c
      will retry when there is room";
 
 /// How the turn of a key ended.
+#[derive(Clone, Copy)]
 pub(super) enum Turn {
     /// Nothing has to be written.
     InSync,

@@ -51,7 +51,8 @@ pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Writ
     let mut writes = Vec::new();
     let local = state.existing(namespace, &name);
     let (own, goes) = match local.map(|local| (state.name_owner(local), local)) {
-        None => (true, false),
+        // If somebody has taken it over, our slices of it are left.
+        None | Some((NameOwner::Foreign, _)) => (true, false),
         Some((NameOwner::Purpose(claim), local)) => {
             let metadata = &local.metadata;
             // A mirror that another installation may adopt keeps its slices too.
@@ -70,8 +71,6 @@ pub(crate) fn removal(state: &State, this: &RemoteRef, scope: Scope) -> Vec<Writ
                 .is_some_and(|name| name.starts_with(&fq_name(service, namespace, "")));
             (own, own && taken(&local.metadata))
         }
-        // Somebody has taken it over, and our slices of it are left.
-        Some((NameOwner::Foreign, _)) => (true, false),
         Some((NameOwner::Theirs(_) | NameOwner::Unnamed, _)) => (false, false),
     };
     for mirror in state.endpoint_mirrors(namespace, &name) {
