@@ -87,14 +87,6 @@ impl State {
             let key = || Key::federated(namespace, &service);
             keys.extend(federated.filter(prefers).map(|_| key()));
         }
-        // Slices of earlier versions: `web-federated-east-ipv4`.
-        let ends = name.match_indices('-').map(|(at, _)| &name[..at]);
-        let members = ends.filter_map(member_name);
-        keys.extend(
-            members
-                .filter(|member| self.federated(namespace, member).is_some())
-                .map(|member| Key::federated(namespace, member)),
-        );
         keys
     }
 

@@ -200,9 +200,8 @@ fn owner_of(metadata: &Metadata) -> &str {
 /// The patch of metadata that sets all desired labels and annotations, and removes those that we wrote before.
 ///
 /// `None` if nothing has to be written: all desired keys have their values, and the hash says that the object was last
-/// written with this desired state. Keys that others have added are a reason to write in two cases. Keys that say what an
-/// object is are removed, because Linkerd would read them. An object of an earlier version gets the record of copied keys,
-/// so that the next patch can tell whose keys these are. If annotations are too large to be known, only the hash says
+/// written with this desired state. Keys that others have added are no reason to write, unless they say what an object is:
+/// these are removed, because Linkerd would read them. If annotations are too large to be known, only the hash says
 /// whether they are as desired.
 fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Value> {
     let has_annotations = || {
@@ -216,8 +215,7 @@ fn patch_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) -> Option<Va
     };
     let unchanged = is_last_written(desired, actual)
         && desired.labels.holds(&actual.labels)
-        && has_annotations()
-        && !needs_record(desired, actual);
+        && has_annotations();
     (!unchanged).then(|| forced_metadata(desired, actual))
 }
 
@@ -248,14 +246,6 @@ pub(crate) fn forced_metadata(desired: &DesiredMetadata<'_>, actual: &Metadata) 
 /// Whether the hash says that the object was last written with this desired state.
 fn is_last_written(desired: &DesiredMetadata<'_>, actual: &Metadata) -> bool {
     actual.annotations.get(l::DESIRED_STATE) == desired.annotations.get(l::DESIRED_STATE)
-}
-
-/// Whether others have added keys to an object that has no record of copied keys, and should have one.
-fn needs_record(desired: &DesiredMetadata<'_>, actual: &Metadata) -> bool {
-    CopiedKeys::desired(&desired.annotations).is_some()
-        && !actual.annotations.contains_key(l::COPIED_KEYS)
-        && (desired.labels.lacks_any_of(&actual.labels)
-            || desired.annotations.lacks_any_of(&actual.annotations))
 }
 
 /// Removes the stale keys and sets the desired ones.

@@ -30,9 +30,9 @@ use crate::{
     },
 };
 
-/// Part of a slice's hash of the desired state while other slices have some of its addresses. A `-` and a hash of their
-/// names follow, except in slices of earlier versions.
-const SHARED: &str = "-shared";
+/// Part of a slice's hash of the desired state while other slices have some of its addresses. A hash of their
+/// names follows.
+const SHARED: &str = "-shared-";
 
 /// Names of slices by address.
 type Holders<'a> = BTreeMap<&'a str, Vec<&'a str>>;
@@ -66,7 +66,7 @@ fn shared_mark(name: &str, endpoints: &[Endpoint], holders: &Holders<'_>) -> Str
     for other in others {
         content.feed(other.as_bytes());
     }
-    format!("{SHARED}-{content}")
+    format!("{SHARED}{content}")
 }
 
 impl DesiredSlice<'_> {

@@ -95,12 +95,6 @@ impl<'a> DesiredEntries<'a> {
         }
     }
 
-    /// Whether `actual` has a key that others have added.
-    pub(crate) fn lacks_any_of(&self, actual: &Map) -> bool {
-        let mut keys = actual.iter().map(|(key, _)| key);
-        keys.any(|key| !l::is_of_service_mirrors(key) && self.find(key).is_err())
-    }
-
     fn find(&self, key: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(own, _)| (*own).cmp(key))
     }

@@ -21,7 +21,6 @@ use crate::{
             service::Desired,
         },
         metadata::{ContentHash, DesiredMetadata, fq_name, is_our_slice},
-        names::mirror_name,
         outcome::Problem,
         ownership::membership::{ClusterMembership, Form, Membership},
         state::State,
@@ -72,8 +71,10 @@ impl Members<'_> {
         }
         let slices = members.iter().flat_map(|(cluster, service, through)| {
             let mut slices = endpoints::through_gateway(service, through, &format!("{cluster}-"));
+            // The name with `-` could be that of a slice of the mirror of `web` of a cluster `federated-east`.
+            let end = self.of.name.len();
             for slice in &mut slices {
-                self.rename(slice, cluster, actual);
+                slice.name.replace_range(end..=end, ".");
             }
             slices
         });
@@ -98,20 +99,6 @@ impl Members<'_> {
     fn turns_to_slices(&self) -> bool {
         let was = self.of.actual.map(Form::of);
         was == Some(Form::Discovery) && self.form == Form::Slices
-    }
-
-    /// Gives a slice of a gateway a name that no slice of another Service of ours has: `web-federated.east-ipv4`. The
-    /// name with `-` could be that of a slice of the mirror of `web` of a cluster `federated-east`. Slices that earlier
-    /// versions created keep such a name, unless that mirror exists.
-    fn rename(&self, slice: &mut DesiredSlice<'_>, cluster: &str, actual: &[Arc<EndpointSlice>]) {
-        let (state, name) = (self.of.state, &self.of.name);
-        let is_its = |actual: &Arc<EndpointSlice>| {
-            actual.metadata.name() == slice.name && state.writes_slice(actual)
-        };
-        let other = mirror_name(name, cluster);
-        if !actual.iter().any(is_its) || state.existing(self.of.namespace, &other).is_some() {
-            slice.name.replace_range(name.len()..=name.len(), ".");
-        }
     }
 
     /// The Service from which the slices of a gateway get their metadata and ports.

@@ -406,6 +406,7 @@ fn a_cluster_does_not_stay_a_member_under_another_services_name() {
 fn stripped_slices_of_a_name_that_is_somebody_elses_do_not_keep_their_names() {
     let stripped = |service: bool| {
         let mut made = slice("web-federated", "east-ipv4");
+        made.metadata.name = Some("web-federated.east-ipv4".into());
         made.metadata.owner_references = Box::default();
         let labels: &[(&str, &str)] = if service {
             &[
@@ -419,7 +420,7 @@ fn stripped_slices_of_a_name_that_is_somebody_elses_do_not_keep_their_names() {
         made.metadata.annotations = map(&[(l::MANAGED_BY, l::MANAGER), (l::INSTALLATION, LINKS)]);
         made
     };
-    let deleted = ["delete EndpointSlice ns/web-federated-east-ipv4"];
+    let deleted = ["delete EndpointSlice ns/web-federated.east-ipv4"];
     for (members, is_theirs, with_label) in [
         (true, true, false),
         (true, true, true),

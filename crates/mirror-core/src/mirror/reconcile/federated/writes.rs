@@ -258,7 +258,7 @@ impl FederatedService<'_> {
     /// Deletes what is left of a federated Service whose name belongs to somebody else. If that is no other object of
     /// ours, somebody may have taken the Service over, and our slices and routes still direct its traffic. Otherwise
     /// these are slices that lost their owner and the label of their Service. They take no traffic, but they keep names
-    /// that others want: `web-federated-east-ipv4` may be a slice of the mirror of `web` of a cluster `federated-east`.
+    /// that others want.
     pub(super) fn delete_left(&self, writes: &mut Vec<Write>) {
         if self.state.is_foreign(self.namespace, &self.name) {
             return delete_what_is_behind(self.state, self.namespace, &self.name, writes);

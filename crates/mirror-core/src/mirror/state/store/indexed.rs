@@ -66,22 +66,8 @@ fn created_as(slice: &EndpointSlice) -> Option<&str> {
         return member_name(federated).map(|_| federated);
     }
     let of_hosts = unnumbered(unnumbered(name));
-    let service = ["-ipv4", "-ipv6"]
-        .iter()
-        .find_map(|family| of_hosts.strip_suffix(family))?;
-    // The slice of a federated Service names the cluster that it leads to. Earlier versions wrote a `-` before it.
-    let cluster = slice.metadata.labels.get(l::CLUSTER_NAME);
-    // `web-federated-east` may also be the mirror of `web` of a cluster `federated-east`. Without the cluster, the label
-    // of the slice's Service tells.
-    if cluster.is_none() && slice.metadata.labels.get(l::SLICE_SERVICE) == Some(service) {
-        return Some(service);
-    }
-    let ends = service.match_indices('-');
-    let mut splits = ends.map(|(at, _)| (&service[..at], &service[at + 1..]));
-    let federated = splits.find(|(federated, of)| {
-        member_name(federated).is_some() && cluster.is_none_or(|cluster| cluster == *of)
-    });
-    Some(federated.map_or(service, |(federated, _)| federated))
+    let mut families = ["-ipv4", "-ipv6"].iter();
+    families.find_map(|family| of_hosts.strip_suffix(family))
 }
 
 impl Indexed for EndpointSlice {

@@ -195,8 +195,6 @@ fn a_slice_without_owner_belongs_to_the_service_that_its_name_says() {
         ("db-east-ipv4-1-2", Some("east"), "db-east"),
         ("web-federated.east-ipv4", Some("east"), "web-federated"),
         ("web-federated.east-ipv6", None, "web-federated"),
-        ("web-federated-east-ipv4", Some("east"), "web-federated"),
-        ("web-federated-east-ipv4", None, "web-federated"),
         // The mirror of `web` of a cluster that is called `federated-east`.
         (
             "web-federated-east-ipv4",

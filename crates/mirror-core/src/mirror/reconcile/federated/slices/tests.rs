@@ -503,40 +503,6 @@ fn a_federated_service_and_a_mirror_never_want_slices_of_one_name() {
     assert!(created(&state.worked_on(&key()), &key()).is_empty());
 }
 
-/// The state with the names that earlier versions gave to slices of gateways.
-fn named_as_before(mut state: State) -> State {
-    let slices = &mut state.here().slices;
-    let all: Vec<Arc<EndpointSlice>> = slices.iter().cloned().collect();
-    for slice in all {
-        let mut slice = slice.as_ref().clone();
-        slices.forget("ns", slice.metadata.name());
-        let name = slice.metadata.name().replace('.', "-");
-        slice.metadata.name = Some(name.into());
-        slices.put(Arc::new(slice));
-    }
-    state
-}
-
-#[test]
-fn existing_slices_keep_their_names_until_a_mirror_needs_one() {
-    let state = named_as_before(two(By::Gateway, By::Gateway).worked_on(&key()));
-    assert_eq!(described(&plan(&state, &key()).writes), [""; 0]);
-    let down = news(state.clone(), "east", dead());
-    assert_eq!(
-        described(&plan(&down, &key()).writes),
-        ["patch EndpointSlice ns/web-federated-east-ipv4"]
-    );
-    let mirror = svc("web-federated-east").mirrored_by_linkerd("federated-east", "web");
-    let writes = described(&plan(&state.local(&[mirror]), &key()).writes);
-    assert_eq!(
-        writes,
-        [
-            "create EndpointSlice ns/web-federated.east-ipv4",
-            "delete EndpointSlice ns/web-federated-east-ipv4",
-        ]
-    );
-}
-
 #[test]
 fn slices_of_a_federated_service_concern_its_key() {
     let state = two(By::Gateway, By::Gateway)
