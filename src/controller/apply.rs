@@ -19,7 +19,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use self::failure::slice_name_conflict;
+use self::failure::{is_not_found, slice_name_conflict};
 pub(super) use self::{
     failure::{Failure, name_conflict},
     written::{Gone, Written},
@@ -69,7 +69,9 @@ impl Writer {
             let done = self.one(write, &mut uids).await;
             let outcome = match &done {
                 Ok(_) => WriteResult::Ok,
-                Err(Failure::Outdated(_) | Failure::Foreign { .. }) => WriteResult::Conflict,
+                Err(Failure::Outdated(_) | Failure::Conflict(_) | Failure::Foreign { .. }) => {
+                    WriteResult::Conflict
+                }
                 Err(_) => WriteResult::Error,
             };
             if !matches!(done, Ok(None)) {
@@ -206,7 +208,7 @@ impl Writer {
         };
         match answer {
             Ok(()) => Ok(()),
-            Err(RequestError::Status(status)) if status.code == 404 => Ok(()),
+            Err(RequestError::Status(status)) if is_not_found(&status, name) => Ok(()),
             Err(error) => Err(Failure::of(error, "delete mirror")),
         }
     }
@@ -260,7 +262,7 @@ impl Writer {
                 .map(Written::Route),
         };
         answer.map_err(|error| match error {
-            RequestError::Status(status) if status.code == 404 => {
+            RequestError::Status(status) if is_not_found(&status, &name) => {
                 let gone = Gone {
                     kind,
                     namespace,
@@ -269,7 +271,6 @@ impl Writer {
                 };
                 Failure::Outdated(Some(Box::new(Written::Gone(gone))))
             }
-            RequestError::Status(status) if status.code == 409 => Failure::Outdated(None),
             error => Failure::of(
                 error,
                 match kind {

@@ -160,6 +160,7 @@ impl Engine {
             started: 0,
         };
         let services = u32::try_from(settings.limits.services).unwrap_or(u32::MAX);
+        let queue = Queue::with_slots(settings.max_in_flight);
         let engine = Self {
             state: State {
                 config: settings.config.clone(),
@@ -173,7 +174,7 @@ impl Engine {
             gateways,
             writer,
             leading: false,
-            queue: Queue::default(),
+            queue,
             confirmations: Confirmations::default(),
             creating: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -198,7 +199,7 @@ impl Engine {
         health: &Health,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        let (mut local, mut remote, mut signals) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             health.alive.beat();
             health.ready.set(self.state.local.is_some());
@@ -230,7 +231,11 @@ impl Engine {
                         self.on_session_event(&link, id, event);
                     }
                 }
-                Some((link, id, signal)) = inbox.signals.recv() => self.on_gateway_event(&link, id, signal),
+                1.. = inbox.signals.recv_many(&mut signals, BATCH) => {
+                    for (link, id, signal) in signals.drain(..) {
+                        self.on_gateway_event(&link, id, signal);
+                    }
+                }
                 () = sleep_until(wake) => {}
             }
         }

@@ -6,8 +6,9 @@
 //! for the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
 //! processed at the first turn in one of them. A flow that is full takes no new keys for changes in a target cluster, and
 //! says when it is empty, so that what was left out can be enqueued. Failed keys are retried with exponential backoff.
-//! Keys whose write the API server does not allow, or that lack a `ClusterIP`, are not in the queue: `engine/denied.rs`
-//! and `engine/addresses.rs` decide when these are tried again.
+//! Plans that create Services leave a quarter of all slots to others. Keys whose write the API server refused, or that
+//! lack a `ClusterIP`, are not in the queue: `engine/denied.rs` and `engine/addresses.rs` decide when these are tried
+//! again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -58,7 +59,7 @@ pub(super) struct Queue {
     /// The flows in which each key waits.
     queued: BTreeMap<Key, Vec<(Flow, u64)>>,
     arrivals: u64,
-    running: BTreeMap<Key, Flow>,
+    running: BTreeMap<Key, Running>,
     /// Running keys that were enqueued meanwhile, with the flows.
     again: BTreeMap<Key, BTreeSet<Flow>>,
     failures: BTreeMap<Key, Backoff>,
@@ -67,6 +68,20 @@ pub(super) struct Queue {
     due: BTreeMap<Key, (Instant, BTreeSet<Flow>)>,
     /// Flows that were full, and left out keys.
     overflowed: BTreeSet<Flow>,
+    /// How many keys may be processed concurrently; `None` for any number.
+    slots: Option<usize>,
+}
+
+/// A key that is being processed.
+#[derive(Debug)]
+struct Running {
+    flow: Flow,
+    /// The number of its arrival.
+    arrival: u64,
+    /// How many keys of its flow may be processed concurrently.
+    most: usize,
+    /// Whether its plan creates a Service.
+    creates: bool,
 }
 
 /// The keys of a flow.
@@ -74,23 +89,42 @@ pub(super) struct Queue {
 struct Waiting {
     /// By number of their arrival.
     keys: BTreeMap<u64, Key>,
+    /// Those whose plans create Services, and that wait until fewer such plans are executed.
+    held: BTreeMap<u64, Key>,
     /// Whether the next turn is for the key that arrived last.
     newest_is_next: bool,
 }
 
 impl Waiting {
-    fn pop(&mut self) -> Option<Key> {
-        let (_, key) = if self.newest_is_next {
-            self.keys.pop_last()?
+    fn pop(&mut self, may_create: bool) -> Option<(u64, Key)> {
+        let lanes = [&mut self.keys, &mut self.held].into_iter();
+        let lanes = lanes.take(if may_create { 2 } else { 1 });
+        let found = if self.newest_is_next {
+            let last = |lane: &&mut BTreeMap<u64, Key>| lane.keys().next_back().copied();
+            lanes.max_by_key(last)?.pop_last()
         } else {
-            self.keys.pop_first()?
+            let first = |lane: &&mut BTreeMap<u64, Key>| lane.keys().next().copied();
+            let lanes = lanes.filter(|lane| !lane.is_empty());
+            lanes.min_by_key(first)?.pop_first()
         };
         self.newest_is_next = !self.newest_is_next;
-        Some(key)
+        found
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.held.is_empty()
     }
 }
 
 impl Queue {
+    /// A queue of which this number of keys may be processed concurrently.
+    pub(super) fn with_slots(slots: usize) -> Self {
+        Self {
+            slots: Some(slots),
+            ..Self::default()
+        }
+    }
+
     /// Enqueues a key without delay. `by` is the target cluster that caused it, or [`LOCAL`]. A key of a mirror always
     /// waits in the flow of its own cluster.
     pub(super) fn enqueue(&mut self, key: Key, by: &str) {
@@ -102,7 +136,8 @@ impl Queue {
     /// [`Self::drained`] returns the flow when it is empty.
     pub(super) fn enqueue_up_to(&mut self, most: usize, key: Key, by: &str) -> bool {
         let flow = self.flow(&key, by);
-        let is_full = (self.flows.get(&flow)).is_some_and(|waiting| waiting.keys.len() >= most);
+        let waiting = self.flows.get(&flow);
+        let is_full = waiting.is_some_and(|of| of.keys.len() + of.held.len() >= most);
         if is_full && !self.has(&key) {
             self.overflowed.insert(flow);
             return false;
@@ -115,7 +150,7 @@ impl Queue {
     pub(super) fn drained(&mut self) -> BTreeSet<Flow> {
         let overflowed = std::mem::take(&mut self.overflowed).into_iter();
         let flows = &self.flows;
-        let waits = |flow: &Flow| flows.get(flow).is_some_and(|of| !of.keys.is_empty());
+        let waits = |flow: &Flow| flows.get(flow).is_some_and(|of| !of.is_empty());
         let (full, drained) = overflowed.partition(waits);
         self.overflowed = full;
         drained
@@ -130,9 +165,9 @@ impl Queue {
 
     /// Enqueues a running key, to be processed again.
     pub(super) fn enqueue_again(&mut self, key: &Key) {
-        if let Some(flow) = self.running.get(key) {
+        if let Some(running) = self.running.get(key) {
             let again = self.again.entry(key.clone()).or_default();
-            again.insert(flow.clone());
+            again.insert(running.flow.clone());
         }
     }
 
@@ -187,35 +222,82 @@ impl Queue {
                 self.wait_in(key.clone(), flow);
             }
         }
-        while let Some(flow) = self.next_turn(&limit) {
-            let Some(key) = self.flows.get_mut(&flow).and_then(Waiting::pop) else {
+        while let Some((flow, most)) = self.next_turn(&limit) {
+            let may_create = self.has_room(&flow, most);
+            let waiting = self.flows.get_mut(&flow);
+            let Some((arrival, key)) = waiting.and_then(|of| of.pop(may_create)) else {
                 self.flows.remove(&flow); // its keys were processed in the turns of other flows
                 continue;
             };
             for (other, at) in self.queued.remove(&key).unwrap_or_default() {
                 if let Some(waiting) = self.flows.get_mut(&other) {
                     waiting.keys.remove(&at);
+                    waiting.held.remove(&at);
                 }
             }
-            if self
-                .flows
-                .get(&flow)
-                .is_some_and(|waiting| waiting.keys.is_empty())
-            {
+            if self.flows.get(&flow).is_some_and(Waiting::is_empty) {
                 self.flows.remove(&flow);
             } else {
                 self.turns.push_back(flow.clone());
             }
-            self.running.insert(key.clone(), flow);
+            let running = Running {
+                flow,
+                arrival,
+                most,
+                creates: false,
+            };
+            self.running.insert(key.clone(), running);
             return Some(key);
         }
         None
     }
 
+    /// Whether one more plan of a flow that creates a Service may be executed. A quarter of all slots, and of those of the
+    /// flow, is for other plans: the API server may refuse creations after a long time, for example because a webhook does
+    /// not answer.
+    fn has_room(&self, flow: &Flow, most: usize) -> bool {
+        let part = |slots: usize| (slots - slots.div_ceil(4)).max(1);
+        let creating = || self.running.values().filter(|running| running.creates);
+        let in_flow = creating().filter(|running| running.flow == *flow);
+        let all = self.slots.map_or(usize::MAX, part);
+        in_flow.count() < part(most) && creating().count() < all
+    }
+
+    /// Records that the plan of a running key creates a Service. Returns whether it may be executed now. If not, the key
+    /// comes again when there is room.
+    pub(super) fn may_create(&mut self, key: &Key) -> bool {
+        let Some(running) = self.running.get(key) else {
+            return true;
+        };
+        let has_room = self.has_room(&running.flow, running.most);
+        if has_room {
+            self.running
+                .entry(key.clone())
+                .and_modify(|running| running.creates = true);
+        } else if let Some(running) = self.running.remove(key) {
+            let (flow, arrival) = (running.flow, running.arrival);
+            if !self.flows.contains_key(&flow) {
+                self.turns.push_back(flow.clone());
+            }
+            let waiting = self.flows.entry(flow.clone()).or_default();
+            waiting.held.insert(arrival, key.clone());
+            self.queued
+                .entry(key.clone())
+                .or_default()
+                .push((flow, arrival));
+        }
+        has_room
+    }
+
     /// Removes and returns the flow whose turn it is: the first below its limit beside others, otherwise the
     /// first below its maximum.
-    fn next_turn(&mut self, limit: impl Fn(&str) -> ConcurrencyLimit) -> Option<Flow> {
-        let running = |flow: &Flow| self.running.values().filter(|known| *known == flow).count();
+    fn next_turn(&mut self, limit: impl Fn(&str) -> ConcurrencyLimit) -> Option<(Flow, usize)> {
+        let of = |flow: &Flow| {
+            self.running
+                .values()
+                .filter(|known| known.flow == *flow)
+                .count()
+        };
         let mut later = None;
         let mut next = None;
         for (place, flow) in self.turns.iter().enumerate() {
@@ -224,16 +306,21 @@ impl Queue {
             } else {
                 limit(flow)
             };
-            let running = running(flow);
+            let only_held = |waiting: &Waiting| waiting.keys.is_empty() && !waiting.is_empty();
+            if self.flows.get(flow).is_some_and(only_held) && !self.has_room(flow, limit.most) {
+                continue;
+            }
+            let running = of(flow);
             if running < limit.beside_others {
-                next = Some(place);
+                next = Some((place, limit.most));
                 break;
             }
             if running < limit.most {
-                later = later.or(Some(place));
+                later = later.or(Some((place, limit.most)));
             }
         }
-        self.turns.remove(next.or(later)?)
+        let (place, most) = next.or(later)?;
+        Some((self.turns.remove(place)?, most))
     }
 
     /// Returns a key that the queue need not retry: it was processed successfully, or others decide when it is tried
@@ -274,8 +361,8 @@ impl Queue {
 
     /// The flow that a running key came from.
     pub(super) fn flow_of(&self, key: &Key) -> Flow {
-        let flow = self.running.get(key).cloned();
-        flow.unwrap_or_else(|| self.flow(key, LOCAL))
+        let running = self.running.get(key);
+        running.map_or_else(|| self.flow(key, LOCAL), |running| running.flow.clone())
     }
 
     /// Schedules a released key after a delay, because what it waited for has failed. Does nothing if the key is in the
@@ -320,6 +407,11 @@ impl Queue {
     /// When the next delayed key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
+    }
+
+    /// The number of failures of a key in a row.
+    pub(super) fn failures(&self, key: &Key) -> u32 {
+        self.failures.get(key).map_or(0, Backoff::failures)
     }
 
     /// The number of waiting keys, including delayed ones.

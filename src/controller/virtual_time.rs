@@ -22,6 +22,7 @@ mod gateways;
 mod joins;
 mod leader;
 mod names;
+mod obstacles;
 mod outages;
 mod rest;
 mod silence;

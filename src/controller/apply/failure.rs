@@ -20,6 +20,8 @@ pub(in crate::controller) enum Failure {
     /// The object is not the one that the plan was computed from: the key has to be planned again. Holds what the API
     /// server has now, if that is known: the object, or its deletion.
     Outdated(Option<Box<Written>>),
+    /// Another writer came first, in the words of the API server. Or that is what an admission webhook says.
+    Conflict(String),
     /// The name belongs to an object that is not ours.
     Foreign {
         namespace: String,
@@ -40,7 +42,7 @@ pub(in crate::controller) enum Failure {
         /// How long the API server asks to wait, from `Retry-After`.
         wait: Option<Duration>,
         /// Whether the API server refused this object, for example because of a policy, a quota or the object's name.
-        /// Other writes may succeed.
+        /// Writes for other Services of the plan may succeed.
         denied: bool,
     },
 }
@@ -51,14 +53,19 @@ impl Failure {
         match error {
             RequestError::Status(status) if is_no_namespace(&status) => Self::NoNamespace,
             RequestError::Status(status) if is_out_of_addresses(&status) => Self::NoClusterIp,
-            RequestError::Status(status) if status.code == 409 => Self::Outdated(None),
+            RequestError::Status(status) if status.code == 409 && !is_admission(&status) => {
+                Self::Conflict(format!("Failed to {what}: {}", status.message))
+            }
             RequestError::Status(status) => {
+                let is_admission = is_admission(&status);
                 let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
-                let wait = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+                let wait =
+                    (seconds > 0 && !is_admission).then(|| Duration::from_secs(seconds.into()));
                 Self::Refused {
                     message: format!("Failed to {what}: {}", status.message),
                     wait,
-                    denied: wait.is_none() && matches!(status.code, 400 | 403 | 413 | 422),
+                    denied: is_admission
+                        || wait.is_none() && matches!(status.code, 400..=404 | 413 | 422),
                 }
             }
             RequestError::Unanswered(message) => Self::Refused {
@@ -113,6 +120,19 @@ pub(super) fn slice_name_conflict(live: EndpointSlice, wanted: &EndpointSlice) -
     }
 }
 
+/// Whether a webhook or a policy refused an object. It may do so with any code.
+fn is_admission(status: &Status) -> bool {
+    let says = |words| status.message.contains(words);
+    says("admission webhook \"") && says("denied the request")
+        || says("ValidatingAdmissionPolicy '") && says("denied request")
+}
+
+/// Whether Kubernetes says that an object does not exist. A webhook may use the same code.
+pub(super) fn is_not_found(status: &Status, name: &str) -> bool {
+    let details = status.details.as_ref();
+    status.code == 404 && details.is_some_and(|details| details.name == name)
+}
+
 /// Whether Kubernetes says that a namespace is missing (404), or being deleted (403, cause `NamespaceTerminating`).
 fn is_no_namespace(status: &Status) -> bool {
     let details = status.details.as_ref();
@@ -134,6 +154,32 @@ fn is_out_of_addresses(status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(code: u16, message: &str) -> Failure {
+        let status = Status::failure(message, "").with_code(code);
+        Failure::of(RequestError::Status(Box::new(status)), "create mirror")
+    }
+
+    #[test]
+    fn refusals_of_webhooks_and_policies_are_told_from_races_and_outages() {
+        let webhook = "admission webhook \"freeze.example.com\" denied the request: change freeze";
+        let policy = "ValidatingAdmissionPolicy 'no' with binding 'no' denied request: no";
+        for code in [400, 401, 403, 404, 409, 422, 429, 500, 503] {
+            for words in [webhook, policy] {
+                let failure = of(code, words);
+                let is_denied = matches!(&failure, Failure::Refused { denied: true, wait: None, message }
+                    if message.ends_with(words));
+                assert!(is_denied, "{code}: {failure:?}");
+            }
+        }
+        let lost = "Operation cannot be fulfilled on services \"web-east\"";
+        assert!(matches!(of(409, lost), Failure::Conflict(_)));
+        for code in [429, 500, 503, 504] {
+            let failure = of(code, "no");
+            let is_error = matches!(failure, Failure::Refused { denied: false, .. });
+            assert!(is_error, "{code}: {failure:?}");
+        }
+    }
 
     #[test]
     fn full_service_range_is_distinguished_from_other_failures() {

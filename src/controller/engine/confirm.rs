@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::{
     api::{k8s::Service, wire::Wire},
     client::requests::{RequestError, within},
-    mirror::{self, Key, RemoteRef, Target},
+    mirror::{Key, RemoteRef, Target},
 };
 
 /// Timeout of one request.
@@ -46,10 +46,8 @@ pub(super) struct Precondition {
 /// The answer of a target cluster.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The Service is not exported.
-    NotExported,
-    /// The Service is exported: the state of the cluster is outdated.
-    Exported,
+    /// The Service as it is now; `None` if it does not exist. Whether it is exported is judged as in a plan.
+    Live(Option<Box<Service>>),
     /// There was no answer, for this reason.
     None(String),
 }
@@ -229,32 +227,14 @@ impl<P: PartialEq> Confirmations<P> {
     }
 }
 
-/// Asks a target cluster whether a Service is really not exported. `preferred`: a federated Service prefers the
-/// cluster, so a member of it is mirrored too.
-pub(super) async fn ask(
-    client: Client,
-    target: &Target,
-    request: &ConfirmationRequest,
-    preferred: bool,
-) -> Answer {
-    let ConfirmationRequest { key, remote } = request;
+/// Asks a target cluster for a Service that does not seem to be exported any more.
+pub(super) async fn ask(client: Client, remote: &RemoteRef) -> Answer {
     let api: Api<Wire<Service>> = Api::namespaced(client, &remote.namespace);
-    let live = match within(DEADLINE, api.get(&remote.service)).await {
-        Ok(live) => Service::from(live),
-        Err(RequestError::Status(status)) if status.code == 404 => return Answer::NotExported,
-        Err(RequestError::Status(status)) => return Answer::None(status.message.clone()),
-        Err(RequestError::Unanswered(message)) => return Answer::None(message),
-    };
-    let exported = match key {
-        Key::Federated { .. } => mirror::member(target, &live),
-        Key::Mirror { .. } | Key::Gateway { .. } => {
-            mirror::mode(target, &live).is_some() || preferred && mirror::member(target, &live)
-        }
-    };
-    if exported {
-        Answer::Exported
-    } else {
-        Answer::NotExported
+    match within(DEADLINE, api.get(&remote.service)).await {
+        Ok(live) => Answer::Live(Some(Box::new(live.into()))),
+        Err(RequestError::Status(status)) if status.code == 404 => Answer::Live(None),
+        Err(RequestError::Status(status)) => Answer::None(status.message.clone()),
+        Err(RequestError::Unanswered(message)) => Answer::None(message),
     }
 }
 

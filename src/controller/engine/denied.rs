@@ -1,6 +1,6 @@
-//! Keys with a write that the API server does not allow, for example because of a policy, a quota or a name.
+//! Keys with a write that the API server refused, for example because of a policy, a quota or a name.
 //!
-//! Those of one namespace wait in one line, of which one key at a time is tried, with exponential backoff. Whenever a
+//! Those of a cluster in one namespace wait in one line, of which one key at a time is tried, with exponential backoff. Whenever a
 //! try succeeds, two more follow. So the number of requests does not grow with the number of keys, and few tries fail.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -21,14 +21,20 @@ const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 /// Lower limit of `LONGEST / n`. With many keys, each of them waits for longer than `LONGEST`.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// How long others wait for the end of a try: an API server may refuse a write only after a while. A try that takes
+/// longer waits for something else.
+const SLOW: Duration = Duration::from_secs(10);
 
-/// The denied keys, by namespace.
+/// The denied keys.
 #[derive(Debug, Default)]
 pub(super) struct Denied {
-    lines: BTreeMap<Box<str>, Line>,
+    lines: BTreeMap<Name, Line>,
 }
 
-/// The denied keys of a namespace.
+/// What the keys of a line have in common: the namespace, and for mirrors the target cluster.
+type Name = (Box<str>, Box<str>);
+
+/// The denied keys of a cluster in a namespace.
 #[derive(Debug)]
 struct Line {
     /// The place of each key in the order; `None` while it is tried.
@@ -38,14 +44,16 @@ struct Line {
     /// The place that was given out last.
     last: u64,
     backoff: Backoff,
-    /// When the next key is tried.
+    /// When the next key is tried, unless one is being tried.
     next: Instant,
+    /// When the last key was handed out.
+    last_turn: Instant,
 }
 
 impl Denied {
     /// Records that a write of a key was not allowed.
     pub(super) fn deny(&mut self, key: &Key, now: Instant) {
-        let line = self.lines.entry(namespace(key).into());
+        let line = self.lines.entry(name(key));
         let line = line.or_insert_with(|| Line::new(now));
         line.wait(key);
         // Later tries are spaced already.
@@ -56,13 +64,14 @@ impl Denied {
 
     /// Whether the last write of a key was not allowed.
     pub(super) fn has(&self, key: &Key) -> bool {
-        let line = self.lines.get(namespace(key));
+        let line = self.lines.get(&name(key));
         line.is_some_and(|line| line.keys.contains_key(key))
     }
 
     /// Records that nothing is left to write for a key. Returns the keys to try next, if it was denied before.
     pub(super) fn succeeded(&mut self, key: &Key) -> Vec<Key> {
-        let Some(line) = self.lines.get_mut(namespace(key)) else {
+        let name = name(key);
+        let Some(line) = self.lines.get_mut(&name) else {
             return Vec::new();
         };
         let Some(place) = line.keys.remove(key) else {
@@ -73,7 +82,7 @@ impl Denied {
         }
         let next = (0..MORE).filter_map(|_| line.turn()).collect();
         if line.keys.is_empty() {
-            self.lines.remove(namespace(key));
+            self.lines.remove(&name);
         }
         next
     }
@@ -84,6 +93,7 @@ impl Denied {
         let due = lines.filter(|line| line.next_due().is_some_and(|due| due <= now));
         due.filter_map(|line| {
             line.put_off(now);
+            line.last_turn = now;
             line.turn()
         })
         .collect()
@@ -111,6 +121,7 @@ impl Line {
             last: 0,
             backoff: Backoff::new(FIRST, LONGEST),
             next: now,
+            last_turn: now,
         }
     }
 
@@ -132,7 +143,13 @@ impl Line {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        (!self.order.is_empty()).then_some(self.next)
+        let is_tried = self.order.len() < self.keys.len();
+        let next = if is_tried {
+            self.next.max(self.last_turn + SLOW)
+        } else {
+            self.next
+        };
+        (!self.order.is_empty()).then_some(next)
     }
 
     fn put_off(&mut self, now: Instant) {
@@ -142,11 +159,15 @@ impl Line {
     }
 }
 
-fn namespace(key: &Key) -> &str {
-    match key {
-        Key::Mirror { namespace, .. } | Key::Federated { namespace, .. } => namespace,
-        Key::Gateway { .. } => "",
-    }
+fn name(key: &Key) -> Name {
+    let (namespace, cluster) = match key {
+        Key::Mirror {
+            namespace, cluster, ..
+        } => (namespace.as_str(), cluster.as_str()),
+        Key::Federated { namespace, .. } => (namespace.as_str(), ""),
+        Key::Gateway { .. } => ("", ""),
+    };
+    (namespace.into(), cluster.into())
 }
 
 #[cfg(test)]
@@ -199,10 +220,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_one_succeeds_the_others_of_its_namespace_follow() {
+    async fn when_one_succeeds_the_others_of_its_line_follow() {
         let mut denied = line_of(100);
-        let other = Key::mirror("east", "other", "x");
-        denied.deny(&other, Instant::now());
+        let others = [
+            Key::mirror("east", "other", "x"),
+            Key::mirror("north", "bulk", "x"),
+            Key::federated("bulk", "x"),
+        ];
+        for other in &others {
+            denied.deny(other, Instant::now());
+        }
         let (mut open, mut rounds) = (vec![key(0)], 0);
         while !open.is_empty() {
             open = open.iter().flat_map(|key| denied.succeeded(key)).collect();
@@ -210,17 +237,19 @@ mod tests {
         }
         assert!(rounds <= 9, "{rounds}");
         assert!((0..100).all(|number| !denied.has(&key(number))));
-        assert!(denied.has(&other));
+        assert!(others.iter().all(|other| denied.has(other)));
         assert_eq!(denied.succeeded(&key(0)), []);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn key_that_is_tried_delays_no_other() {
+    async fn key_that_is_tried_for_long_delays_no_other() {
         let mut denied = line_of(2);
         tokio::time::sleep(SHORTEST).await;
         assert_eq!(denied.due(Instant::now()), [key(0)]);
-        // Nothing is known of the first try yet.
         tokio::time::sleep(SHORTEST).await;
+        assert_eq!(denied.due(Instant::now()), []);
+        // Nothing is known of the first try yet.
+        tokio::time::sleep(SLOW).await;
         assert_eq!(denied.due(Instant::now()), [key(1)]);
         assert_eq!(denied.next_due(), None);
         assert_eq!(denied.succeeded(&key(1)), []);

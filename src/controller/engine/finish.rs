@@ -13,11 +13,13 @@ use super::{
 use crate::{
     api::k8s::Service,
     controller::apply::{Failure, Written},
-    mirror::{CLUSTER_IP_COST, Key, Owner, Reason, ServiceOutcome, owner},
+    mirror::{self, CLUSTER_IP_COST, Key, Owner, Reason, ServiceOutcome, Target, owner},
 };
 
 /// Maximum time for which the API server can pause all writes.
 const MAX_THROTTLE: Duration = Duration::from_secs(60);
+/// Number of conflicts in a row that are not reported.
+const CONFLICTS: u32 = 3;
 /// Minimum time until a key is planned again whose namespace is missing.
 const NO_NAMESPACE: Duration = Duration::from_secs(1);
 
@@ -105,6 +107,14 @@ impl Engine {
                 }
                 Turn::Retry(None)
             }
+            // The watch is about to show the change of the other writer. If it does not, there is none.
+            Failure::Conflict(message) => {
+                if self.queue.failures(key) < CONFLICTS && !self.denied.has(key) {
+                    return Turn::Retry(None);
+                }
+                self.report_failure(key, report, Reason::Error, &message);
+                Turn::Denied
+            }
             Failure::Foreign {
                 namespace,
                 name,
@@ -131,26 +141,20 @@ impl Engine {
                     }
                 }
             }
-            Failure::Refused {
-                message,
-                wait,
-                denied,
-            } => {
+            Failure::Refused { message, wait, .. } => {
                 self.report_failure(key, report, Reason::Error, &message);
-                if denied {
-                    // Writes that were not made do not count towards the allowance. Further tries do: otherwise a
-                    // cluster that changes denied Services again and again would cause any number of requests.
-                    if !self.denied.has(key) {
-                        let by = self.queue.flow_of(key);
-                        self.rate_limit.refund(&by, unwritten, now);
-                    }
-                    return Turn::Denied;
-                }
-                // A `Retry-After` of the API server applies to all our writes.
                 if let Some(wait) = wait {
+                    // This applies to all our writes.
                     self.throttled_until = self.throttled_until.max(now + wait.min(MAX_THROTTLE));
+                    return Turn::Retry(Some(wait));
                 }
-                Turn::Retry(wait)
+                // Writes that were not made do not count towards the allowance. Further tries do: otherwise a cluster
+                // that changes denied Services again and again would cause any number of requests.
+                if !self.denied.has(key) {
+                    let by = self.queue.flow_of(key);
+                    self.rate_limit.refund(&by, unwritten, now);
+                }
+                Turn::Denied
             }
         }
     }
@@ -164,7 +168,12 @@ impl Engine {
         answer: &Answer,
     ) {
         let (key, cluster) = (&request.key, &request.remote.cluster);
-        let confirmed = matches!(answer, Answer::NotExported).then_some((asked, precondition));
+        let is_gone = match answer {
+            Answer::Live(Some(live)) => !self.is_wanted(key, &precondition.target, live),
+            Answer::Live(None) => true,
+            Answer::None(_) => false,
+        };
+        let confirmed = is_gone.then_some((asked, precondition));
         if self.confirmations.answered(request, confirmed) {
             self.queue.enqueue(key.clone(), cluster);
         }
@@ -172,12 +181,20 @@ impl Engine {
             let what =
                 format!("failed to confirm with cluster {cluster} that a Service is not exported");
             self.problems.failed(key, &format!("{what}: {why}"));
-            self.processed_for(key, cluster);
         }
-        if !matches!(answer, Answer::NotExported) {
+        if !is_gone {
+            self.processed_for(key, cluster);
             // The propagation metric measures the controller. It leaves out changes that the cluster did not confirm.
             self.changed.remove(key);
             self.queue.delay(key, cluster, Instant::now());
+        }
+    }
+
+    /// Whether a key wants an object for this Service of a target cluster, by the rule of its plan.
+    pub(super) fn is_wanted(&self, key: &Key, target: &Target, live: &Service) -> bool {
+        match key {
+            Key::Federated { .. } => mirror::member(target, live),
+            Key::Mirror { .. } | Key::Gateway { .. } => self.state.mode(target, live).is_some(),
         }
     }
 

@@ -41,13 +41,18 @@ pub(super) struct LinkState {
     pub(super) next: Option<TargetSession>,
     /// A spec with unusable credentials, and the reason. It is not tried again unless it changes.
     pub(super) rejected: Option<(Spec, String)>,
-    /// Why the Link has no session, if that is because the Service that leads to its API server does not exist.
+    /// Why the Link has no session, or goes on with one that it should not have any more, if that is because the Service
+    /// that leads to its API server does not exist.
     pub(super) no_service: Option<ConnectionLoss>,
     /// Why the target cluster is not connected, as it was logged.
     failure: FailureLog,
     log_limit: LogLimit,
     /// Keys of the first sync that have not been processed yet; `None` before the target cluster has been listed.
     pub(super) first_sync: Option<BTreeSet<Key>>,
+    /// Keys of later changes of the Link, or of what it selects, that have not been processed yet.
+    pub(super) changing: BTreeSet<Key>,
+    /// The last generation of the Link of which everything is in effect.
+    pub(super) effective: Option<i64>,
     /// Whether the status keeps the Services that it had before this process started: until the first sync is complete.
     /// False once the Link has left its cluster, which this status is about.
     pub(super) keeps_reports: bool,
@@ -122,6 +127,10 @@ impl LinkState {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {
             status: StatusState::seeded(&link),
+            effective: link
+                .status
+                .as_ref()
+                .and_then(|status| status.observed_generation),
             link,
             named: None,
             duplicate_of: None,
@@ -134,6 +143,7 @@ impl LinkState {
             failure: FailureLog::default(),
             log_limit: LogLimit::default(),
             first_sync: None,
+            changing: BTreeSet::new(),
             keeps_reports: true,
             gateway: None,
         }
@@ -180,8 +190,12 @@ impl LinkState {
 
     /// Why a change of the Link is not in effect.
     pub(super) fn held_up(&self) -> Option<String> {
-        let (is_changed, why) = self.next_failure()?;
-        (!is_changed).then_some(why)
+        let failing = self.next_failure().filter(|(is_changed, _)| !is_changed);
+        let missing = || {
+            self.current.as_ref()?;
+            Some(self.no_service.as_ref()?.why.clone())
+        };
+        failing.map(|(_, why)| why).or_else(missing)
     }
 
     /// Whether the credentials can be used; `None` before they were tried. `missing`: why there are none.
@@ -259,8 +273,32 @@ impl LinkState {
         self.first_sync.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
+    /// Records that keys have to be processed: those of the first sync, or of a later change.
+    pub(super) fn changes(&mut self, keys: &[Key], cluster: &str) {
+        let own = |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if of != cluster);
+        let keys = keys.iter().filter(own).cloned();
+        if self.is_synced() {
+            self.changing.extend(keys);
+        } else {
+            self.first_sync = Some(keys.collect());
+        }
+        self.status.mark_dirty();
+    }
+
+    /// Whether everything that the Link says is in effect. Records its generation if so.
+    pub(super) fn is_in_effect(&mut self) -> bool {
+        let is = self.is_synced() && self.next.is_none() && self.changing.is_empty();
+        if is {
+            self.effective = self.link.metadata.generation;
+        }
+        is
+    }
+
     /// Records that a key was processed. When all keys of the first sync are processed, the Link is synced.
     pub(super) fn processed(&mut self, key: &Key) {
+        if self.changing.remove(key) && self.changing.is_empty() {
+            self.status.mark_dirty();
+        }
         let missing = self.first_sync.as_mut();
         if missing.is_some_and(|missing| missing.remove(key)) && self.is_synced() {
             self.status.mark_dirty();
@@ -278,6 +316,7 @@ impl LinkState {
         self.no_service = None;
         self.failure.recovered();
         self.first_sync = None;
+        self.changing.clear();
         self.outcomes = Outcomes::default();
         self.keeps_reports = false;
         self.gateway = None;

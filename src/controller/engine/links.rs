@@ -113,6 +113,9 @@ impl Engine {
         self.note_cluster(&name);
         self.report_invalid(&name);
         self.watch_gateway(&name);
+        if let Some(state) = self.links.get_mut(&name).filter(|state| state.is_synced()) {
+            state.changes(&keys, &cluster);
+        }
         self.enqueue_gradually(&cluster, keys);
         true
     }

@@ -201,13 +201,8 @@ impl Engine {
     /// the keys of the first such call have been processed.
     pub(super) fn begin_sync(&mut self, link: &str, keys: Vec<Key>) {
         let cluster = self.cluster(link);
-        if let Some(state) = self.links.get_mut(link)
-            && !state.is_synced()
-        {
-            let own =
-                |key: &&Key| !matches!(key, Key::Mirror { cluster: of, .. } if *of != cluster);
-            state.first_sync = Some(keys.iter().filter(own).cloned().collect());
-            state.status.mark_dirty();
+        if let Some(state) = self.links.get_mut(link) {
+            state.changes(&keys, &cluster);
         }
         self.enqueue_gradually(&cluster, keys);
     }

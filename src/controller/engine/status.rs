@@ -87,10 +87,16 @@ impl Engine {
 
     /// Writes the status of a Link, if it has changed, and may be written now.
     fn write_status(&mut self, name: String, now: Instant) {
+        let state = self.links.get_mut(&name);
+        let is_in_effect = state.is_some_and(LinkState::is_in_effect);
         let inputs = self.inputs(&name);
-        let (Some(inputs), Some(state)) = (inputs, self.links.get_mut(&name)) else {
+        let (Some(mut inputs), Some(state)) = (inputs, self.links.get_mut(&name)) else {
             return;
         };
+        if inputs.is_ready() && !is_in_effect {
+            // For GitOps tools: they wait until the new generation is observed.
+            inputs.generation = state.effective;
+        }
         let wall = timing::now();
         state.status.look(inputs.expiry.as_ref(), wall);
         if state.status.holds_back(&inputs) {

@@ -1,6 +1,7 @@
 //! The engine, with events as its only input. No test waits, so no task that the engine starts runs: nothing is written,
 //! and no cluster is asked.
 
+mod confirmed;
 mod leaving;
 mod routes;
 mod series;

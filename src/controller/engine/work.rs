@@ -58,6 +58,9 @@ impl Engine {
         let plan = mirror::plan(&self.state, &key, Confirmed::By(&confirmed));
         self.metrics.planned(now.elapsed());
         let (plan, lacks_address) = self.affordable(&key, plan, now);
+        if plan.needs_cluster_ip() && !self.queue.may_create(&key) {
+            return;
+        }
         self.confirmations.keep(&key, &plan.confirm);
         let lacking = plan.confirm.iter();
         let lacking = lacking.filter(|remote| !confirmed.contains(&remote.cluster));
@@ -272,14 +275,9 @@ impl Engine {
                 }
                 continue;
             };
-            let RemoteRef {
-                namespace, service, ..
-            } = &request.remote;
-            let preferring = self.state.preferring(cluster, namespace, service);
-            let preferred = preferring.is_some();
             self.tasks.spawn(async move {
                 let asked = Instant::now();
-                let answer = confirm::ask(client, &precondition.target, &request, preferred).await;
+                let answer = confirm::ask(client, &request.remote).await;
                 Done::Confirmed {
                     request,
                     precondition: Box::new(precondition),

@@ -58,6 +58,32 @@ async fn controller_connects_to_the_service_that_it_has_created_and_follows_it()
     world.stop().await;
 }
 
+/// The direct connection goes on, but it is not what the Link says.
+#[tokio::test(start_paused = true)]
+async fn way_through_the_gateway_that_cannot_begin_is_reported() {
+    let (mut world, _) = World::mirroring().await;
+    let theirs = json!({
+        "metadata": { "name": NAME, "namespace": LINKS }, "spec": { "ports": [{ "port": 80 }] },
+    });
+    world
+        .source
+        .change(|objects| objects.create("services", theirs));
+    annotate(&world, &json!({ l::API_SERVER_THROUGH: "gateway" }));
+    within(seconds(5), "a report", || {
+        let ready = world.condition("east", "Ready");
+        ready.is_some_and(|(status, reason, message)| {
+            (&*status, &*reason) == ("False", "ChangeNotInEffect") && message.contains("taken by")
+        })
+    })
+    .await;
+    world.source.delete("services", LINKS, NAME);
+    within(seconds(130), "the way through the gateway", || {
+        world.is("east", "Ready", "True") && address(&world) == world.network.connected_at()
+    })
+    .await;
+    world.stop().await;
+}
+
 /// The addresses to which the Service for the API server leads.
 fn leads_to(world: &World) -> Vec<Value> {
     let slice = world.source.get("endpointslices", LINKS, "api-east-ipv4");

@@ -287,11 +287,11 @@ async fn writes_that_are_never_answered_end_and_are_retried() {
     let tries = world
         .source
         .asked(mark, |asked| asked.is("create", "services"));
-    // Each takes a slot for 30 s, and a cluster has two slots after its first list. No key waits for ever, and none for
-    // another cluster's.
-    assert!((250..=330).contains(&tries.len()), "{} tries", tries.len());
+    // Each takes a slot for 30 s, and of the two slots that a cluster has after its first list, one is for new Services.
+    // No key waits for ever, and none for another cluster's.
+    assert!((200..=300).contains(&tries.len()), "{} tries", tries.len());
     let of = |mirror: &str| tries.iter().filter(|asked| asked.name == mirror).count();
-    assert!((0..40).all(|number| of(&format!("web-{number}-east")) > 2));
+    assert!((0..40).all(|number| of(&format!("web-{number}-east")) > 1));
     assert!(of("web-north") > 35);
     assert!(world.is("east", "Connected", "True"));
     world.source.forward();
@@ -329,8 +329,8 @@ async fn keys_that_are_due_wait_while_all_slots_are_taken() {
     }
     sleep(hours(1)).await;
     let tries = world.source.asked(mark, writes_mirrors).len();
-    // Each cluster has one slot, for 30 s.
-    assert!((200..=6 + 2 * 121).contains(&tries), "{tries} tries");
+    // One slot is for new Services, for 30 s each.
+    assert!((110..=6 + 121).contains(&tries), "{tries} tries");
     world.source.forward();
     within(LONGEST + seconds(30), "all mirrors", || {
         world.source.names("services", NS).len() == 8

@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tower::BoxError;
 
@@ -30,6 +30,8 @@ pub(super) enum Verdict {
     Forward,
     /// It is refused.
     Refuse(Refusal),
+    /// It is refused after a while.
+    RefuseLate(Duration, Refusal),
     /// It is never answered.
     Hold,
     /// The server cannot be reached.
@@ -230,6 +232,10 @@ impl ApiServer {
         match verdict {
             Verdict::Forward => {}
             Verdict::Refuse(refusal) => return Ok(self.refused(&refusal)),
+            Verdict::RefuseLate(after, refusal) => {
+                sleep(after).await;
+                return Ok(self.refused(&refusal));
+            }
             Verdict::Hold => return Err(self.held().await),
             Verdict::Unreachable => return Err("connection refused".into()),
         }

@@ -13,8 +13,8 @@ pub mod ready {
     pub const SYNCING: &str = "Syncing";
     /// The target cluster does not answer. The connection is tried again with growing pauses.
     pub const DISCONNECTED: &str = "Disconnected";
-    /// The Link was changed, and what it selects now cannot be listed; the message says why. Services that it did not select
-    /// before are not mirrored yet.
+    /// The Link was changed, and what it selects now cannot be listed, or its API server cannot be reached through the
+    /// gateway yet; the message says why. The controller goes on as before the change.
     pub const CHANGE_NOT_IN_EFFECT: &str = "ChangeNotInEffect";
     /// The credentials cannot be used; see `CredentialsValid`.
     pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";

@@ -22,7 +22,7 @@ use crate::{
 /// What is known of a Link itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusInputs {
-    /// Generation of the Link that is in use.
+    /// Generation of the Link that is in use, or if a newer one is about to be in effect, the last one that was.
     pub generation: Option<i64>,
     /// What is wrong with the Link's fields.
     pub invalid: Option<String>,
@@ -278,6 +278,14 @@ fn exceeded_message(exceeded: Exceeded) -> String {
         (incomplete > 0).then(|| format!("{cause}; incomplete Services: {incomplete}"));
     let causes = services.into_iter().chain(incomplete);
     causes.collect::<Vec<_>>().join("; ")
+}
+
+impl StatusInputs {
+    /// Whether the Link is ready.
+    pub fn is_ready(&self) -> bool {
+        let (_, status, ..) = ready(self);
+        status == "True"
+    }
 }
 
 pub(crate) fn ready(facts: &StatusInputs) -> Reported {

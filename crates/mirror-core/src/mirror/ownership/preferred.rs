@@ -86,7 +86,7 @@ impl State {
 
     /// How a Service of a target cluster is mirrored, if at all: as its labels ask, or because a federated Service prefers
     /// the cluster.
-    pub(crate) fn mode(&self, target: &Target, service: &Service) -> Option<MirrorMode> {
+    pub fn mode(&self, target: &Target, service: &Service) -> Option<MirrorMode> {
         export::mode(target, service).or_else(|| preferred_mode(self, target, service))
     }
 }
