@@ -126,9 +126,9 @@ async fn live(seed: u64) {
     }
     world.source.forward();
     within(seconds(61), "all to heal", || {
-        let is_healed = |service: &String| match later.contains_key(service) {
-            true => port(&world, service) == Some(81),
-            false => port(&world, service).is_some(),
+        let is_healed = |service: &String| {
+            let now = port(&world, service);
+            now.is_some() && (now == Some(81) || !later.contains_key(service))
         };
         refused.iter().all(is_healed)
     })
