@@ -29,14 +29,10 @@ pub fn is_label_value(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-/// Whether `text` is a DNS label: at most 63 lower-case letters, digits and inner dashes.
+/// Whether `text` is a DNS label: at most 63 lower-case letters, digits and inner dashes. Since Kubernetes 1.36, each is
+/// the name of a Service; before, one that begins with a digit is none, and only the API server knows its rule.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_LABEL && is_dns_label_of_any_length(text)
-}
-
-/// Whether Kubernetes accepts `text` as the name of a Service: a DNS label that begins with a letter.
-pub fn is_service_name(text: &str) -> bool {
-    is_dns_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
 fn is_dns_label_of_any_length(text: &str) -> bool {
@@ -58,10 +54,7 @@ mod tests {
             assert!(is_dns_label(good), "{good}");
         }
         for bad in ["", "-a", "a-", "East", "a.b", "a_b", "ä", &"a".repeat(64)] {
-            assert!(!is_dns_label(bad) && !is_service_name(bad), "{bad}");
-        }
-        for (name, is_service) in [("a", true), ("a-1", true), ("1", false), ("1-a", false)] {
-            assert_eq!(is_service_name(name), is_service, "{name}");
+            assert!(!is_dns_label(bad), "{bad}");
         }
     }
 }

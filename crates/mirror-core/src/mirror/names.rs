@@ -9,7 +9,7 @@ use super::{
 };
 use crate::api::{
     k8s::Service,
-    names::{MAX_LABEL, MAX_SUBDOMAIN, is_service_name},
+    names::{MAX_LABEL, MAX_SUBDOMAIN, is_dns_label},
 };
 
 /// Suffix of federated Services.
@@ -75,11 +75,11 @@ pub fn federated_name(service: &str) -> String {
     format!("{service}{FEDERATED_SUFFIX}")
 }
 
-/// Returns a Service name if Kubernetes would accept it.
+/// Returns a Service name if some version of Kubernetes accepts it.
 ///
 /// A remote API server is not trusted, and can return Services with invalid names.
 pub(crate) fn fits(name: String) -> Result<String, Problem> {
-    if is_service_name(&name) {
+    if is_dns_label(&name) {
         return Ok(name);
     }
     let shown: String = name.chars().take(MAX_SUBDOMAIN).collect();
@@ -233,11 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_begins_with_a_digit_is_left_to_the_api_server() {
+        for name in ["0", "1db", "4711"] {
+            assert_eq!(fits(mirror_name(name, "east")), Ok(format!("{name}-east")));
+        }
+    }
+
+    #[test]
     fn invalid_names_are_refused_in_one_short_line() {
         let endless = "\u{1b}".repeat(1 << 20);
         let longest = format!("-{}", "w".repeat(57));
         for name in [
-            "Web", "web.a", "../web", "web\nx", "-web", "", "0", "0-web", &longest, &endless,
+            "Web", "web.a", "../web", "web\nx", "-web", "", &longest, &endless,
         ] {
             let problem = fits(mirror_name(name, "east")).unwrap_err();
             assert_eq!(problem.reason, Reason::InvalidService, "{name:.20}");

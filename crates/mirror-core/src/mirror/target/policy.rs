@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::api::{
     labels as l,
     metadata::ResourceId,
-    names::{is_dns_label, is_service_name},
+    names::is_dns_label,
     selector::{Selector, SelectorError},
     selector_text,
     text::short,
@@ -123,7 +123,7 @@ impl FederatedThrough {
 /// Reads the Service of the target cluster through which Linkerd reaches its API server.
 pub(crate) fn discovery_service(text: &str) -> Result<ResourceId, PolicyError> {
     let parts = text.trim().split_once('/');
-    let valid = parts.filter(|(namespace, name)| is_dns_label(namespace) && is_service_name(name));
+    let valid = parts.filter(|(namespace, name)| is_dns_label(namespace) && is_dns_label(name));
     let (namespace, name) = valid.ok_or_else(|| PolicyError::Service(short(text)))?;
     Ok(ResourceId::new(namespace, name))
 }

@@ -254,14 +254,14 @@ fn hosts_that_are_gone_make_room_for_those_that_come() {
 
 #[test]
 fn a_host_whose_name_no_service_may_have_is_left_out_and_reported() {
-    let plan = plan(&has(db(), hosts("db", &["0", "h-1"])), &key());
+    let plan = plan(&has(db(), hosts("db", &["H-0", "h-1"])), &key());
     assert_eq!(
         described(&plan.writes),
         [HEADLESS[0], HEADLESS[3], HEADLESS[4]]
     );
     assert_eq!(
         reported(&plan),
-        ["db@east: InvalidService: invalid Service name \"0-east\""]
+        ["db@east: InvalidService: invalid Service name \"H-0-east\""]
     );
 }
 
