@@ -13,6 +13,7 @@ use super::common::{
 };
 use crate::{
     api::{labels, link::LinkObject, members::remote_members},
+    clusters::collect::older_links,
     hint::fail,
     manifests::render::{Manifest, ObjectName},
 };
@@ -158,6 +159,15 @@ async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
     let found = cluster
         .request_opt("list Links", all.list(&ListParams::default()))
         .await?;
+    if found.is_none()
+        && let Some(older) = older_links(&cluster.client).await
+    {
+        return Err(fail(
+            older,
+            "delete its Links with the version of Linkerd that made them: deleting the CRD would delete them, and their \
+             mirrors with them",
+        ));
+    }
     let links = found.into_iter().flatten().map(|object| object.link);
     let mut links: Vec<(String, String)> = links
         .map(|link| {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, future::join_all, stream};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::{Api, Client, Resource as _};
 
 use super::{
     cluster_client::{ClusterClient, KubeContext},
@@ -33,6 +33,9 @@ const SECRETS_AT_ONCE: usize = 32;
 
 /// Why there are no Links in a cluster whose API server does not know the kind.
 pub(crate) const NOT_INSTALLED: &str = "the multicluster extension is not installed";
+
+/// How it begins if there are only older versions of Links, which this program does not read.
+pub(crate) const OLDER: &str = "the CRD of Links has only";
 
 /// What to read of each Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +85,31 @@ pub(super) fn namespaces(links: &Known<Vec<LinkSnapshot>>) -> BTreeSet<String> {
     links.map(|link| link.namespace().to_owned()).collect()
 }
 
+/// What is wrong with a cluster whose Links have only older versions; `None` if it has no Links at all.
+pub(crate) async fn older_links(client: &Client) -> Option<String> {
+    let groups = client.list_api_groups().await.ok()?.groups;
+    let own = Link::group(&());
+    let versions = groups.into_iter().find(|group| group.name == own)?.versions;
+    let versions: Vec<String> = versions.into_iter().map(|known| known.version).collect();
+    (!versions.iter().any(|version| version == "v1alpha3")).then(|| {
+        format!(
+            "{OLDER} {}, that of Linkerd 2.17 or older, and not v1alpha3",
+            versions.join(", ")
+        )
+    })
+}
+
 /// Lists the Links, without their credentials.
 pub(super) async fn links(cluster: &ClusterClient) -> Known<Vec<LinkSnapshot>> {
-    let mut links: Vec<LinkObject> = list_all(&Api::all(cluster.client.clone()), "")
-        .await
-        .map_err(|error| match error {
-            kube::Error::Api(status) if status.code == 404 => NOT_INSTALLED.to_owned(),
-            error => explain(&error),
-        })?;
+    let listed = list_all::<LinkObject>(&Api::all(cluster.client.clone()), "").await;
+    let mut links = match listed {
+        Ok(links) => links,
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let older = older_links(&cluster.client).await;
+            return Err(older.unwrap_or_else(|| NOT_INSTALLED.to_owned()));
+        }
+        Err(error) => return Err(explain(&error)),
+    };
     links.sort_by_cached_key(|object| ResourceId::of(&object.link));
     let links = links
         .into_iter()

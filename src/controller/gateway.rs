@@ -151,6 +151,9 @@ impl Resolver {
         lookup: &impl Fn(String) -> L,
     ) -> Resolution {
         let lookups = self.names.iter_mut().map(async |(host, name)| {
+            if let Some(why) = Host::objection(host) {
+                return name.failed(why);
+            }
             match timeout(LOOKUP, lookup(host.clone())).await {
                 Ok(Ok(answer)) if answer.is_empty() => name.failed("no addresses found"),
                 Ok(Ok(answer)) => name.answered(answer),

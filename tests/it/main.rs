@@ -45,6 +45,8 @@ mod through_gateways;
 
 // API servers that are reached through the gateway alone.
 mod api_server;
+// Links, names and a CRD as people write them.
+mod by_hand;
 // Credentials that are missing, malformed, new, expired, or of another cluster.
 mod credentials;
 // Two installations in one cluster, and one that moves to another namespace.

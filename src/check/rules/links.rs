@@ -6,10 +6,11 @@ use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::{labels, link::LinkObject},
     clusters::{
+        collect::OLDER,
         snapshot::{FullSnapshot, LinkSnapshot, annotation},
         topology,
     },
-    mirror::Target,
+    mirror::{Host, Target},
     suggest::{ClusterFlags, ToldProblem},
 };
 
@@ -55,9 +56,13 @@ pub(super) fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.serves_links {
         Err(why) => return Verdict::stop(format!("cannot list the API resources: {why}")),
         Ok(false) => {
-            return Verdict::stop(not_installed(
-                "multicluster.linkerd.io/v1alpha3 Link not found",
-            ));
+            let what = "multicluster.linkerd.io/v1alpha3 Link not found";
+            return match &snapshot.cluster.links {
+                Err(why) if why.starts_with(OLDER) => Verdict::stop(format!(
+                    "{what}: {why}; upgrade Linkerd's extension, or move to linkerd-mc (docs/migrate.md)"
+                )),
+                _ => Verdict::stop(not_installed(what)),
+            };
         }
         Ok(true) => {}
     }
@@ -126,6 +131,13 @@ fn invalid(link: &LinkSnapshot) -> Vec<ToldProblem> {
     };
     if let Err(error) = Target::parse_object(&object, false) {
         problems.push(error.to_string());
+    }
+    for host in Host::parse_list(&link.link.spec.gateway_address) {
+        if let Host::Name(name) = host
+            && let Some(why) = Host::objection(&name)
+        {
+            problems.push(format!("invalid spec.gatewayAddress {name:?}: {why}"));
+        }
     }
     if link.unreadable.is_none() && link.link.spec.cluster_credentials_secret.is_empty() {
         problems.push("spec.clusterCredentialsSecret is empty".to_owned());

@@ -48,6 +48,7 @@ const RULES: &[Rule] = &[
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
     rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl --namespace linkerd get configmap linkerd-identity-trust-roots --output yaml"),
+    rule(Targets, "domains of target clusters are right", "", Error, targets::domains),
     rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
     rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined),
     rule(Controller, "service mirror controllers are running", "l5d-multicluster-service-mirror-running", Error, controllers::running).retried().fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/extension=multicluster"),

@@ -11,7 +11,7 @@ use crate::{
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot},
         trust_anchors,
     },
-    mirror::is_through_gateway,
+    mirror::{DEFAULT_DOMAIN, is_through_gateway},
     suggest::{ClusterFlags, ToldProblem},
 };
 
@@ -255,6 +255,31 @@ pub(super) fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
             }
         }
         Some(problems)
+    })
+}
+
+/// A gateway serves only names in the domain of its cluster.
+pub(super) fn domains(snapshot: &FullSnapshot) -> Verdict {
+    per_direct_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let theirs = &target.config.as_ref().ok()?.cluster_domain;
+        let spec = &link.link.spec;
+        let named = match &*spec.target_cluster_domain {
+            "" => DEFAULT_DOMAIN,
+            named => named,
+        };
+        if spec.gateway_address.is_empty() || theirs.is_empty() || named == theirs {
+            return Some(vec![]);
+        }
+        let edit = ClusterFlags::default().kubectl(
+            "-n {} edit links.multicluster.linkerd.io {}",
+            &[link.namespace(), link.name()],
+        );
+        let what = format!(
+            "the gateway serves names in {theirs}, and mirrors lead to names in {named}: set spec.targetClusterDomain to \
+             {theirs} with {edit}"
+        );
+        Some(vec![ToldProblem::new(what, edit)])
     })
 }
 

@@ -59,6 +59,10 @@ impl Sessions {
     /// Finds the kubeconfig in a Secret. `None` until Secrets have been listed.
     pub(super) fn kubeconfig(&self, secret: &str) -> Option<Result<Arc<[u8]>, CredentialsProblem>> {
         let stored = self.secrets.as_ref()?.get(secret);
+        if secret.is_empty() {
+            let what = "spec.clusterCredentialsSecret is empty: it has to be the name of the Secret with the kubeconfig";
+            return Some(Err((credentials_valid::SECRET_MISSING, what.to_owned())));
+        }
         let found = match stored.map(|stored| &stored.kubeconfig) {
             Some(Some(kubeconfig)) => Ok(kubeconfig.clone()),
             Some(None) => {

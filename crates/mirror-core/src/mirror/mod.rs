@@ -51,10 +51,10 @@ pub use state::{
     Liveness, Local, Namespace, NamespacePhase, Namespaces, Omitted, RemoteState, State, Store,
 };
 pub use target::{
-    ApiServerThrough, ClusterNetworks, Copied, CopiedError, Exclusions, FederatedThrough,
-    Federation, Gateway, Host, LocalQueries, MirrorMode, PolicyError, Probe, Queries, Query,
-    Refused, Target, allowed_namespaces, copied_rules, has_discovery, is_through_gateway,
-    local_queries, member, mode, networks, refusal, refused_message, slices_of,
+    ApiServerThrough, ClusterNetworks, Copied, CopiedError, DEFAULT_DOMAIN, Exclusions,
+    FederatedThrough, Federation, Gateway, Host, LocalQueries, MirrorMode, PolicyError, Probe,
+    Queries, Query, Refused, Target, allowed_namespaces, copied_rules, has_discovery,
+    is_through_gateway, local_queries, member, mode, networks, refusal, refused_message, slices_of,
 };
 #[cfg(test)]
 pub(crate) use target::{InvalidLink, networks::Refusal};

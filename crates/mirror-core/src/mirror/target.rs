@@ -11,7 +11,10 @@ pub mod tool_keys;
 pub use self::{
     exclusions::{CopiedError, Exclusions, copied_rules},
     export::{LocalQueries, MirrorMode, Queries, Query, local_queries, member, mode, slices_of},
-    link::{Gateway, Host, InvalidLink, Probe, Target, has_discovery, is_through_gateway},
+    link::{
+        DEFAULT_DOMAIN, Gateway, Host, InvalidLink, Probe, Target, has_discovery,
+        is_through_gateway,
+    },
     networks::{ClusterNetworks, Refused, networks, refusal, refused_message},
     policy::{
         ApiServerThrough, Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces,

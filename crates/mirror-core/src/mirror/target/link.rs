@@ -38,7 +38,7 @@ pub struct Target {
     pub created: Option<Timestamp>,
     /// Name of the target cluster, a DNS label.
     pub cluster: String,
-    /// DNS domain of the target cluster.
+    /// DNS domain of the target cluster; Kubernetes' default if the Link has none.
     pub domain: String,
     /// The gateway, if the Link has one.
     pub gateway: Option<Gateway>,
@@ -103,6 +103,13 @@ pub enum Host {
 }
 
 impl Host {
+    /// Why DNS cannot know this name, if so: people write a port or a URL.
+    pub fn objection(name: &str) -> Option<&'static str> {
+        name.contains([':', '/', '[', ']', '@', ' ']).then_some(
+            "spec.gatewayAddress must have IP addresses or host names alone, as the port is in spec.gatewayPort",
+        )
+    }
+
     /// Reads a Link's `gatewayAddress`: items joined by commas, spaces around them and empty items ignored,
     /// sorted, without duplicates. Linkerd's service mirror does not trim, so that `a, b` fails for `b`.
     pub fn parse_list(text: &str) -> Vec<Self> {
@@ -111,7 +118,7 @@ impl Host {
             .map(str::trim)
             .filter(|item| !item.is_empty());
         let mut hosts: Vec<Self> = items
-            .map(|item| match item.parse::<IpAddr>() {
+            .map(|item| match without_brackets(item).parse::<IpAddr>() {
                 Ok(address) => Self::Ip(address.to_canonical()),
                 Err(_) => Self::Name(item.to_owned()),
             })
@@ -120,6 +127,14 @@ impl Host {
         hosts.dedup();
         hosts
     }
+}
+
+/// An IPv6 address may be in brackets, as in URLs.
+fn without_brackets(item: &str) -> &str {
+    let inside = item
+        .strip_prefix('[')
+        .and_then(|item| item.strip_suffix(']'));
+    inside.unwrap_or(item)
 }
 
 /// How a gateway is probed.
@@ -174,6 +189,8 @@ pub enum InvalidLink {
     Networks(NetworkError),
 }
 
+/// The DNS domain of a cluster that was set up without another one.
+pub const DEFAULT_DOMAIN: &str = "cluster.local";
 /// The CRD's default for `probeSpec.failureThreshold`.
 const DEFAULT_THRESHOLD: u32 = 3;
 /// The CRD's default for `probeSpec.timeout`.
@@ -221,7 +238,10 @@ impl Target {
             link: link.name_any(),
             created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
             cluster: spec.target_cluster_name.clone(),
-            domain: spec.target_cluster_domain.clone(),
+            domain: match &*spec.target_cluster_domain {
+                "" => DEFAULT_DOMAIN.to_owned(),
+                domain => domain.to_owned(),
+            },
             headless: match annotation(link, l::HEADLESS_SERVICES) {
                 Some("enabled" | "true") => true,
                 Some("disabled" | "false") => false,

@@ -223,10 +223,41 @@ fn gateway_addresses_are_trimmed_sorted_and_distinguished_from_names() {
             vec![Host::Ip(ip("192.0.2.1")), name("gw.example.com")],
         ),
         ("2001:db8::1", vec![Host::Ip(ip("2001:db8::1"))]),
+        ("[2001:db8::1]", vec![Host::Ip(ip("2001:db8::1"))]),
         ("192.0.2.999", vec![name("192.0.2.999")]),
     ] {
         assert_eq!(Host::parse_list(text), hosts, "{text:?}");
     }
+}
+
+#[test]
+fn a_port_or_a_url_is_no_address_of_a_gateway() {
+    for text in [
+        "gw.example.com:4143",
+        "192.0.2.1:4143",
+        "[2001:db8::1]:4143",
+        "https://gw.example.com",
+        "a b",
+    ] {
+        let hosts = Host::parse_list(text);
+        let [Host::Name(name)] = &hosts[..] else {
+            panic!("{text}: {hosts:?}");
+        };
+        let why = Host::objection(name).unwrap();
+        assert!(why.starts_with("spec.gatewayAddress must have"), "{text}");
+    }
+    for name in ["gw.example.com", "GW.example.com.", "my_gateway", "4143"] {
+        assert_eq!(Host::objection(name), None, "{name}");
+    }
+}
+
+#[test]
+fn without_a_domain_a_target_has_that_of_kubernetes() {
+    let target = |change| Target::parse(&changed(change), false).unwrap();
+    let absent = target(|link| link.spec.target_cluster_domain.clear());
+    assert_eq!(absent.domain, "cluster.local");
+    let other = target(|link| link.spec.target_cluster_domain = "east.example".to_owned());
+    assert_eq!(other.domain, "east.example");
 }
 
 #[test]
