@@ -68,6 +68,7 @@ use self::{
 use super::common::{
     args::{self, Global},
     interrupt::on_interrupt,
+    mirroring::Parse,
     output,
     prompt::confirmed,
     wait::{Progress, spin},
@@ -241,8 +242,12 @@ struct FleetStatusArgs {
     output: FleetFormat,
 }
 
-/// Runs the command.
-pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<ExitCode> {
+/// Runs the command. `parse` reads the flags of running controllers.
+pub(crate) async fn run(
+    global: &Global,
+    args: &FleetArgs,
+    parse: Parse,
+) -> anyhow::Result<ExitCode> {
     let names_contexts = matches!(args.command, FleetCommand::Import(_));
     if global.context.is_some() && !names_contexts {
         return Err(misuse(
@@ -252,8 +257,8 @@ pub(crate) async fn run(global: &Global, args: &FleetArgs) -> anyhow::Result<Exi
     }
     global.refuse_address()?;
     match &args.command {
-        FleetCommand::Plan(args) => plan(global, args).await,
-        FleetCommand::Apply(args) => apply(global, args).await,
+        FleetCommand::Plan(args) => plan(global, args, parse).await,
+        FleetCommand::Apply(args) => apply(global, args, parse).await,
         FleetCommand::Status(args) => status(global, args).await,
         FleetCommand::Install(args) => Box::pin(install::run(global, args)).await,
         FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
@@ -283,6 +288,7 @@ async fn planned(
     global: &Global,
     source: &FleetSource,
     only: &FleetOnly,
+    parse: Parse,
 ) -> anyhow::Result<PlannedFleet> {
     let loaded = source.load(global).await?;
     let used = only.used(global, &loaded)?;
@@ -290,7 +296,7 @@ async fn planned(
     let mut read = spin("reading the clusters", reading).await;
     tell_apart(&loaded, &mut read)?;
     let mut plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
-    let reading = read_losses(&loaded, &read, &mut plan);
+    let reading = read_losses(&loaded, &read, &mut plan, parse);
     spin("reading the mirrors", Box::pin(reading)).await;
     for (target, remark) in &plan.remarks {
         remark.say_of(&target.to_string());
@@ -303,8 +309,8 @@ async fn planned(
     })
 }
 
-async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode> {
-    let PlannedFleet { plan, .. } = planned(global, &args.source, &args.only).await?;
+async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Result<ExitCode> {
+    let PlannedFleet { plan, .. } = planned(global, &args.source, &args.only, parse).await?;
     output::data(&match args.output {
         FleetFormat::Text => view::text(&plan) + &remaining::text(&plan.remaining),
         FleetFormat::Json => output::json(&plan)?,
@@ -316,8 +322,8 @@ async fn plan(global: &Global, args: &FleetPlanArgs) -> anyhow::Result<ExitCode>
     })
 }
 
-async fn apply(global: &Global, args: &FleetApplyArgs) -> anyhow::Result<ExitCode> {
-    let planned = planned(global, &args.source, &args.only).await?;
+async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::Result<ExitCode> {
+    let planned = planned(global, &args.source, &args.only, parse).await?;
     let plan = &planned.plan;
     output::data(&view::text(plan))?;
     let mut is_incomplete = plan.has_problems();

@@ -22,6 +22,7 @@ use super::common::{
     cluster::Cluster,
     given::Given,
     interrupt::on_interrupt,
+    mirroring::Parse,
     output,
     prompt::confirmed,
     wait::{POLL_INTERVAL, Progress, poll},
@@ -37,8 +38,13 @@ use crate::{
     manifests::link::ClusterName,
 };
 
-/// Runs the command. `given` are its flags as clap has them.
-pub(crate) async fn run(global: &Global, args: &Link, given: &ArgMatches) -> anyhow::Result<()> {
+/// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
+pub(crate) async fn run(
+    global: &Global,
+    args: &Link,
+    given: &ArgMatches,
+    parse: Parse,
+) -> anyhow::Result<()> {
     if global.context.is_some() {
         return Err(misuse(
             "--context cannot be used with link",
@@ -51,7 +57,7 @@ pub(crate) async fn run(global: &Global, args: &Link, given: &ArgMatches) -> any
     let mut prepared = Vec::new();
     for (direction, given) in contexts::directions(global, args, &given).await? {
         let linkerd = &global.linkerd_namespace;
-        let read = Prepared::read(direction, linkerd, &given, args.replace);
+        let read = Prepared::read(direction, linkerd, &given, args.replace, parse);
         prepared.push(Box::pin(read).await?);
     }
     let warnings: Vec<String> = prepared.iter().filter_map(Prepared::is_of_fleet).collect();

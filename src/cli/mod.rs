@@ -204,9 +204,9 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let given = matches.subcommand().map_or(matches, |(_, given)| given);
     match &cli.command {
         Command::Install(args) => install::run(&cli.global, args)?,
-        Command::Link(args) => block_on(link::run(&cli.global, args, given))?,
+        Command::Link(args) => block_on(link::run(&cli.global, args, given, mirroring_of))?,
         Command::LinkGen(args) => block_on(link_gen::run(&cli.global, args, given))?,
-        Command::Fleet(args) => return block_on(fleet::run(&cli.global, args)),
+        Command::Fleet(args) => return block_on(fleet::run(&cli.global, args, mirroring_of)),
         Command::Plan(args) => {
             return block_on(plan::run(&cli.global, args, given, mirroring_of));
         }

@@ -12,7 +12,10 @@ use super::{
 use crate::{
     api::link::Link,
     cli::{
-        common::linked::{Losses, Mirrors},
+        common::{
+            linked::{Losses, Mirrors},
+            mirroring::Parse,
+        },
         plan::losses::losses,
     },
     manifests::link::ClusterName,
@@ -24,11 +27,16 @@ fn of<'r>(read: &'r ReadClusters, name: &str) -> Option<&'r ReadCluster> {
 }
 
 /// Reads what the controllers would remove, and adds it to the plan.
-pub(super) async fn read_losses(loaded: &LoadedFleet, read: &ReadClusters, plan: &mut FleetPlan) {
+pub(super) async fn read_losses(
+    loaded: &LoadedFleet,
+    read: &ReadClusters,
+    plan: &mut FleetPlan,
+    parse: Parse,
+) {
     let mut reads: Vec<BoxFuture<'_, ([String; 2], anyhow::Result<Losses>)>> = Vec::new();
     for (source, link) in &plan.changed {
         let id = [source.to_string(), link.name_any()];
-        reads.push(async { (id, Box::pin(of_change(read, source, link)).await) }.boxed());
+        reads.push(async { (id, Box::pin(of_change(read, source, link, parse)).await) }.boxed());
     }
     for cluster in &plan.clusters {
         let Some(source) = of(read, &cluster.name) else {
@@ -80,12 +88,13 @@ async fn of_change(
     read: &ReadClusters,
     source: &ClusterName,
     link: &Link,
+    parse: Parse,
 ) -> anyhow::Result<Losses> {
     let target = &link.spec.target_cluster_name;
     let (Some(source), Some(there)) = (of(read, &source.to_string()), of(read, target)) else {
         anyhow::bail!("{target} was not read");
     };
-    losses(&source.cluster.client, &there.cluster.client, link).await
+    losses(&source.cluster.client, &there.cluster.client, link, parse).await
 }
 
 /// What goes with the last Link to a cluster.

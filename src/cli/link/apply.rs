@@ -28,6 +28,7 @@ use crate::{
             given::Given,
             inventory::{self, SECRET},
             linked::elsewhere,
+            mirroring::Parse,
             output,
         },
         link_gen::{KubeconfigTarget, generate},
@@ -56,6 +57,7 @@ impl Prepared {
         linkerd: &str,
         given: &Given,
         replace: bool,
+        parse: Parse,
     ) -> anyhow::Result<Self> {
         let args = &direction.args;
         let source = SourceState::read(&direction, &args.namespace, linkerd, replace).await?;
@@ -94,18 +96,19 @@ impl Prepared {
             losses: None,
         };
         prepared.check_permissions().await?;
-        prepared.losses = Box::pin(prepared.losses()).await;
+        prepared.losses = Box::pin(prepared.losses(parse)).await;
         Ok(prepared)
     }
 
     /// What other settings, or another cluster, do to the mirrors that are there.
-    async fn losses(&self) -> Option<String> {
+    async fn losses(&self, parse: Parse) -> Option<String> {
         let is_of_another = self.source.existing().is_of_another;
         if self.source.link.is_none() || self.changes.is_empty() && !is_of_another {
             return None;
         }
         let (source, target) = (&self.source.cluster, &self.direction.target);
-        match losses(&source.client, &target.client, &self.objects.link).await {
+        let link = &self.objects.link;
+        match losses(&source.client, &target.client, link, parse).await {
             Ok(losses) => losses.text(&self.direction.name.to_string()),
             Err(error) => Some(format!(
                 "may delete mirrors: which ones is not known: {error:#}"

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::before;
 use crate::{
     api::{labels, link::Link, members::remote_members},
-    cli::{
-        common::{linked::Losses, mirroring::Mirroring},
-        mirroring_of,
+    cli::common::{
+        linked::Losses,
+        mirroring::{Mirroring, Parse},
     },
     controller::preview::{self, Proposed},
     mirror::{self, Confirmed, ObjectKind, State, Write},
@@ -20,16 +20,17 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the controller of the source cluster would remove if this Link were applied to it. `target` is the target cluster.
-/// With the settings of the running controller, or with their defaults if the user may not read them.
+/// With the settings of the running controller, which `parse` reads, or with their defaults if the user may not see them.
 pub(in crate::cli) async fn losses(
     source: &Client,
     target: &Client,
     wanted: &Link,
+    parse: Parse,
 ) -> anyhow::Result<Losses> {
     let namespace = wanted.namespace().unwrap_or_default();
     let usual = ["run-controller", "--namespace", &namespace].map(str::to_owned);
-    let running = Mirroring::running(&namespace, source, mirroring_of).await?;
-    let running = running.ok().or_else(|| mirroring_of(usual.to_vec()));
+    let running = Mirroring::running(&namespace, source, parse).await?;
+    let running = running.ok().or_else(|| parse(usual.to_vec()));
     let Some(settings) = running else {
         anyhow::bail!("the settings of the controller cannot be read");
     };
