@@ -31,6 +31,27 @@ fn service_whose_metadata_is_too_large_loses_annotations_and_keeps_opaque_ports(
     assert!(!fits.trimmed(size + 4).is_trimmed);
 }
 
+/// With many ports, what `kubectl apply` remembers is longer than the limit.
+#[test]
+fn what_kubectl_remembers_does_not_count_and_what_other_tools_write_does() {
+    let service = |key: &str| -> Service {
+        let service = json!({ "metadata": {
+            "labels": { "team": "media" }, "annotations": { key: "x".repeat(20 << 10) },
+        } });
+        serde_json::from_value(service).unwrap()
+    };
+    for (key, is_trimmed) in [
+        ("kubectl.kubernetes.io/last-applied-configuration", false),
+        ("kapp.k14s.io/original", true),
+    ] {
+        assert_eq!(
+            service(key).trimmed(16 << 10).is_trimmed,
+            is_trimmed,
+            "{key}"
+        );
+    }
+}
+
 #[test]
 fn weight_grows_with_what_an_object_holds() {
     let service = |annotation: &str| -> Service {
