@@ -28,11 +28,11 @@ const SLOW: Duration = Duration::from_secs(10);
 /// The denied keys.
 #[derive(Debug, Default)]
 pub(super) struct Denied {
-    lines: BTreeMap<Name, Line>,
+    lines: BTreeMap<LineName, Line>,
 }
 
 /// What the keys of a line have in common: the namespace, and for mirrors the target cluster.
-type Name = (Box<str>, Box<str>);
+type LineName = (Box<str>, Box<str>);
 
 /// The denied keys of a cluster in a namespace.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Line {
     }
 }
 
-fn name(key: &Key) -> Name {
+fn name(key: &Key) -> LineName {
     let (namespace, cluster) = match key {
         Key::Mirror {
             namespace, cluster, ..
