@@ -350,7 +350,7 @@ fn service_for_discovery_needs_a_gateway_and_a_name() {
         "mc/",
         "mc/a.b",
         "Mc/api",
-        "mc/0",
+        "mc/-a",
     ] {
         discovers_through(&mut made, text);
         let error = Target::parse(&made, false).unwrap_err();
