@@ -157,6 +157,10 @@ pub(in crate::cli) fn replacement(old: &Link, new: &Link) -> Value {
         let replaced = replaced(&before[field], &spec[field]);
         spec[field] = replaced;
     }
+    if new.spec.probe_spec.path.is_empty() {
+        // Without a gateway, nothing is probed. Otherwise, what only others set of it stays.
+        spec["probeSpec"] = replaced(&before["probeSpec"], &spec["probeSpec"]);
+    }
     let gone = ANNOTATIONS.iter().map(|(key, _)| *key).filter(|key| {
         old.annotations().contains_key(*key) && !new.annotations().contains_key(*key)
     });
@@ -316,15 +320,22 @@ mod tests {
             [one, two] in [selectors(), selectors()],
             [three, four] in [vec("[a-c]", 0..3), vec("[a-c]", 0..3)],
             [five, six] in [option::of("[a-c]"), option::of("[a-c]")],
+            [has_gateway, has_one_then] in any::<[bool; 2]>(),
         ) {
-            let of = |selector: &Value, excluded: &[String], federation: &Option<String>| {
+            let of = |selector: &Value, excluded: &[String], federation: &Option<String>, has_gateway: bool| {
                 let mut annotations = json!({ "own": "kept" });
                 if let Some(federation) = federation {
                     annotations[labels::FEDERATION] = json!(federation);
                 }
-                link(&json!({ "selector": selector, "excludedLabels": excluded }), &annotations)
+                let mut spec = json!({ "selector": selector, "excludedLabels": excluded });
+                if has_gateway {
+                    spec["gatewayAddress"] = json!("192.0.2.1");
+                    spec["probeSpec"] = json!({ "path": "/ready", "port": "4191", "period": "3s" });
+                }
+                link(&spec, &annotations)
             };
-            let (old, new) = (of(&one, &three, &five), of(&two, &four, &six));
+            let old = of(&one, &three, &five, has_gateway);
+            let new = of(&two, &four, &six, has_one_then);
             let mut stored = json!(old);
             merge(&mut stored, &replacement(&old, &new));
             let stored: Link = serde_json::from_value(stored).unwrap();
