@@ -8,7 +8,7 @@ use super::{
     change::{FleetChange, Removes},
     plan::{ClusterPlan, FleetPlan},
 };
-use crate::api::text::one_line;
+use crate::{api::text::one_line, cli::common::linked::Losses};
 
 /// Maximum number of names on one line.
 const LISTED: usize = 20;
@@ -118,9 +118,7 @@ fn add_group(text: &mut String, group: &[&FleetChange]) {
     }
     let removes = match &first.removes {
         Some(Removes::Known(losses)) => losses.text(&first.name),
-        Some(Removes::Unknown { unknown }) => Some(format!(
-            "may delete mirrors: which ones is not known: {unknown}"
-        )),
+        Some(Removes::Unknown { unknown }) => Some(Losses::unknown(unknown)),
         None => None,
     };
     if let Some(removes) = removes {

@@ -27,7 +27,7 @@ use crate::{
             cluster::Cluster,
             given::Given,
             inventory::{self, SECRET},
-            linked::elsewhere,
+            linked::{Losses, elsewhere},
             mirroring::Parse,
             output,
         },
@@ -110,9 +110,7 @@ impl Prepared {
         let link = &self.objects.link;
         match losses(&source.client, &target.client, link, parse).await {
             Ok(losses) => losses.text(&self.direction.name.to_string()),
-            Err(error) => Some(format!(
-                "may delete mirrors: which ones is not known: {error:#}"
-            )),
+            Err(error) => Some(Losses::unknown(&format!("{error:#}"))),
         }
     }
 

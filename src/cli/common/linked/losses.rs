@@ -27,6 +27,11 @@ impl Losses {
         }
     }
 
+    /// What is said if they cannot be counted, and why.
+    pub(crate) fn unknown(why: &str) -> String {
+        format!("may delete mirrors: which ones is not known: {why}")
+    }
+
     /// What is done to them, such as `deletes 2 mirrors, with their ClusterIPs, and takes east out of 1 federated
     /// Service`; `None` if there are none.
     pub(crate) fn text(&self, cluster: &str) -> Option<String> {
