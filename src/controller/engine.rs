@@ -45,15 +45,15 @@ use self::{
 };
 use super::{
     admin::{Liveliness, Readiness},
+    allowance::{Allowances, Allowed},
     apply::Writer,
     events,
     gateway_tasks::{GatewayEvent, GatewayTasks},
     lease::Fence,
     local::{LocalEvent, Needed},
     metrics::{Cache, LOCAL},
+    pace::Paces,
     queue::{ConcurrencyLimit, Queue},
-    rate_limit::{Allowed, RateLimit},
-    repeats::Repeats,
     session,
 };
 use crate::{budget::Budget, mirror::State, timing};
@@ -167,8 +167,8 @@ impl Engine {
                 ..State::default()
             },
             first_lists: FirstLists::default(),
-            rate_limit: RateLimit::new(settings.writes_each_second, services),
-            repeats: Repeats::new(),
+            allowances: Allowances::new(settings.writes_each_second, services),
+            paces: Paces::new(Instant::now()),
             settings,
             metrics: writer.metrics.clone(),
             gateways,
@@ -265,7 +265,7 @@ impl Engine {
         while self.queue.running() < self.settings.max_in_flight {
             self.enqueue_left_out();
             let all = self.settings.max_in_flight;
-            let limit = |by: &str| match self.rate_limit.allowance(by, now) {
+            let limit = |by: &str| match self.allowances.of(by, now) {
                 Allowed::Added => ConcurrencyLimit::of(all, all.div_ceil(2)),
                 Allowed::Much => ConcurrencyLimit::of(all.div_ceil(16), all.div_ceil(16)),
                 Allowed::Little => ConcurrencyLimit::of(1, 1),
@@ -304,7 +304,7 @@ impl Engine {
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         let statuses = self.links.values().filter_map(|state| state.status.next());
-        let allowed = self.rate_limit.next_allowed(now);
+        let allowed = self.allowances.next_allowed(now);
         let timers = Timers {
             now,
             latest: now + LONGEST_SLEEP,

@@ -3,6 +3,7 @@
 //! The module `mirror` computes the desired state. This module only carries it out.
 
 pub(crate) mod admin;
+mod allowance;
 mod apply;
 mod engine;
 mod events;
@@ -12,11 +13,10 @@ pub(crate) mod lease;
 mod local;
 pub(crate) mod metrics;
 mod networks;
+mod pace;
 pub(crate) mod preview;
 pub(crate) mod probe;
 mod queue;
-mod rate_limit;
-mod repeats;
 mod run;
 mod session;
 mod transport;

@@ -5,7 +5,7 @@
 //! does not delay others. Every other turn of a flow is for the key that arrived last, so that a change does not wait
 //! for the end of a first sync. A key of several clusters waits in the flows of all clusters that enqueued it, and is
 //! processed at the first turn in one of them. A flow that is full takes no new keys for changes in a target cluster, and
-//! says when it is empty, so that what was left out can be enqueued. Failed keys are retried with exponential backoff.
+//! says when it is empty, so that what was left out can be enqueued. Keys may be delayed: `pace.rs` says until when.
 //! Plans that create Services leave a quarter of all slots to others. Keys whose write the API server refused, or that
 //! lack a `ClusterIP`, are not in the queue: `engine/denied.rs` and `engine/addresses.rs` decide when these are tried
 //! again.
@@ -13,17 +13,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
 use tokio::time::Instant;
 
-use crate::{mirror::Key, timing::Backoff};
+use crate::mirror::Key;
 
-/// First delay after a failure.
-const FIRST: Duration = Duration::from_millis(100);
-/// Maximum delay after failures.
-const LONGEST: Duration = Duration::from_secs(60);
 /// The flow of keys that no target cluster enqueued.
 pub(super) const LOCAL: &str = "";
 
@@ -62,7 +57,6 @@ pub(super) struct Queue {
     running: BTreeMap<Key, Running>,
     /// Running keys that were enqueued meanwhile, with the flows.
     again: BTreeMap<Key, BTreeSet<Flow>>,
-    failures: BTreeMap<Key, Backoff>,
     delayed: BTreeSet<(Instant, Key)>,
     /// When each delayed key is due, and in which flows.
     due: BTreeMap<Key, (Instant, BTreeSet<Flow>)>,
@@ -157,7 +151,7 @@ impl Queue {
     }
 
     /// Whether a key is running, waiting or delayed.
-    fn has(&self, key: &Key) -> bool {
+    pub(super) fn has(&self, key: &Key) -> bool {
         self.running.contains_key(key)
             || self.queued.contains_key(key)
             || self.due.contains_key(key)
@@ -199,8 +193,8 @@ impl Queue {
         waiting.keys.insert(self.arrivals, key);
     }
 
-    /// The next key, if one is due. The caller has to return it with [`Self::done`], [`Self::failed`],
-    /// [`Self::postponed`] or [`Self::release`].
+    /// The next key, if one is due. The caller has to return it with [`Self::done`], [`Self::retry`] or
+    /// [`Self::postpone`].
     ///
     /// Keys of a cluster wait while as many of its keys run as its `limit` says.
     pub(super) fn pop(
@@ -323,31 +317,21 @@ impl Queue {
         Some((self.turns.remove(place)?, most))
     }
 
-    /// Returns a key that the queue need not retry: it was processed successfully, or others decide when it is tried
-    /// again.
+    /// Returns a key that is not processed again until it is enqueued, which may have happened meanwhile.
     pub(super) fn done(&mut self, key: &Key) {
-        self.failures.remove(key);
         self.finish(key);
     }
 
-    /// Returns a key that was not processed, because it waits for something outside the queue. It comes again if it was
-    /// enqueued meanwhile, or is enqueued later.
-    pub(super) fn release(&mut self, key: &Key) {
-        self.finish(key);
-    }
-
-    /// Returns a key that failed. It is processed again after a delay of at least `wait`, or at once if it was enqueued
-    /// meanwhile.
-    pub(super) fn failed(&mut self, key: &Key, now: Instant, wait: Option<Duration>) {
+    /// Returns a key that failed. It is processed again at this time, or at once if it was enqueued meanwhile.
+    pub(super) fn retry(&mut self, key: &Key, at: Instant) {
         let flow = self.flow_of(key);
-        let at = self.after_failure(key, now, wait);
         if !self.finish(key) {
             self.delay_until(key, at, [flow].into());
         }
     }
 
     /// Returns a key that was not processed. It comes again at this time, or earlier if it is enqueued after this call.
-    pub(super) fn postponed(&mut self, key: &Key, at: Instant) {
+    pub(super) fn postpone(&mut self, key: &Key, at: Instant) {
         let mut flows = self.again.remove(key).unwrap_or_default();
         flows.insert(self.flow_of(key));
         self.running.remove(key);
@@ -365,22 +349,10 @@ impl Queue {
         running.map_or_else(|| self.flow(key, LOCAL), |running| running.flow.clone())
     }
 
-    /// Schedules a released key after a delay, because what it waited for has failed. Does nothing if the key is in the
-    /// queue already.
-    pub(super) fn delay(&mut self, key: &Key, by: &str, now: Instant) {
-        if self.has(key) {
-            return;
-        }
+    /// Enqueues a key that is not in the queue, to be processed at this time.
+    pub(super) fn delay(&mut self, key: &Key, by: &str, at: Instant) {
         let flow = self.flow(key, by);
-        let at = self.after_failure(key, now, None);
         self.delay_until(key, at, [flow].into());
-    }
-
-    /// Counts a failure of a key, and returns when the key is due again.
-    fn after_failure(&mut self, key: &Key, now: Instant, wait: Option<Duration>) -> Instant {
-        let backoff = self.failures.entry(key.clone());
-        let backoff = backoff.or_insert(Backoff::new(FIRST, LONGEST));
-        now + backoff.next_jittered().max(wait.unwrap_or_default())
     }
 
     /// Ends the processing of a key. Returns whether it was enqueued meanwhile, and so is in the queue again.
@@ -407,11 +379,6 @@ impl Queue {
     /// When the next delayed key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
-    }
-
-    /// The number of failures of a key in a row.
-    pub(super) fn failures(&self, key: &Key) -> u32 {
-        self.failures.get(key).map_or(0, Backoff::failures)
     }
 
     /// The number of waiting keys, including delayed ones.

@@ -48,13 +48,10 @@ impl Engine {
                 self.follow_gateway_services(std::slice::from_ref(&key));
                 let turn = match ended {
                     Ok(()) => {
-                        let is_reverted = self.repeats.wrote(&key, content, now);
-                        if cluster_ips > 0 {
-                            self.rate_limit.created(&key, now);
-                        }
+                        self.paces.wrote(&key, content, cluster_ips > 0, now);
                         // Writes that are reverted again and again have been reported as a problem. Only a plan without
                         // writes ends it.
-                        if !is_reverted {
+                        if !self.paces.is_reverted(&key, content) {
                             self.record_outcomes(&report);
                         }
                         self.processed(&key, &lacking);
@@ -109,7 +106,7 @@ impl Engine {
             }
             // The watch is about to show the change of the other writer. If it does not, there is none.
             Failure::Conflict(message) => {
-                if self.queue.failures(key) < CONFLICTS && !self.denied.has(key) {
+                if self.paces.failures(key) < CONFLICTS && !self.denied.has(key) {
                     return Turn::Retry(None);
                 }
                 self.report_failure(key, report, Reason::Error, &message);
@@ -152,7 +149,7 @@ impl Engine {
                 // that changes denied Services again and again would cause any number of requests.
                 if !self.denied.has(key) {
                     let by = self.queue.flow_of(key);
-                    self.rate_limit.refund(&by, unwritten, now);
+                    self.allowances.refund(&by, unwritten, now);
                 }
                 Turn::Denied
             }
@@ -186,7 +183,7 @@ impl Engine {
             self.processed_for(key, cluster);
             // The propagation metric measures the controller. It leaves out changes that the cluster did not confirm.
             self.changed.remove(key);
-            self.queue.delay(key, cluster, Instant::now());
+            self.retry_later(key, cluster);
         }
     }
 

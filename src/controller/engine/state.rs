@@ -25,14 +25,14 @@ use crate::{
     api::{k8s::Service, link::LinkStatus},
     client::ResponseLimits,
     controller::{
+        allowance::Allowances,
         apply::{Failure, Writer, Written},
         events::{EventKind, EventRequest},
         gateway_tasks::GatewayTasks,
         local::Needed,
         metrics::Metrics,
+        pace::{Content, Paces},
         queue::{LOCAL, Queue},
-        rate_limit::RateLimit,
-        repeats::Repeats,
         transport::Transport,
     },
     mirror::{Config, Key, Limits, RemoteRef, ServiceOutcome, State},
@@ -74,8 +74,8 @@ pub(super) struct Engine {
     /// The first lists of the local cluster, until it is in the state.
     pub(super) first_lists: FirstLists,
     pub(super) queue: Queue,
-    pub(super) rate_limit: RateLimit,
-    pub(super) repeats: Repeats,
+    pub(super) allowances: Allowances,
+    pub(super) paces: Paces,
     pub(super) confirmations: Confirmations,
     /// Namespaces that are being created, with the target clusters whose limits they count towards, by the key whose plan
     /// creates one. They count before the API server has responded, so that the limit is not exceeded.
@@ -140,9 +140,11 @@ impl Engine {
     }
 
     /// Enqueues all keys of a cluster after a local change or its first list, and increases its allowance by the writes
-    /// that they may need.
+    /// that they may need. Services that were deleted with its Link may be created again without delay.
     pub(super) fn enqueue_gradually(&mut self, cluster: &str, keys: Vec<Key>) {
-        self.rate_limit.adds(cluster, keys.len(), Instant::now());
+        let now = Instant::now();
+        self.allowances.adds(cluster, keys.len(), now);
+        self.paces.may_create_again(cluster, now);
         self.enqueue_all(cluster, keys);
     }
 
@@ -200,7 +202,7 @@ pub(super) enum Done {
         /// What it counts towards the allowance of its cluster.
         cost: usize,
         /// What it writes, to be compared with the next one.
-        content: u64,
+        content: Content,
         report: Vec<ServiceOutcome>,
         /// The removals that it left out, because they are not confirmed.
         lacking: Vec<RemoteRef>,

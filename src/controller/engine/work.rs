@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::labels as l,
-    controller::{rate_limit::Change, repeats},
+    controller::pace::{Change, Content},
     mirror::{
         self, Confirmed, Key, Outcome, Plan, Problem, Reason, RemoteRef, ServiceOutcome, State,
     },
@@ -65,7 +65,7 @@ impl Engine {
         let lacking = plan.confirm.iter();
         let lacking = lacking.filter(|remote| !confirmed.contains(&remote.cluster));
         let lacking: Vec<RemoteRef> = lacking.cloned().collect();
-        let content = repeats::content(&plan);
+        let content = Content::of(&plan);
         if let Some(turn) = self.turn_without_writes(&key, &plan, &lacking, content, now) {
             let waits = lacks_address && matches!(turn, Turn::InSync | Turn::Unconfirmed);
             self.end_turn(&key, if waits { Turn::LacksAddress } else { turn });
@@ -76,8 +76,8 @@ impl Engine {
         let (cluster_ips, cost) = (plan.cluster_ips(), plan.cost());
         self.addresses.begin(cluster_ips);
         let by = self.queue.flow_of(&key);
-        self.rate_limit
-            .wrote(&key, Change::of(&plan), cost, &by, now);
+        self.allowances.take(&by, cost, now);
+        self.paces.begins(&key, Change::of(&plan), now);
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
             let (written, ended) = writer.apply(plan.writes).await;
@@ -101,7 +101,7 @@ impl Engine {
         key: &Key,
         plan: &Plan,
         lacking: &[RemoteRef],
-        content: u64,
+        content: Content,
         now: Instant,
     ) -> Option<Turn> {
         let in_sync = plan.writes.is_empty();
@@ -112,19 +112,15 @@ impl Engine {
             if lacking.is_empty() {
                 return Some(Turn::InSync);
             }
-        } else if let Some(until) = self.repeats.not_before(key, content) {
-            // The same writes were reverted several times.
-            self.report_failure(key, &plan.report, Reason::Error, &repeats::message(plan));
-            if until > now {
-                return Some(Turn::Until(until));
-            }
+        } else if self.paces.is_reverted(key, content) {
+            self.report_failure(key, &plan.report, Reason::Error, &is_reverted(plan));
         }
         let change = if in_sync {
             Change::Traffic
         } else {
             Change::of(plan)
         };
-        if let Some(at) = self.rate_limit.not_before(key, change, now) {
+        if let Some(at) = self.paces.not_before(key, (change, content), now) {
             return Some(Turn::Until(at));
         }
         if in_sync {
@@ -172,30 +168,28 @@ impl Engine {
                     self.note_api_server(link, problem);
                 }
                 self.try_next(key);
-                self.queue.done(key);
+                self.paces.succeeded(key);
             }
-            Turn::Unconfirmed => {
-                self.try_next(key);
-                self.queue.release(key);
+            Turn::Unconfirmed => self.try_next(key),
+            Turn::Again => self.queue.enqueue_again(key),
+            Turn::Retry(wait) => {
+                let at = self.paces.failed(key, wait, now);
+                return self.queue.retry(key, at);
             }
-            Turn::Again => {
-                self.queue.enqueue_again(key);
-                self.queue.release(key);
-            }
-            Turn::Retry(wait) => self.queue.failed(key, now, wait),
             Turn::Until(at) => {
                 self.metrics.postponed();
-                self.queue.postponed(key, at);
+                return self.queue.postpone(key, at);
             }
             Turn::Denied => {
                 self.denied.deny(key, now);
-                self.queue.done(key);
+                self.paces.succeeded(key); // others decide when it is tried again
             }
             Turn::LacksAddress => {
                 self.changed.remove(key);
-                self.queue.done(key);
+                self.paces.succeeded(key);
             }
         }
+        self.queue.done(key);
     }
 
     /// Enqueues keys that were denied like this one.
@@ -271,7 +265,7 @@ impl Engine {
                 self.confirmations.answered(&request, None);
                 let others = self.confirmations.withdraw(cluster);
                 for key in std::iter::once(&request.key).chain(&others) {
-                    self.queue.delay(key, cluster, Instant::now());
+                    self.retry_later(key, cluster);
                 }
                 continue;
             };
@@ -285,6 +279,14 @@ impl Engine {
                     answer,
                 }
             });
+        }
+    }
+
+    /// Delays a key whose confirmation was not given, unless it is in the queue again.
+    pub(super) fn retry_later(&mut self, key: &Key, cluster: &str) {
+        if !self.queue.has(key) {
+            let at = self.paces.failed(key, None, Instant::now());
+            self.queue.delay(key, cluster, at);
         }
     }
 
@@ -308,6 +310,18 @@ fn precondition(
         target: target.clone(),
     };
     Some((precondition, link.client()?))
+}
+
+/// The message about a plan whose writes are reverted.
+fn is_reverted(plan: &Plan) -> String {
+    let written = plan.writes.first().map(|write| {
+        let (_, kind, namespace, name) = write.describe();
+        format!("{kind} {namespace}/{name}")
+    });
+    let written = written.unwrap_or_else(|| "an object".to_owned());
+    format!(
+        "{written} is changed back after each write, by an admission webhook or another controller"
+    )
 }
 
 /// The report of a plan that could not be executed.

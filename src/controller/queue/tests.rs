@@ -1,5 +1,7 @@
 //! Tests of turns, delays and failures.
 
+use std::time::Duration;
+
 use super::*;
 
 fn key(cluster: &str, service: &str) -> Key {
@@ -54,14 +56,14 @@ async fn postponed_key_comes_at_its_time_or_when_it_is_enqueued() {
     queue.enqueue(a.clone(), LOCAL);
     pop(&mut queue, now);
     queue.enqueue(a.clone(), LOCAL);
-    queue.postponed(&a, at);
+    queue.postpone(&a, at);
     assert_eq!(
         (pop(&mut queue, now), queue.next_due(), queue.len()),
         (None, Some(at), 1)
     );
     queue.enqueue(a.clone(), LOCAL);
     assert_eq!(pop(&mut queue, now), Some(a.clone()));
-    queue.postponed(&a, at);
+    queue.postpone(&a, at);
     assert_eq!(pop(&mut queue, at), Some(a));
     assert_eq!((queue.next_due(), queue.len()), (None, 0));
 }
@@ -118,40 +120,16 @@ async fn turns_of_a_cluster_are_for_its_oldest_and_its_newest_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_double_up_to_a_minute_and_end_with_success() {
-    let (mut queue, mut now) = (Queue::default(), Instant::now());
-    let mut delays = Vec::new();
-    queue.enqueue(key("east", "a"), LOCAL);
-    for _ in 0..14 {
-        let key = pop(&mut queue, now).unwrap();
-        queue.failed(&key, now, None);
-        let due = queue.next_due().unwrap();
-        assert_eq!(pop(&mut queue, due - Duration::from_millis(1)), None);
-        delays.push(due - now);
-        now = due;
-    }
-    assert!(delays[0] < Duration::from_millis(200), "{delays:?}");
-    assert!(delays.iter().all(|delay| *delay <= LONGEST), "{delays:?}");
-    assert!(delays[13] > Duration::from_secs(40), "{delays:?}");
-    let key = pop(&mut queue, now).unwrap();
-    queue.done(&key);
-    queue.enqueue(key.clone(), LOCAL);
-    pop(&mut queue, now);
-    queue.failed(&key, now, None);
-    assert!(queue.next_due().unwrap() - now < Duration::from_millis(200));
-}
-
-#[tokio::test(start_paused = true)]
-async fn enqueueing_ends_a_delay_and_retry_after_extends_it() {
+async fn enqueueing_ends_a_delay() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.enqueue(key("east", "a"), LOCAL);
     let key = pop(&mut queue, now).unwrap();
-    queue.failed(&key, now, Some(Duration::from_secs(5)));
-    assert!(queue.next_due().unwrap() >= now + Duration::from_secs(5));
+    queue.retry(&key, now + Duration::from_secs(5));
+    assert_eq!(queue.next_due(), Some(now + Duration::from_secs(5)));
     queue.enqueue(key.clone(), LOCAL);
     assert_eq!(pop(&mut queue, now), Some(key.clone()));
     assert_eq!(queue.next_due(), None);
-    queue.failed(&key, now, Some(Duration::from_secs(5)));
+    queue.retry(&key, now + Duration::from_secs(5));
     queue.hurry();
     assert_eq!(pop(&mut queue, now), Some(key));
     assert_eq!(queue.next_due(), None);
@@ -201,7 +179,7 @@ async fn key_enqueued_by_two_clusters_comes_once_at_the_first_turn() {
     assert_eq!(order, expected);
     assert!(queue.flows.is_empty() && queue.turns.is_empty());
     // It keeps its flow when it fails and is processed again.
-    queue.failed(&shared, now, None);
+    queue.retry(&shared, now + Duration::from_secs(1));
     queue.enqueue(key("idle", "1"), LOCAL);
     queue.hurry();
     assert_eq!(pop(&mut queue, now), Some(key("idle", "1")));
@@ -218,22 +196,15 @@ async fn released_key_comes_again_when_enqueued_or_after_a_delay() {
     queue.enqueue(a.clone(), LOCAL);
     pop(&mut queue, now);
     queue.enqueue(a.clone(), LOCAL);
-    queue.release(&a);
+    queue.done(&a);
     assert_eq!(pop(&mut queue, now), Some(a.clone()));
-    queue.release(&a);
+    queue.done(&a);
     assert_eq!((pop(&mut queue, now), queue.running()), (None, 0));
-    queue.delay(&a, "east", now);
-    let due = queue.next_due().unwrap();
-    assert!(due > now);
+    let due = now + Duration::from_secs(1);
     queue.delay(&a, "east", due);
-    assert_eq!(queue.next_due(), Some(due), "a delay is not made longer");
-    assert_eq!(pop(&mut queue, due), Some(a.clone()));
-    // It is running already.
-    queue.delay(&a, "east", due);
-    assert_eq!(queue.next_due(), None);
-    queue.release(&a);
-    queue.delay(&a, "east", now);
-    assert!(queue.next_due().unwrap() - now > due - now, "delays double");
+    assert_eq!(queue.next_due(), Some(due));
+    assert_eq!(pop(&mut queue, now), None);
+    assert_eq!(pop(&mut queue, due), Some(a));
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +226,7 @@ async fn shared_key_keeps_the_turns_of_all_that_enqueued_it() {
     queue.done(&shared());
     assert_eq!(only_local(&mut queue), Some(shared()));
     // After a failure.
-    queue.failed(&shared(), now, None);
+    queue.retry(&shared(), now + Duration::from_secs(1));
     queue.enqueue(shared(), "east");
     assert_eq!(only_local(&mut queue), Some(shared()));
     // While it is postponed for a cluster.
@@ -263,7 +234,7 @@ async fn shared_key_keeps_the_turns_of_all_that_enqueued_it() {
     queue.enqueue(shared(), "east");
     pop(&mut queue, now);
     queue.enqueue(shared(), LOCAL);
-    queue.postponed(&shared(), now);
+    queue.postpone(&shared(), now);
     assert_eq!(only_local(&mut queue), Some(shared()));
     queue.done(&shared());
     assert_eq!(pop(&mut queue, now), None, "it was in the queue once");
@@ -291,7 +262,7 @@ async fn full_flow_leaves_out_new_keys_and_says_when_it_is_empty() {
     // Delayed keys come again.
     queue.enqueue(key("east", "d"), LOCAL);
     let d = pop(&mut queue, now).unwrap();
-    queue.postponed(&d, now + LONGEST);
+    queue.postpone(&d, now + Duration::from_secs(60));
     assert!(add(&mut queue, key("east", "a")) && add(&mut queue, key("east", "c")));
     assert!(add(&mut queue, d));
     assert!(!add(&mut queue, key("east", "e")));
