@@ -22,9 +22,9 @@ use crate::mirror::{FederatedThrough, Federation};
 
 use self::{
     operations::{
-        Allowed, CLUSTERS, Form, History, LINK_NAMES, Limited, LinkMade, Operation, ServiceMade,
-        addresses, broken_form, crowd, drains, history, limited, liveness, local_name, memberships,
-        plain_history, preferences, slice_edit,
+        Allowed, ApiServer, CLUSTERS, Form, History, LINK_NAMES, Limited, LinkMade, Operation,
+        ServiceMade, addresses, broken_form, crowd, drains, history, last_members, limited,
+        liveness, local_name, memberships, plain_history, preferences, slice_edit,
     },
     simulation::{Rng, Simulation},
 };
@@ -116,6 +116,18 @@ proptest! {
         let mut simulation = live(&acts, seed, 0);
         simulation.drain();
         simulation.is_settled();
+    }
+
+    /// Each write is checked: see `last_member_stays` in simulation/checks.rs.
+    #[test]
+    fn a_federated_service_that_a_cluster_could_serve_is_never_deleted_or_emptied(
+        acts in last_members(16),
+        seed: u64,
+    ) {
+        let mut simulation = live(&acts, seed, 0);
+        simulation.drain();
+        simulation.is_settled();
+        simulation.is_served();
     }
 
     #[test]
@@ -362,7 +374,7 @@ fn link_of(cluster: usize) -> LinkMade {
         allowed: Allowed::All,
         federation: Federation::Any,
         through: FederatedThrough::Discovery,
-        api: false,
+        api: ApiServer::Direct,
         drained: false,
         prefers: 0,
     }

@@ -9,8 +9,8 @@ mod generators;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 pub(crate) use self::generators::{
-    addresses, broken_form, crowd, drains, history, limited, liveness, local_name, memberships,
-    plain_history, preferences, slice_edit,
+    addresses, broken_form, crowd, drains, history, last_members, limited, liveness, local_name,
+    memberships, plain_history, preferences, slice_edit,
 };
 use crate::{
     api::{
@@ -202,12 +202,21 @@ pub(crate) struct LinkMade {
     pub(crate) allowed: Allowed,
     pub(crate) federation: Federation,
     pub(crate) through: FederatedThrough,
-    /// Whether the API server is reached through the gateway, if there is one.
-    pub(crate) api: bool,
+    pub(crate) api: ApiServer,
     /// Whether the cluster is drained until [`DRAINED_UNTIL`].
     pub(crate) drained: bool,
     /// Its preference, as an index of [`PREFERENCES`].
     pub(crate) prefers: usize,
+}
+
+/// How the API server of a target cluster is reached, if it has a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ApiServer {
+    Direct,
+    /// Through the gateway, and Linkerd reaches it too.
+    Gateway,
+    /// Through the gateway, and Linkerd cannot discover endpoints.
+    Undiscovered,
 }
 
 /// Into which namespaces a target cluster may mirror.
@@ -235,6 +244,11 @@ impl Allowed {
 }
 
 impl LinkMade {
+    /// Whether Linkerd can discover endpoints of the cluster.
+    pub(crate) fn is_discovered(&self) -> bool {
+        !self.gateway || self.api != ApiServer::Undiscovered
+    }
+
     pub(crate) fn link(&self, name: &str) -> Link {
         let mut made = link(name);
         made.metadata.creation_timestamp = Some(Time(at(self.created)));
@@ -263,10 +277,11 @@ impl LinkMade {
         annotations.insert(l::FEDERATION.to_owned(), federation);
         let through = self.through.as_str().to_owned();
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
-        if self.api && self.gateway {
+        if self.api != ApiServer::Direct && self.gateway {
             let through = ApiServerThrough::Gateway.as_str().to_owned();
             annotations.insert(l::API_SERVER_THROUGH.to_owned(), through);
-            // What happens without discovery depends on what was there before.
+        }
+        if self.api == ApiServer::Gateway && self.gateway {
             annotations.insert(
                 l::DISCOVERY_API_SERVER.to_owned(),
                 "https://east".to_owned(),

@@ -4,11 +4,11 @@ mod federated;
 
 use proptest::prelude::*;
 
-pub(crate) use self::federated::{drains, memberships, preferences};
+pub(crate) use self::federated::{drains, last_members, memberships, preferences};
 
 use super::{
-    Addresses, Allowed, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited, LinkMade, NAMES,
-    NAMESPACES, Operation, ServiceMade, TEAMS,
+    Addresses, Allowed, ApiServer, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited,
+    LinkMade, NAMES, NAMESPACES, Operation, ServiceMade, TEAMS,
 };
 use crate::mirror::{FederatedThrough, Federation, Liveness, NamespacePhase};
 
@@ -104,7 +104,11 @@ fn link_made(good: f64) -> impl Strategy<Value = LinkMade> {
                 allowed: policy.0,
                 federation: policy.1,
                 through: policy.2,
-                api: policy.4,
+                api: if policy.4 {
+                    ApiServer::Gateway
+                } else {
+                    ApiServer::Direct
+                },
                 drained: policy.3,
                 prefers: 0,
             },
@@ -300,7 +304,7 @@ pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
                 allowed: Allowed::All,
                 federation: Federation::Any,
                 through,
-                api: false,
+                api: ApiServer::Direct,
                 drained: false,
                 prefers: 0,
             };

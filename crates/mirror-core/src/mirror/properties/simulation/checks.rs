@@ -12,15 +12,15 @@ use super::{
     watches::{is_mirror, is_probe},
 };
 use crate::{
-    api::{k8s::EndpointSlice, labels as l, metadata::Metadata},
+    api::{k8s::EndpointSlice, labels as l, members::MEMBERS, metadata::Metadata},
     mirror::{
         Confirmed, FederatedThrough, Indexed as _, Key, Outcome, Owner, ServiceOutcome, Write,
         desired::service::mirrorable,
         federated_name,
-        fixtures::LINKS,
+        fixtures::{LINKS, NS},
         member,
         metadata::{installation, is_managed, is_our_slice, remote_members},
-        names::{NameOwner, without_suffix},
+        names::{NameOwner, member_name, without_suffix},
         owner,
         ownership::membership::Form,
         plan,
@@ -48,6 +48,7 @@ impl Simulation {
         if owner(before) != Owner::Federated {
             return;
         }
+        self.last_member_stays(before, after);
         let tokens = |metadata: &Metadata| -> BTreeSet<(String, String)> {
             let owned = |(service, cluster): (&str, &str)| (service.to_owned(), cluster.to_owned());
             remote_members(metadata).map(owned).collect()
@@ -97,6 +98,55 @@ impl Simulation {
                     && known.is_none_or(|known| known.metadata.version() == s.metadata.version())
             });
             assert!(!joins, "{token} lost, and it is a member");
+        }
+    }
+
+    /// Checks that a federated Service loses the last member that serves it only if no cluster could serve it. While a
+    /// cluster waits until it may join, a Service may be without members, but it keeps its `ClusterIP`.
+    fn last_member_stays(&self, before: &Metadata, after: Option<&Metadata>) {
+        let Some(service) = member_name(before.name()) else {
+            return;
+        };
+        let id = (before.namespace(), service);
+        let is_served = |metadata: &Metadata| {
+            let mut local = MEMBERS.iter().map(|[_, local]| local);
+            let is_flat = metadata.annotations.contains_key(l::REMOTE_DISCOVERY);
+            let form = if is_flat {
+                Form::Discovery
+            } else {
+                Form::Slices
+            };
+            local.any(|key| metadata.annotations.contains_key(key))
+                || remote_members(metadata).any(|(_, of)| self.could_serve(of, id, Some(form)))
+        };
+        if after.is_some_and(is_served) {
+            return;
+        }
+        let mut could: Vec<&str> = CLUSTERS.to_vec();
+        could.retain(|cluster| {
+            self.could_serve(cluster, id, None)
+                && self.is_up_to_date(cluster, before.namespace(), service)
+        });
+        if after.is_some() {
+            could.retain(|cluster| remote_members(before).any(|(_, named)| named == *cluster));
+        }
+        assert!(
+            could.is_empty(),
+            "{could:?} could serve {before:?}: {after:?}"
+        );
+    }
+
+    /// Checks that at rest each federated Service exists that a cluster could serve which need not wait.
+    pub(crate) fn is_served(&self) {
+        for cluster in CLUSTERS {
+            let is_new = |(_, entry)| self.state.is_new(entry);
+            if !self.could_serve(cluster, (NS, "a"), None)
+                || self.state.link(cluster).is_none_or(is_new)
+            {
+                continue;
+            }
+            let id = (NS.to_owned(), federated_name("a"));
+            assert!(self.cluster.services.contains_key(&id), "{cluster}");
         }
     }
 

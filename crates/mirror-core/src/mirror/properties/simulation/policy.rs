@@ -115,11 +115,57 @@ impl Simulation {
             let by_slices =
                 by_gateways || known.is_some_and(|known| Form::of(known) == Form::Slices);
             let waits = is_new && !by_slices && !self.is_named(other, namespace, service);
-            !is_drained(other) && !waits && has_member(other) && (has_gateway || !needs_gateway)
+            let is_discovered =
+                by_slices || needs_gateway || made(other).is_some_and(LinkMade::is_discovered);
+            !is_drained(other)
+                && !waits
+                && has_member(other)
+                && (has_gateway || !needs_gateway)
+                && is_discovered
         };
         is_drained(cluster)
             && (self.has_local_member(namespace, service)
                 || CLUSTERS.iter().any(|other| takes_part(other)))
+    }
+
+    /// Whether a target cluster could serve a federated Service, for all that the controller has seen: it has a member, may
+    /// join, and can be reached. It may be drained, or so new that Linkerd does not know it yet.
+    /// `form`: the form of the federated Service; `None` for the one that the Link asks for.
+    pub(crate) fn could_serve(
+        &self,
+        cluster: &str,
+        (namespace, service): (&str, &str),
+        form: Option<Form>,
+    ) -> bool {
+        let Some((target, entry)) = self.state.link(cluster) else {
+            return false;
+        };
+        let made = &self.links[&target.link].made;
+        let asked = match made.through {
+            FederatedThrough::Gateway => Form::Slices,
+            FederatedThrough::Discovery => Form::Discovery,
+        };
+        let is_reached = match form.unwrap_or(asked) {
+            Form::Slices => made.gateway,
+            Form::Discovery => made.is_discovered(),
+        };
+        let seen = entry.remote.as_ref();
+        let seen = seen.and_then(|remote| remote.service(namespace, service));
+        let has_member = seen.is_some_and(|seen| member(target, seen) && can_be_member(seen));
+        is_reached && has_member && self.may_join(cluster, namespace, service)
+    }
+
+    /// Whether the controller has seen the last version of a Service of a target cluster.
+    pub(crate) fn is_up_to_date(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let id = (namespace.to_owned(), service.to_owned());
+        let live = self.far.get(cluster).and_then(|far| far.services.get(&id));
+        let remote = self
+            .state
+            .link(cluster)
+            .and_then(|(_, entry)| entry.remote.as_ref());
+        let seen = remote.and_then(|remote| remote.service(namespace, service));
+        let version = |service: &Service| service.metadata.version();
+        live.map(version) == seen.map(|seen| version(seen))
     }
 
     /// Whether the silent cluster is named as a member without having one: until it confirms this, the form of the

@@ -17,13 +17,27 @@ use crate::{
         labels as l,
     },
     mirror::{
-        GatewayState, InvalidLink, LinkEntry, Links, Liveness, RemoteState, Target,
+        GatewayState, InvalidLink, LinkEntry, Links, Liveness, RemoteState, State, Target,
         fixtures::{at, ip},
     },
 };
 
 impl Simulation {
     pub(crate) fn relink(&mut self, link: &str, made: Option<&LinkMade>) {
+        let in_charge = |state: &State| {
+            CLUSTERS.map(|of| state.link(of).map(|(target, _)| target.link.clone()))
+        };
+        let before = in_charge(&self.state);
+        self.change_link(link, made);
+        // Each Link has reports of its own.
+        let after = in_charge(&self.state);
+        let place = |cluster: &str| CLUSTERS.iter().position(|of| *of == cluster);
+        self.reports.retain(|(remote, _), _| {
+            place(&remote.cluster).is_none_or(|place| before[place] == after[place])
+        });
+    }
+
+    fn change_link(&mut self, link: &str, made: Option<&LinkMade>) {
         let known = self.links.remove(link);
         let Some(made) = made else {
             let keys = self

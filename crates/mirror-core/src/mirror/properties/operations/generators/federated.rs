@@ -4,9 +4,11 @@ use proptest::prelude::*;
 
 use super::{
     super::{
-        Allowed, CLUSTERS, Form, History, LINK_NAMES, LinkMade, Operation, PREFERENCES, ServiceMade,
+        Allowed, ApiServer, CLUSTERS, DRAINED_UNTIL, Form, History, LINK_NAMES, LinkMade,
+        Operation, PREFERENCES, ServiceMade,
     },
-    addresses, beginning, federation, limited, liveness, route_edit, slice_edit, through,
+    addresses, beginning, broken_form, federation, limited, liveness, route_edit, slice_edit,
+    through,
 };
 
 /// A Link to a cluster with a member of a federated Service, with a gateway or without, drained or not.
@@ -38,7 +40,7 @@ fn federating_and_preferring(
                 allowed: Allowed::All,
                 federation,
                 through,
-                api: false,
+                api: ApiServer::Direct,
                 drained,
                 prefers,
             };
@@ -116,6 +118,88 @@ pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
         joins(1),
     );
     let first = first.prop_map(|(one, two, three, here, there)| vec![one, two, three, here, there]);
+    beginning(first, act, length)
+}
+
+/// A Link to one of three clusters, which may take part in a federated Service in any way, or in none.
+fn linked(link: usize) -> impl Strategy<Value = Operation> {
+    let own = prop_oneof![4 => Just(link), 1 => 0..LINK_NAMES.len()];
+    let api = prop_oneof![
+        Just(ApiServer::Direct),
+        Just(ApiServer::Gateway),
+        Just(ApiServer::Undiscovered)
+    ];
+    let form = prop_oneof![8 => Just(Form::Valid), 1 => broken_form()];
+    let any = (
+        own,
+        prop_oneof![2 => 0i64..3, 3 => -1_000i64..-990, 1 => Just(DRAINED_UNTIL)],
+        prop::bool::weighted(0.7),
+        prop::bool::weighted(0.3),
+        through(),
+        federation(),
+        api,
+        form,
+    );
+    any.prop_map(
+        move |(cluster, created, gateway, drained, through, federation, api, form)| {
+            let made = LinkMade {
+                cluster,
+                created,
+                form,
+                gateway,
+                probe: false,
+                headless: false,
+                allowed: Allowed::All,
+                federation,
+                through,
+                api,
+                drained,
+                prefers: 0,
+            };
+            Operation::Link(link, Some(made))
+        },
+    )
+}
+
+/// Whatever may take a member out of a federated Service, or let one join: members, Links that are applied, renamed,
+/// replaced and deleted, drains, new clusters that wait, gateways, discovery, forms, limits and watches that begin again.
+pub(crate) fn last_members(length: usize) -> impl Strategy<Value = History> {
+    let service = (
+        prop::bool::weighted(0.8),
+        prop_oneof![6 => Just(0usize), 1 => 1usize..4],
+    );
+    let service = service.prop_map(|(member, form)| ServiceMade {
+        export: 0,
+        member,
+        form,
+        ports: 0,
+        label: 0,
+        prefers: 0,
+    });
+    let joins = |cluster: usize| {
+        let service = service.clone();
+        service.prop_map(move |made| Operation::Remote(cluster, 0, 0, Some(made)))
+    };
+    let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.8)), 0..2);
+    let links = 0..LINK_NAMES.len();
+    let act = prop_oneof![
+        5 => links.clone().prop_flat_map(linked),
+        3 => links.clone().prop_map(|link| Operation::Link(link, None)),
+        6 => (links.clone(), prop::option::weighted(0.7, service.clone()))
+            .prop_map(|(cluster, made)| Operation::Remote(cluster, 0, 0, made)),
+        2 => (links.clone(), prop::option::weighted(0.8, hosts))
+            .prop_map(|(cluster, hosts)| Operation::Slice(cluster, 0, 0, 0, hosts)),
+        2 => prop::option::weighted(0.5, service.clone())
+            .prop_map(|made| Operation::Member(0, 0, made)),
+        2 => (links.clone(), addresses(), liveness())
+            .prop_map(|(link, addresses, liveness)| Operation::Gateway(link, addresses, liveness)),
+        1 => (links.clone(), limited()).prop_map(|(link, limited)| Operation::Limit(link, limited)),
+        1 => links.prop_map(Operation::Refused),
+        3 => any::<bool>().prop_map(Operation::Clock),
+        1 => Just(Operation::Restart),
+    ];
+    let first = (linked(0), linked(1), joins(0), joins(1));
+    let first = first.prop_map(|(one, two, here, there)| vec![one, two, here, there]);
     beginning(first, act, length)
 }
 
