@@ -38,6 +38,7 @@ use crate::{
     isolation::{self, Place},
     load::Tally,
     rig::Rig,
+    second,
     table::{self, Row},
 };
 
@@ -168,12 +169,21 @@ const CASES: &[(&str, Case)] = &[
     }),
 ];
 
+/// A case without the rig: it starts what it needs.
+type Alone = fn(&Arc<Place>) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
+
+/// All cases without the rig. They run first.
+const ALONE: &[(&str, Alone)] = &[("mirrors compared with those of Linkerd", |place| {
+    Box::pin(second::opinions(place))
+})];
+
 /// This case runs only if it is chosen by name.
 const SOAK: (&str, Case) = ("soak", |rig| Box::pin(soak::run(rig)));
 
 /// Prints the names of all cases.
 pub(crate) fn list() {
-    for (name, _) in CASES {
+    let alone = ALONE.iter().map(|(name, _)| name);
+    for name in alone.chain(CASES.iter().map(|(name, _)| name)) {
         println!("{name}: test");
     }
 }
@@ -187,9 +197,19 @@ fn chosen(parts: &[String]) -> impl Iterator<Item = (&'static str, Case)> {
     usual.copied().chain(has(SOAK.0).then_some(SOAK))
 }
 
+/// The cases without the rig, chosen in the same way.
+fn chosen_alone(parts: &[String]) -> impl Iterator<Item = (&'static str, Alone)> {
+    let is_chosen =
+        move |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
+    ALONE
+        .iter()
+        .copied()
+        .filter(move |(name, _)| is_chosen(name))
+}
+
 /// Whether any case is chosen.
 pub(crate) fn any_is_chosen(parts: &[String]) -> bool {
-    chosen(parts).next().is_some()
+    chosen(parts).next().is_some() || chosen_alone(parts).next().is_some()
 }
 
 /// Runs the chosen cases.
@@ -224,6 +244,15 @@ pub(crate) fn run(place: &Arc<Place>, parts: &[String]) -> ExitCode {
 /// Runs the chosen cases, and returns whether all passed.
 async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     let mut rows = Vec::new();
+    for (name, case) in chosen_alone(parts) {
+        let began = Instant::now();
+        let outcome = case(place).await;
+        tell(name, began, &outcome);
+        rows.push((name, outcome));
+    }
+    if chosen(parts).next().is_none() {
+        return Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()));
+    }
     let started = Instant::now();
     let mut rig = Box::pin(Rig::start(place.clone())).await?;
     println!("the rig stands after {} s", started.elapsed().as_secs());
@@ -231,11 +260,7 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     for (name, case) in chosen(parts) {
         let began = Instant::now();
         let outcome = case(&mut rig).await;
-        let took = began.elapsed().as_secs();
-        match &outcome {
-            Ok(_) => println!("{name}: ok ({took} s)"),
-            Err(error) => println!("{name}: FAILED ({took} s): {error:#}"),
-        }
+        tell(name, began, &outcome);
         let failed = outcome.is_err();
         rows.push((name, outcome));
         if failed && let Err(error) = rig.heal().await {
@@ -245,6 +270,15 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
     }
     table::publish(&rows, &measured)?;
     Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()))
+}
+
+/// Says how a case has ended.
+fn tell(name: &str, began: Instant, outcome: &anyhow::Result<Row>) {
+    let took = began.elapsed().as_secs();
+    match outcome {
+        Ok(_) => println!("{name}: ok ({took} s)"),
+        Err(error) => println!("{name}: FAILED ({took} s): {error:#}"),
+    }
 }
 
 /// Waits until the process is asked to stop.

@@ -9,6 +9,7 @@
 //! - [`helper`]: programs in a Pod: this program, started again with another role.
 //! - [`load`] and [`oracle`]: the results that clients get, and the endpoints that their proxy has for a Service.
 //! - [`cases`]: changes of the rig, and what must hold meanwhile.
+//! - [`second`]: the mirrors of Linkerd's own service mirror and of ours after the same histories.
 
 #![expect(
     clippy::print_stdout,
@@ -24,6 +25,7 @@ mod load;
 mod oracle;
 mod requests;
 mod rig;
+mod second;
 mod table;
 
 use std::{env, process::ExitCode, sync::Arc};
