@@ -1,12 +1,14 @@
 //! What people write by hand, or take from pages on the web: Links with fields that are absent, empty or in another form,
 //! Services with unusual names, and a CRD of another version.
 
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use linkerd_mc::api::labels as l;
 use serde_json::json;
 
 use crate::support::{
     controller::Controller,
-    links::{checked, condition_says, edit, mirror_is, own_link, unlink},
+    links::{checked, condition_is, condition_says, edit, mirror_is, own_link, unlink},
     objects::{annotation, apply, export, namespace, service, web},
     planes::{alone, bare},
     program::run,
@@ -60,6 +62,26 @@ async fn links_that_people_write_work_or_say_which_field_is_wrong() {
     condition_says(source, "hand", "CredentialsValid", missing, field).await;
     let found = checked(source, is_valid)["error"].to_string();
     assert!(found.contains(field), "{found}");
+
+    // A Secret of another name, as a secret store may make it.
+    let secrets = Api::<Secret>::namespaced(source.client(), "linkerd-multicluster");
+    let own = secrets.get("cluster-credentials-hand").await.unwrap();
+    let other = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": own.type_, "data": own.data,
+        "metadata": { "name": "of-the-store", "namespace": "linkerd-multicluster" },
+    });
+    edit(
+        source,
+        "hand",
+        json!({ "clusterCredentialsSecret": "of-the-store" }),
+    )
+    .await;
+    let field = "of-the-store";
+    condition_says(source, "hand", "CredentialsValid", missing, field).await;
+    apply(source, &[other]).await;
+    condition_is(source, "hand", "CredentialsValid", "True", "Valid").await;
+    export(far, "by-hand", &web("later", "hand")).await;
+    service(source, "by-hand", "later-hand", |_| true).await;
     unlink(source, "hand").await;
 }
 

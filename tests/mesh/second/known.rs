@@ -157,8 +157,6 @@ fn kept_for_streams(
     let found = target.is_discovered && theirs.endpoints.is_empty() && !ours.endpoints.is_empty();
     if found {
         forget(ours, theirs);
-        ours.gateway.clear();
-        theirs.gateway.clear();
     }
     found
 }
@@ -168,6 +166,7 @@ fn forget(ours: &mut SeenService, theirs: &mut SeenService) {
     for service in [ours, theirs] {
         service.endpoints.clear();
         service.endpoint_ports.clear();
+        service.gateway.clear();
     }
 }
 

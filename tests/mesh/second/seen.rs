@@ -196,7 +196,8 @@ impl SeenService {
     }
 
     fn add_endpoints(&mut self, endpoints: &Value) {
-        for subset in endpoints["subsets"].as_array().into_iter().flatten() {
+        let subsets = endpoints["subsets"].as_array();
+        for subset in subsets.into_iter().flatten() {
             for (field, ready) in [("addresses", true), ("notReadyAddresses", false)] {
                 let addresses = subset[field].as_array().into_iter().flatten();
                 let addresses =
@@ -205,7 +206,9 @@ impl SeenService {
             }
             self.add_ports(&subset["ports"]);
         }
-        self.gateway(&endpoints["metadata"]["annotations"]);
+        if subsets.is_some_and(|subsets| !subsets.is_empty()) {
+            self.gateway(&endpoints["metadata"]["annotations"]);
+        }
     }
 
     fn add_slice(&mut self, slice: &Value) {
@@ -219,8 +222,8 @@ impl SeenService {
         }
         if !is_empty {
             self.add_ports(&slice["ports"]);
+            self.gateway(&slice["metadata"]["annotations"]);
         }
-        self.gateway(&slice["metadata"]["annotations"]);
     }
 
     fn add_ports(&mut self, ports: &Value) {

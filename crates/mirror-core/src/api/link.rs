@@ -146,7 +146,7 @@ impl Resource for LinkObject {
 
 /// How a gateway is probed. All values are text on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 pub struct ProbeSpec {
     /// Consecutive failures before the gateway counts as dead, a decimal number. Default of the CRD: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]

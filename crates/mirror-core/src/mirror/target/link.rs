@@ -471,4 +471,6 @@ fn probe(link: &str, spec: &ProbeSpec) -> Result<Option<Probe>, String> {
 }
 
 #[cfg(test)]
+mod by_hand;
+#[cfg(test)]
 mod tests;
