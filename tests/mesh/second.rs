@@ -39,7 +39,7 @@ pub(crate) async fn opinions(place: &Arc<Place>) -> anyhow::Result<Row> {
     let histories = number("LINKERD_MC_MESH_HISTORIES").unwrap_or(HISTORIES);
     let seed = number("LINKERD_MC_MESH_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("a second opinion: {histories} histories, LINKERD_MC_MESH_SEED={seed}");
-    let clusters = Clusters::start(place).await?;
+    let clusters = Box::pin(Clusters::start(place)).await?;
     let (mut known, mut wrong) = (BTreeMap::new(), Vec::new());
     for number in 0..histories {
         let history = History::random(seed.wrapping_add(number), number, STEPS);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::seen::{Seen, SeenService, Target, TargetService};
+use super::seen::{REMOTE_DISCOVERY, Seen, SeenService, Target, TargetService};
 
 /// Where the differences are listed.
 const LIST: &str = include_str!("../../../docs/differences.md");
@@ -143,9 +143,9 @@ fn filled(target: TargetService, ours: &mut SeenService, theirs: &mut SeenServic
 
 /// A Service that is exported too joins a federated Service of Linkerd's minutes later (W-69).
 fn joins_later(target: TargetService, ours: &mut SeenService, theirs: &mut SeenService) -> bool {
-    let key = "multicluster.linkerd.io/remote-discovery";
-    let is_late = target.is_exported && target.is_member && !theirs.annotations.contains_key(key);
-    is_late && ours.annotations.remove(key).is_some()
+    let theirs = &theirs.annotations;
+    let is_late = target.is_exported && target.is_member && !theirs.contains_key(REMOTE_DISCOVERY);
+    is_late && ours.annotations.remove(REMOTE_DISCOVERY).is_some()
 }
 
 /// Ours keeps the gateway's slices of a mirror that turns to remote discovery, for streams that began with them.

@@ -19,6 +19,8 @@ use super::{clusters::FAR, history::LAST};
 
 /// Label of all that a service mirror writes.
 const MIRRORED: &str = "mirror.linkerd.io/mirrored-service";
+/// The remote members of a federated Service.
+pub(super) const REMOTE_DISCOVERY: &str = "multicluster.linkerd.io/remote-discovery";
 /// Who makes slices of Endpoints.
 const COPIES: &str = "endpointslicemirroring-controller.k8s.io";
 /// Annotations that say what was written, and not what a mirror is like: the version of the Service that it was written
@@ -120,6 +122,10 @@ pub(super) struct Target(BTreeMap<String, TargetService>);
 
 /// A Service of the target cluster.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub(super) struct TargetService {
     /// Whether it has a ready endpoint.
     pub(super) is_backed: bool,
@@ -177,6 +183,13 @@ impl SeenService {
     fn of(service: &Value) -> Self {
         let mut annotations = texts(&service["metadata"]["annotations"]);
         annotations.retain(|key, _| !NOTES.contains(&key.as_str()));
+        // Linkerd's keeps the list of remote members when the last one has left.
+        if annotations
+            .get(REMOTE_DISCOVERY)
+            .is_some_and(String::is_empty)
+        {
+            annotations.remove(REMOTE_DISCOVERY);
+        }
         let ports = service["spec"]["ports"].as_array().into_iter().flatten();
         let ports = ports.map(|port| {
             let seen = SeenPort {
