@@ -92,23 +92,23 @@ pub(super) struct Paces {
 struct Pace {
     /// Theoretical arrival time (GCRA): when the next write would be if all were spaced evenly.
     even: Instant,
-    labels: Pause,
-    creation: Pause,
+    labels: Spacing,
+    creation: Spacing,
     /// What was written last, how many times in a row, and until when the same waits.
     content: Option<Content>,
     times: u32,
-    reverted: Pause,
+    reverted: Spacing,
     failures: Backoff,
 }
 
 /// A pause that becomes longer each time.
 #[derive(Debug)]
-struct Pause {
+struct Spacing {
     until: Instant,
     backoff: Backoff,
 }
 
-impl Pause {
+impl Spacing {
     fn new(backoff: Backoff, now: Instant) -> Self {
         Self {
             until: now,
@@ -133,11 +133,11 @@ impl Pace {
     fn new(now: Instant) -> Self {
         Self {
             even: now,
-            labels: Pause::new(SLOW, now),
-            creation: Pause::new(SLOW, now),
+            labels: Spacing::new(SLOW, now),
+            creation: Spacing::new(SLOW, now),
             content: None,
             times: 0,
-            reverted: Pause::new(REVERTED, now),
+            reverted: Spacing::new(REVERTED, now),
             failures: FAILED,
         }
     }
@@ -210,7 +210,7 @@ impl Paces {
         if !is_equal {
             pace.content = Some(content);
             pace.times = 0;
-            pace.reverted = Pause::new(REVERTED, now);
+            pace.reverted = Spacing::new(REVERTED, now);
         }
         pace.times = pace.times.saturating_add(1);
         if pace.times >= TIMES {
@@ -244,7 +244,7 @@ impl Paces {
     pub(super) fn may_create_again(&mut self, cluster: &str, now: Instant) {
         for (key, pace) in &mut self.keys {
             if !matches!(key, Key::Mirror { cluster: other, .. } if other != cluster) {
-                pace.creation = Pause::new(SLOW, now);
+                pace.creation = Spacing::new(SLOW, now);
             }
         }
     }

@@ -1,4 +1,7 @@
-//! Hostile objects of a target cluster affect only its own mirrors.
+//! Hostile objects of a target cluster affect only its own mirrors, and those of a namespace of the own cluster not the
+//! controller.
+
+use std::time::{Duration, Instant};
 
 use control_plane::eventually;
 use kube::api::ListParams;
@@ -8,6 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{
     SOON,
     controller::Controller,
+    gateway_api::permit,
     links::{condition_is, in_step, mirror_is, own_link, unlink},
     objects::{
         annotation, create, export, gone, label, namespace, ports, service, services, slices_that,
@@ -110,6 +114,68 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
     assert_eq!(plan["changes"], json!([]));
     unlink(source, "hostile").await;
     gone(source, "hostile", "many-hostile").await;
+}
+
+/// The controller's memory limit with the default values of the chart, in MiB: see
+/// `manifests::install::tests::memory_limit_is_computed_from_max_mib_unless_set`.
+const MEMORY: u64 = 512;
+/// How long a controller may take from its start to a mirror beside hostile Services. Its program is not optimized.
+const BESIDE: Duration = Duration::from_secs(20);
+
+/// A list of short items, as long as annotations may be.
+fn long(item: impl Fn(&str) -> String) -> String {
+    let mut list = String::new();
+    for number in 0_u32.. {
+        let item = item(&format!("{number:x}"));
+        if list.len() + item.len() > 255 << 10 {
+            break;
+        }
+        list.push_str(&item);
+    }
+    list.pop();
+    list
+}
+
+/// People who may create Services in one namespace write what looks like federated Services, with as much in each
+/// annotation that is read as it can hold.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn services_of_one_namespace_do_not_end_the_controller() {
+    let pair = alone().await;
+    let (source, far) = (&pair.source, &pair.far);
+    namespace("crowded", &[source]).await;
+    namespace("quiet", &[source, far]).await;
+    permit(source, true).await;
+    let times = "2026-01-02T03:04:05Z/2026-01-02T03:05:00Z";
+    let lists = [
+        (l::PREFER, long(|name| format!("{name},"))),
+        (l::FAILED_OVER, long(|name| format!("{name}={times},"))),
+        (l::REMOTE_DISCOVERY, long(|name| format!("web@{name},"))),
+        (l::COPIED_KEYS, long(|name| format!("{name},"))),
+    ];
+    for number in 0..20 {
+        let (key, list) = &lists[number % lists.len()];
+        let mut hostile = web(&format!("web{number}-federated"), "no");
+        let labels = hostile.metadata.labels.get_or_insert_default();
+        labels.insert(l::MIRRORED_SERVICE.into(), "true".into());
+        let annotations = hostile.metadata.annotations.get_or_insert_default();
+        annotations.insert((*key).into(), list.clone());
+        if number % 8 < 4 {
+            annotations.insert(l::MANAGED_BY.into(), "linkerd-mc".into());
+            annotations.insert(l::INSTALLATION.into(), "linkerd-multicluster".into());
+        }
+        create(source, "crowded", &hostile).await;
+    }
+    own_link(source, far, "beside", &[]).await;
+    export(far, "quiet", &web("web", "beside")).await;
+    let began = Instant::now();
+    let controller = Controller::start(source, &["--enable-routes"]);
+    service(source, "quiet", "web-beside", |_| true).await;
+    let (took, memory) = (began.elapsed(), controller.peak_memory());
+    println!("mirrored after {took:?}, at most {memory} MiB");
+    assert!(took < BESIDE, "{took:?}");
+    assert!(memory < MEMORY, "{memory} MiB");
+    unlink(source, "beside").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,6 +76,8 @@ mod faults;
 mod leader;
 // Target clusters that are unavailable, restored from a backup, or rebuilt.
 mod outages;
+// A webhook that refuses mirrors, with any code or not at all.
+mod refused;
 // Changes while no controller ran.
 mod restart;
 // Changes and faults at random for minutes; `just soak` runs it.

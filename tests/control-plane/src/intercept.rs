@@ -9,9 +9,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_rustls::HttpsConnector;
@@ -23,6 +25,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
@@ -92,6 +95,10 @@ pub enum Verdict {
     Forward,
     /// It is answered in the API server's place: status, headers, body.
     Answer(u16, Vec<(&'static str, String)>, String),
+    /// It is answered as an admission webhook does that refuses the object: code and message of the refusal.
+    Refuse(u16, &'static str),
+    /// It is answered as an admission webhook does that allows the object.
+    Allow,
     /// It is neither forwarded nor answered.
     Hold,
     /// It is forwarded when this is notified.
@@ -159,6 +166,40 @@ impl ControlPlane {
     /// certificates cannot.
     pub fn intercept(&self, user: Option<(&str, &[&str])>) -> anyhow::Result<Interceptor> {
         self.intercept_with(user, &[b"h2", b"http/1.1"])
+    }
+
+    /// Starts an admission webhook, and lets the API server ask it before it creates a Service in this namespace that has
+    /// the label `refused`. The value of the label is the path of the request. The judge answers with [`Verdict::Refuse`],
+    /// [`Verdict::Allow`] or [`Verdict::Hold`]; the API server waits for 10 s.
+    pub async fn admission_webhook(
+        &self,
+        namespace: &str,
+        values: &[&str],
+    ) -> anyhow::Result<Interceptor> {
+        let server = self.intercept(None)?;
+        server.judge(|_| Verdict::Allow);
+        let authority = STANDARD.encode(self.authority().certificate());
+        let webhook = |value: &&str| {
+            json!({
+                "name": format!("{value}.services.example.com"),
+                "clientConfig": { "url": format!("{}/{value}", server.url()), "caBundle": authority },
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+                "objectSelector": { "matchLabels": { "refused": value } },
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"],
+                    "operations": ["CREATE"],
+                }],
+                "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 10,
+            })
+        };
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "services" },
+            "webhooks": values.iter().map(webhook).collect::<Vec<_>>(),
+        });
+        self.apply(&configuration.to_string()).await?;
+        Ok(server)
     }
 
     /// Like [`Self::intercept`], with HTTP/1.1 alone.
@@ -308,6 +349,11 @@ impl Proxy {
         let judge = Arc::clone(&self.judge.lock().unwrap_or_else(PoisonError::into_inner));
         match judge(&asked) {
             Verdict::Forward => self.forward(asked, request).await,
+            Verdict::Refuse(code, message) => {
+                let status = json!({ "code": code, "message": message });
+                review(request, json!({ "allowed": false, "status": status })).await
+            }
+            Verdict::Allow => review(request, json!({ "allowed": true })).await,
             Verdict::Hold => std::future::pending().await,
             Verdict::ForwardAfter(permitted) => {
                 permitted.notified().await;
@@ -366,6 +412,17 @@ impl Proxy {
             }
         }
     }
+}
+
+/// The answer of an admission webhook to a request for a review.
+async fn review(request: Request<Incoming>, mut response: Value) -> Response<Body> {
+    let body = request.into_body().collect().await;
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
+    let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+    response["uid"] = asked["request"]["uid"].clone();
+    let (version, kind) = (&asked["apiVersion"], &asked["kind"]);
+    let review = json!({ "apiVersion": version, "kind": kind, "response": response });
+    Response::new(whole(review.to_string()))
 }
 
 fn whole(text: String) -> Body {

@@ -88,13 +88,10 @@ impl Figures {
             };
             *counts.entry(of).or_default() += 1;
         }
-        let status = std::fs::read_to_string(format!("/proc/{}/status", controller.pid())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         Self {
             name,
             time,
-            memory: peak.unwrap() / 1024,
+            memory: controller.peak_memory(),
             latencies,
             undisturbed,
             writes,

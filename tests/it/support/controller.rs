@@ -162,6 +162,14 @@ impl Controller {
         self.child.id()
     }
 
+    /// The peak of its resident memory, in MiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        peak.unwrap() / 1024
+    }
+
     /// Sends SIGTERM and waits for the end. Returns the exit code and how long it took.
     pub(crate) fn terminate(&mut self) -> (Option<i32>, Duration) {
         let started = std::time::Instant::now();
