@@ -110,13 +110,7 @@ fn hosts_as_they_were(_: TargetService, ours: &mut SeenService, theirs: &mut See
     if !ours.labels.contains_key(HOST) || !theirs.labels.contains_key(HOST) {
         return false;
     }
-    let found = ours.labels != theirs.labels
-        || ours.annotations != theirs.annotations
-        || ours.ports != theirs.ports;
-    theirs.labels.clone_from(&ours.labels);
-    theirs.annotations.clone_from(&ours.annotations);
-    theirs.ports.clone_from(&ours.ports);
-    found
+    is_stale(ours, theirs)
 }
 
 /// Ours takes a Service without a selector for one with endpoints as long as no slice with the label is seen.
@@ -141,11 +135,14 @@ fn filled(target: TargetService, ours: &mut SeenService, theirs: &mut SeenServic
     found
 }
 
-/// A Service that is exported too joins a federated Service of Linkerd's minutes later (W-69).
+/// A Service that is exported too joins a federated Service of Linkerd's minutes later, and its changes reach it as late
+/// (W-69).
 fn joins_later(target: TargetService, ours: &mut SeenService, theirs: &mut SeenService) -> bool {
-    let theirs = &theirs.annotations;
-    let is_late = target.is_exported && target.is_member && !theirs.contains_key(REMOTE_DISCOVERY);
-    is_late && ours.annotations.remove(REMOTE_DISCOVERY).is_some()
+    let is_late = target.is_exported && target.is_member;
+    if !is_late || !ours.annotations.contains_key(REMOTE_DISCOVERY) {
+        return false;
+    }
+    is_stale(ours, theirs)
 }
 
 /// Ours keeps the gateway's slices of a mirror that turns to remote discovery, for streams that began with them.
@@ -158,6 +155,17 @@ fn kept_for_streams(
     if found {
         forget(ours, theirs);
     }
+    found
+}
+
+/// Makes what both have copied the same, and says whether it was not.
+fn is_stale(ours: &SeenService, theirs: &mut SeenService) -> bool {
+    let found = ours.labels != theirs.labels
+        || ours.annotations != theirs.annotations
+        || ours.ports != theirs.ports;
+    theirs.labels.clone_from(&ours.labels);
+    theirs.annotations.clone_from(&ours.annotations);
+    theirs.ports.clone_from(&ours.ports);
     found
 }
 
