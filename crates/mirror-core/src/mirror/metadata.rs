@@ -71,7 +71,7 @@ pub enum Owner<'a> {
 pub(crate) enum Installation<'a> {
     /// To this one, which has written it and may delete it.
     Ours,
-    /// To none that it names, such as an object of Linkerd's service mirror or of an earlier version; or to the one
+    /// To none that it names, such as an object of Linkerd's service mirror; or to the one
     /// that this installation takes over. The installation whose Links name its cluster adopts it.
     Unclaimed,
     /// To another one, whose Links are in this namespace.

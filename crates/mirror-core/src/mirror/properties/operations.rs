@@ -143,11 +143,11 @@ pub(crate) enum Edit {
     StripMirrored,
     StripHeadless,
     Unmanage,
-    /// Removes the annotation that names the installation, as in objects of earlier versions.
+    /// Removes the annotation that names the installation.
     Disown,
     /// Adds a label and an annotation of somebody else.
     Junk,
-    /// Removes the record of copied keys, as in objects of earlier versions.
+    /// Removes the record of copied keys.
     Unrecord,
     Relabel,
     Ports,

@@ -310,7 +310,7 @@ fn slices_with_copied_labels_lose_them_in_one_write() {
     earlier.metadata.labels.insert("app", "web");
     let annotations = &mut earlier.metadata.annotations;
     annotations.remove(l::COPIED_KEYS);
-    annotations.insert(l::DESIRED_STATE, "of an earlier version");
+    annotations.insert(l::DESIRED_STATE, "of another Service");
     let (ports, addresses) = ([port("http", 80)], ips(&["192.0.2.1"]));
     let service = service(&ports);
     let pass = |actual: &EndpointSlice| {

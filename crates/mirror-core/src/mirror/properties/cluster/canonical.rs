@@ -130,7 +130,7 @@ fn neutral(metadata: &mut Metadata) {
     metadata.uid = None;
     metadata.resource_version = None;
     metadata.annotations.remove(l::REMOTE_RESOURCE_VERSION);
-    metadata.annotations.remove(l::COPIED_KEYS); // objects of earlier versions have none
+    metadata.annotations.remove(l::COPIED_KEYS); // somebody may have removed it
     for keys in [&mut metadata.labels, &mut metadata.annotations] {
         keys.remove(JUNK); // others may add keys
     }

@@ -46,7 +46,7 @@ fn mirrors_are_removed_unless_their_service_cannot_be_seen() {
         state.here().slices.put(Arc::new(slice));
         state
     };
-    // A mirror as earlier versions wrote it.
+    // A mirror that does not name its installation.
     let unclaimed = |state: State| {
         state.edited("ns", "web-east", |service| {
             service.metadata.annotations.remove(l::INSTALLATION);
