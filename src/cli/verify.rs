@@ -2,7 +2,6 @@
 
 mod args;
 mod contexts;
-mod failover;
 mod run;
 mod view;
 
@@ -92,7 +91,6 @@ async fn verify(
             link: verified.link.id().to_string(),
             ..empty(args)
         },
-        failover: args.failover,
         until: end - DELETION.min(args.timeout / 3),
     };
     let was_stopped = tokio::select! {

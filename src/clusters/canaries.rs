@@ -13,4 +13,4 @@ pub(crate) mod permissions;
 pub(crate) mod pods;
 pub(crate) mod services;
 
-pub(crate) use self::objects::{CLIENT, CanarySpec, LOCAL_SERVER, Role, SERVER};
+pub(crate) use self::objects::{CLIENT, CanarySpec, Role, SERVER};

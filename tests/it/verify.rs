@@ -221,7 +221,7 @@ async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
     };
     let junit = scene.alone.source.folder().join("verify.xml");
     let file = junit.display().to_string();
-    let outcome = scene.run(&["--failover", "-o", "json", "--junit", &file]);
+    let outcome = scene.run(&["-o", "json", "--junit", &file]);
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
     let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let domain = scene.stand_in.domain();
@@ -241,9 +241,6 @@ async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
         "federated|mirror|passed|canary-member-".to_owned(),
         format!("federated|request|passed|{answered}"),
         format!("federated|identity|passed|{client}"),
-        "federated|local member|passed|canary-local is a member of ".to_owned(),
-        "federated|failover|passed|canary-local answers".to_owned(),
-        "federated|failback|passed|canary answers".to_owned(),
         "|removal|passed|no mirror is left".to_owned(),
         format!("|deletion|passed|the namespace {NS} is gone in both clusters"),
     ];

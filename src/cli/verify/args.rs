@@ -30,9 +30,6 @@ Examples:
   linkerd-mc verify --target east --source west --mode gateway \\
     --image registry.example.com/agnhost:2.55
 
-  # Also a failover drill: 20 s more
-  linkerd-mc verify --target east --source west --failover
-
   # In CI: a report, and the slowest mode
   linkerd-mc verify --target east --source west --junit verify.xml -o json \\
     | jq '[.steps[] | select(.step == \"request\")] | max_by(.milliseconds)'
@@ -75,15 +72,11 @@ pub(crate) struct VerifyArgs {
     /// Image of client and server: agnhost, or one with the same `netexec`
     #[arg(long, value_name = "IMAGE", default_value = IMAGE, value_parser = image)]
     pub(super) image: String,
-    /// Also test the failover of a federated Service: remove its member in the target cluster, check that the member in the
-    /// source cluster answers, and put the first one back
-    #[arg(long)]
-    pub(super) failover: bool,
     /// Write a `JUnit` report to this file
     #[arg(long, value_name = "FILE")]
     pub(super) junit: Option<PathBuf>,
     /// Only delete what an earlier run has left
-    #[arg(long, conflicts_with_all = ["mode", "image", "failover", "junit", "link"])]
+    #[arg(long, conflicts_with_all = ["mode", "image", "junit", "link"])]
     pub(super) cleanup: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

@@ -98,7 +98,7 @@ impl Pair {
     /// Fails if the user lacks a permission, or a cluster cannot be reached.
     async fn may(&self, args: &VerifyArgs) -> anyhow::Result<()> {
         let of = async |cluster: &ClusterClient, side: VerifySide| {
-            let lacking = denied(cluster, &args.namespace, side, args.failover).await;
+            let lacking = denied(cluster, &args.namespace, side).await;
             let lacking = lacking.map_err(|why| unreachable(cluster, &why))?;
             if lacking.is_empty() {
                 return Ok(());
@@ -249,12 +249,6 @@ fn offered(
     args: &VerifyArgs,
     run: &str,
 ) -> anyhow::Result<(Vec<CanaryService>, Vec<(CanaryMode, String)>)> {
-    if args.failover && !args.modes().contains(&CanaryMode::Federated) {
-        return Err(misuse(
-            "--failover needs the mode federated",
-            "leave out --mode, or add federated",
-        ));
-    }
     let (mut services, mut skipped) = (Vec::new(), Vec::new());
     for mode in args.modes() {
         match CanaryService::of(&link.link, &args.namespace, run, mode) {
@@ -262,11 +256,8 @@ fn offered(
             Err(why) => skipped.push((mode, why)),
         }
     }
-    let is_wanted = |mode: CanaryMode| {
-        let is_drilled = args.failover && mode == CanaryMode::Federated;
-        !args.mode.is_empty() || services.is_empty() || is_drilled
-    };
-    match skipped.iter().find(|(mode, _)| is_wanted(*mode)) {
+    let is_wanted = !args.mode.is_empty() || services.is_empty();
+    match skipped.first().filter(|_| is_wanted) {
         Some((mode, why)) => Err(fail(
             format!(
                 "the Link {} does not offer the mode {mode}: {why}",

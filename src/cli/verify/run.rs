@@ -11,7 +11,7 @@ use crate::{
     clusters::{
         canaries::{
             CLIENT, CanarySpec, Role, SERVER,
-            dial::{Question, dial},
+            dial::dial,
             mirrors::{MirrorWatch, SeenMirror, SeenMirrors},
             namespaces, pods, services,
         },
@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// How long a mirror, its endpoints and the first answer may each take.
-pub(super) const STEP: Duration = Duration::from_secs(15);
+const STEP: Duration = Duration::from_secs(15);
 /// How long one request of the client may take. agnhost gives up after 5 s.
 const REQUEST: Duration = Duration::from_secs(8);
 /// Between two requests of the client, as long as there is no answer.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 /// How long the deletion waits for mirrors, before it deletes their namespace.
 const MIRRORS: Duration = Duration::from_secs(5);
 
@@ -37,8 +37,6 @@ pub(super) struct Run<'a> {
     pub(super) verified: &'a Verified,
     pub(super) progress: &'a Progress,
     pub(super) report: VerifyReport,
-    /// Whether to fail over, and back.
-    pub(super) failover: bool,
     /// The steps have to end then.
     pub(super) until: Instant,
 }
@@ -113,12 +111,7 @@ impl Run<'_> {
     }
 
     /// Starts a Pod, and waits until it is ready. An error names its cluster.
-    pub(super) async fn start_pod(
-        &self,
-        cluster: &ClusterClient,
-        name: &str,
-        role: Role,
-    ) -> Known<()> {
+    async fn start_pod(&self, cluster: &ClusterClient, name: &str, role: Role) -> Known<()> {
         let started = pods::start(cluster, &self.canaries, name, role, self.until).await;
         started.map_err(|why| format!("{}: {why}", cluster.name))
     }
@@ -156,9 +149,6 @@ impl Run<'_> {
         self.record(mode, "request", began, answered);
         if let Some(headers) = headers {
             self.identity(service, &headers);
-            if self.failover && service.mode == CanaryMode::Federated {
-                Box::pin(self.drill(watch, service, &mirror)).await;
-            }
         }
         true
     }
@@ -232,7 +222,7 @@ impl Run<'_> {
         let mut last = "the client was not asked".to_owned();
         let asking = async {
             loop {
-                match self.ask(address, Question::Headers).await {
+                match self.ask(address).await {
                     Ok(headers) => return (Instant::now(), headers),
                     Err(why) => last = why,
                 }
@@ -250,9 +240,9 @@ impl Run<'_> {
         })
     }
 
-    pub(super) async fn ask(&self, address: &str, question: Question) -> Known<String> {
+    async fn ask(&self, address: &str) -> Known<String> {
         let (client, namespace) = (&self.pair.source.client, &self.canaries.namespace);
-        dial(client, namespace, address, question, REQUEST).await
+        dial(client, namespace, address, REQUEST).await
     }
 
     /// Judges the identity that the server saw.
@@ -298,7 +288,7 @@ impl Run<'_> {
     }
 
     /// When a step that begins now has to end.
-    pub(super) fn limit(&self) -> Instant {
+    fn limit(&self) -> Instant {
         self.until.min(Instant::now() + STEP)
     }
 

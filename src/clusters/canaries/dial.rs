@@ -16,24 +16,6 @@ use crate::{
     clusters::snapshot::Known,
 };
 
-/// What a canary is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// The headers of the request, as JSON.
-    Headers,
-    /// The name of its Pod.
-    Name,
-}
-
-impl Question {
-    fn path(self) -> &'static str {
-        match self {
-            Self::Headers => "header",
-            Self::Name => "hostname",
-        }
-    }
-}
-
 /// What the client says about its request.
 #[derive(Debug, Default, Deserialize)]
 struct Dialed {
@@ -43,18 +25,16 @@ struct Dialed {
     errors: Vec<String>,
 }
 
-/// Sends one request from the client to a Service of its cluster. The answer has a body.
+/// Sends one request from the client to a Service of its cluster. The answer has the headers of the request, as JSON.
 pub(crate) async fn dial(
     client: &Client,
     namespace: &str,
     address: &str,
-    question: Question,
     limit: Duration,
 ) -> Known<String> {
     let path = format!(
         "/api/v1/namespaces/{namespace}/pods/{CLIENT}:{POD_PORT}/proxy/dial?host={address}&port={SERVICE_PORT}\
-         &protocol=http&tries=1&request={}",
-        question.path()
+         &protocol=http&tries=1&request=header"
     );
     let request = Request::get(path).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;

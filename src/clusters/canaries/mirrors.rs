@@ -14,10 +14,7 @@ use kube::{
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use crate::{
-    api::{
-        labels::{MIRRORED_SERVICE, SLICE_SERVICE},
-        members::local_member,
-    },
+    api::labels::{MIRRORED_SERVICE, SLICE_SERVICE},
     clusters::{
         cluster_client::{ClusterClient, WATCH},
         snapshot::Known,
@@ -33,8 +30,6 @@ pub(crate) struct SeenMirror {
     pub cluster_ip: Option<String>,
     /// When a ready endpoint of it was first seen in this cluster.
     pub ready: Option<Instant>,
-    /// When a federated Service was first seen with a member of this cluster.
-    pub joined: Option<Instant>,
     /// When it was seen to be gone.
     pub gone: Option<Instant>,
 }
@@ -73,10 +68,6 @@ impl SeenMirrors {
         mirror.gone = None;
         let spec = service.spec.as_ref();
         mirror.cluster_ip = spec.and_then(|spec| spec.cluster_ip.clone());
-        let annotation = |key: &str| service.annotations().get(key).map(String::as_str);
-        if local_member(annotation).is_some() {
-            mirror.joined.get_or_insert(now);
-        }
     }
 
     fn gone(&mut self, name: &str, now: Instant) {
@@ -205,7 +196,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::labels::LOCAL_DISCOVERY;
 
     fn service(name: &str) -> Service {
         serde_json::from_value(json!({
@@ -241,13 +231,6 @@ mod tests {
         assert_eq!(found.created, Some(at(3)));
         assert_eq!(found.ready, Some(at(2)));
         assert_eq!(found.cluster_ip.as_deref(), Some("10.0.0.7"));
-        assert_eq!(found.joined, None);
-        let mut member = service("web-east");
-        let annotations = [(LOCAL_DISCOVERY.to_owned(), "web".to_owned())].into();
-        member.metadata.annotations = Some(annotations);
-        mirrors.service(&member, at(6));
-        mirrors.service(&member, at(7));
-        assert_eq!(mirrors.existing("web-east").unwrap().joined, Some(at(6)));
         assert_eq!(mirrors.all_gone(), None);
         mirrors.gone("web-east", at(8));
         assert_eq!(mirrors.existing("web-east"), None);

@@ -20,8 +20,6 @@ use crate::api::labels::{COMPONENT, VERIFY};
 
 /// Name of the Pod in the target cluster that answers.
 pub(crate) const SERVER: &str = "canary";
-/// Name of the Pod in the source cluster that answers as the local member of a federated Service.
-pub(crate) const LOCAL_SERVER: &str = "canary-local";
 /// Name of the Pod in the source cluster that sends requests.
 pub(crate) const CLIENT: &str = "client";
 /// The port of all Pods.
@@ -206,12 +204,6 @@ impl CanarySpec {
     }
 }
 
-/// The label of a server that its Services select; without it the server gets no requests.
-pub(super) fn selected(is_selected: bool) -> serde_json::Value {
-    let value = is_selected.then(|| Role::Server.as_str());
-    serde_json::json!({ "metadata": { "labels": { COMPONENT: value } } })
-}
-
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     let pairs = pairs.iter();
     pairs
@@ -272,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn services_select_servers_as_long_as_they_have_their_label() {
+    fn services_select_servers_only() {
         let labels = texts(&[("mirror.linkerd.io/exported", "true")]);
         let service = spec().service("gateway", &labels);
         let all = service.metadata.labels.unwrap();
@@ -284,7 +276,5 @@ mod tests {
         assert_eq!(selector.len(), 1);
         assert_eq!(server.get(key), Some(value));
         assert_ne!(client.get(key), Some(value));
-        assert_eq!(selected(true)["metadata"]["labels"][key], **value);
-        assert!(selected(false)["metadata"]["labels"][key].is_null());
     }
 }

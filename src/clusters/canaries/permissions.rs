@@ -37,18 +37,14 @@ const SOURCE: [NeededVerbs; 3] = [
     ("discovery.k8s.io", "endpointslices", &["list", "watch"]),
 ];
 const TARGET: [NeededVerbs; 1] = [("", "services", &["create"])];
-/// For the failover drill: a local member, and a server that leaves its Services.
-const SOURCE_FAILOVER: [NeededVerbs; 1] = [("", "services", &["create"])];
-const TARGET_FAILOVER: [NeededVerbs; 1] = [("", "pods", &["patch"])];
 
 impl VerifySide {
-    fn needs(self, failover: bool) -> impl Iterator<Item = NeededVerbs> {
-        let (own, drill): (&[NeededVerbs], &[NeededVerbs]) = match self {
-            Self::Source => (&SOURCE, &SOURCE_FAILOVER),
-            Self::Target => (&TARGET, &TARGET_FAILOVER),
+    fn needs(self) -> impl Iterator<Item = NeededVerbs> {
+        let own: &[NeededVerbs] = match self {
+            Self::Source => &SOURCE,
+            Self::Target => &TARGET,
         };
-        let drill = if failover { drill } else { &[] };
-        BOTH.iter().chain(own).chain(drill).copied()
+        BOTH.iter().chain(own).copied()
     }
 }
 
@@ -57,9 +53,8 @@ pub(crate) async fn denied(
     cluster: &ClusterClient,
     namespace: &str,
     side: VerifySide,
-    failover: bool,
 ) -> Known<Vec<String>> {
-    let needs = side.needs(failover).flat_map(|(group, resource, verbs)| {
+    let needs = side.needs().flat_map(|(group, resource, verbs)| {
         verbs.iter().map(move |verb| (group, resource, *verb))
     });
     let denied: Vec<Option<(&str, &str)>> = stream::iter(needs)
@@ -103,20 +98,6 @@ fn attributes(namespace: &str, group: &str, resource: &str, verb: &str) -> Resou
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn all(side: VerifySide, failover: bool) -> Vec<String> {
-        side.needs(failover)
-            .map(|(_, resource, verbs)| format!("{resource}: {}", verbs.join(" ")))
-            .collect()
-    }
-
-    #[test]
-    fn only_the_drill_changes_pods() {
-        assert!(all(VerifySide::Target, true).contains(&"pods: patch".to_owned()));
-        assert!(!all(VerifySide::Target, false).contains(&"pods: patch".to_owned()));
-        assert!(all(VerifySide::Source, false).contains(&"pods/proxy: get".to_owned()));
-        assert!(!all(VerifySide::Target, true).contains(&"pods/proxy: get".to_owned()));
-    }
 
     #[test]
     fn a_review_asks_for_the_namespace_of_canaries_only() {

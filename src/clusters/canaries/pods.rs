@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-    runtime::wait::await_condition,
-};
+use kube::{Api, api::PostParams, runtime::wait::await_condition};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{CanarySpec, Role, objects::selected};
+use super::{CanarySpec, Role};
 use crate::{
     api::text::in_brief,
     client::requests::explain,
@@ -83,19 +79,6 @@ async fn create(cluster: &ClusterClient, namespace: &str, pod: &Pod, until: Inst
             created => return created.map_err(|error| explain(&error)),
         }
     }
-}
-
-/// Gives a server the label that its Services select, or takes it away.
-pub(crate) async fn select(
-    cluster: &ClusterClient,
-    namespace: &str,
-    name: &str,
-    is_selected: bool,
-) -> Known<()> {
-    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
-    let patch = Patch::Merge(selected(is_selected));
-    let patched = api.patch(name, &PatchParams::default(), &patch).await;
-    patched.map(|_| ()).map_err(|error| explain(&error))
 }
 
 fn is_ready(pod: &Pod) -> bool {

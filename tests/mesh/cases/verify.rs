@@ -19,13 +19,13 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// follows one that was killed.
 pub(super) async fn with_canaries(rig: &mut Rig) -> anyhow::Result<Row> {
     let mut kubelet = Kubelet::start(rig, NAMESPACE).await?;
-    let whole = verified(rig, &mut kubelet, "--failover").await?;
+    let whole = verified(rig, &mut kubelet).await?;
     // The names of Pods are used again.
     let killed = "linkerd-mc verify --source west --target east & verify=$!; \
         for _ in $(seq 600); do kubectl --context east -n linkerd-mc-verify get pod canary && break; sleep 0.1; done; \
         kill -KILL $verify";
     kubelet.shell(rig, killed).await?;
-    let again = verified(rig, &mut kubelet, "").await?;
+    let again = verified(rig, &mut kubelet).await?;
     Ok(Row {
         requests: 0,
         failed: 0,
@@ -35,10 +35,10 @@ pub(super) async fn with_canaries(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// Runs the command, checks the report, and returns the times in it.
-async fn verified(rig: &mut Rig, kubelet: &mut Kubelet, more: &str) -> anyhow::Result<String> {
+async fn verified(rig: &mut Rig, kubelet: &mut Kubelet) -> anyhow::Result<String> {
     let began = Instant::now();
-    let command = format!("linkerd-mc verify --source west --target east -o json {more}");
-    let printed = kubelet.shell(rig, &command).await?;
+    let command = "linkerd-mc verify --source west --target east -o json";
+    let printed = kubelet.shell(rig, command).await?;
     let took = began.elapsed();
     ensure!(took < LIMIT, "it took {took:?}");
     let report: Value = serde_json::from_str(&printed).context("a strange report")?;
@@ -63,12 +63,6 @@ async fn verified(rig: &mut Rig, kubelet: &mut Kubelet, more: &str) -> anyhow::R
             "{mode} mirrored {} ms, answered {} ms",
             mirror["milliseconds"], request["milliseconds"]
         ));
-    }
-    for step in ["failover", "failback"] {
-        if more.contains("failover") {
-            let found = of("federated", step)?;
-            times.push(format!("{step} {} ms", found["milliseconds"]));
-        }
     }
     for cluster in [&rig.west, &rig.east] {
         let names = cluster.plane.kubectl(&["get", "namespaces", "-o", "name"]);
