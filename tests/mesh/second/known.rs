@@ -23,14 +23,16 @@ pub(super) fn agreed(
             known.extend(found.map(|(row, _)| *row));
         }
     }
-    let undiscovered = |of: TargetService| of.is_headless && of.is_discovered;
-    let unexported = |of: TargetService| of.is_headless && !of.is_exported;
-    let late = |of: TargetService| of.is_exported && of.is_member;
-    let without_hosts = |of: TargetService| of.is_headless && !of.is_backed;
+    let undiscovered = |_: &str, of: TargetService| of.is_headless && of.is_discovered;
+    let unexported = |_: &str, of: TargetService| of.is_headless && !of.is_exported;
+    let joins = |name: &str, of: TargetService| is_late(name, of) && of.is_member;
+    let leaves = |name: &str, of: TargetService| is_late(name, of) && !of.is_member;
+    let without_hosts = |_: &str, of: TargetService| of.is_headless && !of.is_backed;
     let alone = [
         ("D-15", only(&mut ours, &theirs, undiscovered, target)),
         ("D-28", only(&mut theirs, &ours, unexported, target)),
-        ("D-31", only(&mut ours, &theirs, late, target)),
+        ("D-31", only(&mut ours, &theirs, joins, target)),
+        ("D-31", only(&mut theirs, &ours, leaves, target)),
         ("D-33", only(&mut ours, &theirs, without_hosts, target)),
         ("D-33", only(&mut theirs, &ours, without_hosts, target)),
     ];
@@ -48,11 +50,22 @@ pub(super) fn are_listed(rows: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Takes out mirrors of such Services that only one has.
-fn only(has: &mut Seen, lacks: &Seen, is_such: fn(TargetService) -> bool, target: &Target) -> bool {
+fn only(
+    has: &mut Seen,
+    lacks: &Seen,
+    is_such: fn(&str, TargetService) -> bool,
+    target: &Target,
+) -> bool {
     let before = has.0.len();
     has.0
-        .retain(|name, _| !is_such(target.of(name)) || lacks.0.contains_key(name));
+        .retain(|name, _| !is_such(name, target.of(name)) || lacks.0.contains_key(name));
     has.0.len() < before
+}
+
+/// Whether this is a federated Service, and its member is exported in another way too: then Linkerd's sees that only at
+/// its next look (W-69).
+fn is_late(name: &str, of: TargetService) -> bool {
+    name.ends_with("-federated") && of.is_exported
 }
 
 /// A known difference: makes both the same in one respect, and says whether they were not.
