@@ -6,7 +6,6 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use super::{
-    grouping::{GroupKind, LinkGroup, group},
     keys::{CLUSTER, FileKey, KeyShape, SETTINGS},
     types::{ComposedSettings, LinkEnds},
 };
@@ -14,9 +13,6 @@ use crate::manifests::{
     link::ClusterName,
     yaml::{to_flow, to_scalar},
 };
-
-/// Maximum width of a line with a list.
-const WIDTH: usize = 100;
 
 /// A cluster of the file.
 #[derive(Debug)]
@@ -38,7 +34,7 @@ pub(crate) struct ComposedFleet {
 }
 
 impl ComposedFleet {
-    /// The text of the file. What several links have in common is said once.
+    /// The text of the file: one entry for each link. What all links have in common is said once.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
         let mut text = format!("name: {}\n", to_scalar(&self.name)?);
         if let Some(namespace) = &self.namespace {
@@ -56,72 +52,39 @@ impl ComposedFleet {
             }
             text += &settings(&cluster.settings, CLUSTER, "  ")?;
         }
-        let (defaults, groups) = group(&self.links);
+        let defaults = self.defaults();
         if !defaults.is_empty() {
             write!(text, "defaults:\n{}", settings(&defaults, SETTINGS, "  ")?)?;
         }
-        text += if groups.is_empty() {
+        text += if self.links.is_empty() {
             "links: []\n"
         } else {
             "links:\n"
         };
-        for group in &groups {
-            text += &self.entry(group)?;
+        for (LinkEnds { source, target }, own) in &self.links {
+            let [target, source] = [target, source].map(|name| to_scalar(&name.to_string()));
+            writeln!(text, "- target: {}\n  source: {}", target?, source?)?;
+            let mut own = own.clone();
+            own.retain(|key, _| !defaults.contains_key(key));
+            if !own.is_empty() {
+                write!(text, "  settings:\n{}", settings(&own, SETTINGS, "    ")?)?;
+            }
         }
         Ok(text)
     }
 
-    fn entry(&self, group: &LinkGroup<'_>) -> anyhow::Result<String> {
-        let name = |name: &ClusterName| to_scalar(&name.to_string());
-        let mut text = match &group.kind {
-            GroupKind::Mesh(members) => {
-                let is_all = members.len() == self.clusters.len();
-                format!("- mesh: {}\n", clusters(members, is_all, 8)?)
-            }
-            GroupKind::Hub {
-                hub,
-                spokes,
-                mutual,
-            } => {
-                let is_all = spokes.len() + 1 == self.clusters.len();
-                let mutual = if *mutual { "  mutual: true\n" } else { "" };
-                let spokes = clusters(spokes, is_all, 10)?;
-                format!("- hub: {}\n  spokes: {spokes}\n{mutual}", name(hub)?)
-            }
-            GroupKind::Link(LinkEnds { source, target }) => {
-                format!("- target: {}\n  source: {}\n", name(target)?, name(source)?)
-            }
-        };
-        if !group.settings.is_empty() {
-            text += "  settings:\n";
-            text += &settings(&group.settings, SETTINGS, "    ")?;
+    /// The settings that all links have; none if there is only one link.
+    fn defaults(&self) -> ComposedSettings {
+        let mut all = self.links.values();
+        let mut common = all.next().cloned().unwrap_or_default();
+        if self.links.len() < 2 {
+            common.clear();
         }
-        Ok(text)
-    }
-}
-
-/// Names of clusters, on as few lines as they need.
-fn clusters(names: &[&ClusterName], is_all: bool, indent: usize) -> anyhow::Result<String> {
-    if is_all {
-        return Ok("all".to_owned());
-    }
-    let mut lines = String::from("[");
-    let mut width = indent;
-    for (at, name) in names.iter().enumerate() {
-        let name = to_scalar(&name.to_string())?;
-        width += name.len() + 2;
-        if at > 0 {
-            lines += ",";
-            if width > WIDTH {
-                width = 4 + name.len() + 2;
-                lines += "\n    ";
-            } else {
-                lines += " ";
-            }
+        for settings in all {
+            common.retain(|key, value| settings.get(key) == Some(value));
         }
-        lines += &name;
+        common
     }
-    Ok(lines + "]")
 }
 
 /// Settings in the order of the table, each on a line.

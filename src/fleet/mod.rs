@@ -9,7 +9,6 @@ mod entries;
 mod expand;
 mod file;
 mod flags;
-mod grouping;
 mod keys;
 mod reader;
 mod schema;

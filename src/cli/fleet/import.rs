@@ -44,8 +44,8 @@ use crate::{
 
 /// Print a file for clusters as they are linked now
 ///
-/// The clusters are those of `--context`, a list in which `*` stands for any text, or all contexts of the kubeconfig. What
-/// several links have in common is written once, as meshes, hubs and defaults. Nothing is changed.
+/// The clusters are those of `--context`, a list in which `*` stands for any text, or all contexts of the kubeconfig. Each
+/// link has an entry, and what all have in common is written once, as defaults. Nothing is changed.
 ///
 /// Warnings on stderr name what the file cannot express, and what `fleet apply` would change apart from the label of the fleet.
 ///

@@ -119,28 +119,22 @@ fn file(of_clusters: &[&str], links: &str) -> String {
 }
 
 #[test]
-fn what_links_have_in_common_is_said_once() {
+fn each_link_is_an_entry_and_what_all_have_in_common_is_said_once() {
     for (links, expected) in [
         (" []\n", "links: []\n"),
-        ("\n- mesh: all\n", "links:\n- mesh: all\n"),
         (
-            "\n- hub: hub\n  spokes: all\n",
-            "links:\n- hub: hub\n  spokes: all\n",
-        ),
-        (
-            "\n- hub: hub\n  spokes: [east, west]\n  mutual: true\n",
-            "links:\n- hub: hub\n  spokes: [east, west]\n  mutual: true\n",
+            "\n- {mesh: [east, \"on\"]}\n",
+            "links:\n- target: \"on\"\n  source: east\n- target: east\n  source: \"on\"\n",
         ),
         (
             "\n- target: east\n  source: west\n  settings:\n    copy: listed\n",
             "links:\n- target: east\n  source: west\n  settings:\n    copy: listed\n",
         ),
         (
-            "\n- {mesh: [east, north, \"on\"], settings: {federation: none, excludedLabels: [a, b.io/*]}}\n\
-             - {hub: hub, spokes: [east, west], settings: {excludedLabels: [a, b.io/*]}}\n\
-             - {target: west, source: east, mutual: true, settings: {excludedLabels: [a, b.io/*], selector: \"a in (b,c),!d\"}}\n",
-            "defaults:\n  excludedLabels: [a, b.io/*]\nlinks:\n- mesh: [east, north, \"on\"]\n  settings:\n    federation: none\n- \
-             mesh: [east, west]\n  settings:\n    selector: a in (b,c),!d\n- hub: hub\n  spokes: [east, west]\n",
+            "\n- {target: west, source: east, settings: {excludedLabels: [a, b.io/*]}}\n\
+             - {target: hub, source: west, settings: {excludedLabels: [a, b.io/*], selector: \"a in (b,c),!d\"}}\n",
+            "defaults:\n  excludedLabels: [a, b.io/*]\nlinks:\n- target: west\n  source: east\n- target: hub\n  source: west\n  \
+             settings:\n    selector: a in (b,c),!d\n",
         ),
     ] {
         let (loaded, sides) = (loaded(&file(&[""; 5], links)), sides());
