@@ -27,12 +27,14 @@ pub(super) fn agreed(
     let unexported = |_: &str, of: TargetService| of.is_headless && !of.is_exported;
     let joins = |name: &str, of: TargetService| is_late(name, of) && of.is_member;
     let leaves = |name: &str, of: TargetService| is_late(name, of) && !of.is_member;
+    let external = |name: &str, of: TargetService| is_federated(name) && of.is_external;
     let without_hosts = |_: &str, of: TargetService| of.is_headless && !of.is_backed;
     let alone = [
         ("D-15", only(&mut ours, &theirs, undiscovered, target)),
         ("D-28", only(&mut theirs, &ours, unexported, target)),
         ("D-31", only(&mut ours, &theirs, joins, target)),
         ("D-31", only(&mut theirs, &ours, leaves, target)),
+        ("D-34", only(&mut theirs, &ours, external, target)),
         ("D-33", only(&mut ours, &theirs, without_hosts, target)),
         ("D-33", only(&mut theirs, &ours, without_hosts, target)),
     ];
@@ -65,7 +67,11 @@ fn only(
 /// Whether this is a federated Service, and its member is exported in another way too: then Linkerd's sees that only at
 /// its next look (W-69).
 fn is_late(name: &str, of: TargetService) -> bool {
-    name.ends_with("-federated") && of.is_exported
+    is_federated(name) && of.is_exported
+}
+
+fn is_federated(name: &str) -> bool {
+    name.ends_with("-federated")
 }
 
 /// A known difference: makes both the same in one respect, and says whether they were not.
@@ -80,6 +86,7 @@ const RULES: &[(&str, Rule)] = &[
     ("D-30", filled),
     ("D-31", joins_later),
     ("D-32", kept_for_streams),
+    ("D-34", external_members),
 ];
 
 /// Linkerd's copies what another tool has written for itself.
@@ -123,7 +130,9 @@ fn hosts_as_they_were(_: TargetService, ours: &mut SeenService, theirs: &mut See
     if !ours.labels.contains_key(HOST) || !theirs.labels.contains_key(HOST) {
         return false;
     }
-    is_stale(ours, theirs)
+    let has_other_ports = ours.endpoint_ports != theirs.endpoint_ports;
+    theirs.endpoint_ports.clone_from(&ours.endpoint_ports);
+    is_stale(ours, theirs) || has_other_ports
 }
 
 /// Ours takes a Service without a selector for one with endpoints as long as no slice with the label is seen.
@@ -169,6 +178,11 @@ fn kept_for_streams(
         forget(ours, theirs);
     }
     found
+}
+
+/// A Service that leads to a name joins a federated Service of Linkerd's.
+fn external_members(target: TargetService, _: &mut SeenService, theirs: &mut SeenService) -> bool {
+    target.is_external && theirs.annotations.remove(REMOTE_DISCOVERY).is_some()
 }
 
 /// Makes what both have copied the same, and says whether it was not.

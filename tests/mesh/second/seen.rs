@@ -133,6 +133,8 @@ pub(super) struct TargetService {
     pub(super) is_manual: bool,
     /// Whether it is headless.
     pub(super) is_headless: bool,
+    /// Whether it leads to a name.
+    pub(super) is_external: bool,
     /// Whether it is mirrored from Pod to Pod.
     pub(super) is_discovered: bool,
     /// Whether it is exported, but for federated Services.
@@ -162,6 +164,7 @@ impl Target {
                 is_backed: ready.contains(&name),
                 is_manual: service["spec"]["selector"].is_null(),
                 is_headless: service["spec"]["clusterIP"] == "None",
+                is_external: service["spec"]["type"] == "ExternalName",
                 is_discovered: exported.is_some_and(|value| value == "remote-discovery"),
                 is_exported: exported.is_some(),
                 is_member: labels.contains_key("mirror.linkerd.io/federated"),
