@@ -120,7 +120,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
 /// `manifests::install::tests::memory_limit_is_computed_from_max_mib_unless_set`.
 const MEMORY: u64 = 512;
 /// How long a controller may take from its start to a mirror beside hostile Services. Its program is not optimized.
-const BESIDE: Duration = Duration::from_secs(20);
+const BESIDE: Duration = Duration::from_secs(5);
 
 /// A list of short items, as long as annotations may be.
 fn long(item: impl Fn(&str) -> String) -> String {
