@@ -13,7 +13,7 @@ use kube::api::ListParams;
 
 use super::{flags::LinkArgs, remark::Remark};
 use crate::{
-    api::{labels, metadata::ResourceId},
+    api::{labels, metadata::ResourceId, names::MAX_LABEL},
     cli::common::{cluster::Cluster, output},
     client::{from_credentials, requests::explain},
     hint::{HintExt as _, fail},
@@ -91,7 +91,7 @@ impl Way {
             }
             None if args.discovery_through_gateway => {
                 let mut own = controller.clone();
-                let service = GatewayService::Discovery.name(&name.to_string());
+                let service = service_name(GatewayService::Discovery, name)?;
                 let port = DISCOVERY_PORT;
                 own.cluster.server = format!("https://{service}.{}.svc:{port}", args.namespace);
                 let service = facts.service.clone();
@@ -195,6 +195,19 @@ fn direct(
     }
 }
 
+/// The name of a Service that the controller will create for the link.
+fn service_name(service: GatewayService, cluster: &ClusterName) -> anyhow::Result<String> {
+    let name = service.name(&cluster.to_string());
+    if name.len() <= MAX_LABEL {
+        return Ok(name);
+    }
+    let most = MAX_LABEL - (name.len() - cluster.to_string().len());
+    Err(fail(
+        format!("the name of the cluster is too long for the Service {name}"),
+        format!("pass a --cluster-name of at most {most} characters"),
+    ))
+}
+
 /// The target cluster as the controller reaches it through the gateway: at a Service of its own cluster, which the
 /// controller creates from the Link. TLS goes from end to end.
 fn through_gateway(
@@ -213,7 +226,7 @@ fn through_gateway(
             ),
         ));
     };
-    let service = GatewayService::ApiServer.name(&name.to_string());
+    let service = service_name(GatewayService::ApiServer, name)?;
     let mut through = context.clone();
     through.cluster = ClusterEntry {
         server: format!("https://{service}.{}.svc", args.namespace),
@@ -322,4 +335,24 @@ async fn try_certificate(
         "{what}; a load balancer on the way of this kubeconfig may be the reason, and the controller does not take this way"
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hint::hint_of;
+
+    #[test]
+    fn cluster_name_that_leaves_no_room_for_a_service_is_refused() {
+        let named = |service, length| service_name(service, &"e".repeat(length).parse().unwrap());
+        for (service, most) in [
+            (GatewayService::ApiServer, 59),
+            (GatewayService::Discovery, 53),
+        ] {
+            assert_eq!(named(service, most).unwrap().len(), MAX_LABEL);
+            let error = named(service, most + 1).unwrap_err();
+            let hint = format!("pass a --cluster-name of at most {most} characters");
+            assert_eq!(hint_of(&error), Some(&*hint));
+        }
+    }
 }
