@@ -184,8 +184,8 @@ enum FleetCommand {
 /// Reads all clusters side by side, and changes nothing. A cluster that does not answer is named, and the others are shown.
 /// With --only, what can be done in the named clusters is shown, and what remains for the owners of others, as commands.
 ///
-/// Exit codes: 0 nothing to do, 1 failed, or a cluster was not read, or something cannot be done, 2 changes, or steps that
-/// remain for others (or invalid usage).
+/// Exit codes: 0 nothing to do, 1 failed, or a cluster was not read, or something cannot be done, 2 everything was read, and
+/// there are changes, or steps that remain for others (or invalid usage).
 #[derive(Debug, Args)]
 struct FleetPlanArgs {
     #[command(flatten)]
@@ -315,10 +315,12 @@ async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Re
         FleetFormat::Text => view::text(&plan) + &remaining::text(&plan.remaining),
         FleetFormat::Json => output::json(&plan)?,
     })?;
-    Ok(if plan.is_pending() || !plan.remaining.is_empty() {
+    Ok(if plan.has_problems() {
+        output::exit_code(true)
+    } else if plan.is_pending() || !plan.remaining.is_empty() {
         ExitCode::from(PENDING)
     } else {
-        output::exit_code(plan.has_problems())
+        ExitCode::SUCCESS
     })
 }
 

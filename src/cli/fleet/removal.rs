@@ -47,6 +47,13 @@ pub(super) fn removal(
     let links = facts.links.iter().filter(|link| is_of(*link, fleet));
     let links = links.filter(|link| !loaded.wants(name, &link.spec.target_cluster_name));
     for link in links {
+        if let Some(why) = facts.unreadable.get(&link.name_any()) {
+            removal.problems.push(format!(
+                "the Link {} is not in the file, and stays because it cannot be decoded: {why}",
+                link.name_any()
+            ));
+            continue;
+        }
         removal.changes.push(gone("Link", link));
         let target = &link.spec.target_cluster_name;
         match target.parse::<ClusterName>() {
@@ -100,9 +107,13 @@ fn is_unused(
     let own = secret.name_any();
     let target = own.strip_prefix(labels::CREDENTIALS_PREFIX);
     let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
-    let others = facts.links.iter();
-    let mut others = others.filter(|link| !is_of(*link, &loaded.fleet.name));
-    let is_needed = is_wanted || others.any(|link| link.spec.cluster_credentials_secret == own);
+    // A Link that cannot be decoded stays, and may need any of them.
+    let mut links = facts.links.iter();
+    let is_needed = is_wanted
+        || !facts.unreadable.is_empty()
+        || links.any(|link| {
+            !is_of(link, &loaded.fleet.name) && link.spec.cluster_credentials_secret == own
+        });
     is_of(secret, &loaded.fleet.name) && !is_needed
 }
 

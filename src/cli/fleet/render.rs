@@ -100,11 +100,13 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
         folder.apply(&changes, &rendered.files)?;
     }
     output::data(&text(&changes, rendered.files.len()))?;
-    Ok(if args.dry_run && changes.count() > 0 {
-        ExitCode::from(PENDING)
-    } else {
-        output::exit_code(rendered.has_problems())
-    })
+    Ok(
+        if args.dry_run && changes.count() > 0 && !rendered.has_problems() {
+            ExitCode::from(PENDING)
+        } else {
+            output::exit_code(rendered.has_problems())
+        },
+    )
 }
 
 /// Fails if there are ExternalSecrets, which would go because a flag was forgotten. A tool that prunes would delete them in

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::planned::{FILE, done, lines, loaded, name, plan_with};
 use crate::{
-    api::labels,
+    api::{labels, link::LinkSpec},
     cli::fleet::{facts::ClusterFacts, part::UsedClusters, remove::unused_accounts},
 };
 
@@ -82,4 +82,26 @@ fn commands_that_delete_accounts_name_the_namespace_of_the_fleet() {
         let said = lines(&plan);
         assert!(said.iter().any(|line| line.contains(&command)), "{said:?}");
     }
+}
+
+/// Of a Link that cannot be decoded, not even the cluster may be known that it leads to.
+#[test]
+fn link_that_cannot_be_decoded_stays_with_its_secrets_and_account() {
+    let [east, mut west] = done(&loaded(FILE));
+    west.links[0].spec = LinkSpec::default();
+    let why = "spec: invalid type".to_owned();
+    west.unreadable = [("east".to_owned(), why)].into();
+    let plan = plan_with(
+        &loaded(&without_link()),
+        &UsedClusters::default(),
+        &[("east", Ok(&east)), ("west", Ok(&west))],
+    );
+    assert_eq!(
+        lines(&plan),
+        [
+            "east: the ServiceAccount west stays: the Secret cluster-credentials-east in west, which a Link needs, uses it",
+            "west: the Link east is not in the file, and stays because it cannot be decoded: spec: invalid type",
+        ]
+    );
+    assert!(!plan.is_pending());
 }
