@@ -56,6 +56,14 @@ pub(super) fn account_writes(
             continue; // each has a name
         };
         let found = found(facts, fleet, &object);
+        let bound = found.as_ref().filter(|_| !is_foreign);
+        if let Some(other) = bound.and_then(|found| bound_elsewhere(&found.object, wanted)) {
+            return Err(format!(
+                "the {} {name} is for the account in the namespace {other}, which Links use; to move the fleet, apply its \
+                 file with `links: []` there first",
+                object.kind
+            ));
+        }
         let (verb, why) = match &found {
             Some(found) if !found.is_of_extension => {
                 return Err(format!(
@@ -81,6 +89,13 @@ pub(super) fn account_writes(
         });
     }
     Ok(writes)
+}
+
+/// The namespace of the account that a binding is for, if it is another one.
+fn bound_elsewhere<'f>(found: &'f Value, wanted: &Value) -> Option<&'f str> {
+    let account = |of: &'f Value| of["subjects"][0]["namespace"].as_str();
+    let wanted = wanted["subjects"][0]["namespace"].as_str()?;
+    account(found).filter(|namespace| *namespace != wanted)
 }
 
 /// The objects of the account of this name. They are rendered once: it takes milliseconds, and a cluster has the same

@@ -105,3 +105,26 @@ fn link_that_cannot_be_decoded_stays_with_its_secrets_and_account() {
     );
     assert!(!plan.is_pending());
 }
+
+#[test]
+fn fleet_does_not_move_to_another_namespace_while_links_use_its_accounts() {
+    let [mut east, mut west] = done(&loaded(FILE));
+    // Only Links and accounts of the new namespace are read; bindings are in none.
+    west.links.clear();
+    west.credentials.clear();
+    east.accounts.accounts.clear();
+    east.accounts.tokens.clear();
+    let moved = loaded(&format!("{FILE}namespace: mc2\n"));
+    let plan = plan_with(
+        &moved,
+        &UsedClusters::default(),
+        &[("east", Ok(&east)), ("west", Ok(&west))],
+    );
+    assert_eq!(
+        lines(&plan),
+        [
+            "east: the ClusterRoleBinding west is for the account in the namespace \
+             linkerd-multicluster, which Links use; to move the fleet, apply its file with `links: []` there first"
+        ]
+    );
+}
