@@ -67,13 +67,26 @@ pub(crate) async fn run(
     }
     confirm(&prepared, args.yes)?;
     for prepared in &prepared {
-        Box::pin(establish(prepared, args)).await?;
+        Box::pin(write(prepared)).await?;
+    }
+    if args.wait.is_zero() {
+        return Ok(());
+    }
+    // A direction that does not become ready says nothing about the other one.
+    let mut failed = None;
+    for prepared in &prepared {
+        if let Err(error) = Box::pin(become_ready(prepared, args.wait)).await
+            && let Some(second) = failed.replace(error)
+        {
+            output::warning(&format!("{second:#}"));
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error);
     }
     let mut warnings = Vec::new();
-    if !args.wait.is_zero() {
-        for prepared in &prepared {
-            warnings.extend(summarize(prepared).await?);
-        }
+    for prepared in &prepared {
+        warnings.extend(summarize(prepared).await?);
     }
     output::warnings(&warnings);
     Ok(())
@@ -180,8 +193,8 @@ async fn warnings_of_names(
     warnings
 }
 
-/// Applies one direction, and waits until its Link is ready.
-async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
+/// Applies one direction.
+async fn write(prepared: &Prepared) -> anyhow::Result<()> {
     let Prepared {
         direction,
         source,
@@ -203,15 +216,26 @@ async fn establish(prepared: &Prepared, args: &Link) -> anyhow::Result<()> {
     // Now, because what follows may fail or be interrupted, and the next run finds the new credentials in place.
     warnings.extend(warnings_of_credentials(prepared, left));
     output::warnings(&warnings);
-    changes::check_stored(&stored, &objects.link)?;
+    changes::check_stored(&stored, &objects.link)
+}
+
+/// Waits until the Link of one direction is ready.
+async fn become_ready(prepared: &Prepared, wait: Duration) -> anyhow::Result<()> {
+    let Prepared {
+        direction,
+        source,
+        objects,
+        ..
+    } = prepared;
+    let Direction { context, name, .. } = direction;
+    let namespace = objects.link.namespace().unwrap_or_default();
+    let links = source.cluster.api::<link::Link>(&namespace);
     on_interrupt(
         &format!("the Link {name} is written in {context}, but not ready"),
         &format!("run {}", source.cluster.flags.mc("check", &[])),
     );
-    if args.wait.is_zero() {
-        return Ok(());
-    }
-    let ready = wait_until_ready(prepared, &links, args.wait, &progress);
+    let progress = Progress::new(&format!("waiting for the Link {name} in {context}"));
+    let ready = wait_until_ready(prepared, &links, wait, &progress);
     progress.during(ready).await?;
     output::note(&format!("{context} is linked to {name}"));
     Ok(())

@@ -252,6 +252,19 @@ async fn clusters_are_linked_in_both_directions_under_derived_names() {
     let [own, _] = stored(east, "mutual-west").await;
     assert!(own.unwrap().contains("https://west.example:6443"));
 
+    // No controller runs, so neither becomes ready. Both are made, and named.
+    unlink(east, "mutual-west").await;
+    let waits = run(&kubeconfig, &[&mutual[..4], &["--wait=1s"]].concat());
+    assert_eq!(waits.code, 1, "{}", waits.stderr);
+    for link in [
+        "mutual-east in kind-mutual-west",
+        "mutual-west in kind-mutual-east",
+    ] {
+        let told = format!("the Link {link} is not ready after 1s");
+        assert!(waits.stderr.contains(&told), "{}", waits.stderr);
+    }
+    links(east).get("mutual-west").await.unwrap();
+
     // A second context leads to the same cluster.
     let twin = std::fs::read_to_string(west.kubeconfig()).unwrap();
     let twin = twin
