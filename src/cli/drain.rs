@@ -16,7 +16,9 @@ pub(super) use self::source::{DrainIn, Drained, to_undrain};
 use super::common::{
     args::{self, Global},
     cluster::Cluster,
-    complete, output,
+    complete,
+    interrupt::on_interrupt,
+    output,
 };
 use crate::{api::labels, manifests::link::ClusterName, mirror::target::drain::until, timing};
 
@@ -117,6 +119,10 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
         output::data(&source.commands(&links, Some(end)))?;
         return Ok(ExitCode::SUCCESS);
     }
+    on_interrupt(
+        &format!("{name} may be drained {until}"),
+        "run the same command again, or undrain",
+    );
     match source.drain(&links, end, args.wait).await? {
         Drained::Written => output::note(&format!("{name} is drained {until}")),
         Drained::Left => output::note(&format!(

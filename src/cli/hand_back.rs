@@ -30,7 +30,9 @@ use serde_json::{Map, Value, json};
 use super::common::{
     args::{self, Global},
     cluster::Cluster,
-    complete, output,
+    complete,
+    interrupt::on_interrupt,
+    output,
     prompt::confirmed,
     prose::counted,
     wait::{poll, spin},
@@ -111,6 +113,10 @@ pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> 
     if !args.yes && !mirrors.is_empty() && !confirmed(&question, otherwise)? {
         return Err(fail("canceled: nothing was changed", otherwise));
     }
+    on_interrupt(
+        "a part of the mirrors may be handed back",
+        "run the same command again, which does the rest",
+    );
     forget_statuses(&cluster, &args.namespace).await?;
     let work = futures::stream::iter(mirrors)
         .map(|mirror| {

@@ -17,6 +17,7 @@ use super::{
         cluster::Cluster,
         cluster_name::context_of,
         complete,
+        interrupt::on_interrupt,
         inventory::delete,
         linked::{LinkedObjects, Mirrors, PROPAGATION, known_clusters, links},
         output,
@@ -271,6 +272,10 @@ async fn apply(
     if !args.yes && !confirmed(&question(name, &linked), otherwise)? {
         return Err(fail("canceled: nothing was deleted", otherwise));
     }
+    on_interrupt(
+        &format!("a part of the link to {name} may be deleted"),
+        "run the same command again, which does the rest",
+    );
     let had_link = !linked.links.is_empty();
     let notes = [
         kept(&linked),

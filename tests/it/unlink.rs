@@ -1,12 +1,17 @@
 //! `unlink` and `uninstall`: which objects they print and delete.
 
-use std::path::Path;
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use control_plane::ControlPlane;
 use linkerd_mc::api::labels as l;
 
 use crate::support::{
     audit::{mark, requests, writes_in},
+    controller::signal,
     installation::{NAMESPACE, parsed},
     links::{in_step, own_link},
     objects::{export, join, namespace, service, web},
@@ -422,6 +427,7 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     error: north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
     hint: start the controller, which takes the cluster out, then run this again; if no controller is to run any more, delete these Services first: `kubectl --context unlink -n shop delete service both-federated`
     ");
+    interrupted_unlink_says_what_to_do(kubeconfig);
     plane
         .kubectl(&["-n", "shop", "delete", "service", "both-federated"])
         .await
@@ -440,6 +446,35 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
     insta::assert_snapshot!(done.stderr, @"deleted the link to north and its mirrors");
     let gone = [&stored[..], &["--ignore-not-found"]].concat();
     assert_eq!(plane.kubectl(&gone).await.unwrap(), "");
+}
+
+/// It waits for a controller, which does not run.
+fn interrupted_unlink_says_what_to_do(kubeconfig: &Path) {
+    for name in ["INT", "TERM"] {
+        let mut waits = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+            .env("KUBECONFIG", kubeconfig)
+            .args([
+                "unlink",
+                "--cluster-name=north",
+                "--apply",
+                "--yes",
+                "--wait=60s",
+            ])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(waits.stderr.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().starts_with("waiting"));
+        signal(name, waits.id());
+        let said: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(
+            said.last().map(String::as_str),
+            Some(
+                "interrupted: a part of the link to north may be deleted; run the same command again, which does the rest"
+            )
+        );
+        assert_eq!(waits.wait().unwrap().code(), Some(130), "{name}");
+    }
 }
 
 /// A mirror of a Link that somebody has deleted, and a CronJob in the namespace of the extension.

@@ -1,4 +1,4 @@
-//! Ctrl-C: a command that has changed something says in one line what it has done, and what to run.
+//! Ctrl-C and SIGTERM: a command that has changed something says in one line what it has done, and what to run.
 //!
 //! A command that only reads ends as any other program.
 
@@ -75,13 +75,13 @@ fn listen() {
     let Ok(runtime) = runtime else { return };
     let signals = {
         let _context = runtime.enter();
-        signal(SignalKind::interrupt())
+        StopSignals::listen()
     };
     let Ok(mut signals) = signals else { return };
     let listener = std::thread::Builder::new().name("interrupt".to_owned());
     // If no thread can be started, nothing listens.
     let _ = listener.spawn(move || {
-        runtime.block_on(signals.recv());
+        runtime.block_on(signals.asked());
         let said = DONE.lock().unwrap_or_else(PoisonError::into_inner).clone();
         output::interrupted(&said);
         #[expect(clippy::exit, reason = "the command may be in the middle of anything")]
