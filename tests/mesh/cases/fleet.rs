@@ -33,7 +33,7 @@ const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes
 const AGAIN: &str = "linkerd-mc fleet plan --file fleet.yaml";
 const ROTATE: &str = "linkerd-mc fleet rotate --file fleet.yaml";
 /// Without a context for it, the cluster that has left the file cannot be read.
-const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml) || [ $? -eq 2 ]
+const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml) || [ $? -eq 1 ]
     for account in west east; do grep \"the account $account in north stays\" <<< \"$plan\"; done
     KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --yes";
 const NOTHING: &str = "linkerd-mc fleet apply --file fleet.yaml --yes";
