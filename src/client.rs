@@ -8,19 +8,22 @@ mod config;
 mod credentials;
 mod exec;
 mod kubeconfig;
+mod kubeconfig_text;
+mod login;
 mod multiplexed;
 mod networks;
+mod proxy;
 pub(crate) mod requests;
+mod resolve;
 mod retry;
 pub(crate) mod service_range;
+mod shared;
+mod transport;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, config::Kubeconfig};
 
 pub use self::bounds::ResponseLimits;
 pub(crate) use self::config::{IdentifiedCluster, Identity, fingerprint};
@@ -31,10 +34,16 @@ pub use self::credentials::{
 pub(crate) use self::credentials::{
     insecure_tls, service_account, token_claims, token_fingerprint,
 };
+#[cfg(test)]
+pub(crate) use self::multiplexed::build;
 pub use self::multiplexed::multiplexed;
-pub(crate) use self::multiplexed::{Authenticated, build};
 pub(crate) use self::networks::{allocated_ips, cluster_networks, server_address};
-use crate::{hint::fail, suggest::ClusterFlags};
+use self::resolve::{Flags, address_of_flag, resolve, with_flags};
+pub use self::shared::Shared;
+use crate::{
+    hint::{fail, is_misuse},
+    suggest::ClusterFlags,
+};
 
 /// The cluster that a command uses, and the user.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +63,8 @@ pub struct Access {
     pub is_of_fleet: bool,
     /// A kubeconfig that is in no file, or why there is none. Without it, the one at `kubeconfig` is used.
     pub given: Option<Arc<Result<Kubeconfig, String>>>,
+    /// What the command has for all of its clusters.
+    pub shared: Shared,
 }
 
 impl Access {
@@ -135,43 +146,59 @@ impl Access {
         Ok(kubeconfig)
     }
 
-    /// Configuration of a client for this access.
-    pub async fn config(&self) -> anyhow::Result<Config> {
-        let from_file = self.kubeconfig.is_some() || self.context.is_some() || kubeconfig::is_set();
-        let mut config = match self.kubeconfig() {
-            Ok(kubeconfig) => {
-                let context = self.context_name(&kubeconfig)?;
-                kubeconfig::require_user(&kubeconfig, &context)?;
-                let options = KubeConfigOptions {
-                    context: Some(context.clone()),
-                    ..Default::default()
-                };
-                Config::from_custom_kubeconfig(kubeconfig, &options)
-                    .await
-                    .map_err(|error| anyhow::Error::msg(kubeconfig::unusable(&error)))
-                    .with_context(|| format!("cannot use context {context:?} of the kubeconfig"))?
-            }
-            Err(error) if from_file => return Err(error),
-            Err(error) => Config::incluster().map_err(|_| error)?,
+    /// Configuration of a client for this access: all that leads to the cluster.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        let flags = Flags {
+            server: self.api_addr.as_deref().map(address_of_flag).transpose()?,
+            user: self.as_user.as_deref(),
+            groups: &self.as_groups,
         };
-        if let Some(address) = &self.api_addr {
-            let url = if address.contains("://") {
-                address.clone()
-            } else {
-                format!("https://{address}")
-            };
-            config.cluster_url = url
-                .parse()
-                .with_context(|| format!("invalid --api-addr {address:?}"))?;
-        }
-        let user = self.as_user.as_deref();
-        config::impersonate(&mut config.auth_info, user, &self.as_groups)?;
-        Ok(config)
+        let from_file = self.kubeconfig.is_some() || self.context.is_some() || kubeconfig::is_set();
+        let kubeconfig = match self.kubeconfig() {
+            Ok(kubeconfig) => kubeconfig,
+            Err(error) if from_file => return Err(error),
+            Err(error) => {
+                let config = Config::incluster().map_err(|_| error)?;
+                return with_flags(config, &flags);
+            }
+        };
+        let context = self.context_name(&kubeconfig)?;
+        kubeconfig::require_user(&kubeconfig, &context)?;
+        let variable = |name: &str| std::env::var(name).ok();
+        resolve(&kubeconfig, &context, &flags, variable).map_err(|error| {
+            if is_misuse(&error.why) {
+                return error.why;
+            }
+            let entry = error.entry.named(self.kubeconfig.as_deref());
+            error.why.context(format!("cannot use {entry}"))
+        })
     }
 
     /// A client for this access, for one-shot requests: each of them ends within `deadline`.
     pub async fn client(&self, deadline: Duration) -> anyhow::Result<Client> {
-        build(self.config().await?, deadline).await
+        self.client_of(self.config()?, deadline).await
+    }
+
+    /// The same for its configuration.
+    pub(crate) async fn client_of(
+        &self,
+        config: Config,
+        deadline: Duration,
+    ) -> anyhow::Result<Client> {
+        let client = self.shared.client(config, deadline).await;
+        client.with_context(|| {
+            match self
+                .kubeconfig()
+                .and_then(|kubeconfig| self.context_name(&kubeconfig))
+            {
+                Ok(context) => {
+                    let entry =
+                        kubeconfig::Entry::Context(context).named(self.kubeconfig.as_deref());
+                    format!("cannot use {entry}")
+                }
+                Err(_) => "cannot use the account of this Pod".to_owned(),
+            }
+        })
     }
 
     /// Name of the current context. Fails with the known names if it is not in `kubeconfig`.
@@ -232,9 +259,13 @@ pub(crate) async fn of_test_credentials<F>(
 where
     F: Future<Output = Result<http::Response<TestBody>, tower::BoxError>> + Send + 'static,
 {
-    let config = credentials::config(kubeconfig).await?;
-    let service = multiplexed::limited(bounds::Connections::new(limits), send);
-    multiplexed::identified(&config, service).map_err(|_| CredentialsError::Unusable)
+    let config = credentials::config(kubeconfig)?;
+    let unusable = |error: anyhow::Error| CredentialsError::Unusable(error.to_string());
+    let login = login::Login::without_plugin(&config.auth_info).map_err(unusable)?;
+    let service = multiplexed::limited(bounds::Connections::new(limits), move |request| {
+        multiplexed::authorized(login.clone(), request, send.clone())
+    });
+    multiplexed::identified(&config, service).map_err(unusable)
 }
 
 /// A client like that of [`multiplexed`], except that `connector` opens its connections.
@@ -247,11 +278,14 @@ pub(crate) fn of_test_connections<C>(
 where
     C: hyper_util::client::legacy::connect::Connect + Clone + Send + Sync + 'static,
 {
-    let (client, connections) = (
-        multiplexed::pinging(connector),
-        bounds::Connections::new(limits),
-    );
-    let service = multiplexed::limited(connections, move |request| client.request(request));
+    let client = transport::pinging(connector);
+    let login = login::Login::without_plugin(&config.auth_info)?;
+    let service = multiplexed::limited(bounds::Connections::new(limits), move |request| {
+        let client = client.clone();
+        multiplexed::authorized(login.clone(), request, move |request| {
+            client.request(request)
+        })
+    });
     multiplexed::identified(config, service)
 }
 

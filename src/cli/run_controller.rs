@@ -127,7 +127,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
-        let config = access.config().await?;
+        let config = access.config()?;
         let server = server_address(&config);
         let client = multiplexed(config, settings.pages.of_local()).await?;
         let lease = args.leader_elect.then(|| lease(args));

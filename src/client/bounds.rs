@@ -46,8 +46,6 @@ pub(super) struct Connections {
     limits: ResponseLimits,
     /// Whether the last response came over HTTP/1.
     without_pings: AtomicBool,
-    /// Whether the client never sends pings.
-    never_pings: bool,
 }
 
 impl Connections {
@@ -56,22 +54,12 @@ impl Connections {
         Self {
             limits,
             without_pings: false.into(),
-            never_pings: false,
-        }
-    }
-
-    /// The same, for a client that never sends pings.
-    pub(super) fn without_pings(self) -> Self {
-        Self {
-            without_pings: true.into(),
-            never_pings: true,
-            ..self
         }
     }
 
     fn record(&self, version: Version) {
-        let without = self.never_pings || version < Version::HTTP_2;
-        self.without_pings.store(without, Ordering::Relaxed);
+        self.without_pings
+            .store(version < Version::HTTP_2, Ordering::Relaxed);
     }
 
     /// Sends a request, and applies the limits to the response.

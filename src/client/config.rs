@@ -1,74 +1,14 @@
 //! Checks and settings of all client configurations, and which cluster they are for.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use http::{
     header::{HeaderValue, USER_AGENT},
     uri::Scheme,
 };
-use kube::{Client, Config, config::AuthInfo};
+use kube::{Config, config::AuthInfo};
 
-use super::kubeconfig::no_client;
 use crate::hint::{fail, misuse};
-
-/// Timeout for opening a connection.
-pub(super) const CONNECT: Duration = Duration::from_secs(10);
-/// A connection times out this much later than its responses.
-pub(super) const LATER: Duration = Duration::from_secs(5);
-/// Maximum length of an API server's address, in bytes. With a request's path it must fit into 64 KiB.
-const ADDRESS_MAX: usize = 4096;
-
-/// A client without limits on responses, whose connections may be without data for `idle_timeout`.
-pub(super) fn unbounded(mut config: Config, idle_timeout: Duration) -> anyhow::Result<Client> {
-    check(&config)?;
-    // Includes the TLS handshake. A shorter deadline of the requests ends both.
-    config.connect_timeout = Some(CONNECT).filter(|limit| *limit + LATER < idle_timeout);
-    config.read_timeout = Some(idle_timeout);
-    config.write_timeout = Some(idle_timeout);
-    config.reset_reader_on_write = true;
-    config.default_retry = false;
-    set_user_agent(&mut config);
-    Client::try_from(config).map_err(|error| no_client(&error))
-}
-
-/// Rejects a configuration that would make kube's client panic: an address that is not a valid base URL, or a token
-/// that is not a valid header value.
-pub(super) fn check(config: &Config) -> anyhow::Result<()> {
-    let address = &config.cluster_url;
-    let scheme = address.scheme_str().unwrap_or_default();
-    let host = address.host().unwrap_or_default();
-    if !["https", "http"].contains(&scheme)
-        || host.is_empty()
-        || address.to_string().len() > ADDRESS_MAX
-    {
-        return Err(fail(
-            "invalid API server address: must be a URL with https:// and a host",
-            "check `server` of the cluster in the kubeconfig, and --api-addr",
-        ));
-    }
-    anyhow::ensure!(
-        !is_contradictory(config),
-        fail(
-            "the cluster of the kubeconfig has a certificate authority, and insecure-skip-tls-verify too",
-            "remove one of them from the cluster in the kubeconfig; only the certificate authority makes requests safe",
-        )
-    );
-    let token = token(&config.auth_info).unwrap_or_default();
-    anyhow::ensure!(
-        HeaderValue::from_str(&token).is_ok(),
-        fail(
-            "invalid characters in the token of the kubeconfig",
-            "check for a line break at its end",
-        )
-    );
-    Ok(())
-}
-
-/// Whether a certificate authority would be ignored, because no certificate is verified. kubectl refuses that, too.
-pub(super) fn is_contradictory(config: &Config) -> bool {
-    let has_authority = config.root_cert.as_ref().is_some_and(|of| !of.is_empty());
-    is_encrypted(config) && config.accept_invalid_certs && has_authority
-}
 
 /// Whether requests are encrypted.
 pub(super) fn is_encrypted(config: &Config) -> bool {
@@ -142,16 +82,16 @@ pub(super) fn impersonate(
     match alone.into_iter().find(|(is_there, _)| *is_there) {
         None => Ok(()),
         Some((_, field)) => Err(fail(
-            format!("the user of the kubeconfig has {field} without as"),
+            format!("there is {field} without as"),
             "add the user to impersonate with `as`, or pass --as",
         )),
     }
 }
 
-/// The token in a kubeconfig. Its type exposes it only through serde.
-pub(super) fn token(user: &AuthInfo) -> Option<String> {
-    match serde_json::to_value(user).ok()?.get_mut("token")?.take() {
-        serde_json::Value::String(token) => Some(token),
+/// A secret of a user, such as its `token`. Its type exposes it only through serde.
+pub(super) fn secret_text(user: &AuthInfo, field: &str) -> Option<String> {
+    match serde_json::to_value(user).ok()?.get_mut(field)?.take() {
+        serde_json::Value::String(text) if !text.is_empty() => Some(text),
         _ => None,
     }
 }

@@ -6,16 +6,14 @@ use std::{net::SocketAddr, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, config::Kubeconfig};
 
 use super::{
     bounds::ResponseLimits,
-    config::{Identity, check, fingerprint, impersonate, is_contradictory, token},
-    kubeconfig::{file_of_cluster, program_or_file},
+    config::{Identity, fingerprint, secret_text},
+    kubeconfig::{file_of_cluster, of_bytes, program_or_file},
     multiplexed::{build, multiplexed},
+    resolve::{Flags, resolve},
 };
 use crate::api::tls::InsecureTls;
 
@@ -23,7 +21,7 @@ use crate::api::tls::InsecureTls;
 const CREDENTIALS_MAX: usize = 1 << 20;
 
 /// Why the kubeconfig of a credentials Secret cannot be used. Messages do not quote it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
     /// Not a kubeconfig in YAML, or too large.
     #[error("the credentials have no valid kubeconfig")]
@@ -37,14 +35,9 @@ pub enum CredentialsError {
     /// The current context's cluster does not exist, or has no `server`.
     #[error("the kubeconfig of the credentials has no server")]
     MissingServer,
-    /// A certificate authority that would be ignored.
-    #[error(
-        "the kubeconfig of the credentials has a certificate authority, and insecure-skip-tls-verify too"
-    )]
-    Contradictory,
-    /// An invalid value, such as an address, certificate or key.
-    #[error("the kubeconfig of the credentials has an invalid address, certificate or key")]
-    Unusable,
+    /// An entry that cannot be used, such as an invalid address, certificate or key.
+    #[error("the kubeconfig of the credentials cannot be used: {0}")]
+    Unusable(String),
 }
 
 /// A client for the kubeconfig of a Link's credentials Secret. Each request ends within `deadline`.
@@ -55,14 +48,14 @@ pub async fn from_credentials(
     kubeconfig_bytes: &[u8],
     deadline: Duration,
 ) -> Result<Client, CredentialsError> {
-    let config = config(kubeconfig_bytes).await?;
+    let config = config(kubeconfig_bytes)?;
     let client = build(config, deadline).await;
-    client.map_err(|_| CredentialsError::Unusable)
+    client.map_err(|error| unusable(&error))
 }
 
 /// The cluster of a credentials Secret. Sends no requests.
-pub async fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, CredentialsError> {
-    Ok(Identity::of(&config(kubeconfig_bytes).await?))
+pub fn credentials_identity(kubeconfig_bytes: &[u8]) -> Result<Identity, CredentialsError> {
+    Ok(Identity::of(&config(kubeconfig_bytes)?))
 }
 
 /// A client like that of [`from_credentials`] for watches that never end: see [`multiplexed`]. `at`: the address to
@@ -72,12 +65,12 @@ pub async fn watcher_from_credentials(
     at: Option<SocketAddr>,
     limits: ResponseLimits,
 ) -> Result<Client, CredentialsError> {
-    let mut config = config(kubeconfig_bytes).await?;
+    let mut config = config(kubeconfig_bytes)?;
     if let Some(at) = at {
-        connect_to(&mut config, at).ok_or(CredentialsError::Unusable)?;
+        connect_to(&mut config, at).ok_or_else(|| unusable(&"server: not a URL"))?;
     }
     let client = multiplexed(config, limits).await;
-    client.map_err(|_| CredentialsError::Unusable)
+    client.map_err(|error| unusable(&error))
 }
 
 /// Lets a client connect to this address, without a proxy. The certificate must have the same name as before.
@@ -92,25 +85,30 @@ fn connect_to(config: &mut Config, at: SocketAddr) -> Option<()> {
     Some(())
 }
 
-pub(crate) async fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
+pub(crate) fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError> {
     let kubeconfig = parse_credentials(kubeconfig_bytes)?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|_| CredentialsError::Unusable)?;
-    impersonate(&mut config.auth_info, None, &[]).map_err(|_| CredentialsError::Unusable)?;
-    if is_contradictory(&config) {
-        return Err(CredentialsError::Contradictory);
-    }
-    check(&config).map_err(|_| CredentialsError::Unusable)?;
+    let current = kubeconfig.current_context.clone().unwrap_or_default();
+    let variable = |name: &str| std::env::var(name).ok();
+    let config = resolve(&kubeconfig, &current, &Flags::default(), variable);
+    let config =
+        config.map_err(|error| unusable(&format!("{}: {:#}", error.entry.kind(), error.why)))?;
     Ok(config)
+}
+
+fn unusable(why: &impl std::fmt::Display) -> CredentialsError {
+    CredentialsError::Unusable(format!("{why:#}"))
 }
 
 /// When the token of a credentials Secret expires: claim `exp` of the JWT, which is not verified.
 ///
 /// `None` if it never expires, or there is no such token.
 pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
-    let claims = token_claims(&credentials_token(kubeconfig_bytes)?)?;
-    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
+    expiry_of(&credentials_token(kubeconfig_bytes)?)
+}
+
+/// When a JWT expires, which is not verified.
+pub(super) fn expiry_of(token: &str) -> Option<Timestamp> {
+    Timestamp::from_second(token_claims(token)?.get("exp")?.as_i64()?).ok()
 }
 
 /// Why the connection of a credentials Secret is not secure; `None` if it is, or if there is none.
@@ -139,7 +137,8 @@ pub(crate) fn token_claims(token: &str) -> Option<serde_json::Value> {
 /// The token of the user of a kubeconfig's current context.
 fn credentials_token(kubeconfig_bytes: &[u8]) -> Option<String> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
-    token(kubeconfig.auth_infos.first()?.auth_info.as_ref()?)
+    let user = kubeconfig.auth_infos.first()?.auth_info.as_ref()?;
+    secret_text(user, "token")
 }
 
 /// The [`fingerprint`] of the token of a credentials Secret; `None` if there is none.
@@ -152,10 +151,7 @@ fn parse_credentials(bytes: &[u8]) -> Result<Kubeconfig, CredentialsError> {
     if bytes.len() > CREDENTIALS_MAX {
         return Err(CredentialsError::NotAKubeconfig);
     }
-    // The parser's error is dropped: its text quotes the input.
-    let options = serde_saphyr::options! { with_snippet: false };
-    let mut kubeconfig: Kubeconfig = serde_saphyr::from_slice_with_options(bytes, options)
-        .map_err(|_| CredentialsError::NotAKubeconfig)?;
+    let mut kubeconfig = of_bytes(bytes).map_err(|_| CredentialsError::NotAKubeconfig)?;
 
     let current = kubeconfig.current_context.clone();
     keep_one(&mut kubeconfig.contexts, |named| {
@@ -270,9 +266,7 @@ users:
 
     #[tokio::test]
     async fn credentials_with_commands_files_or_gaps_are_refused() {
-        use CredentialsError::{
-            Forbidden, MissingServer, NoCurrentContext, NotAKubeconfig, Unusable,
-        };
+        use CredentialsError::{Forbidden, MissingServer, NoCurrentContext, NotAKubeconfig};
         let cases = [
             (String::new(), NoCurrentContext),
             ("s3cret".into(), NotAKubeconfig),
@@ -286,13 +280,16 @@ users:
             ),
             (kubeconfig("", "token: s3cret"), MissingServer),
             (kubeconfig("server: ''", "token: s3cret"), MissingServer),
-            (kubeconfig("server: 's3cret s3cret'", ""), Unusable),
+            (
+                kubeconfig("server: 's3cret s3cret'", ""),
+                unusable(&"cluster: server: not a URL with https:// and a host"),
+            ),
             (
                 kubeconfig(
                     &format!("{SERVER}, certificate-authority-data: s3cret"),
                     "token: s3cret",
                 ),
-                Unusable,
+                unusable(&"cluster: certificate-authority-data: not base64"),
             ),
             (
                 kubeconfig(
@@ -334,7 +331,7 @@ users:
 
     #[tokio::test]
     async fn hostile_credentials_are_refused() {
-        use CredentialsError::{NotAKubeconfig, Unusable};
+        let not_a_kubeconfig = "the credentials have no valid kubeconfig";
         let with = |fields: &str| kubeconfig(&format!("{SERVER}, {fields}"), "token: s3cret");
         let server = |url: &str| kubeconfig(&format!("server: '{url}'"), "token: s3cret");
         let before = |text: &str| format!("{text}\n{}", kubeconfig(SERVER, "token: s3cret"));
@@ -352,35 +349,70 @@ users:
         );
         let cases = [
             // kube's client would panic at each of these seven.
-            (kubeconfig(SERVER, r#"token: "s3cret\n""#), Unusable),
-            (kubeconfig(SERVER, r#"token: "s3cret\u0007""#), Unusable),
-            (server("192.0.2.1:6443"), Unusable),
-            (server("api.s3cret"), Unusable),
-            (server("/s3cret"), Unusable),
-            (server("*"), Unusable),
+            (
+                kubeconfig(SERVER, r#"token: "s3cret\n""#),
+                "invalid characters in the token",
+            ),
+            (
+                kubeconfig(SERVER, r#"token: "s3cret\u0007""#),
+                "invalid characters in the token",
+            ),
+            (
+                server("192.0.2.1:6443"),
+                "cluster: server: not a URL with https:// and a host",
+            ),
+            (
+                server("api.s3cret"),
+                "cluster: server: not a URL with https:// and a host",
+            ),
+            (
+                server("/s3cret"),
+                "cluster: server: not a URL with https:// and a host",
+            ),
+            (
+                server("*"),
+                "cluster: server: not a URL with https:// and a host",
+            ),
             (
                 server(&format!("https://a/{}", "a".repeat(65_000))),
-                Unusable,
+                "cluster: server: not a URL with https:// and a host",
             ),
-            (server("ftp://192.0.2.1"), Unusable),
-            (server("https://:6443"), Unusable),
-            (with("proxy-url: 's3cret s3cret'"), Unusable),
-            (with("proxy-url: 'ftp://s3cret'"), Unusable),
-            (with("tls-server-name: 's3cret s3cret'"), Unusable),
-            (kubeconfig(SERVER, r#"as: "s3cret\n""#), Unusable),
-            (kubeconfig(SERVER, "client-key-data: s3cret"), Unusable),
-            (before(&laughs), NotAKubeconfig),
-            (before(&echoes), NotAKubeconfig),
+            (
+                server("ftp://192.0.2.1"),
+                "cluster: server: not a URL with https:// and a host",
+            ),
+            (
+                server("https://:6443"),
+                "cluster: server: not a URL with https:// and a host",
+            ),
+            (
+                with("proxy-url: 's3cret s3cret'"),
+                "cluster: proxy-url: not a proxy",
+            ),
+            (
+                with("proxy-url: 'ftp://s3cret'"),
+                "cluster: proxy-url: not a proxy",
+            ),
+            (
+                with("tls-server-name: 's3cret s3cret'"),
+                "tls-server-name: not a name",
+            ),
+            (
+                kubeconfig(SERVER, r#"as: "s3cret\n""#),
+                "as: invalid characters",
+            ),
+            (before(&laughs), not_a_kubeconfig),
+            (before(&echoes), not_a_kubeconfig),
             (
                 before(&format!("a: {}{}", "[".repeat(9_000), "]".repeat(9_000))),
-                NotAKubeconfig,
+                not_a_kubeconfig,
             ),
             (
                 before(&format!("a: {}", "- ".repeat(9_000))),
-                NotAKubeconfig,
+                not_a_kubeconfig,
             ),
-            (before(&"? ".repeat(9_000)), NotAKubeconfig),
-            (before("a: !!binary s3cret"), NotAKubeconfig),
+            (before(&"? ".repeat(9_000)), not_a_kubeconfig),
+            (before("a: !!binary s3cret"), not_a_kubeconfig),
         ];
         for (text, expected) in cases {
             let shown: String = text.chars().take(1_000).collect();
@@ -388,9 +420,12 @@ users:
                 watcher_from_credentials(text.as_bytes(), None, ResponseLimits::of_pages())
                     .await
                     .map(drop);
-            assert_eq!(watcher, Err(expected), "{shown}");
             let once = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
-            assert_eq!(once.map(drop), Err(expected), "{shown}");
+            for made in [watcher, once.map(drop)] {
+                let said = made.unwrap_err().to_string();
+                assert!(said.contains(expected), "{said}: {shown}");
+                assert!(!said.contains("s3cret"), "{said}");
+            }
         }
     }
 
@@ -422,14 +457,18 @@ users:
             (
                 "https://192.0.2.1",
                 true,
-                Err(CredentialsError::Contradictory),
+                Err("certificate-authority, which would be ignored, and insecure-skip-tls-verify"),
             ),
             ("https://192.0.2.1", false, Ok(())),
             ("http://192.0.2.1", true, Ok(())),
         ] {
             let text = kubeconfig(&format!("server: '{server}', {both}: {skips}"), "token: x");
             let client = from_credentials(text.as_bytes(), Duration::from_secs(1)).await;
-            assert_eq!(client.map(drop), expected, "{server} {skips}");
+            match (client.map(drop), expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected)),
+                (found, _) => panic!("{found:?}: {server} {skips}"),
+            }
         }
     }
 
@@ -462,7 +501,7 @@ users:
             ("http://api.example", "api.example:80"),
         ] {
             let text = kubeconfig(&format!("server: '{server}'"), "");
-            let identity = credentials_identity(text.as_bytes()).await.unwrap();
+            let identity = credentials_identity(text.as_bytes()).unwrap();
             assert_eq!(identity.server, expected);
         }
     }
@@ -505,7 +544,7 @@ users:
         ] {
             let server = format!("server: 'https://east.example', {fields}");
             let text = kubeconfig(&server, "token: s3cret");
-            let mut config = config(text.as_bytes()).await.unwrap();
+            let mut config = config(text.as_bytes()).unwrap();
             connect_to(&mut config, address.parse().unwrap()).unwrap();
             let expected: http::Uri = url.parse().unwrap();
             assert_eq!(config.cluster_url.host(), expected.host(), "{address}");

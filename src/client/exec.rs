@@ -16,14 +16,22 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{
     Config,
     client::AuthError,
-    config::{AuthInfo, AuthProviderConfig, ExecConfig, ExecInteractiveMode},
+    config::{ExecConfig, ExecInteractiveMode},
 };
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, process::Command, sync::Mutex, time::timeout};
 
-use super::kubeconfig::{CHECK_USER, executable, unauthenticated};
+use super::{
+    kubeconfig::{CHECK_USER, executable, unauthenticated},
+    kubeconfig_text::of_yaml,
+    shared::Shared,
+};
 use crate::{api::text::in_brief, hint::fail, timing};
+
+/// The versions of `ExecCredential` that kubectl and this program know.
+pub(super) const EXEC_V1: &str = "client.authentication.k8s.io/v1";
+pub(super) const EXEC_V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
 /// How long before its expiry a token is replaced.
 const AHEAD: SignedDuration = SignedDuration::from_secs(60);
@@ -53,7 +61,10 @@ pub(super) struct Unauthenticated(String);
 
 /// What a plugin prints.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ExecCredential {
+    api_version: Option<String>,
+    kind: Option<String>,
     status: Option<Status>,
 }
 
@@ -66,50 +77,39 @@ struct Status {
     client_key_data: Option<String>,
 }
 
+/// A plugin that has run, and the certificate and key that it printed.
+#[derive(Clone, Debug)]
+pub(super) struct Ran {
+    plugin: Arc<Plugin>,
+    certificate: Option<(String, String)>,
+}
+
 impl Plugin {
-    /// Runs the plugin of a configuration, if it has one, and puts a certificate that it printed into the configuration.
+    /// Runs the plugin of a configuration, if it has one and if it has not run for another cluster, and puts a certificate
+    /// that it printed into the configuration.
     ///
     /// If the plugin can ask a person, `deadline` does not apply, because a login may take any time.
     pub(super) async fn of(
         config: &mut Config,
         deadline: Duration,
+        shared: &Shared,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         let user = &mut config.auth_info;
-        if user.auth_provider.as_ref().is_some_and(runs_command) {
-            return Err(fail(
-                "the auth-provider of the kubeconfig runs a command, which is not supported",
-                "use an exec plugin, such as gke-gcloud-auth-plugin, as kubectl does since 1.26",
-            ));
-        }
-        if has_other_credentials(user) {
-            return Ok(None);
-        }
         let Some(exec) = user.exec.take() else {
             return Ok(None);
         };
-        let asks = is_interactive(&exec);
-        let ran = timeout(if asks { Duration::MAX } else { deadline }, run(&exec));
-        let ran = ran.await.unwrap_or_else(|_| {
-            let (plugin, limit) = (executable(name(&exec)), deadline.as_secs_f32());
-            let why = format!("{plugin} did not finish within {limit} s");
-            Err(Unauthenticated(why))
-        });
-        let install = exec.install_hint.as_deref().map(in_brief);
-        let hint = install
-            .as_deref()
-            .filter(|hint| !hint.is_empty())
-            .unwrap_or(CHECK_USER);
-        let (token, status) = ran.map_err(|why| fail(why.to_string(), hint))?;
-        if let (Some(certificate), Some(key)) =
-            (status.client_certificate_data, status.client_key_data)
-        {
+        // As a `Value`, its keys are in order. It has the cluster too, if the plugin learns it.
+        let key = json!({ "exec": exec, "cluster": exec.cluster }).to_string();
+        let ran = shared.plugin(key, first_run(exec, deadline));
+        let Ran {
+            plugin,
+            certificate,
+        } = ran.await?;
+        if let Some((certificate, key)) = certificate {
             user.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
             user.client_key_data = Some(BASE64_STANDARD.encode(key).into());
         }
-        Ok(Some(Arc::new(Self {
-            exec,
-            token: Mutex::new(token),
-        })))
+        Ok(Some(plugin))
     }
 
     /// Adds the token to a request. Runs the plugin again if the token is about to expire.
@@ -128,23 +128,37 @@ impl Plugin {
     }
 }
 
+async fn first_run(exec: ExecConfig, deadline: Duration) -> anyhow::Result<Ran> {
+    let asks = is_interactive(&exec);
+    if exec.interactive_mode == Some(ExecInteractiveMode::Always) && !asks {
+        let plugin = executable(name(&exec));
+        return Err(fail(
+            format!("{plugin} asks a person, and standard input is not a terminal"),
+            "run the command in a terminal, or log in another way",
+        ));
+    }
+    let ran = timeout(if asks { Duration::MAX } else { deadline }, run(&exec));
+    let ran = ran.await.unwrap_or_else(|_| {
+        let (plugin, limit) = (executable(name(&exec)), deadline.as_secs_f32());
+        let why = format!("{plugin} did not finish within {limit} s");
+        Err(Unauthenticated(why))
+    });
+    let install = exec.install_hint.as_deref().map(in_brief);
+    let hint = install
+        .as_deref()
+        .filter(|hint| !hint.is_empty())
+        .unwrap_or(CHECK_USER);
+    let (token, status) = ran.map_err(|why| fail(why.to_string(), hint))?;
+    let token = Mutex::new(token);
+    Ok(Ran {
+        plugin: Arc::new(Plugin { exec, token }),
+        certificate: status.client_certificate_data.zip(status.client_key_data),
+    })
+}
+
 /// Whether a token that expires then has to be replaced.
 fn is_soon(expires: Timestamp) -> bool {
     expires <= timing::now() + AHEAD
-}
-
-/// Whether kube takes other credentials of the user than those of the plugin.
-fn has_other_credentials(user: &AuthInfo) -> bool {
-    let has_password = user.username.is_some() && user.password.is_some();
-    has_password
-        || user.token.is_some()
-        || user.token_file.is_some()
-        || user.auth_provider.is_some()
-}
-
-/// Whether kube would run a command for an auth provider: on the thread that asks, and without a deadline.
-fn runs_command(provider: &AuthProviderConfig) -> bool {
-    provider.config.contains_key("cmd-path")
 }
 
 /// Whether the plugin can ask a person.
@@ -181,7 +195,7 @@ async fn run(exec: &ExecConfig) -> Result<(Token, Status), Unauthenticated> {
             }),
         }));
     }
-    printed(&output).map_err(failed)
+    printed(&output, exec.api_version.as_deref()).map_err(failed)
 }
 
 fn command(exec: &ExecConfig) -> Result<Command, AuthError> {
@@ -193,6 +207,10 @@ fn command(exec: &ExecConfig) -> Result<Command, AuthError> {
     let mut spec = json!({ "interactive": interactive });
     if exec.provide_cluster_info {
         spec["cluster"] = json!(exec.cluster);
+        // As kubectl, says so if there is no extension with a configuration of the plugin.
+        if let Some(cluster) = spec["cluster"].as_object_mut() {
+            cluster.entry("config").or_insert(Value::Null);
+        }
     }
     let info = json!({ "kind": "ExecCredential", "apiVersion": exec.api_version, "spec": spec });
     let mut command = Command::new(program);
@@ -218,11 +236,27 @@ fn command(exec: &ExecConfig) -> Result<Command, AuthError> {
     Ok(command)
 }
 
-/// The credentials that a plugin printed.
-fn printed(output: &[u8]) -> Result<(Token, Status), AuthError> {
-    let credential: ExecCredential = serde_saphyr::from_slice(output)
-        .map_err(|error| AuthError::AuthExecParse(Box::new(error)))?;
-    let status = credential.status.ok_or(AuthError::ExecPluginFailed)?;
+/// The credentials that a plugin printed, in the version that it was asked for.
+fn printed(output: &[u8], version: Option<&str>) -> Result<(Token, Status), AuthError> {
+    let credential = std::str::from_utf8(output).map_err(|_| AuthError::ExecPluginFailed)?;
+    let credential: ExecCredential = of_yaml(credential).map_err(AuthError::AuthExecParse)?;
+    let is_other = |kind: &String| kind != "ExecCredential";
+    if credential.kind.as_ref().is_some_and(is_other)
+        || credential.api_version.as_deref() != version
+    {
+        return Err(AuthError::ExecPluginFailed);
+    }
+    let mut status = credential.status.ok_or(AuthError::ExecPluginFailed)?;
+    for text in [
+        &mut status.token,
+        &mut status.client_certificate_data,
+        &mut status.client_key_data,
+    ] {
+        *text = text.take().filter(|text| !text.is_empty());
+    }
+    if status.client_certificate_data.is_some() != status.client_key_data.is_some() {
+        return Err(AuthError::ExecPluginFailed);
+    }
     let expires = status.expiration_timestamp.as_deref().map(str::parse);
     let expires = expires
         .transpose()
@@ -244,8 +278,6 @@ fn printed(output: &[u8]) -> Result<(Token, Status), AuthError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     /// A configuration whose user has a plugin that runs this script, and writes a line to a file each time.
@@ -266,7 +298,9 @@ mod tests {
     }
 
     fn status(fields: &Value) -> String {
-        format!("echo '{}'", json!({ "status": fields }))
+        let credential =
+            json!({ "apiVersion": EXEC_V1, "kind": "ExecCredential", "status": fields });
+        format!("echo '{credential}'")
     }
 
     const DEADLINE: Duration = Duration::from_secs(60);
@@ -286,7 +320,10 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let mut config = config(folder.path(), &status(&fields));
-            let plugin = Plugin::of(&mut config, DEADLINE).await.unwrap().unwrap();
+            let plugin = Plugin::of(&mut config, DEADLINE, &Shared::default())
+                .await
+                .unwrap()
+                .unwrap();
             assert!(config.auth_info.exec.is_none());
             assert_eq!(runs(folder.path()), 1);
             for _ in 0..2 {
@@ -312,11 +349,13 @@ mod tests {
         ]);
         exec.provide_cluster_info = true;
         exec.cluster = Some(serde_json::from_value(json!({ "server": "https://east" })).unwrap());
-        Plugin::of(&mut config, DEADLINE).await.unwrap();
+        Plugin::of(&mut config, DEADLINE, &Shared::default())
+            .await
+            .unwrap();
         let info: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         let expected = json!({
             "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1",
-            "spec": { "interactive": false, "cluster": { "server": "https://east" } },
+            "spec": { "interactive": false, "cluster": { "server": "https://east", "config": null } },
         });
         assert_eq!(info, expected);
     }
@@ -326,7 +365,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let both = json!({ "clientCertificateData": "cert", "clientKeyData": "key" });
         let mut config = config(folder.path(), &status(&both));
-        let plugin = Plugin::of(&mut config, DEADLINE).await.unwrap().unwrap();
+        let plugin = Plugin::of(&mut config, DEADLINE, &Shared::default())
+            .await
+            .unwrap()
+            .unwrap();
         let certificate = config.auth_info.client_certificate_data.as_deref();
         assert_eq!(certificate, Some("Y2VydA=="));
         let mut request = Request::new(());
@@ -335,36 +377,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_credentials_come_before_those_of_a_plugin() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = config(folder.path(), "exit 1");
-        config.auth_info.token = Some("t".to_owned().into());
-        assert!(Plugin::of(&mut config, DEADLINE).await.unwrap().is_none());
-        assert_eq!(runs(folder.path()), 0);
-    }
-
-    #[tokio::test]
-    async fn command_of_an_auth_provider_is_not_run() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
-        let script = folder.path().join("plugin");
-        std::fs::write(&script, format!("echo >> {}/runs", folder.path().display())).unwrap();
-        let provider = json!({
-            "name": "gcp", "config": { "cmd-path": "sh", "cmd-args": script },
-        });
-        config.auth_info.auth_provider = Some(serde_json::from_value(provider).unwrap());
-        let made = crate::client::build(config, DEADLINE).await;
-        let error = made.err().map(|error| error.to_string());
-        let expected = "the auth-provider of the kubeconfig runs a command, which is not supported";
-        assert_eq!(error.as_deref(), Some(expected));
-        assert_eq!(runs(folder.path()), 0);
-    }
-
-    #[tokio::test]
     async fn plugin_that_prints_without_end_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(folder.path(), "exec yes");
-        let error = Plugin::of(&mut config, DEADLINE).await.unwrap_err();
+        let error = Plugin::of(&mut config, DEADLINE, &Shared::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), "executable sh was killed by a signal");
     }
 
@@ -373,7 +391,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(folder.path(), "exec sleep 60");
         let began = std::time::Instant::now();
-        let error = Plugin::of(&mut config, Duration::from_millis(200)).await;
+        let error = Plugin::of(&mut config, Duration::from_millis(200), &Shared::default()).await;
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "executable sh did not finish within 0.2 s");
         assert!(began.elapsed() < Duration::from_secs(30));

@@ -10,28 +10,91 @@ use std::{
 
 use kube::{
     client::{AuthError, RustlsTlsError},
-    config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError, LoadDataError},
+    config::{AuthInfo, Cluster, Kubeconfig},
 };
 
+use super::kubeconfig_text::{parse, resolve_paths};
 use crate::hint::{HintExt as _, fail};
+
+/// An entry of a kubeconfig, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Context(String),
+    Cluster(String),
+    User(String),
+}
+
+impl Entry {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Context(_) => "context",
+            Self::Cluster(_) => "cluster",
+            Self::User(_) => "user",
+        }
+    }
+
+    fn name(&self) -> &str {
+        let (Self::Context(name) | Self::Cluster(name) | Self::User(name)) = self;
+        name
+    }
+
+    fn is_in(&self, kubeconfig: &Kubeconfig) -> bool {
+        match self {
+            Self::Context(name) => kubeconfig.contexts.iter().any(|named| named.name == *name),
+            Self::Cluster(name) => kubeconfig.clusters.iter().any(|named| named.name == *name),
+            Self::User(name) => kubeconfig
+                .auth_infos
+                .iter()
+                .any(|named| named.name == *name),
+        }
+    }
+
+    /// The entry and its file in messages. `path` is that of [`read`].
+    pub(super) fn named(&self, path: Option<&Path>) -> String {
+        let of = |file: &PathBuf| read_file(file, "").is_ok_and(|found| self.is_in(&found));
+        let file = files(path).into_iter().find(of);
+        let file = file.map_or_else(String::new, |file| format!(" {}", file.display()));
+        format!("{} {:?} of the kubeconfig{file}", self.kind(), self.name())
+    }
+}
 
 /// The kubeconfig at `path`; without a path those of `$KUBECONFIG`, merged, or `~/.kube/config`.
 pub(super) fn read(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
+    let hint = match path {
+        Some(_) => "check the path in --kubeconfig",
+        None if is_set() => "check the files that KUBECONFIG names",
+        None => SET,
+    };
+    let paths = files(path);
+    if path.is_none() && is_set() {
+        let missing = || {
+            fail(
+                "no file that KUBECONFIG names exists",
+                "check KUBECONFIG, or pass --kubeconfig",
+            )
+        };
+        let merged = merged(paths.into_iter(), hint)?;
+        return merged.ok_or_else(missing);
+    }
+    match paths.first() {
+        Some(path) => read_file(path, hint),
+        None => Err(fail("no home directory", SET)),
+    }
+}
+
+/// The files that are read.
+fn files(path: Option<&Path>) -> Vec<PathBuf> {
     if let Some(path) = path {
-        return read_file(path, "check the path in --kubeconfig");
+        return vec![path.to_owned()];
     }
-    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
-    match merged(std::env::split_paths(&listed))? {
-        Some(kubeconfig) => Ok(kubeconfig),
-        None if listed.is_empty() => {
-            let home = std::env::home_dir().ok_or_else(|| fail("no home directory", SET))?;
-            read_file(&home.join(".kube/config"), SET)
-        }
-        None => Err(fail(
-            "no file that KUBECONFIG names exists",
-            "check KUBECONFIG, or pass --kubeconfig",
-        )),
+    if is_set() {
+        let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        return std::env::split_paths(&listed).collect();
     }
+    let home = std::env::home_dir();
+    home.into_iter()
+        .map(|home| home.join(".kube/config"))
+        .collect()
 }
 
 const SET: &str = "set KUBECONFIG, or pass --kubeconfig";
@@ -42,14 +105,18 @@ pub(super) fn is_set() -> bool {
 }
 
 /// The files that exist, merged as kubectl does: the first one that has a name or a value wins. `None` if none exists.
-fn merged(paths: impl Iterator<Item = PathBuf>) -> anyhow::Result<Option<Kubeconfig>> {
+fn merged(paths: impl Iterator<Item = PathBuf>, hint: &str) -> anyhow::Result<Option<Kubeconfig>> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.filter(|path| path.exists()) {
-        let next = read_file(&path, "check the files that KUBECONFIG names")?;
+        let next = read_file(&path, hint)?;
         merged = Some(match merged {
-            Some(before) => before
-                .merge(next)
-                .map_err(|error| fail(unusable(&error), "check the files that KUBECONFIG names"))?,
+            // Each file is of one kind and version.
+            Some(before) => before.merge(next).map_err(|_| {
+                fail(
+                    "the files that KUBECONFIG names are not all kubeconfigs",
+                    hint,
+                )
+            })?,
             None => next,
         });
     }
@@ -123,65 +190,56 @@ fn is_file(name: Option<&String>) -> bool {
 }
 
 fn read_file(path: &Path, hint: &str) -> anyhow::Result<Kubeconfig> {
-    let mut kubeconfig = Kubeconfig::read_from(path)
-        .map_err(|error| anyhow::Error::msg(unusable(&error)))
-        .hint(
-            || format!("cannot read the kubeconfig {}", path.display()),
-            || hint.to_owned(),
-        )?;
+    let read = std::fs::read(path).map_err(|error| error.to_string());
+    let parsed = read.and_then(|bytes| of_bytes(&bytes));
+    let mut kubeconfig = parsed.map_err(anyhow::Error::msg).hint(
+        || format!("cannot read the kubeconfig {}", path.display()),
+        || hint.to_owned(),
+    )?;
+    if let Some(folder) = path.parent() {
+        resolve_paths(&mut kubeconfig, folder);
+    }
     // For kubectl, an empty name is none.
     kubeconfig.current_context = kubeconfig.current_context.filter(|name| !name.is_empty());
     Ok(kubeconfig)
 }
 
-/// What is wrong with a kubeconfig.
-pub(super) fn unusable(error: &KubeconfigError) -> String {
-    match error {
-        KubeconfigError::ReadConfig(error, _) => error.to_string(),
-        KubeconfigError::Parse(error) => {
-            format!("not a valid kubeconfig{}", position(error))
-        }
-        KubeconfigError::LoadCertificateAuthority(error) => data("certificate-authority", error),
-        KubeconfigError::LoadClientCertificate(error) => data("client-certificate", error),
-        KubeconfigError::LoadClientKey(error) => data("client-key", error),
-        KubeconfigError::ParseCertificates(_) => "certificate-authority: not PEM".to_owned(),
-        // These name contexts and clusters, or nothing at all.
-        KubeconfigError::CurrentContextNotSet
-        | KubeconfigError::KindMismatch
-        | KubeconfigError::ApiVersionMismatch
-        | KubeconfigError::LoadContext(_)
-        | KubeconfigError::LoadClusterOfContext(_)
-        | KubeconfigError::MissingClusterUrl
-        | KubeconfigError::ParseClusterUrl(_)
-        | KubeconfigError::ParseProxyUrl(_) => error.to_string(),
-        _ => "it cannot be used".to_owned(),
+/// A kubeconfig, or what is wrong with its text.
+pub(super) fn of_bytes(bytes: &[u8]) -> Result<Kubeconfig, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "not text in UTF-8".to_owned())?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let kubeconfig =
+        parse(text).map_err(|error| format!("not a valid kubeconfig{}", position(&error)))?;
+    let is = |found: &Option<String>, expected: &str| {
+        found
+            .as_ref()
+            .is_none_or(|found| found.is_empty() || found == expected)
+    };
+    if !is(&kubeconfig.kind, "Config") || !is(&kubeconfig.api_version, "v1") {
+        return Err(
+            "not a kubeconfig: it has another kind or apiVersion than Config of v1".to_owned(),
+        );
     }
+    Ok(kubeconfig)
 }
 
 /// Hint for all that is wrong with a user of a kubeconfig.
 pub(super) const CHECK_USER: &str = "check the user of the context in the kubeconfig";
 
-/// Why no client can be made for a kubeconfig's cluster and user.
+/// Why no client can be made for a cluster and a user.
 pub(super) fn no_client(error: &kube::Error) -> anyhow::Error {
-    let why = match error {
-        kube::Error::Auth(error) => unauthenticated(error, None),
-        kube::Error::InferKubeconfig(error) => unusable(error),
-        kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_)) => {
-            "the certificate authority of the kubeconfig cannot be used".to_owned()
-        }
-        kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey) => {
-            "the client-key of the kubeconfig has no private key".to_owned()
-        }
-        kube::Error::RustlsTls(_) => {
-            "the client certificate or its key in the kubeconfig cannot be used".to_owned()
-        }
-        kube::Error::ProxyProtocolUnsupported { .. }
-        | kube::Error::ProxyProtocolDisabled { .. } => {
-            "the proxy-url of the kubeconfig has a protocol that is not supported".to_owned()
-        }
-        _ => "the kubeconfig cannot be used".to_owned(),
-    };
-    fail(why, CHECK_USER)
+    match error {
+        kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_)) => fail(
+            "certificate-authority: a certificate cannot be used",
+            "check the cluster of the context in the kubeconfig",
+        ),
+        kube::Error::RustlsTls(_) => fail(
+            "no certificate authorities of this machine are found",
+            "add certificate-authority to the cluster of the context in the kubeconfig",
+        ),
+        // The names of headers and their values.
+        _ => fail("as: invalid characters", CHECK_USER),
+    }
 }
 
 const PLUGIN: &str = "the exec plugin of the kubeconfig";
@@ -221,20 +279,8 @@ pub(super) fn unauthenticated(error: &AuthError, command: Option<&str>) -> Strin
         }
         AuthError::ExecPluginFailed => format!("{executable} printed no valid ExecCredential"),
         AuthError::MissingCommand => format!("{PLUGIN} has no command"),
-        AuthError::MalformedTokenExpirationDate(_) => {
-            "an expiry of the kubeconfig is not a valid time".to_owned()
-        }
-        AuthError::ReadTokenFile(error, _) => {
-            format!("cannot read the tokenFile of the kubeconfig: {error}")
-        }
-        AuthError::InvalidBasicAuth(_) => {
-            "invalid characters in the user name or password of the kubeconfig".to_owned()
-        }
         AuthError::InvalidBearerToken(_) => {
-            "invalid characters in the token of the kubeconfig".to_owned()
-        }
-        AuthError::AuthExec(_) | AuthError::ParseTokenKey(_) => {
-            "the auth-provider of the kubeconfig failed, or is not supported".to_owned()
+            format!("{executable} printed a token with invalid characters")
         }
         _ => format!("no credentials from {PLUGIN}"),
     }
@@ -245,14 +291,6 @@ fn position(error: &serde_saphyr::Error) -> String {
     error.location().map_or_else(String::new, |at| {
         format!(": error at line {}, column {}", at.line(), at.column())
     })
-}
-
-fn data(field: &str, error: &LoadDataError) -> String {
-    match error {
-        LoadDataError::DecodeBase64(_) => format!("{field}-data: not base64"),
-        LoadDataError::ReadFile(error, _) => format!("{field}: cannot read the file: {error}"),
-        LoadDataError::NoBase64DataOrFile => format!("{field}: no data"),
-    }
 }
 
 #[cfg(test)]

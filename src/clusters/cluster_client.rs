@@ -7,7 +7,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::snapshot::Known;
 use crate::{
-    client::{Access, Authenticated, IdentifiedCluster, Identity},
+    client::{Access, IdentifiedCluster, Identity},
     suggest::ClusterFlags,
 };
 
@@ -33,7 +33,6 @@ pub(crate) struct ClusterClient {
     pub client: Client,
     /// Flags with which other commands use the same cluster.
     pub flags: ClusterFlags,
-    authenticated: Authenticated,
     /// Timeout of a request, and of all requests to one target cluster together.
     pub deadline: Duration,
     /// Namespace of Linkerd's control plane.
@@ -48,15 +47,13 @@ impl ClusterClient {
         deadline: Duration,
         linkerd_namespace: &str,
     ) -> anyhow::Result<Self> {
-        let config = access.config().await?;
+        let config = access.config()?;
         let identity = Identity::of(&config);
-        let authenticated = Authenticated::new(config, deadline).await?;
         Ok(Self {
             name: name.to_owned(),
             identity,
-            client: authenticated.client(deadline)?,
+            client: Box::pin(access.client_of(config, deadline)).await?,
             flags: access.flags(),
-            authenticated,
             deadline,
             linkerd_namespace: linkerd_namespace.to_owned(),
         })
@@ -68,11 +65,6 @@ impl ClusterClient {
             identity: self.identity.clone(),
             uid: kube_system_uid(&self.client).await.ok().flatten(),
         }
-    }
-
-    /// A client for watches: its timeouts are long enough for a watch without events.
-    pub(crate) fn watch_client(&self) -> anyhow::Result<Client> {
-        self.authenticated.watch_client(WATCH, self.deadline)
     }
 }
 

@@ -129,7 +129,7 @@ async fn add_credentials(cluster: &ClusterClient, depth: Depth, links: Vec<&mut 
     let read = async |link: &mut LinkSnapshot| {
         if link.unreadable.is_none() {
             let kubeconfig = kubeconfig_of(cluster, &link.link).await;
-            link.credentials = Some(credentials(kubeconfig.as_deref()).await);
+            link.credentials = Some(credentials(kubeconfig.as_deref()));
         }
     };
     let reads = stream::iter(links).map(read);
@@ -153,9 +153,9 @@ pub(super) async fn kubeconfigs(
 }
 
 /// What a kubeconfig says about its credentials.
-pub(super) async fn credentials(kubeconfig: Result<&[u8], &String>) -> Known<LinkCredentials> {
+pub(super) fn credentials(kubeconfig: Result<&[u8], &String>) -> Known<LinkCredentials> {
     let kubeconfig = kubeconfig.map_err(String::clone)?;
-    let identity = credentials_identity(kubeconfig).await;
+    let identity = credentials_identity(kubeconfig);
     Ok(LinkCredentials {
         identity: identity.map_err(|error| error.to_string())?,
         expiry: credentials_expiry(kubeconfig),

@@ -388,10 +388,9 @@ async fn access(cluster: &ClusterClient, links: Vec<LinkSnapshot>) -> GatheredFa
         futures::join!(kubeconfigs(cluster, &links), destination(cluster));
     let mut all = Vec::new();
     for kubeconfig in kubeconfigs {
-        let credentials = match &kubeconfig {
-            Some(kubeconfig) => Some(credentials(kubeconfig.as_deref()).await),
-            None => None,
-        };
+        let credentials = kubeconfig
+            .as_ref()
+            .map(|kubeconfig| credentials(kubeconfig.as_deref()));
         all.push(LinkAccess {
             credentials,
             kubeconfig: kubeconfig.and_then(Result::ok),

@@ -15,7 +15,7 @@ use crate::{
         selector::SelectorError,
         selector_text::parse_selector,
     },
-    client::Access,
+    client::{Access, Shared},
     hint::misuse,
     manifests::{
         link::{ClusterName, ClusterNameError},
@@ -60,6 +60,9 @@ pub(crate) struct Global {
     /// When to use colors
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
+    /// What the command has for all of its clusters.
+    #[arg(skip)]
+    pub(crate) shared: Shared,
 }
 
 impl Global {
@@ -73,6 +76,7 @@ impl Global {
             api_addr: self.api_addr.clone(),
             is_of_fleet: false,
             given: None,
+            shared: self.shared.clone(),
         }
     }
 

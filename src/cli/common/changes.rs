@@ -24,16 +24,16 @@ pub(crate) type LinkChanges = Pin<Box<dyn Stream<Item = ()> + Send>>;
 /// The changes of all Links of these clusters. It never ends: a watch that breaks is opened again.
 pub(crate) fn link_changes<'c>(
     clusters: impl IntoIterator<Item = &'c ClusterClient>,
-) -> anyhow::Result<LinkChanges> {
+) -> LinkChanges {
     let mut streams: Vec<LinkChanges> = Vec::new();
     for cluster in clusters {
-        let api: Api<LinkObject> = Api::all(cluster.watch_client()?);
+        let api: Api<LinkObject> = Api::all(cluster.client.clone());
         let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
         let events = watcher(api, watcher::Config::default().timeout(seconds));
         // An error is a change too: the cluster is no longer reachable.
         streams.push(events.default_backoff().map(|_| ()).boxed());
     }
-    Ok(stream::select_all(streams).boxed())
+    stream::select_all(streams).boxed()
 }
 
 /// Waits for the next change, and for those that come with it; no longer than [`REDRAW`].

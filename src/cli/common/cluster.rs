@@ -14,7 +14,7 @@ use crate::{
         link::LinkerdConfig,
     },
     client::{
-        Access, IdentifiedCluster, Identity, build,
+        Access, IdentifiedCluster, Identity,
         requests::{self, DEADLINE, RequestError},
     },
     clusters::cluster_client::kube_system_uid,
@@ -60,14 +60,14 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Sets up a client. Sends no request, but runs the exec plugin of the kubeconfig.
     pub(crate) async fn connect(access: &Access) -> anyhow::Result<Self> {
-        let config = access.config().await?;
+        let config = access.config()?;
         let server = config.cluster_url.to_string();
         let identity = Box::new(Identity::of(&config));
         Ok(Self {
             flags: access.flags(),
             server: server.trim_end_matches('/').to_owned(),
             identity,
-            client: connecting(build(config, DEADLINE)).await?,
+            client: connecting(Box::pin(access.client_of(config, DEADLINE))).await?,
         })
     }
 

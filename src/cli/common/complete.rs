@@ -17,7 +17,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::cluster::block_on;
-use crate::{api::link::LinkObject, client::Access};
+use crate::{
+    api::link::LinkObject,
+    client::{Access, Shared},
+};
 
 /// Environment variable that marks a completion request of a [`script`]; its value is the shell's name.
 const VARIABLE: &str = "LINKERD_MC_COMPLETE";
@@ -214,6 +217,7 @@ fn access(words: &[String]) -> Access {
         api_addr: value("--api-addr"),
         is_of_fleet: false,
         given: None,
+        shared: Shared::default(),
     }
 }
 

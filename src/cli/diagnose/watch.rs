@@ -16,7 +16,7 @@ pub(super) async fn show(
     first: Diagnosis,
     format: DiagnosisFormat,
 ) -> anyhow::Result<()> {
-    let mut changes = link_changes([&reader.source])?;
+    let mut changes = link_changes([&reader.source]);
     let mut log = DiagnosisLog::default();
     let mut next = Ok(first);
     loop {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
-use kube::config::ExecConfig;
+use kube::config::{ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 
 use super::profiles::CredentialPlugin;
@@ -48,6 +48,7 @@ pub(super) fn plugin(text: &str) -> Result<CredentialPlugin, String> {
             exec: ExecConfig {
                 api_version: Some(API_VERSION.to_owned()),
                 command: Some(command.to_owned()),
+                interactive_mode: Some(ExecInteractiveMode::IfAvailable),
                 provide_cluster_info: true,
                 ..ExecConfig::default()
             },
@@ -92,9 +93,12 @@ pub(super) fn of_file(text: &str) -> anyhow::Result<Vec<CredentialPlugin>> {
                 ));
             }
         }
+        let mut exec = provider.exec_config;
+        exec.interactive_mode
+            .get_or_insert(ExecInteractiveMode::IfAvailable);
         Ok(CredentialPlugin {
             name: provider.name,
-            exec: provider.exec_config,
+            exec,
         })
     });
     plugins.collect()

@@ -35,7 +35,7 @@ pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<LinkChanges> {
             ),
         ));
     }
-    link_changes(clients)
+    Ok(link_changes(clients))
 }
 
 /// Shows the status repeatedly: on a terminal in place, elsewhere new lines for what has changed.

@@ -69,10 +69,7 @@ impl Run<'_> {
         if !done {
             return;
         }
-        let watch = match MirrorWatch::start(&self.pair.source, &self.canaries.namespace) {
-            Ok(watch) => watch,
-            Err(why) => return self.record(None, "mirrors", began, Err(why)),
-        };
+        let watch = MirrorWatch::start(&self.pair.source, &self.canaries.namespace);
         let mut is_mirrored = false;
         for service in &self.verified.services {
             is_mirrored |= self.verify(&watch, service).await;
@@ -331,7 +328,7 @@ impl Pair {
             }
         }
         if source.is_some() && target.is_some() {
-            let watch = MirrorWatch::start(&self.source, namespace)?;
+            let watch = MirrorWatch::start(&self.source, namespace);
             let limit = until.min(Instant::now() + MIRRORS);
             // A controller that does not run leaves them; they go with their namespace.
             let gone = watch.until(|mirrors| mirrors.is_empty().then_some(()));

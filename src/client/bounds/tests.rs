@@ -305,15 +305,6 @@ async fn watch_over_http_1_is_short_and_fails_when_silent() {
         asked(&connections, watch, http2).await,
         (watch.into(), None)
     );
-    let proxied = Connections::new(ResponseLimits::of_pages()).without_pings();
-    assert_eq!(
-        asked(&proxied, watch, http2).await,
-        (short.into(), Some(30))
-    );
-    assert_eq!(
-        asked(&proxied, watch, http2).await,
-        (short.into(), Some(30))
-    );
 }
 
 #[tokio::test(start_paused = true)]

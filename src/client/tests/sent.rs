@@ -52,7 +52,9 @@ async fn sent(folder: &Path, user: &str, flags: &Access) -> Result<Vec<String>, 
             kubeconfig: access(folder, &server, user).kubeconfig,
             ..flags.clone()
         };
-        let config = access.config().await.map_err(|error| error.to_string())?;
+        let config = access
+            .config()
+            .map_err(|error| error.root_cause().to_string())?;
         let client = if long {
             multiplexed(config, ResponseLimits::of_pages()).await
         } else {
@@ -130,17 +132,17 @@ async fn nobody_is_impersonated_in_part() {
         (
             "as-groups: [a]",
             flags(None, &[]),
-            "the user of the kubeconfig has as-groups without as",
+            "there is as-groups without as",
         ),
         (
             "as-uid: '42'",
             flags(None, &[]),
-            "the user of the kubeconfig has as-uid without as",
+            "there is as-uid without as",
         ),
         (
             "as: '', as-user-extra: {reason: [x]}",
             flags(None, &[]),
-            "the user of the kubeconfig has as-user-extra without as",
+            "there is as-user-extra without as",
         ),
     ] {
         let found = sent(folder.path(), user, &flags).await;
@@ -160,7 +162,7 @@ async fn no_credentials_are_sent_without_tls_and_no_plugin_runs() {
         "token: s3cret",
         "tokenFile: /missing",
         "username: me, password: s3cret",
-        "client-certificate: /missing, client-key: /missing",
+        "client-certificate-data: eA==, client-key-data: eA==",
         "auth-provider: {name: oidc, config: {id-token: s3cret}}",
         "auth-provider: {name: gcp, config: {cmd-path: /missing}}",
         exec.as_str(),

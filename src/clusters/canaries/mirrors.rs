@@ -15,10 +15,7 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use crate::{
     api::labels::{MIRRORED_SERVICE, SLICE_SERVICE},
-    clusters::{
-        cluster_client::{ClusterClient, WATCH},
-        snapshot::Known,
-    },
+    clusters::cluster_client::{ClusterClient, WATCH},
 };
 
 /// What is known of a mirror.
@@ -107,8 +104,8 @@ pub(crate) struct MirrorWatch {
 
 impl MirrorWatch {
     /// Watches the mirrors in a namespace.
-    pub(crate) fn start(cluster: &ClusterClient, namespace: &str) -> Known<Self> {
-        let client = cluster.watch_client().map_err(|error| error.to_string())?;
+    pub(crate) fn start(cluster: &ClusterClient, namespace: &str) -> Self {
+        let client = cluster.client.clone();
         let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
         let config = || {
             let mirrors = format!("{MIRRORED_SERVICE}=true");
@@ -119,13 +116,13 @@ impl MirrorWatch {
         let slices: Api<EndpointSlice> = Api::namespaced(client, namespace);
         let services = watcher::watcher(services, config()).default_backoff();
         let slices = watcher::watcher(slices, config()).default_backoff();
-        Ok(Self {
+        Self {
             tasks: [
                 tokio::spawn(follow_services(services, send.clone())),
                 tokio::spawn(follow_slices(slices, send)),
             ],
             seen,
-        })
+        }
     }
 
     /// Waits until this is found. The caller has a deadline.

@@ -62,7 +62,7 @@ pub(crate) async fn delete(
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
         Err(error) => return Err(explain(&error)),
     }
-    let watched: Api<Namespace> = Api::all(cluster.watch_client().map_err(|e| e.to_string())?);
+    let watched: Api<Namespace> = Api::all(cluster.client.clone());
     let gone = await_condition(watched, name, is_deleted(uid));
     match tokio::time::timeout(limit, gone).await {
         Ok(Ok(_)) => Ok(()),

@@ -47,7 +47,7 @@ pub(crate) async fn start(
             cluster.flags.linkerd("check", &[])
         ));
     }
-    let client = cluster.watch_client().map_err(|error| error.to_string())?;
+    let client = cluster.client.clone();
     let pods: Api<Pod> = Api::namespaced(client, &canaries.namespace);
     let ends = |pod: Option<&Pod>| pod.is_some_and(|pod| is_ready(pod) || stuck(pod).is_some());
     match timeout_at(until, await_condition(pods, name, ends)).await {

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{
     FutureExt as _,
-    future::{BoxFuture, pending},
+    future::{BoxFuture, pending, ready},
 };
 use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Empty};
@@ -96,12 +96,12 @@ impl Network {
 }
 
 impl Network {
-    async fn client_over_wire(
-        self,
+    fn client_over_wire(
+        &self,
         kubeconfig: &[u8],
         size: ResponseLimits,
     ) -> Result<Client, CredentialsError> {
-        let config = config_of_credentials(kubeconfig).await?;
+        let config = config_of_credentials(kubeconfig)?;
         let host = config.cluster_url.host().unwrap_or_default();
         let wire = self.known().wires.get(host).cloned().expect("a wire");
         Ok(of_test_connections(&config, size, wire).expect("a client"))
@@ -118,7 +118,7 @@ impl Transport for Network {
         let network = self.clone();
         network.known().connected_at = at;
         if !network.known().wires.is_empty() {
-            return network.client_over_wire(kubeconfig, size).boxed();
+            return ready(network.client_over_wire(kubeconfig, size)).boxed();
         }
         let send = move |request: Request<Body>| {
             let host = request.uri().host().unwrap_or_default();

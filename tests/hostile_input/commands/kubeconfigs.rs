@@ -23,7 +23,8 @@ users:
 /// A kubeconfig whose exec plugin runs this script, which gets secrets.
 fn plugin(script: &str) -> String {
     let exec = format!(
-        "exec: {{command: sh, args: [-c, '{script}', s3cret], env: [{{name: KEY, value: s3cret}}], interactiveMode: Never}}"
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, '{script}', s3cret], \
+         env: [{{name: KEY, value: s3cret}}], interactiveMode: Never}}"
     );
     with("", &exec)
 }
@@ -78,9 +79,9 @@ const PLUGINS: [&str; 8] = [
     "echo s3cret; exit 7",
     "echo s3cret; kill -9 $$",
     "echo s3cret: [",
-    "echo \"{status: {token: s3cret, expirationTimestamp: s3cret}}\"",
-    "echo \"{status: {clientCertificateData: s3cret, clientKeyData: s3cret}}\"",
-    "echo \"{status: {token: s3cret}}\"",
+    "echo \"{apiVersion: client.authentication.k8s.io/v1, status: {token: s3cret, expirationTimestamp: s3cret}}\"",
+    "echo \"{apiVersion: client.authentication.k8s.io/v1, status: {clientCertificateData: s3cret, clientKeyData: s3cret}}\"",
+    "echo \"{apiVersion: client.authentication.k8s.io/v1, status: {token: s3cret}}\"",
 ];
 /// Commands that read one.
 const COMMANDS: [&str; 5] = [
@@ -138,7 +139,7 @@ async fn no_command_runs_the_plugin_of_a_kubeconfig_that_a_fleet_file_names() {
     };
     let runs = stream::iter(FLEET_COMMANDS).map(async |command| {
         let place = Place::with(&with("", "token: s3cret"));
-        let own = with("", "exec: {command: touch, args: [../ran], interactiveMode: Never}");
+        let own = with("", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: [../ran], interactiveMode: Never}");
         place.write("own", &own.replace("name: x, context", "name: east, context"));
         place.write(
             "fleet.yaml",

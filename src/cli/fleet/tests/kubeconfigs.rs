@@ -121,7 +121,8 @@ async fn kubeconfig_that_a_file_names_runs_no_program_and_reads_no_file() {
 async fn data_in_a_kubeconfig_that_a_file_names_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let mine = kubeconfig(folder, "", "exec: {command: touch, args: [RAN]}");
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: [RAN]}";
+    let mine = kubeconfig(folder, "", exec);
     fs::write(folder.join("mine"), mine.replace("east", "west")).unwrap();
     let own = kubeconfig(folder, "tls-server-name: east", "token: x");
     fs::write(folder.join("own"), own).unwrap();
@@ -137,7 +138,7 @@ async fn data_in_a_kubeconfig_that_a_file_names_is_used() {
     // The user's own kubeconfig may run programs, also for a context that the file names.
     let error = loaded.connect(&global.access(), mine).await.err().unwrap();
     assert_eq!(
-        error.to_string(),
+        error.root_cause().to_string(),
         "executable touch printed no valid ExecCredential"
     );
     assert!(folder.join("ran").exists());
