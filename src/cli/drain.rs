@@ -20,7 +20,7 @@ use super::common::{
     interrupt::on_interrupt,
     output,
 };
-use crate::{api::labels, manifests::link::ClusterName, mirror::target::drain::until, timing};
+use crate::{api::labels, manifests::link::ClusterName, mirror::target::drain::until};
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
@@ -112,7 +112,7 @@ pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<E
     let name = &args.which.cluster_name;
     let source = args.which.of(&cluster);
     let links = source.links().await?;
-    let end = timing::now() + args.duration;
+    let end = cluster.now().await + args.duration;
     let until = until(end);
     if args.which.dry_run {
         output::note(&format!("would drain {name} {until}, as with"));

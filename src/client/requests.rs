@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Debug, io, time::Duration};
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
-use jiff::{Timestamp, fmt::rfc2822};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{
     Api, Client,
     api::{ListMeta, ListParams},
@@ -22,6 +22,8 @@ use crate::{
 
 /// Timeout of one request, unless a caller sets another.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// How much clocks may differ without effect. A server says seconds only.
+const AGREE: SignedDuration = SignedDuration::from_secs(2);
 /// Number of objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 
@@ -104,6 +106,33 @@ where
         }
     }
     Err(kube::Error::Service("the list does not end".into()))
+}
+
+/// How far the clock of the API server is ahead of this machine's. Zero if both agree to some seconds, which a request
+/// may take, or if there is no answer.
+pub(crate) async fn clock_ahead(client: &Client) -> SignedDuration {
+    let before = timing::now();
+    match get_at::<serde_json::Value>(client, "/version").await {
+        Ok((_, theirs)) => {
+            let ahead = theirs.duration_since(before);
+            let counts = ahead.abs() > AGREE + timing::now().duration_since(before);
+            if counts { ahead } else { SignedDuration::ZERO }
+        }
+        Err(_) => SignedDuration::ZERO,
+    }
+}
+
+/// What to say about clocks that differ by more than a minute. `server` names the API server.
+pub(crate) fn clock_differs(ahead: SignedDuration, server: &str) -> Option<String> {
+    let way = if ahead.is_negative() {
+        "ahead of"
+    } else {
+        "behind"
+    };
+    (ahead.abs() > SignedDuration::from_mins(1)).then(|| {
+        let seconds = ahead.abs().as_secs();
+        format!("the clock of this machine is {seconds} s {way} that of {server}, which counts")
+    })
 }
 
 /// Reads an object, and the API server's time: the clock of this machine may differ from it. `None` if the object does

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     api::{k8s::Service, link::LinkerdConfig},
+    client::requests::clock_ahead,
     mirror::is_through_gateway,
 };
 
@@ -74,6 +75,7 @@ struct InstallationFacts {
     links: Known<Vec<LinkSnapshot>>,
     config: Known<LinkerdConfig>,
     link_api: (Known<bool>, Known<bool>, Known<Crd>),
+    ahead: SignedDuration,
 }
 
 struct Services {
@@ -153,7 +155,10 @@ impl<'a> Gathering<'a> {
                     links,
                     config,
                     link_api,
+                    ahead,
                 } = *facts;
+                snapshot.now += ahead;
+                snapshot.ahead = ahead;
                 (snapshot.serves_links, snapshot.may_list_links, snapshot.crd) = link_api;
                 snapshot.extension_namespaces = extension_namespaces;
                 snapshot.cluster.links = links;
@@ -304,17 +309,19 @@ fn waiting(links: &[LinkSnapshot], mirrors: &Known<Vec<Service>>) -> usize {
 
 async fn installation(cluster: &ClusterClient) -> GatheredFacts {
     let client = &cluster.client;
-    let (extension_namespaces, links, config, link_api) = futures::join!(
+    let (extension_namespaces, links, config, link_api, ahead) = futures::join!(
         extension_namespaces(client),
         links(cluster),
         linkerd_config(client, &cluster.linkerd_namespace),
         link_api(client),
+        clock_ahead(client),
     );
     GatheredFacts::Installation(Box::new(InstallationFacts {
         extension_namespaces,
         links,
         config,
         link_api,
+        ahead,
     }))
 }
 
@@ -415,6 +422,7 @@ fn nothing_known(cluster: &ClusterClient, now: Timestamp, version: &str) -> Full
     }
     FullSnapshot {
         now,
+        ahead: SignedDuration::ZERO,
         version: version.to_owned(),
         extension_namespaces: not_read(),
         cluster: ClusterSnapshot {

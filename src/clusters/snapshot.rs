@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 
 use super::{
@@ -238,8 +238,10 @@ pub(crate) enum Part {
 /// The input of the rules: one cluster, and the target clusters of its Links.
 #[derive(Clone, Debug)]
 pub(crate) struct FullSnapshot {
-    /// The current time.
+    /// The current time, by the clock of the API server once that is known.
     pub now: Timestamp,
+    /// How far that clock is ahead of this machine's.
+    pub ahead: SignedDuration,
     /// Version of this program.
     pub version: String,
     /// Namespaces of the extension, by their label.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::{labels, link::LinkObject},
+    client::requests::clock_differs,
     clusters::{
         collect::OLDER,
         snapshot::{FullSnapshot, LinkSnapshot, annotation},
@@ -169,6 +170,13 @@ pub(super) fn names(snapshot: &FullSnapshot) -> Verdict {
         .iter()
         .filter_map(|cluster| topology::reserved_name(cluster));
     Verdict::of(reserved.chain(alike).collect())
+}
+
+pub(super) fn clock(snapshot: &FullSnapshot) -> Verdict {
+    match clock_differs(snapshot.ahead, "the API server") {
+        Some(why) => Verdict::Warn(vec![why.into()]),
+        None => Verdict::Pass,
+    }
 }
 
 pub(super) fn versions(snapshot: &FullSnapshot) -> Verdict {

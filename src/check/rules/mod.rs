@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
     rule(Installation, "Link resources are valid", "l5d-multicluster-links-are-valid", Error, links::valid),
     rule(Installation, "cluster names keep mirrors apart", "", Warning, links::names),
     rule(Installation, "Link and CLI versions match", "l5d-multicluster-links-version", Warning, links::versions).fixed_by("linkerd-mc version"),
+    rule(Installation, "this machine's clock agrees with that of the API server", "", Warning, links::clock),
     rule(Targets, "remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access).fixed_in_target_by("kubectl get --raw /readyz"),
     rule(Credentials, "remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
     rule(Credentials, "connections to remote clusters are encrypted and verified", "", Error, targets::tls),

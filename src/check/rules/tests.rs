@@ -165,6 +165,7 @@ fn well() -> FullSnapshot {
     let of_east = [(labels::CLUSTER_NAME, "east")];
     FullSnapshot {
         now: NOW.parse().unwrap(),
+        ahead: jiff::SignedDuration::ZERO,
         version: "1.2.3".into(),
         extension_namespaces: Ok(vec!["linkerd-multicluster".into()]),
         cluster: ClusterSnapshot {

@@ -3,9 +3,11 @@
 use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 
 use super::output;
 use crate::{
@@ -21,6 +23,7 @@ use crate::{
     hint::{HintExt as _, fail},
     manifests::yaml,
     suggest::{ClusterFlags, Suggested},
+    timing,
 };
 
 /// How long to wait for an exec plugin of the kubeconfig before the user is told.
@@ -55,6 +58,7 @@ pub(crate) struct Cluster {
     pub(crate) flags: ClusterFlags,
     server: String,
     identity: Box<Identity>,
+    ahead: Box<OnceCell<SignedDuration>>,
 }
 
 impl Cluster {
@@ -67,6 +71,7 @@ impl Cluster {
             flags: access.flags(),
             server: server.trim_end_matches('/').to_owned(),
             identity,
+            ahead: Box::default(),
             client: connecting(Box::pin(access.client_of(config, DEADLINE))).await?,
         })
     }
@@ -79,6 +84,7 @@ impl Cluster {
             flags: ClusterFlags::of_context("east"),
             server: "https://east.example".to_owned(),
             identity: Box::default(),
+            ahead: Box::default(),
         }
     }
 
@@ -125,6 +131,19 @@ impl Cluster {
         let read = kube_system_uid(&self.client);
         let read = self.request("read the Namespace kube-system", read).await;
         read.ok().flatten()
+    }
+
+    /// The time of the API server, by which controllers judge the times that a command writes. Warns if the clock of this
+    /// machine differs much.
+    pub(crate) async fn now(&self) -> Timestamp {
+        let ahead = self.ahead.get_or_init(async || {
+            let ahead = requests::clock_ahead(&self.client).await;
+            if let Some(warning) = requests::clock_differs(ahead, &self.server) {
+                output::warning(&warning);
+            }
+            ahead
+        });
+        timing::now() + *ahead.await
     }
 
     /// Address of the API server, without a slash at its end.
@@ -231,5 +250,40 @@ fn rejected_hint(code: u16) -> &'static str {
             "your user lacks the permission named above; choose another one with --context, --as or --as-group"
         }
         _ => "the API server rejected the request; see the cause above",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, stream};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use jiff::{fmt::rfc2822, tz::TimeZone};
+
+    use super::*;
+    use crate::client::of_test_server;
+
+    #[tokio::test]
+    async fn time_is_that_of_the_api_server() {
+        for (ahead, said) in [
+            (0, None),
+            (30, None),
+            (7200, Some("7200 s behind that of east, which counts")),
+            (-7200, Some("7200 s ahead of that of east, which counts")),
+        ] {
+            let ahead = SignedDuration::from_secs(ahead);
+            let client = of_test_server(move |_| async move {
+                let date = rfc2822::to_string(&(timing::now() + ahead).to_zoned(TimeZone::UTC))?;
+                let body = stream::iter([Ok(Frame::data(Bytes::from("{}")))]).boxed();
+                let answer = http::Response::builder().header(http::header::DATE, date);
+                Ok(answer.body(StreamBody::new(body))?)
+            });
+            let now = Cluster::of_test_server(client).now().await;
+            let off = now.duration_since(timing::now() + ahead);
+            assert!(off.abs() < SignedDuration::from_secs(10), "{ahead}: {off}");
+            let found = requests::clock_differs(ahead, "east");
+            let expected = said.map(|said| format!("the clock of this machine is {said}"));
+            assert_eq!(found, expected);
+        }
     }
 }

@@ -118,7 +118,7 @@ struct DrainedCluster {
 /// What to do in each source cluster.
 #[derive(Clone, Copy, Debug)]
 enum DrainOrder {
-    Drain { end: Timestamp },
+    Drain { duration: Duration },
     Undrain,
 }
 
@@ -163,8 +163,14 @@ enum DrainResult {
 
 /// Runs `fleet drain`.
 pub(super) async fn drain(global: &Global, args: &FleetDrainArgs) -> anyhow::Result<ExitCode> {
-    let end = timing::now() + args.duration;
-    run(global, &args.which, DrainOrder::Drain { end }, args.wait).await
+    let duration = args.duration;
+    run(
+        global,
+        &args.which,
+        DrainOrder::Drain { duration },
+        args.wait,
+    )
+    .await
 }
 
 /// Runs `fleet undrain`.
@@ -197,7 +203,7 @@ async fn run(
     let waiting = format!("waiting for the clusters that link to {}", which.cluster);
     let done = Progress::new(&waiting).during(join_all(all)).await;
     let until = match order {
-        DrainOrder::Drain { end } => Some(end),
+        DrainOrder::Drain { duration } => Some(timing::now() + duration),
         DrainOrder::Undrain => None,
     };
     match which.output {
@@ -249,7 +255,7 @@ async fn of_source(
     };
     let links = source.links().await?;
     let (links, end) = match order {
-        DrainOrder::Drain { end } => (links, Some(end)),
+        DrainOrder::Drain { duration } => (links, Some(cluster.now().await + duration)),
         DrainOrder::Undrain => match to_undrain(links) {
             Some(links) => (links, None),
             None => return Ok(SourceDrain::of(name, DrainResult::NotDrained)),

@@ -5,6 +5,7 @@ mod ending;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
@@ -27,12 +28,13 @@ use crate::{
     clusters::snapshot::{Destination, Known},
     hint::fail,
     manifests::kubeconfig::Secret,
-    timing,
 };
 
 /// One link, and its credentials.
 pub(super) struct Rotation<'a> {
     source: &'a SourceCluster,
+    /// The time of the cluster that has the tokens, by which their ages count.
+    now: Timestamp,
     /// Without it, the link takes a token that was handed over, and nothing is revoked.
     target: Option<TargetCluster>,
     link: Link,
@@ -93,8 +95,12 @@ impl<'a> Rotation<'a> {
             }
         };
         let Linkerds { ours, is_shared } = linkerds(source, &link, &own, &tokens).await?;
+        let dated = target
+            .as_ref()
+            .map_or(&source.cluster, |target| &target.cluster);
         Ok(Self {
             source,
+            now: dated.now().await,
             target,
             link,
             id,
@@ -164,7 +170,7 @@ impl<'a> Rotation<'a> {
                 .collect(),
             account: &self.account,
             restart_is_due: outdated == Ok(true) && !self.linkerd.is_empty(),
-            now: timing::now(),
+            now: self.now,
         };
         let decision = match self.target {
             Some(_) => facts.decide(flags.older_than, flags.revoke_shared),

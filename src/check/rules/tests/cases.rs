@@ -26,6 +26,8 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("Link resources are valid", |f| f.cluster.links.as_mut().unwrap().push(link("east")), Level::Error, "have the same target cluster east"),
     ("cluster names keep mirrors apart", |f| f.cluster.links.as_mut().unwrap().push(link("local")), Level::Warning, "cluster local: preferences and metrics take this name for the cluster that has the mirrors"),
     ("cluster names keep mirrors apart", |f| f.cluster.links.as_mut().unwrap().push(link("us-east")), Level::Warning, "clusters east and us-east: Service web-us of east and Service web of us-east have mirrors of the same name, web-us-east"),
+    ("this machine's clock agrees with that of the API server", |f| f.ahead = jiff::SignedDuration::from_secs(60), Level::Success, ""),
+    ("this machine's clock agrees with that of the API server", |f| f.ahead = jiff::SignedDuration::from_secs(-61), Level::Warning, "the clock of this machine is 61 s ahead of that of the API server, which counts"),
     ("Link and CLI versions match", |f| f.version = "1.2.4".into(), Level::Warning, "Link linkerd-multicluster/east was created by version 1.2.3, but this CLI is 1.2.4"),
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations = None, Level::Warning, "unable to determine version"),
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
