@@ -8,7 +8,6 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
-use futures::future::join_all;
 use jiff::Timestamp;
 
 use self::{
@@ -29,7 +28,7 @@ use crate::{
     },
     clusters::{
         bundle::{self, BundleContent, BundleFile, redaction::scrubbed},
-        cluster_client::{ClusterClient, KubeContext},
+        cluster_client::{ClusterClient, KubeContext, side_by_side},
         gather::{self, Gathering},
         snapshot::{ClusterSnapshot, FullSnapshot},
         topology::Topology,
@@ -88,7 +87,7 @@ pub(crate) async fn run(
     let reading = contexts
         .iter()
         .map(|context| of_context(global, context, now, parse));
-    let clusters = spin("gathering", join_all(reading)).await;
+    let clusters = spin("gathering", side_by_side(reading)).await;
     let files = clusters.iter().flat_map(|cluster| &cluster.files);
     let failed: Option<Vec<_>> = files.map(|file| file.content.as_ref().err()).collect();
     if let Some([why, ..]) = failed.as_deref() {

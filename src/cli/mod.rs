@@ -17,6 +17,8 @@ mod hand_back;
 mod install;
 mod link;
 mod link_gen;
+#[cfg(unix)]
+mod open_files;
 #[cfg(test)]
 mod parity;
 mod plan;
@@ -89,6 +91,8 @@ enum Command {
 /// again as the binary.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    #[cfg(unix)]
+    open_files::allow_many();
     let (result, writes) = match (
         check::extension_metadata(&args),
         complete::answered(command, &args),

@@ -15,7 +15,6 @@ mod tokens;
 
 use std::process::ExitCode;
 
-use futures::future::join_all;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -39,6 +38,7 @@ use super::common::{
 };
 use crate::{
     api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},
+    clusters::cluster_client::side_by_side,
     hint::{fail, misuse},
 };
 
@@ -81,7 +81,7 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
             from: target.map(TokenSource::Target),
         }
     });
-    let wanted = join_all(wanted).await;
+    let wanted = side_by_side(wanted).await;
     let batch = Batch {
         flags: &args.flags,
         source: &source,

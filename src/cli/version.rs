@@ -3,7 +3,6 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
-use futures::future::join_all;
 use serde::Serialize;
 
 use super::common::{
@@ -15,7 +14,7 @@ use super::common::{
 use crate::{
     api::text::one_line,
     clusters::{
-        cluster_client::KubeContext,
+        cluster_client::{KubeContext, side_by_side},
         collect_full::controllers,
         snapshot::{Known, Workload},
         workloads::tag,
@@ -129,7 +128,7 @@ pub(crate) async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<E
 
 /// The controllers of all clusters.
 pub(super) async fn all_controllers(contexts: &[KubeContext]) -> Vec<ControllerVersion> {
-    let answers = join_all(contexts.iter().map(async |context| {
+    let answers = side_by_side(contexts.iter().map(async |context| {
         let found = match &context.client {
             Ok(cluster) => controllers(&cluster.client).await,
             Err(why) => Err(why.clone()),

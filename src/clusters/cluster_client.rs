@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _};
 
@@ -66,6 +67,19 @@ impl ClusterClient {
             uid: kube_system_uid(&self.client).await.ok().flatten(),
         }
     }
+}
+
+/// How many clusters are asked side by side.
+const SIDE_BY_SIDE: usize = 16;
+
+/// Asks clusters side by side, not too many at the same time. The answers are in the order of the questions.
+pub(crate) async fn side_by_side<F: Future>(
+    questions: impl IntoIterator<Item = F>,
+) -> Vec<F::Output> {
+    stream::iter(questions)
+        .buffered(SIDE_BY_SIDE)
+        .collect()
+        .await
 }
 
 /// The UID of the Namespace kube-system, which no other cluster has; `None` if there is none.

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use futures::{StreamExt as _, future::join_all, stream};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource as _};
 
 use super::{
-    cluster_client::{ClusterClient, KubeContext},
+    cluster_client::{ClusterClient, KubeContext, side_by_side},
     leader::leaders,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
     target::linkerd_config,
@@ -48,7 +48,7 @@ pub(crate) enum Depth {
 
 /// Takes the snapshots of all clusters concurrently.
 pub(crate) async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<ClusterSnapshot> {
-    join_all(contexts.iter().map(async |context| match &context.client {
+    side_by_side(contexts.iter().map(async |context| match &context.client {
         Ok(cluster) => snapshot_of(cluster, depth).await,
         Err(why) => ClusterSnapshot::unreachable(&context.name, why),
     }))

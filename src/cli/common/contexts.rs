@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use futures::future::join_all;
 
 use super::{args::Global, cluster::connecting, output};
 use crate::{
     client::{Access, IdentifiedCluster},
     clusters::{
-        cluster_client::{ClusterClient, KubeContext},
+        cluster_client::{ClusterClient, KubeContext, side_by_side},
         collect::NOT_INSTALLED,
         snapshot::ClusterSnapshot,
     },
@@ -48,7 +47,7 @@ impl Contexts {
                 let access = access.with_context(name);
                 context_of(name.clone(), access, deadline, namespace)
             });
-            let contexts = connecting(join_all(contexts)).await;
+            let contexts = connecting(side_by_side(contexts)).await;
             if self.all_contexts {
                 let known = told_apart(contexts).await;
                 return Ok(without_doubles(known, |context| &context.name));
@@ -188,7 +187,7 @@ async fn told_apart(contexts: Vec<KubeContext>) -> Vec<(KubeContext, Option<Iden
             uid: None,
         })
     });
-    let known = join_all(known).await;
+    let known = side_by_side(known).await;
     contexts.into_iter().zip(known).collect()
 }
 

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
-use futures::future::join_all;
 
 use super::{
     loaded::{LoadedFleet, load, named},
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::{
     cli::common::{args::Global, cluster::connecting, contexts::Contexts},
-    clusters::cluster_client::{ClusterClient, KubeContext},
+    clusters::cluster_client::{ClusterClient, KubeContext, side_by_side},
     fleet::FleetCluster,
     suggest::ClusterFlags,
 };
@@ -83,7 +82,7 @@ impl SelectedClusters {
 async fn of_file(global: &Global, loaded: &LoadedFleet, deadline: Duration) -> SelectedClusters {
     let clusters = loaded.fleet.clusters.iter();
     let clusters = clusters.map(|cluster| of_cluster(global, loaded, cluster, deadline));
-    let contexts = connecting(join_all(clusters)).await;
+    let contexts = connecting(side_by_side(clusters)).await;
     let links = loaded.fleet.links.keys();
     let links = links.map(|ends| (ends.source.to_string(), ends.target.to_string()));
     SelectedClusters {

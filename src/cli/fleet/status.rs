@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
-
 use super::{
     loaded::{LoadedFleet, named},
     states::{ClusterStates, FleetReport},
@@ -12,7 +10,7 @@ use crate::{
     cli::{common::args::Global, version::all_controllers},
     client::Access,
     clusters::{
-        cluster_client::{ClusterClient, KubeContext},
+        cluster_client::{ClusterClient, KubeContext, side_by_side},
         collect::{Depth, snapshots_of},
     },
     manifests::link::ClusterName,
@@ -35,7 +33,7 @@ pub(super) async fn report(
             flags: access.flags(),
         }
     });
-    let contexts = join_all(contexts).await;
+    let contexts = side_by_side(contexts).await;
     let (snapshots, controllers) = futures::join!(
         snapshots_of(&contexts, Depth::Links),
         all_controllers(&contexts)

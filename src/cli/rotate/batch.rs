@@ -23,7 +23,7 @@ use crate::{
     },
     client::requests::DEADLINE,
     clusters::{
-        cluster_client::ClusterClient,
+        cluster_client::{ClusterClient, side_by_side},
         collect_full,
         snapshot::{Destination, Known},
     },
@@ -93,7 +93,7 @@ impl<'a> Batch<'a> {
             (cluster, Box::pin(self.gather(known, wanted)).await)
         });
         let mut due = Vec::new();
-        for (cluster, gathered) in join_all(gathered).await {
+        for (cluster, gathered) in side_by_side(gathered).await {
             match gathered {
                 Ok(mut rotation) => {
                     if let Some((result, reason)) = rotation.decide(self.flags, &destination) {

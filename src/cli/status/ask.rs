@@ -1,6 +1,5 @@
 //! Reads from all clusters what `status` shows, with the problems of the credentials of each Link, as `check` finds them.
 
-use futures::future::join_all;
 use jiff::Timestamp;
 
 use super::{
@@ -11,7 +10,7 @@ use super::{
 use crate::{
     cli::common::contexts::refuse_silence,
     clusters::{
-        cluster_client::KubeContext,
+        cluster_client::{KubeContext, side_by_side},
         collect::{Depth, snapshots_of},
         collect_full,
         credentials::problems,
@@ -66,7 +65,7 @@ async fn ask_services(
 ) -> anyhow::Result<Vec<ServiceRow>> {
     let wanted = args.filter();
     let pairs = contexts.iter().zip(snapshots);
-    let answers = join_all(pairs.map(async |(context, snapshot)| {
+    let answers = side_by_side(pairs.map(async |(context, snapshot)| {
         let (Ok(cluster), Ok(links)) = (&context.client, &snapshot.links) else {
             return Ok(vec![]);
         };
@@ -99,7 +98,7 @@ async fn services_of(
 
 /// Reads the credentials that Linkerd has in each cluster, concurrently.
 async fn destinations_of(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
-    join_all(contexts.iter().map(async |context| match &context.client {
+    side_by_side(contexts.iter().map(async |context| match &context.client {
         Ok(cluster) => collect_full::destination(cluster).await,
         Err(why) => Err(why.clone()),
     }))
