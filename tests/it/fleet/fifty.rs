@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use control_plane::eventually;
 use futures::future::join_all;
 use kube::api::ListParams;
@@ -24,6 +25,8 @@ const LINKS: usize = COUNT * (COUNT - 1);
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long the controllers may take until all Links are ready.
 const LINKED: Duration = Duration::from_secs(300);
+/// How many files each command may have open: fewer than the default of any system.
+const OPEN_FILES: usize = 256;
 /// How often to look at the memory of a process.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -35,6 +38,8 @@ struct Measured {
     took: Duration,
     /// Peak of resident memory, in KiB.
     peak: u64,
+    /// How often plugins of the kubeconfig ran.
+    runs: usize,
 }
 
 /// The peak of a process' resident memory, in KiB.
@@ -59,8 +64,12 @@ fn cpu_of(pid: u32) -> Option<Duration> {
 fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
     let path = |name: &str| planes.folder.path().join(name);
     let to = |name: &str| File::create(path(name)).unwrap();
-    let started = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
+    let runs = || fs::read_to_string(path("runs")).map_or(0, |runs| runs.lines().count());
+    let (runs_before, started) = (runs(), Instant::now());
+    let mut child = Command::new("sh")
+        .arg("-c")
+        .arg(format!("ulimit -n {OPEN_FILES}; exec \"$0\" \"$@\""))
+        .arg(env!("CARGO_BIN_EXE_linkerd-mc"))
         .arg("fleet")
         .args(args)
         .env("KUBECONFIG", kubeconfig)
@@ -69,11 +78,13 @@ fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
         .stderr(to("stderr"))
         .spawn()
         .unwrap();
-    let (mut peak, mut cpu) = (0, Duration::ZERO);
+    let (mut peak, mut cpu, mut open) = (0, Duration::ZERO, 0);
     let status = loop {
         // Read before the check whether the process has ended: afterwards, the values cannot be read any more.
         peak = peak_of(child.id()).unwrap_or(peak);
         cpu = cpu_of(child.id()).unwrap_or(cpu);
+        open =
+            open.max(fs::read_dir(format!("/proc/{}/fd", child.id())).map_or(0, Iterator::count));
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
@@ -87,16 +98,48 @@ fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
         stderr: read("stderr"),
         took,
         peak,
+        runs: runs() - runs_before,
     };
     eprintln!(
-        "fleet of {COUNT}: fleet {}: {:.2} s, {:.2} s of CPU, at most {} MiB, exit code {}",
+        "fleet of {COUNT}: fleet {}: {:.2} s, {:.2} s of CPU, at most {} MiB and {open} open files, plugins ran {} times, exit code {}",
         args[0],
         took.as_secs_f64(),
         cpu.as_secs_f64(),
         peak / 1024,
+        measured.runs,
         measured.code
     );
+    // A plugin runs once for all clusters of a user.
+    assert!(measured.runs <= PLANES, "{}", measured.runs);
     measured
+}
+
+/// A user with a plugin that prints the credentials of this one.
+fn with_plugin(planes: &Planes, number: usize, user: &Value) -> Value {
+    let pem = |field: &str| {
+        let decoded = BASE64_STANDARD.decode(user[field].as_str()?).unwrap();
+        Some(String::from_utf8(decoded).unwrap())
+    };
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": {
+            "token": user["token"],
+            "clientCertificateData": pem("client-certificate-data"),
+            "clientKeyData": pem("client-key-data"),
+        },
+    });
+    let folder = planes.folder.path();
+    let file = folder.join(format!("credential-{number}"));
+    fs::write(&file, credential.to_string()).unwrap();
+    let script = format!(
+        "echo >> {}; cat {}",
+        folder.join("runs").display(),
+        file.display()
+    );
+    json!({ "exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script],
+    } })
 }
 
 /// A kubeconfig in which each cluster has entries of its own, which lead to one of the control planes.
@@ -109,10 +152,16 @@ fn kubeconfig(planes: &Planes, clusters: &[String]) -> PathBuf {
         ("users", "user"),
         ("contexts", "context"),
     ] {
-        let entries = of_planes[key].as_array().unwrap().iter().cycle();
-        let entries = clusters.iter().zip(entries).map(|(name, entry)| {
+        let entries = of_planes[key]
+            .as_array()
+            .unwrap()
+            .iter()
+            .enumerate()
+            .cycle();
+        let entries = clusters.iter().zip(entries).map(|(name, (number, entry))| {
             let content = match of {
                 "context" => json!({ "cluster": name, "user": name }),
+                "user" => with_plugin(planes, number, &entry[of]),
                 _ => entry[of].clone(),
             };
             json!({ "name": name, of: content })
@@ -185,6 +234,9 @@ async fn fifty_clusters_are_planned_and_shown_in_seconds_and_linked_in_minutes()
     let linked = run(&["plan"]);
     assert_eq!(linked.code, 2, "{}", linked.stderr);
     eprintln!("{}", linked.stdout.lines().last().unwrap_or_default());
+    let rotate = ["rotate", "--dry-run", "--file", some];
+    let rotated = measured(&planes, &kubeconfig, &rotate);
+    assert_eq!(rotated.code, 0, "{}{}", rotated.stdout, rotated.stderr);
     let status = run(&["status"]);
     assert_eq!(status.code, 0, "{}", status.stdout);
     assert!(
