@@ -26,20 +26,17 @@ use anyhow::Context as _;
 use kube::{Client, Config, config::Kubeconfig};
 
 pub use self::bounds::ResponseLimits;
-pub(crate) use self::config::{IdentifiedCluster, Identity, fingerprint};
+pub(crate) use self::config::{IdentifiedCluster, Identity, fingerprint, token_claims};
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
     watcher_from_credentials,
 };
-pub(crate) use self::credentials::{
-    insecure_tls, service_account, token_claims, token_fingerprint,
-};
+pub(crate) use self::credentials::{insecure_tls, service_account, token_fingerprint};
 #[cfg(test)]
 pub(crate) use self::multiplexed::build;
-pub use self::multiplexed::multiplexed;
+pub use self::multiplexed::{CommandClients, multiplexed};
 pub(crate) use self::networks::{allocated_ips, cluster_networks, server_address};
 use self::resolve::{Flags, address_of_flag, resolve, with_flags};
-pub use self::shared::Shared;
 use crate::{
     hint::{fail, is_misuse},
     suggest::ClusterFlags,
@@ -64,7 +61,7 @@ pub struct Access {
     /// A kubeconfig that is in no file, or why there is none. Without it, the one at `kubeconfig` is used.
     pub given: Option<Arc<Result<Kubeconfig, String>>>,
     /// What the command has for all of its clusters.
-    pub shared: Shared,
+    pub shared: CommandClients,
 }
 
 impl Access {
@@ -176,7 +173,7 @@ impl Access {
 
     /// A client for this access, for one-shot requests: each of them ends within `deadline`.
     pub async fn client(&self, deadline: Duration) -> anyhow::Result<Client> {
-        self.client_of(self.config()?, deadline).await
+        Box::pin(self.client_of(self.config()?, deadline)).await
     }
 
     /// The same for its configuration.
@@ -192,8 +189,8 @@ impl Access {
                 .and_then(|kubeconfig| self.context_name(&kubeconfig))
             {
                 Ok(context) => {
-                    let entry =
-                        kubeconfig::Entry::Context(context).named(self.kubeconfig.as_deref());
+                    let entry = kubeconfig::KubeconfigEntry::Context(context)
+                        .named(self.kubeconfig.as_deref());
                     format!("cannot use {entry}")
                 }
                 Err(_) => "cannot use the account of this Pod".to_owned(),

@@ -40,6 +40,7 @@ const PACKAGES: [(&str, &[&str]); 6] = [
             "build.rs",
             "tests/it/main.rs",
             "tests/hostile_input/main.rs",
+            "tests/kubeconfig/main.rs",
             "tests/mesh/main.rs",
             "tests/packaging/main.rs",
             "tests/docs/main.rs",

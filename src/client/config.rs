@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{
     header::{HeaderValue, USER_AGENT},
     uri::Scheme,
 };
+use jiff::Timestamp;
 use kube::{Config, config::AuthInfo};
 
 use crate::hint::{fail, misuse};
@@ -94,6 +96,18 @@ pub(super) fn secret_text(user: &AuthInfo, field: &str) -> Option<String> {
         serde_json::Value::String(text) if !text.is_empty() => Some(text),
         _ => None,
     }
+}
+
+/// When a JWT expires, which is not verified.
+pub(super) fn expiry_of(token: &str) -> Option<Timestamp> {
+    Timestamp::from_second(token_claims(token)?.get("exp")?.as_i64()?).ok()
+}
+
+/// The claims of a JWT, which is not verified.
+pub(crate) fn token_claims(token: &str) -> Option<serde_json::Value> {
+    let claims = token.split('.').nth(1)?;
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
+    serde_json::from_slice(&claims).ok()
 }
 
 /// A short hash of a secret, such as the kubeconfig of a credentials Secret: the start of its SHA-256, 16 hexadecimal

@@ -4,13 +4,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use kube::{Client, Config, config::Kubeconfig};
 
 use super::{
     bounds::ResponseLimits,
-    config::{Identity, fingerprint, secret_text},
+    config::{Identity, expiry_of, fingerprint, secret_text},
     kubeconfig::{file_of_cluster, of_bytes, program_or_file},
     multiplexed::{build, multiplexed},
     resolve::{Flags, resolve},
@@ -106,11 +105,6 @@ pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
     expiry_of(&credentials_token(kubeconfig_bytes)?)
 }
 
-/// When a JWT expires, which is not verified.
-pub(super) fn expiry_of(token: &str) -> Option<Timestamp> {
-    Timestamp::from_second(token_claims(token)?.get("exp")?.as_i64()?).ok()
-}
-
 /// Why the connection of a credentials Secret is not secure; `None` if it is, or if there is none.
 pub(crate) fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;
@@ -125,13 +119,6 @@ pub(crate) fn service_account(claims: &serde_json::Value) -> Option<(&str, &str)
     subject
         .strip_prefix("system:serviceaccount:")?
         .split_once(':')
-}
-
-/// The claims of a JWT, which is not verified.
-pub(crate) fn token_claims(token: &str) -> Option<serde_json::Value> {
-    let claims = token.split('.').nth(1)?;
-    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
-    serde_json::from_slice(&claims).ok()
 }
 
 /// The token of the user of a kubeconfig's current context.
@@ -216,7 +203,10 @@ fn keep_one<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool) {
 
 #[cfg(test)]
 mod tests {
-    use base64::prelude::BASE64_STANDARD;
+    use base64::{
+        Engine as _,
+        prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+    };
 
     use super::*;
 

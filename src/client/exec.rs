@@ -25,7 +25,7 @@ use tokio::{io::AsyncReadExt as _, process::Command, sync::Mutex, time::timeout}
 use super::{
     kubeconfig::{CHECK_USER, executable, unauthenticated},
     kubeconfig_text::of_yaml,
-    shared::Shared,
+    shared::OnceMap,
 };
 use crate::{api::text::in_brief, hint::fail, timing};
 
@@ -77,6 +77,9 @@ struct Status {
     client_key_data: Option<String>,
 }
 
+/// The plugins of a command that have run.
+pub(super) type Plugins = OnceMap<Ran>;
+
 /// A plugin that has run, and the certificate and key that it printed.
 #[derive(Clone, Debug)]
 pub(super) struct Ran {
@@ -92,7 +95,7 @@ impl Plugin {
     pub(super) async fn of(
         config: &mut Config,
         deadline: Duration,
-        shared: &Shared,
+        plugins: &Plugins,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         let user = &mut config.auth_info;
         let Some(exec) = user.exec.take() else {
@@ -100,7 +103,7 @@ impl Plugin {
         };
         // As a `Value`, its keys are in order. It has the cluster too, if the plugin learns it.
         let key = json!({ "exec": exec, "cluster": exec.cluster }).to_string();
-        let ran = shared.plugin(key, first_run(exec, deadline));
+        let ran = plugins.get(key, first_run(exec, deadline));
         let Ran {
             plugin,
             certificate,
@@ -320,7 +323,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let mut config = config(folder.path(), &status(&fields));
-            let plugin = Plugin::of(&mut config, DEADLINE, &Shared::default())
+            let plugin = Plugin::of(&mut config, DEADLINE, &Plugins::default())
                 .await
                 .unwrap()
                 .unwrap();
@@ -349,7 +352,7 @@ mod tests {
         ]);
         exec.provide_cluster_info = true;
         exec.cluster = Some(serde_json::from_value(json!({ "server": "https://east" })).unwrap());
-        Plugin::of(&mut config, DEADLINE, &Shared::default())
+        Plugin::of(&mut config, DEADLINE, &Plugins::default())
             .await
             .unwrap();
         let info: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -365,7 +368,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let both = json!({ "clientCertificateData": "cert", "clientKeyData": "key" });
         let mut config = config(folder.path(), &status(&both));
-        let plugin = Plugin::of(&mut config, DEADLINE, &Shared::default())
+        let plugin = Plugin::of(&mut config, DEADLINE, &Plugins::default())
             .await
             .unwrap()
             .unwrap();
@@ -380,7 +383,7 @@ mod tests {
     async fn plugin_that_prints_without_end_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(folder.path(), "exec yes");
-        let error = Plugin::of(&mut config, DEADLINE, &Shared::default())
+        let error = Plugin::of(&mut config, DEADLINE, &Plugins::default())
             .await
             .unwrap_err();
         assert_eq!(error.to_string(), "executable sh was killed by a signal");
@@ -391,7 +394,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(folder.path(), "exec sleep 60");
         let began = std::time::Instant::now();
-        let error = Plugin::of(&mut config, Duration::from_millis(200), &Shared::default()).await;
+        let error = Plugin::of(&mut config, Duration::from_millis(200), &Plugins::default()).await;
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "executable sh did not finish within 0.2 s");
         assert!(began.elapsed() < Duration::from_secs(30));

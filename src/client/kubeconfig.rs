@@ -18,13 +18,13 @@ use crate::hint::{HintExt as _, fail};
 
 /// An entry of a kubeconfig, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum KubeconfigEntry {
     Context(String),
     Cluster(String),
     User(String),
 }
 
-impl Entry {
+impl KubeconfigEntry {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Context(_) => "context",

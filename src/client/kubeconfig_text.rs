@@ -15,23 +15,23 @@ use serde_saphyr::Error;
 /// A kubeconfig whose entries may have no names.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct File {
+struct RawKubeconfig {
     kind: Option<String>,
     #[serde(rename = "apiVersion")]
     api_version: Option<String>,
     #[serde(rename = "current-context")]
     current_context: Option<String>,
     #[serde(deserialize_with = "or_default")]
-    clusters: Vec<Option<ClusterEntry>>,
+    clusters: Vec<Option<RawCluster>>,
     #[serde(deserialize_with = "or_default")]
-    users: Vec<Option<UserEntry>>,
+    users: Vec<Option<RawUser>>,
     #[serde(deserialize_with = "or_default")]
-    contexts: Vec<Option<ContextEntry>>,
+    contexts: Vec<Option<RawContext>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ClusterEntry {
+struct RawCluster {
     #[serde(deserialize_with = "or_default")]
     name: String,
     cluster: Option<Cluster>,
@@ -39,7 +39,7 @@ struct ClusterEntry {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct UserEntry {
+struct RawUser {
     #[serde(deserialize_with = "or_default")]
     name: String,
     user: Option<AuthInfo>,
@@ -47,15 +47,15 @@ struct UserEntry {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ContextEntry {
+struct RawContext {
     #[serde(deserialize_with = "or_default")]
     name: String,
-    context: Option<Names>,
+    context: Option<RawNames>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Names {
+struct RawNames {
     #[serde(deserialize_with = "or_default")]
     cluster: String,
     user: Option<String>,
@@ -105,7 +105,7 @@ fn first_document(text: &str) -> &str {
 
 /// Parses a kubeconfig; an empty text is an empty one.
 pub(super) fn parse(text: &str) -> Result<Kubeconfig, Box<serde_saphyr::Error>> {
-    let file: Option<File> = of_yaml(first_document(text))?;
+    let file: Option<RawKubeconfig> = of_yaml(first_document(text))?;
     let file = file.unwrap_or_default();
     let clusters = file.clusters.into_iter().flatten();
     let clusters = clusters.map(|entry| NamedCluster {

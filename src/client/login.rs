@@ -15,11 +15,9 @@ use kube::{
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    config::secret_text,
-    credentials::expiry_of,
-    exec::{Plugin, Unauthenticated},
+    config::{expiry_of, secret_text},
+    exec::{Plugin, Plugins, Unauthenticated},
     kubeconfig::CHECK_USER,
-    shared::Shared,
 };
 use crate::{hint::fail, timing};
 
@@ -58,13 +56,13 @@ impl Login {
     pub(super) async fn of(
         config: &mut Config,
         deadline: Duration,
-        shared: &Shared,
+        plugins: &Plugins,
     ) -> anyhow::Result<Self> {
         let fixed = Self::without_plugin(&config.auth_info)?;
         if !matches!(fixed, Self::None) || config.auth_info.client_certificate_data.is_some() {
             return Ok(fixed);
         }
-        let plugin = Plugin::of(config, deadline, shared).await?;
+        let plugin = Plugin::of(config, deadline, plugins).await?;
         Ok(plugin.map_or(Self::None, Self::Plugin))
     }
 

@@ -1,6 +1,6 @@
 //! The clients of commands and of the controller: requests with credentials, and limits of their responses.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -8,31 +8,79 @@ use hyper::body::Bytes;
 use kube::{
     Client, Config,
     client::{Body, ConfigExt as _},
+    config::AuthInfo,
 };
+use serde_json::json;
 use tower::{BoxError, Service as _, ServiceBuilder, util::BoxCloneSyncService};
 
 use super::{
     bounds::{Connections, ResponseLimits},
-    config::{set_user_agent, without_credentials_in_clear},
+    config::{Identity, set_user_agent, without_credentials_in_clear},
+    exec::Plugins,
     kubeconfig::no_client,
     login::Login,
     requests::DEADLINE,
     retry::Patience,
-    shared::Shared,
+    shared::OnceMap,
     transport::transport,
 };
 
 /// A client for long-running watches and many concurrent requests, with these limits of responses.
 pub async fn multiplexed(config: Config, limits: ResponseLimits) -> anyhow::Result<Client> {
-    let authenticated = Authenticated::new(config, DEADLINE, &Shared::default()).await?;
+    let authenticated = Authenticated::new(config, DEADLINE, &Plugins::default()).await?;
     authenticated.with(limits, Patience::none())
 }
 
 /// A client for requests and watches of a command. A request ends within `deadline`, and so does the plugin of the
 /// kubeconfig before it.
 pub(crate) async fn build(config: Config, deadline: Duration) -> anyhow::Result<Client> {
-    let authenticated = Authenticated::new(config, deadline, &Shared::default()).await?;
+    let authenticated = Authenticated::new(config, deadline, &Plugins::default()).await?;
     authenticated.client(deadline)
+}
+
+/// The clients and the plugins of a command. Its clones are the same.
+#[derive(Clone, Default)]
+pub struct CommandClients {
+    clients: OnceMap<Client>,
+    plugins: Plugins,
+}
+
+impl fmt::Debug for CommandClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CommandClients")
+    }
+}
+
+impl CommandClients {
+    /// The client of a configuration. Those that ask at the same time wait for the first.
+    pub(super) async fn client(
+        &self,
+        config: Config,
+        deadline: Duration,
+    ) -> anyhow::Result<Client> {
+        let AuthInfo {
+            impersonate,
+            impersonate_uid,
+            impersonate_groups,
+            impersonate_user_extra,
+            ..
+        } = &config.auth_info;
+        // As a `Value`, its keys are in order.
+        let acts_as = json!([
+            impersonate,
+            impersonate_uid,
+            impersonate_groups,
+            impersonate_user_extra
+        ]);
+        let identity = Identity::of(&config);
+        let skips = config.accept_invalid_certs;
+        let key = format!("{identity:?} {skips} {acts_as} {deadline:?}");
+        let client = self.clients.get(key, async {
+            let authenticated = Authenticated::new(config, deadline, &self.plugins);
+            Box::pin(authenticated).await?.client(deadline)
+        });
+        client.await
+    }
 }
 
 /// A configuration, and how its user logs in.
@@ -47,10 +95,10 @@ impl Authenticated {
     pub(super) async fn new(
         mut config: Config,
         deadline: Duration,
-        shared: &Shared,
+        plugins: &Plugins,
     ) -> anyhow::Result<Self> {
         without_credentials_in_clear(&mut config);
-        let login = Login::of(&mut config, deadline, shared).await?;
+        let login = Login::of(&mut config, deadline, plugins).await?;
         set_user_agent(&mut config);
         Ok(Self { config, login })
     }

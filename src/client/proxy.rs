@@ -18,7 +18,7 @@ const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// A proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Proxy {
+pub(super) struct ProxyServer {
     pub(super) kind: ProxyKind,
     /// Its address, without user and password.
     pub(super) address: Uri,
@@ -33,7 +33,7 @@ pub(super) enum ProxyKind {
     Socks,
 }
 
-impl Proxy {
+impl ProxyServer {
     /// The proxy on the way to `server`: the explicit one, or that of the variables.
     pub(super) fn on_way_to(
         server: &Uri,
@@ -205,7 +205,7 @@ mod tests {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let found = Proxy::on_way_to(&server, explicit, variable);
+        let found = ProxyServer::on_way_to(&server, explicit, variable);
         let found = found.map_err(|error| error.to_string())?;
         Ok(found.map_or_else(String::new, |proxy| {
             let user = proxy

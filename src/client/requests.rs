@@ -122,19 +122,6 @@ pub(crate) async fn clock_ahead(client: &Client) -> SignedDuration {
     }
 }
 
-/// What to say about clocks that differ by more than a minute. `server` names the API server.
-pub(crate) fn clock_differs(ahead: SignedDuration, server: &str) -> Option<String> {
-    let way = if ahead.is_negative() {
-        "ahead of"
-    } else {
-        "behind"
-    };
-    (ahead.abs() > SignedDuration::from_mins(1)).then(|| {
-        let seconds = ahead.abs().as_secs();
-        format!("the clock of this machine is {seconds} s {way} that of {server}, which counts")
-    })
-}
-
 /// Reads an object, and the API server's time: the clock of this machine may differ from it. `None` if the object does
 /// not exist. The error is one short line.
 pub(crate) async fn get_at<K: DeserializeOwned>(

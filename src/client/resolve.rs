@@ -16,8 +16,8 @@ use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use super::{
     config::{impersonate, is_encrypted, secret_text},
     exec::{EXEC_V1, EXEC_V1BETA1},
-    kubeconfig::Entry,
-    proxy::Proxy,
+    kubeconfig::KubeconfigEntry,
+    proxy::ProxyServer,
 };
 use crate::hint::{HintExt as _, fail};
 
@@ -37,7 +37,7 @@ pub(super) struct Flags<'a> {
 /// Why a context cannot be used, and the entry that says so. Quotes no value of the kubeconfig.
 #[derive(Debug)]
 pub(super) struct Unusable {
-    pub(super) entry: Entry,
+    pub(super) entry: KubeconfigEntry,
     pub(super) why: anyhow::Error,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn resolve(
     let context = contexts.find(|named| named.name == name);
     let context = context.and_then(|named| named.context.as_ref());
     let of_context = |what: &str| Unusable {
-        entry: Entry::Context(name.to_owned()),
+        entry: KubeconfigEntry::Context(name.to_owned()),
         why: anyhow::Error::msg(what.to_owned()),
     };
     let context = context.ok_or_else(|| of_context("it is empty"))?;
@@ -70,7 +70,7 @@ pub(super) fn resolve(
     let user = user.and_then(|named| named.auth_info.clone());
 
     let of_cluster = |why| Unusable {
-        entry: Entry::Cluster(context.cluster.clone()),
+        entry: KubeconfigEntry::Cluster(context.cluster.clone()),
         why,
     };
     let mut config = way(cluster, flags.server.as_ref(), variable).map_err(of_cluster)?;
@@ -79,7 +79,7 @@ pub(super) fn resolve(
     }
     let user = checked_user(user.unwrap_or_default(), cluster, flags);
     config.auth_info = user.map_err(|why| Unusable {
-        entry: Entry::User(context.user.clone().unwrap_or_default()),
+        entry: KubeconfigEntry::User(context.user.clone().unwrap_or_default()),
         why,
     })?;
     Ok(config)
@@ -118,7 +118,8 @@ fn way(
     config.disable_compression = cluster.disable_compression == Some(true);
     // As for kubectl, the name belongs to the address of the kubeconfig.
     config.tls_server_name = some(cluster.tls_server_name.as_ref()).filter(|_| flag.is_none());
-    let proxy = Proxy::on_way_to(&config.cluster_url, cluster.proxy_url.as_deref(), variable)?;
+    let proxy =
+        ProxyServer::on_way_to(&config.cluster_url, cluster.proxy_url.as_deref(), variable)?;
     config.proxy_url = proxy.and_then(|proxy| proxy.url());
     Ok(config)
 }

@@ -50,7 +50,7 @@ use tower::{BoxError, Service, util::BoxCloneSyncService};
 use super::{
     config::secret_text,
     kubeconfig::{CHECK_USER, no_client},
-    proxy::{Proxy, ProxyKind},
+    proxy::{ProxyKind, ProxyServer},
 };
 use crate::hint::fail;
 
@@ -66,10 +66,10 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
 const KEEPALIVE_TRIES: u32 = 3;
 
 /// Sends requests over the connections of one client.
-pub(super) type Transport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+pub(super) type ApiTransport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
 /// The transport to a configuration's API server.
-pub(super) fn transport(config: &Config) -> anyhow::Result<Transport> {
+pub(super) fn transport(config: &Config) -> anyhow::Result<ApiTransport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -80,7 +80,7 @@ pub(super) fn transport(config: &Config) -> anyhow::Result<Transport> {
     let Some(url) = &config.proxy_url else {
         return over(config, &tls, http);
     };
-    let Some(proxy) = Proxy::of_url(url) else {
+    let Some(proxy) = ProxyServer::of_url(url) else {
         return Err(fail(
             "proxy-url: not a proxy",
             "use a URL with http://, https:// or socks5://",
@@ -142,7 +142,7 @@ fn https(
 }
 
 /// A transport whose connections `connector` opens.
-fn over<C>(config: &Config, tls: &ClientConfig, connector: C) -> anyhow::Result<Transport>
+fn over<C>(config: &Config, tls: &ClientConfig, connector: C) -> anyhow::Result<ApiTransport>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::{labels, link::LinkObject},
-    client::requests::clock_differs,
     clusters::{
         collect::OLDER,
         snapshot::{FullSnapshot, LinkSnapshot, annotation},
@@ -173,7 +172,7 @@ pub(super) fn names(snapshot: &FullSnapshot) -> Verdict {
 }
 
 pub(super) fn clock(snapshot: &FullSnapshot) -> Verdict {
-    match clock_differs(snapshot.ahead, "the API server") {
+    match crate::clusters::snapshot::clock_differs(snapshot.ahead, "the API server") {
         Some(why) => Verdict::Warn(vec![why.into()]),
         None => Verdict::Pass,
     }

@@ -391,6 +391,7 @@ fn checks_that_do_not_apply_have_no_result() {
             "multicluster extension Namespace exists",
             "Link CRD exists",
             "Link CRD is up to date",
+            "this machine's clock agrees with that of the API server",
             "service mirror controller is restricted by admission policies",
             "extension is managing controllers",
             "controller and CLI versions match",

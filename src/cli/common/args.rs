@@ -15,7 +15,7 @@ use crate::{
         selector::SelectorError,
         selector_text::parse_selector,
     },
-    client::{Access, Shared},
+    client::{Access, CommandClients},
     hint::misuse,
     manifests::{
         link::{ClusterName, ClusterNameError},
@@ -62,7 +62,7 @@ pub(crate) struct Global {
     pub(crate) color: ColorChoice,
     /// What the command has for all of its clusters.
     #[arg(skip)]
-    pub(crate) shared: Shared,
+    pub(crate) shared: CommandClients,
 }
 
 impl Global {

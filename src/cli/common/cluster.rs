@@ -19,7 +19,7 @@ use crate::{
         Access, IdentifiedCluster, Identity,
         requests::{self, DEADLINE, RequestError},
     },
-    clusters::cluster_client::kube_system_uid,
+    clusters::{cluster_client::kube_system_uid, snapshot::clock_differs},
     hint::{HintExt as _, fail},
     manifests::yaml,
     suggest::{ClusterFlags, Suggested},
@@ -138,7 +138,7 @@ impl Cluster {
     pub(crate) async fn now(&self) -> Timestamp {
         let ahead = self.ahead.get_or_init(async || {
             let ahead = requests::clock_ahead(&self.client).await;
-            if let Some(warning) = requests::clock_differs(ahead, &self.server) {
+            if let Some(warning) = clock_differs(ahead, &self.server) {
                 output::warning(&warning);
             }
             ahead
@@ -281,7 +281,7 @@ mod tests {
             let now = Cluster::of_test_server(client).now().await;
             let off = now.duration_since(timing::now() + ahead);
             assert!(off.abs() < SignedDuration::from_secs(10), "{ahead}: {off}");
-            let found = requests::clock_differs(ahead, "east");
+            let found = clock_differs(ahead, "east");
             let expected = said.map(|said| format!("the clock of this machine is {said}"));
             assert_eq!(found, expected);
         }

@@ -19,7 +19,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use super::cluster::block_on;
 use crate::{
     api::link::LinkObject,
-    client::{Access, Shared},
+    client::{Access, CommandClients},
 };
 
 /// Environment variable that marks a completion request of a [`script`]; its value is the shell's name.
@@ -217,7 +217,7 @@ fn access(words: &[String]) -> Access {
         api_addr: value("--api-addr"),
         is_of_fleet: false,
         given: None,
-        shared: Shared::default(),
+        shared: CommandClients::default(),
     }
 }
 
