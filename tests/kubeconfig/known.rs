@@ -15,7 +15,7 @@ struct Known {
 const KNOWN: &[Known] = &[
     // kubectl asks for a user name and a password on standard input.
     Known {
-        number: "D-28",
+        number: "D-35",
         is: |_, kubectl, ours| {
             let is_anonymous = |event: &String| !event.contains(" authorization=");
             kubectl.said.contains("error: EOF")
@@ -26,14 +26,14 @@ const KNOWN: &[Known] = &[
     },
     // Addresses of API servers that mean something else than they seem to.
     Known {
-        number: "D-29",
+        number: "D-36",
         is: |case, _, ours| {
             ours.did_nothing() && ours.said.contains("server: ") && case.has(is_odd_server)
         },
     },
     // Files that Go does not read.
     Known {
-        number: "D-30",
+        number: "D-37",
         is: |_, kubectl, ours| {
             let why = [
                 "duplicate name",
@@ -48,7 +48,7 @@ const KNOWN: &[Known] = &[
     },
     // Proxies with another protocol, or without a host.
     Known {
-        number: "D-31",
+        number: "D-38",
         is: |case, kubectl, ours| {
             let is_odd = |edit: &Edit| {
                 matches!(edit, Edit::Env(name, value) if name.to_uppercase().ends_with("_PROXY")
@@ -65,7 +65,7 @@ const KNOWN: &[Known] = &[
     },
     // The certificate of the server as its authority.
     Known {
-        number: "D-34",
+        number: "D-41",
         is: |case, _, ours| {
             let is_leaf = |edit: &Edit| matches!(edit, Edit::Cluster(_, "LEAF"));
             ours.said.contains("UnknownIssuer") && case.has(is_leaf)
@@ -73,7 +73,7 @@ const KNOWN: &[Known] = &[
     },
     // Tokens that have expired when they are printed.
     Known {
-        number: "D-35",
+        number: "D-42",
         is: |case, kubectl, ours| {
             let expired = |edit: &Edit| matches!(edit, Edit::Prints("EXPIRED"));
             case.has(expired)
@@ -84,7 +84,7 @@ const KNOWN: &[Known] = &[
     },
     // An empty name of a context.
     Known {
-        number: "D-37",
+        number: "D-44",
         is: |case, _, ours| {
             let empty = |edit: &Edit| matches!(edit, Edit::Flag("--context="));
             ours.did_nothing() && ours.said.contains("--context is empty") && case.has(empty)
@@ -92,7 +92,7 @@ const KNOWN: &[Known] = &[
     },
     // A user who is not there.
     Known {
-        number: "D-38",
+        number: "D-45",
         is: |_, kubectl, ours| {
             let is_anonymous = |event: &String| !event.contains(" authorization=");
             ours.did_nothing()
