@@ -137,7 +137,7 @@ bench-cli *args:
 
 # Run kubectl and linkerd-mc side by side with this many kubeconfigs, environments and flags
 kubeconfig cases="2000" seed="1":
-    LINKERD_MC_KUBECONFIG_CASES={{cases}} LINKERD_MC_KUBECONFIG_SEED={{seed}} cargo test --test kubeconfig
+    LINKERD_MC_KUBECONFIG_CASES={{quote(cases)}} LINKERD_MC_KUBECONFIG_SEED={{quote(seed)}} cargo test --test kubeconfig
 
 # Fuzz a target (kubeconfig, link, exclusions, names, networks, selector, values) for some seconds
 fuzz target seconds="60" *args:
