@@ -25,10 +25,16 @@ use super::{
     transport::transport,
 };
 
+/// The controller's timeout for opening a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How much longer a command may open a connection than its request may take. The end of the request says how long it
+/// took.
+const LATER: Duration = Duration::from_secs(1);
+
 /// A client for long-running watches and many concurrent requests, with these limits of responses.
 pub async fn multiplexed(config: Config, limits: ResponseLimits) -> anyhow::Result<Client> {
     let authenticated = Authenticated::new(config, DEADLINE, &Plugins::default()).await?;
-    authenticated.with(limits, Patience::none())
+    authenticated.with(CONNECT, limits, Patience::none())
 }
 
 /// A client for requests and watches of a command. A request ends within `deadline`, and so does the plugin of the
@@ -106,13 +112,19 @@ impl Authenticated {
     /// A client for requests of a command, each of which ends within `deadline`, and for its watches.
     pub(super) fn client(&self, deadline: Duration) -> anyhow::Result<Client> {
         self.with(
+            deadline + LATER,
             ResponseLimits::of_lists(deadline),
             Patience::of_commands(deadline),
         )
     }
 
-    fn with(&self, limits: ResponseLimits, patience: Patience) -> anyhow::Result<Client> {
-        let transport = transport(&self.config)?;
+    fn with(
+        &self,
+        connect: Duration,
+        limits: ResponseLimits,
+        patience: Patience,
+    ) -> anyhow::Result<Client> {
+        let transport = transport(&self.config, connect)?;
         let login = self.login.clone();
         let service = limited(Connections::new(limits), move |request| {
             let (transport, login, patience) = (transport.clone(), login.clone(), patience.clone());

@@ -54,8 +54,6 @@ use super::{
 };
 use crate::hint::fail;
 
-/// Timeout for opening a connection.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Interval of pings. With [`PING_TIMEOUT`], a dead peer is detected within 30 s.
 const PING_EVERY: Duration = Duration::from_secs(15);
 /// Timeout of a ping.
@@ -68,8 +66,8 @@ const KEEPALIVE_TRIES: u32 = 3;
 /// Sends requests over the connections of one client.
 pub(super) type ApiTransport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
-/// The transport to a configuration's API server.
-pub(super) fn transport(config: &Config) -> anyhow::Result<ApiTransport> {
+/// The transport to a configuration's API server. `connect`: the timeout for opening a connection.
+pub(super) fn transport(config: &Config, connect: Duration) -> anyhow::Result<ApiTransport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -78,7 +76,7 @@ pub(super) fn transport(config: &Config) -> anyhow::Result<ApiTransport> {
     http.set_keepalive_retries(Some(KEEPALIVE_TRIES));
     let tls = tls(config)?;
     let Some(url) = &config.proxy_url else {
-        return over(config, &tls, http);
+        return over(config, &tls, connect, http);
     };
     let Some(proxy) = ProxyServer::of_url(url) else {
         return Err(fail(
@@ -94,13 +92,13 @@ pub(super) fn transport(config: &Config) -> anyhow::Result<ApiTransport> {
                 Some((name, password)) => socks.with_auth(name, password),
                 None => socks,
             };
-            over(config, &tls, socks)
+            over(config, &tls, connect, socks)
         }
         ProxyKind::Http if address.scheme_str() == Some("https") => {
             let to_proxy = https(config, &tls)?.enable_http1().wrap_connector(http);
-            over(config, &tls, tunnel(address, user, to_proxy))
+            over(config, &tls, connect, tunnel(address, user, to_proxy))
         }
-        ProxyKind::Http => over(config, &tls, tunnel(address, user, http)),
+        ProxyKind::Http => over(config, &tls, connect, tunnel(address, user, http)),
     }
 }
 
@@ -142,7 +140,12 @@ fn https(
 }
 
 /// A transport whose connections `connector` opens.
-fn over<C>(config: &Config, tls: &ClientConfig, connector: C) -> anyhow::Result<ApiTransport>
+fn over<C>(
+    config: &Config,
+    tls: &ClientConfig,
+    connect: Duration,
+    connector: C,
+) -> anyhow::Result<ApiTransport>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -152,7 +155,7 @@ where
 {
     let timed = |connector| {
         let mut connector = TimeoutConnector::new(connector);
-        connector.set_connect_timeout(Some(CONNECT)); // includes the TLS handshake
+        connector.set_connect_timeout(Some(connect)); // includes the TLS handshake
         connector
     };
     let both = https(config, tls)?.enable_http1().enable_http2();

@@ -183,7 +183,10 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     );
     assert_eq!(
         succeeded(&imported),
-        "name: f\nclusters:\n- name: git-east\n- name: git-north\n- name: git-west\nlinks:\n- mesh: all\n"
+        "name: f\nclusters:\n- name: git-east\n- name: git-north\n- name: git-west\nlinks:\n\
+         - target: git-north\n  source: git-east\n- target: git-west\n  source: git-east\n\
+         - target: git-east\n  source: git-north\n- target: git-west\n  source: git-north\n\
+         - target: git-east\n  source: git-west\n- target: git-north\n  source: git-west\n"
     );
     assert_eq!(fleet.writes(), [""; 0]);
 
