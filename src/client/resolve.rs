@@ -77,7 +77,12 @@ pub(super) fn resolve(
     if let Some(namespace) = some(context.namespace.as_ref()) {
         config.default_namespace = namespace;
     }
-    let user = checked_user(user.unwrap_or_default(), cluster, flags);
+    let user = checked_user(
+        user.unwrap_or_default(),
+        cluster,
+        flags,
+        is_encrypted(&config),
+    );
     config.auth_info = user.map_err(|why| Unusable {
         entry: KubeconfigEntry::User(context.user.clone().unwrap_or_default()),
         why,
@@ -105,8 +110,14 @@ fn way(
         Some(server) => server.clone(),
         None => address(server)?,
     });
+    // As kubectl does, it is read in any case.
+    let authority = content(
+        "certificate-authority",
+        cluster.certificate_authority_data.as_ref(),
+        cluster.certificate_authority.as_ref(),
+    )?;
     if is_encrypted(&config) {
-        config.root_cert = authorities(cluster)?;
+        config.root_cert = authority.map(|pem| authorities(&pem)).transpose()?;
     }
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify == Some(true);
     if config.accept_invalid_certs && config.root_cert.is_some() {
@@ -174,23 +185,15 @@ fn some(text: Option<&String>) -> Option<String> {
 }
 
 /// The certificates to trust.
-fn authorities(cluster: &Cluster) -> anyhow::Result<Option<Vec<Vec<u8>>>> {
-    let pem = content(
-        "certificate-authority",
-        cluster.certificate_authority_data.as_ref(),
-        cluster.certificate_authority.as_ref(),
-    )?;
-    let Some(pem) = pem else {
-        return Ok(None);
-    };
-    let found = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
+fn authorities(pem: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+    let found = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
     // As Go, leaves out what is no certificate.
     let is_valid = |der: &CertificateDer<'_>| RootCertStore::empty().add(der.clone()).is_ok();
     let found: Vec<Vec<u8>> = found.filter(is_valid).map(|der| der.to_vec()).collect();
     if found.is_empty() {
         return unusable("certificate-authority: not PEM, or without a certificate");
     }
-    Ok(Some(found))
+    Ok(found)
 }
 
 /// What a field with data, or one with the path of a file, stands for. Both are refused, because one would be ignored.
@@ -219,11 +222,12 @@ fn content(
     }
 }
 
-/// A user as kubectl takes it, with the content of its files.
+/// A user as kubectl takes it, with the content of its files. `may_run`: whether its plugin may run.
 fn checked_user(
     mut user: AuthInfo,
     cluster: &Cluster,
     flags: &Flags<'_>,
+    may_run: bool,
 ) -> anyhow::Result<AuthInfo> {
     for text in [&mut user.token_file, &mut user.username] {
         *text = text.take().filter(|text| !text.is_empty());
@@ -256,7 +260,7 @@ fn checked_user(
         return unusable("there are an exec plugin and an auth-provider: only one is allowed");
     }
     if let Some(exec) = user.exec.as_mut() {
-        check_plugin(exec)?;
+        check_plugin(exec, may_run)?;
         if exec.provide_cluster_info {
             let info = cluster.try_into();
             exec.cluster =
@@ -267,15 +271,15 @@ fn checked_user(
     Ok(user)
 }
 
-/// Checks an exec plugin as kubectl does.
-fn check_plugin(exec: &mut ExecConfig) -> anyhow::Result<()> {
+/// Checks an exec plugin as kubectl does. Its version matters only if it may run.
+fn check_plugin(exec: &mut ExecConfig, may_run: bool) -> anyhow::Result<()> {
     if some(exec.command.as_ref()).is_none() {
         return unusable("exec: there is no command");
     }
     let Some(version) = some(exec.api_version.as_ref()) else {
         return unusable("exec: there is no apiVersion");
     };
-    if ![EXEC_V1, EXEC_V1BETA1].contains(&version.as_str()) {
+    if may_run && ![EXEC_V1, EXEC_V1BETA1].contains(&version.as_str()) {
         return Err(fail(
             "exec: the apiVersion is not supported",
             format!("use {EXEC_V1} or {EXEC_V1BETA1}; a newer version of the plugin may know them"),
