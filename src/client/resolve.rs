@@ -262,13 +262,27 @@ fn checked_user(
     if let Some(exec) = user.exec.as_mut() {
         check_plugin(exec, may_run)?;
         if exec.provide_cluster_info {
-            let info = cluster.try_into();
+            let info = (&as_told(cluster, flags)).try_into();
             exec.cluster =
                 Some(info.or_else(|_| unusable("exec: an extension of the cluster is invalid"))?);
         }
     }
     impersonate(&mut user, flags.user, flags.groups)?;
     Ok(user)
+}
+
+/// A cluster as its plugin is told of it.
+fn as_told(cluster: &Cluster, flags: &Flags<'_>) -> Cluster {
+    let mut told = cluster.clone();
+    if let Some(data) = &mut told.certificate_authority_data {
+        data.retain(|c| !"\r\n".contains(c)); // as in `content`
+    }
+    told.proxy_url = some(told.proxy_url.as_ref());
+    if let Some(server) = &flags.server {
+        told.server = Some(server.to_string().trim_end_matches('/').to_owned());
+        told.tls_server_name = None;
+    }
+    told
 }
 
 /// Checks an exec plugin as kubectl does. Its version matters only if it may run.
