@@ -61,7 +61,7 @@ pub(super) fn resolve(
     let cluster = cluster.and_then(|named| named.cluster.as_ref());
     // As for kubectl, an address is enough.
     let none = Cluster::default();
-    let without = (flags.server.is_some() && context.cluster.is_empty()).then_some(&none);
+    let without = flags.server.is_some().then_some(&none);
     let cluster = cluster
         .or(without)
         .ok_or_else(|| of_context("its cluster is not in the kubeconfig"))?;
@@ -234,7 +234,8 @@ fn checked_user(
     }
     let token = secret_text(&user, "token");
     let password = secret_text(&user, "password");
-    if token.is_some() && (user.username.is_some() || password.is_some()) {
+    let has_token = token.is_some() || user.token_file.is_some();
+    if has_token && (user.username.is_some() || password.is_some()) {
         return unusable("there are a token, and a user name or a password: only one is allowed");
     }
     user.token = token.map(Into::into);
@@ -277,7 +278,9 @@ fn as_told(cluster: &Cluster, flags: &Flags<'_>) -> Cluster {
     if let Some(data) = &mut told.certificate_authority_data {
         data.retain(|c| !"\r\n".contains(c)); // as in `content`
     }
-    told.proxy_url = some(told.proxy_url.as_ref());
+    for text in [&mut told.proxy_url, &mut told.certificate_authority] {
+        *text = some(text.as_ref());
+    }
     if let Some(server) = &flags.server {
         told.server = Some(server.to_string().trim_end_matches('/').to_owned());
         told.tls_server_name = None;
