@@ -142,9 +142,11 @@ impl Engine {
     /// Enqueues all keys of a cluster after a local change or its first list, and increases its allowance by the writes
     /// that they may need. Services that were deleted with its Link may be created again without delay.
     pub(super) fn enqueue_gradually(&mut self, cluster: &str, keys: Vec<Key>) {
-        let now = Instant::now();
-        self.allowances.adds(cluster, keys.len(), now);
-        self.paces.may_create_again(cluster, now);
+        if !keys.is_empty() {
+            let now = Instant::now();
+            self.allowances.adds(cluster, keys.len(), now);
+            self.paces.may_create_again(cluster, now);
+        }
         self.enqueue_all(cluster, keys);
     }
 
