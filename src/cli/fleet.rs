@@ -63,7 +63,7 @@ use self::{
     ready::wait_until_ready,
     remove::remove_all,
     rotate::FleetRotateArgs,
-    source::{FleetOnly, FleetSource, PENDING},
+    source::{FleetOnly, FleetSource, exit_code},
 };
 use super::common::{
     args::{self, Global},
@@ -315,13 +315,8 @@ async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Re
         FleetFormat::Text => view::text(&plan) + &remaining::text(&plan.remaining),
         FleetFormat::Json => output::json(&plan)?,
     })?;
-    Ok(if plan.has_problems() {
-        output::exit_code(true)
-    } else if plan.is_pending() || !plan.remaining.is_empty() {
-        ExitCode::from(PENDING)
-    } else {
-        ExitCode::SUCCESS
-    })
+    let is_pending = plan.is_pending() || !plan.remaining.is_empty();
+    Ok(exit_code(plan.has_problems(), is_pending))
 }
 
 async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::Result<ExitCode> {

@@ -202,8 +202,7 @@ async fn write(prepared: &Prepared) -> anyhow::Result<()> {
         ..
     } = prepared;
     let Direction { context, name, .. } = direction;
-    let namespace = objects.link.namespace().unwrap_or_default();
-    let links = source.cluster.api::<link::Link>(&namespace);
+    let links = prepared.links();
     let mut warnings = warnings_of_names(&source.cluster, &links, name).await;
     // Before anything is written, because the answer may be an error.
     let left = prepared.leaves_linkerds().await?;
@@ -222,14 +221,10 @@ async fn write(prepared: &Prepared) -> anyhow::Result<()> {
 /// Waits until the Link of one direction is ready.
 async fn become_ready(prepared: &Prepared, wait: Duration) -> anyhow::Result<()> {
     let Prepared {
-        direction,
-        source,
-        objects,
-        ..
+        direction, source, ..
     } = prepared;
     let Direction { context, name, .. } = direction;
-    let namespace = objects.link.namespace().unwrap_or_default();
-    let links = source.cluster.api::<link::Link>(&namespace);
+    let links = prepared.links();
     on_interrupt(
         &format!("the Link {name} is written in {context}, but not ready"),
         &format!("run {}", source.cluster.flags.mc("check", &[])),
@@ -284,9 +279,8 @@ async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
         target,
         ..
     } = &prepared.direction;
-    let namespace = prepared.objects.link.namespace().unwrap_or_default();
     let (cluster, link) = (&prepared.source.cluster, name.to_string());
-    let links = cluster.api::<link::Link>(&namespace);
+    let links = prepared.links();
     let live = cluster.request("read the Link", links.get(&link)).await?;
     output::data(&format!("{}\n", summary::summary(&link, context, &live)))?;
     // Users who may link need not be able to list all Services.

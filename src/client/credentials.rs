@@ -88,10 +88,8 @@ pub(crate) fn config(kubeconfig_bytes: &[u8]) -> Result<Config, CredentialsError
     let kubeconfig = parse_credentials(kubeconfig_bytes)?;
     let current = kubeconfig.current_context.clone().unwrap_or_default();
     let variable = |name: &str| std::env::var(name).ok();
-    let config = resolve(&kubeconfig, &current, &Flags::default(), variable);
-    let config =
-        config.map_err(|error| unusable(&format!("{}: {:#}", error.entry.kind(), error.why)))?;
-    Ok(config)
+    resolve(&kubeconfig, &current, &Flags::default(), variable)
+        .map_err(|error| unusable(&format!("{}: {:#}", error.entry.kind(), error.why)))
 }
 
 fn unusable(why: &impl std::fmt::Display) -> CredentialsError {

@@ -271,9 +271,7 @@ fn printed(output: &[u8], version: Option<&str>) -> Result<(Token, Status), Auth
         Ok::<_, AuthError>(header)
     });
     let header = header.transpose()?;
-    let has_certificate =
-        status.client_certificate_data.is_some() && status.client_key_data.is_some();
-    if header.is_none() && !has_certificate {
+    if header.is_none() && status.client_certificate_data.is_none() {
         return Err(AuthError::ExecPluginFailed);
     }
     Ok((Token { header, expires }, status))

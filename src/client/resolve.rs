@@ -184,6 +184,11 @@ fn some(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.is_empty()).cloned()
 }
 
+/// Base64 as Go reads it: it ignores line breaks.
+fn without_line_breaks(data: &str) -> String {
+    data.chars().filter(|c| !"\r\n".contains(*c)).collect()
+}
+
 /// The certificates to trust.
 fn authorities(pem: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     let found = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
@@ -208,9 +213,7 @@ fn content(
             "{field} and {field}-data are both there, and one would be ignored"
         )),
         (Some(data), None) => {
-            // Go ignores line breaks.
-            let data: String = data.chars().filter(|c| !"\r\n".contains(*c)).collect();
-            let data = BASE64_STANDARD.decode(data);
+            let data = BASE64_STANDARD.decode(without_line_breaks(&data));
             data.map(Some)
                 .or_else(|_| unusable(format!("{field}-data: not base64")))
         }
@@ -275,9 +278,8 @@ fn checked_user(
 /// A cluster as its plugin is told of it.
 fn as_told(cluster: &Cluster, flags: &Flags<'_>) -> Cluster {
     let mut told = cluster.clone();
-    if let Some(data) = &mut told.certificate_authority_data {
-        data.retain(|c| !"\r\n".contains(c)); // as in `content`
-    }
+    let data = told.certificate_authority_data.as_deref();
+    told.certificate_authority_data = data.map(without_line_breaks);
     for text in [&mut told.proxy_url, &mut told.certificate_authority] {
         *text = some(text.as_ref());
     }

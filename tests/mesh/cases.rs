@@ -188,23 +188,30 @@ pub(crate) fn list() {
     }
 }
 
-/// The cases with one of these parts in their names; all cases if there are no parts.
-fn chosen(parts: &[String]) -> impl Iterator<Item = (&'static str, Case)> {
-    let has = |name: &str| parts.iter().any(|part| name.contains(part));
-    let usual = CASES
-        .iter()
-        .filter(move |(name, _)| parts.is_empty() || has(name));
-    usual.copied().chain(has(SOAK.0).then_some(SOAK))
+/// Whether a name has one of these parts.
+fn has(name: &str, parts: &[String]) -> bool {
+    parts.iter().any(|part| name.contains(part))
 }
 
-/// The cases without the rig, chosen in the same way.
-fn chosen_alone(parts: &[String]) -> impl Iterator<Item = (&'static str, Alone)> {
-    let is_chosen =
-        move |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
-    ALONE
+/// The cases with one of these parts in their names; all cases if there are no parts.
+fn of_parts<C: Copy>(
+    cases: &'static [(&'static str, C)],
+    parts: &[String],
+) -> impl Iterator<Item = (&'static str, C)> {
+    let chosen = cases
         .iter()
-        .copied()
-        .filter(move |(name, _)| is_chosen(name))
+        .filter(move |(name, _)| parts.is_empty() || has(name, parts));
+    chosen.copied()
+}
+
+/// The chosen cases with the rig.
+fn chosen(parts: &[String]) -> impl Iterator<Item = (&'static str, Case)> {
+    of_parts(CASES, parts).chain(has(SOAK.0, parts).then_some(SOAK))
+}
+
+/// The chosen cases without the rig.
+fn chosen_alone(parts: &[String]) -> impl Iterator<Item = (&'static str, Alone)> {
+    of_parts(ALONE, parts)
 }
 
 /// Whether any case is chosen.

@@ -10,7 +10,7 @@ use super::{
     gather::{RenderFacts, read_for_render},
     layout::{FleetFiles, FleetLayout, KUSTOMIZATION, is_credentials},
     loaded::LoadedFleet,
-    source::{FleetSource, PENDING},
+    source::{FleetSource, exit_code},
 };
 use crate::{
     cli::common::{
@@ -100,13 +100,8 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
         folder.apply(&changes, &rendered.files)?;
     }
     output::data(&text(&changes, rendered.files.len()))?;
-    Ok(
-        if args.dry_run && changes.count() > 0 && !rendered.has_problems() {
-            ExitCode::from(PENDING)
-        } else {
-            output::exit_code(rendered.has_problems())
-        },
-    )
+    let is_pending = args.dry_run && changes.count() > 0;
+    Ok(exit_code(rendered.has_problems(), is_pending))
 }
 
 /// Fails if there are ExternalSecrets, which would go because a flag was forgotten. A tool that prunes would delete them in

@@ -1,6 +1,6 @@
 //! What the commands of a fleet share.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
@@ -16,13 +16,23 @@ use crate::{
     cli::common::{
         args::{self, Global},
         cluster_name::context_of,
+        output,
     },
     hint::misuse,
     manifests::link::ClusterName,
 };
 
 /// Exit code if there is something to do, as for `plan`.
-pub(super) const PENDING: u8 = 2;
+const PENDING: u8 = 2;
+
+/// The exit code of what only shows what would be done. If something is not known or cannot be done, that is said first.
+pub(super) fn exit_code(has_problems: bool, is_pending: bool) -> ExitCode {
+    if is_pending && !has_problems {
+        ExitCode::from(PENDING)
+    } else {
+        output::exit_code(has_problems)
+    }
+}
 
 /// The file, and how its clusters are read.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     core::v1::Secret,
 };
 use kube::{
-    ResourceExt as _,
+    Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -50,6 +50,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// The Links of the namespace in which its own is.
+    pub(super) fn links(&self) -> Api<Link> {
+        let namespace = self.objects.link.namespace().unwrap_or_default();
+        self.source.cluster.api(&namespace)
+    }
+
     /// Reads both clusters. Fails if the link cannot be applied, or if the name belongs to another cluster and is not to
     /// be `replace`d. Changes nothing.
     pub(super) async fn read(
@@ -238,8 +244,7 @@ impl Prepared {
     /// `Err` if the Link is not as it was read, or may not be.
     async fn changed_link(&self) -> Result<(), String> {
         let link = &self.objects.link;
-        let namespace = link.namespace().unwrap_or_default();
-        let api = self.source.cluster.api::<Link>(&namespace);
+        let api = self.links();
         let name = link.name_any();
         let live = self
             .source

@@ -6,7 +6,10 @@ use serde_json::json;
 use super::planned::{FILE, done, lines, loaded, name, plan_with};
 use crate::{
     api::{labels, link::LinkSpec},
-    cli::fleet::{facts::ClusterFacts, part::UsedClusters, remove::unused_accounts},
+    cli::fleet::{
+        facts::ClusterFacts, loaded::LoadedFleet, part::UsedClusters, plan::FleetPlan,
+        remove::unused_accounts,
+    },
 };
 
 /// The file without its link.
@@ -14,16 +17,18 @@ fn without_link() -> String {
     FILE.replace("{target: east, source: west}", "")
 }
 
+/// The plan if both clusters were read.
+fn both(loaded: &LoadedFleet, east: &ClusterFacts, west: &ClusterFacts) -> FleetPlan {
+    let known = [("east", Ok(east)), ("west", Ok(west))];
+    plan_with(loaded, &UsedClusters::default(), &known)
+}
+
 #[test]
 fn account_of_a_link_that_left_the_fleet_stays() {
     let [east, mut west] = done(&loaded(FILE));
     // Somebody has taken the Link out of the fleet, and its Secrets still have the label.
     west.links[0].labels_mut().clear();
-    let plan = plan_with(
-        &loaded(&without_link()),
-        &UsedClusters::default(),
-        &[("east", Ok(&east)), ("west", Ok(&west))],
-    );
+    let plan = both(&loaded(&without_link()), &east, &west);
     assert_eq!(
         lines(&plan),
         [
@@ -91,11 +96,7 @@ fn link_that_cannot_be_decoded_stays_with_its_secrets_and_account() {
     west.links[0].spec = LinkSpec::default();
     let why = "spec: invalid type".to_owned();
     west.unreadable = [("east".to_owned(), why)].into();
-    let plan = plan_with(
-        &loaded(&without_link()),
-        &UsedClusters::default(),
-        &[("east", Ok(&east)), ("west", Ok(&west))],
-    );
+    let plan = both(&loaded(&without_link()), &east, &west);
     assert_eq!(
         lines(&plan),
         [
@@ -115,11 +116,7 @@ fn fleet_does_not_move_to_another_namespace_while_links_use_its_accounts() {
     east.accounts.accounts.clear();
     east.accounts.tokens.clear();
     let moved = loaded(&format!("{FILE}namespace: mc2\n"));
-    let plan = plan_with(
-        &moved,
-        &UsedClusters::default(),
-        &[("east", Ok(&east)), ("west", Ok(&west))],
-    );
+    let plan = both(&moved, &east, &west);
     assert_eq!(
         lines(&plan),
         [

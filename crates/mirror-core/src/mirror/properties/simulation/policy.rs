@@ -8,7 +8,7 @@ use super::{
 use crate::{
     api::{k8s::Service, labels as l, map::Map},
     mirror::{
-        FederatedThrough, Federation, Owner, federated_name,
+        FederatedThrough, Federation, Owner, Target, federated_name,
         fixtures::{LINKS, NS, at},
         member,
         metadata::remote_members,
@@ -89,12 +89,7 @@ impl Simulation {
             link.map(|(target, _)| &self.links[&target.link].made)
         };
         let has_member = |other: &str| {
-            let seen = self.state.link(other).and_then(|(target, entry)| {
-                let seen = entry.remote.as_ref()?.service(namespace, service)?;
-                member(target, seen).then_some(seen)
-            });
-            let may = self.may_join(other, namespace, service);
-            may && seen.is_some_and(|seen| can_be_member(seen))
+            self.may_join(other, namespace, service) && self.has_member(other, namespace, service)
         };
         // Where one member comes through a gateway, all others need one.
         let is_behind_gateway = |other: &str| {
@@ -137,7 +132,7 @@ impl Simulation {
         (namespace, service): (&str, &str),
         form: Option<Form>,
     ) -> bool {
-        let Some((target, entry)) = self.state.link(cluster) else {
+        let Some((target, _)) = self.state.link(cluster) else {
             return false;
         };
         let made = &self.links[&target.link].made;
@@ -149,23 +144,30 @@ impl Simulation {
             Form::Slices => made.gateway,
             Form::Discovery => made.is_discovered(),
         };
-        let seen = entry.remote.as_ref();
-        let seen = seen.and_then(|remote| remote.service(namespace, service));
-        let has_member = seen.is_some_and(|seen| member(target, seen) && can_be_member(seen));
-        is_reached && has_member && self.may_join(cluster, namespace, service)
+        is_reached
+            && self.has_member(cluster, namespace, service)
+            && self.may_join(cluster, namespace, service)
+    }
+
+    /// A Service of a target cluster as the controller has seen it, and its cluster.
+    fn seen(&self, cluster: &str, namespace: &str, service: &str) -> Option<(&Target, &Service)> {
+        let (target, entry) = self.state.link(cluster)?;
+        Some((target, entry.remote.as_ref()?.service(namespace, service)?))
+    }
+
+    /// Whether a target cluster has a member, for all that the controller has seen.
+    fn has_member(&self, cluster: &str, namespace: &str, service: &str) -> bool {
+        let seen = self.seen(cluster, namespace, service);
+        seen.is_some_and(|(target, seen)| member(target, seen) && can_be_member(seen))
     }
 
     /// Whether the controller has seen the last version of a Service of a target cluster.
     pub(crate) fn is_up_to_date(&self, cluster: &str, namespace: &str, service: &str) -> bool {
         let id = (namespace.to_owned(), service.to_owned());
         let live = self.far.get(cluster).and_then(|far| far.services.get(&id));
-        let remote = self
-            .state
-            .link(cluster)
-            .and_then(|(_, entry)| entry.remote.as_ref());
-        let seen = remote.and_then(|remote| remote.service(namespace, service));
+        let seen = self.seen(cluster, namespace, service);
         let version = |service: &Service| service.metadata.version();
-        live.map(version) == seen.map(|seen| version(seen))
+        live.map(version) == seen.map(|(_, seen)| version(seen))
     }
 
     /// Whether the silent cluster is named as a member without having one: until it confirms this, the form of the
