@@ -3,14 +3,14 @@
 //! Everything that an API server stores is a key of etcd, and the API server watches all of them. So when the keys have
 //! their earlier values again, that is for the API server and its clients as if somebody had undone every change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const OPERATIONS: usize = 128;
 /// The keys of the API server's objects: from the first on, and before the second.
 const OBJECTS: [&str; 2] = ["/registry/", "/registry0"];
+/// The keys of namespaces.
+const NAMESPACES: &str = "/registry/namespaces/";
 /// Leases that servers renew all the time.
 const LEASES: &[u8] = b"/registry/leases/kube-system/";
 
@@ -66,12 +68,19 @@ impl ControlPlane {
     /// If something goes on writing, or a server does not answer.
     pub async fn return_to(&self, checkpoint: &mut Checkpoint) -> anyhow::Result<()> {
         let deadline = Instant::now() + SETTLED;
+        let mut removed = BTreeSet::<String>::new();
         loop {
             let changes = checkpoint.changes(self.stored(true).await?);
             if changes.is_empty() {
-                return self.wait_until_ready(deadline).await;
+                self.wait_until_ready(deadline).await?;
+                let Some(namespace) = removed.pop_first() else {
+                    return Ok(());
+                };
+                self.wait_until_unknown(&namespace, deadline).await?;
+                continue;
             }
             ensure!(Instant::now() < deadline, "something goes on writing");
+            removed.extend(changes.iter().filter_map(Change::removed_namespace));
             for some in changes.chunks(OPERATIONS) {
                 let operations: Vec<Value> = some.iter().map(Change::operation).collect();
                 let answer: Answer = self.etcd("txn", &json!({ "success": operations })).await?;
@@ -80,6 +89,27 @@ impl ControlPlane {
                 }
             }
         }
+    }
+
+    /// Until the API server creates nothing in a namespace that was removed. Before, it lets kube-controller-manager
+    /// create what each namespace has, because it judges by a copy of the namespaces that lags behind etcd.
+    async fn wait_until_unknown(&self, namespace: &str, deadline: Instant) -> anyhow::Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client(), namespace);
+        let map = serde_json::from_value(json!({ "metadata": { "generateName": "probe-" } }))?;
+        let probe = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually(
+            "the end of a namespace",
+            deadline - Instant::now(),
+            async || match maps.create(&probe, &map).await {
+                Ok(_) => Ok(None),
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Some(())),
+                Err(error) => Err(error.into()),
+            },
+        )
+        .await
     }
 
     async fn are_all_controlled(&self) -> anyhow::Result<bool> {
@@ -144,6 +174,13 @@ enum Change {
 }
 
 impl Change {
+    /// The namespace that this removes.
+    fn removed_namespace(&self) -> Option<String> {
+        let Self::Remove(key) = self else { return None };
+        let key = String::from_utf8(STANDARD.decode(key).ok()?).ok()?;
+        key.strip_prefix(NAMESPACES).map(str::to_owned)
+    }
+
     /// The operation of a transaction.
     fn operation(&self) -> Value {
         match self {
