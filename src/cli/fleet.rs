@@ -32,6 +32,7 @@ mod plan;
 mod plugins;
 mod profiles;
 mod ready;
+mod recorded;
 mod remaining;
 mod removal;
 mod remove;
@@ -290,7 +291,8 @@ async fn planned(
     only: &FleetOnly,
     parse: Parse,
 ) -> anyhow::Result<PlannedFleet> {
-    let loaded = source.load(global).await?;
+    let mut loaded = source.load(global).await?;
+    loaded.replaced = only.replaced(&loaded)?;
     let used = only.used(global, &loaded)?;
     let reading = read_all(global, &loaded, &used, source.timeout);
     let mut read = spin("reading the clusters", reading).await;
@@ -349,12 +351,16 @@ async fn write(planned: &PlannedFleet, wait: Duration) -> bool {
     } = planned;
     let writing = Box::pin(write_links(loaded, read, used));
     let mut outcome = Progress::silent("writing").during(writing).await;
-    let removing = remove_all(loaded, read, plan, wait, &mut outcome);
+    let successors = plan.successors();
+    let waiting = if wait.is_zero() {
+        successors.clone()
+    } else {
+        outcome.links.union(&successors).cloned().collect()
+    };
+    let unready = Box::pin(wait_until_ready(loaded, read, &waiting, wait)).await;
+    let removing = remove_all(loaded, read, plan, wait, &unready, &mut outcome);
     Box::pin(removing).await;
-    if !wait.is_zero() {
-        let ready = wait_until_ready(loaded, read, &outcome.links, wait);
-        outcome.failed.extend(Box::pin(ready).await);
-    }
+    outcome.failed.extend(unready.into_values());
     for failed in &outcome.failed {
         output::warning(failed);
     }

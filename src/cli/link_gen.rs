@@ -21,7 +21,7 @@ use kube::{
 
 pub(super) use self::{
     api_server::{ApiServerFacts, Way},
-    existing::{Evidence, Existing, KubeconfigTarget, compare},
+    existing::{Evidence, Existing, KubeconfigTarget, by_uid, compare},
     facts::{LinkFacts, WantedLink},
     flags::LinkArgs,
     remark::Remark,
@@ -37,7 +37,7 @@ use super::{
     plan,
 };
 use crate::{
-    api::{duration::format_go_duration, labels},
+    api::{duration::format_go_duration, labels, metadata::cluster_uid},
     client::Access,
     hint::{fail, misuse},
     manifests::{
@@ -108,8 +108,12 @@ pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> 
         KubeconfigTarget::of(kubeconfig)
     });
     if let Some(old) = &credentials {
-        let entry = entry(&access)?;
-        if compare(old, &entry.cluster, &cluster).await != Evidence::Same {
+        let recorded = proposed.as_ref().and_then(|file| cluster_uid(&file.link));
+        let evidence = match by_uid(recorded, cluster.uid().await.as_deref()) {
+            Some(evidence) => evidence,
+            None => compare(old, &entry(&access)?.cluster, &cluster).await,
+        };
+        if evidence != Evidence::Same {
             return Err(misuse(
                 "the Link of --from-existing leads to another cluster",
                 "choose the cluster that it leads to with --context, or leave its credentials out of the file",
@@ -151,6 +155,7 @@ pub(crate) async fn generate(
         .await?;
     let facts = LinkFacts {
         context,
+        uid: cluster.uid().await,
         flags: cluster.flags.clone(),
         config,
         gateway,

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource as _};
 
 use super::{
-    cluster_client::{ClusterClient, KubeContext, side_by_side},
+    cluster_client::{ClusterClient, KubeContext, kube_system_uid, side_by_side},
     leader::leaders,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
     target::linkerd_config,
@@ -68,11 +68,13 @@ pub(crate) async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> Cluste
         (links, leaders)
     };
     let config = linkerd_config(&cluster.client, &cluster.linkerd_namespace);
-    let ((links, leaders), config) = futures::join!(links, config);
+    let uid = kube_system_uid(&cluster.client);
+    let ((links, leaders), config, uid) = futures::join!(links, config, uid);
     ClusterSnapshot {
         name: cluster.name.clone(),
         flags: cluster.flags.clone(),
         identity: cluster.identity.clone(),
+        uid: uid.ok().flatten(),
         links,
         config,
         leaders,

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     access::controller_denied,
-    cluster_client::ClusterClient,
+    cluster_client::{ClusterClient, kube_system_uid},
     collect::{credentials, kubeconfigs, links},
     collect_full::{
         OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
@@ -71,6 +71,7 @@ enum GatheredFacts {
 }
 
 struct InstallationFacts {
+    uid: Option<String>,
     extension_namespaces: Known<Vec<String>>,
     links: Known<Vec<LinkSnapshot>>,
     config: Known<LinkerdConfig>,
@@ -151,6 +152,7 @@ impl<'a> Gathering<'a> {
         match answer {
             GatheredFacts::Installation(facts) => {
                 let InstallationFacts {
+                    uid,
                     extension_namespaces,
                     links,
                     config,
@@ -161,6 +163,7 @@ impl<'a> Gathering<'a> {
                 snapshot.ahead = ahead;
                 (snapshot.serves_links, snapshot.may_list_links, snapshot.crd) = link_api;
                 snapshot.extension_namespaces = extension_namespaces;
+                snapshot.cluster.uid = uid;
                 snapshot.cluster.links = links;
                 snapshot.cluster.config = config;
                 self.complete.push_back(Part::Installation);
@@ -309,7 +312,8 @@ fn waiting(links: &[LinkSnapshot], mirrors: &Known<Vec<Service>>) -> usize {
 
 async fn installation(cluster: &ClusterClient) -> GatheredFacts {
     let client = &cluster.client;
-    let (extension_namespaces, links, config, link_api, ahead) = futures::join!(
+    let (uid, extension_namespaces, links, config, link_api, ahead) = futures::join!(
+        kube_system_uid(client),
         extension_namespaces(client),
         links(cluster),
         linkerd_config(client, &cluster.linkerd_namespace),
@@ -317,6 +321,7 @@ async fn installation(cluster: &ClusterClient) -> GatheredFacts {
         clock_ahead(client),
     );
     GatheredFacts::Installation(Box::new(InstallationFacts {
+        uid: uid.ok().flatten(),
         extension_namespaces,
         links,
         config,

@@ -52,6 +52,8 @@ pub(crate) struct ClusterSnapshot {
     pub flags: ClusterFlags,
     /// Where its API server is.
     pub identity: Identity,
+    /// The UID of its Namespace kube-system; `None` if it is not known.
+    pub uid: Option<String>,
     /// Its Links, by namespace and name.
     pub links: Known<Vec<LinkSnapshot>>,
     /// Linkerd's configuration.
@@ -72,6 +74,7 @@ impl ClusterSnapshot {
             name: name.to_owned(),
             flags: ClusterFlags::default(),
             identity: Identity::default(),
+            uid: None,
             links: Err(why.to_owned()),
             config: Err(why.to_owned()),
             leaders: Leaders::new(),

@@ -12,7 +12,11 @@ use super::{
     snapshot::{ClusterSnapshot, LinkSnapshot},
     trust_anchors::{self, Anchors},
 };
-use crate::{api::preference::LOCAL, mirror::mirror_name, suggest::ClusterFlags};
+use crate::{
+    api::{metadata::cluster_uid, preference::LOCAL},
+    mirror::mirror_name,
+    suggest::ClusterFlags,
+};
 
 /// Clusters and the Links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -225,6 +229,11 @@ fn target(link: &LinkSnapshot, source: usize, snapshots: &[ClusterSnapshot]) -> 
         .as_ref()
         .and_then(|known| known.as_ref().ok());
     let identity = identity.map(|credentials| &credentials.identity);
+    let by_uid = || {
+        let recorded = cluster_uid(&link.link)?;
+        let mut all = snapshots.iter();
+        all.position(|snapshot| snapshot.uid.as_deref() == Some(recorded))
+    };
     let by_server = || {
         let identity = identity.filter(|identity| !identity.server.is_empty())?;
         let at_server = |at: &usize| snapshots[*at].identity.server == identity.server;
@@ -254,7 +263,10 @@ fn target(link: &LinkSnapshot, source: usize, snapshots: &[ClusterSnapshot]) -> 
         let only = found.next().filter(|_| found.next().is_none());
         only.filter(|&at| at != source)
     };
-    by_server().or_else(by_name).or_else(by_authority)
+    by_uid()
+        .or_else(by_server)
+        .or_else(by_name)
+        .or_else(by_authority)
 }
 
 fn is_one_way(source: usize, target: usize, snapshots: &[ClusterSnapshot]) -> Option<bool> {
@@ -323,6 +335,7 @@ pub(crate) mod tests {
             name: name.into(),
             flags: ClusterFlags::default(),
             identity: identity(&format!("{name}.example:443"), name),
+            uid: None,
             links,
             config: Ok(
                 serde_json::from_value(json!({"identityTrustAnchorsPEM": anchors})).unwrap(),

@@ -66,6 +66,8 @@ impl ClusterName {
 pub struct LinkTarget {
     /// Its name in the source cluster.
     pub name: ClusterName,
+    /// The UID of its Namespace kube-system, if it is known.
+    pub uid: Option<String>,
     /// Its Linkerd configuration.
     pub config: LinkerdConfig,
     /// Namespace of its Linkerd control plane; also of the one in the source cluster.
@@ -153,7 +155,7 @@ pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link
         metadata: ObjectMeta {
             name: Some(target.name.credentials_secret()),
             namespace: Some(namespace.to_owned()),
-            annotations: Some(map([(labels::SYNC_WAVE, "-1")])),
+            annotations: Some(with_uid(map([(labels::SYNC_WAVE, "-1")]), target)),
             ..Default::default()
         },
         type_: Some(labels::CREDENTIALS_TYPE.to_owned()),
@@ -169,11 +171,14 @@ pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link
             labels::CREDENTIALS_CLUSTER,
             &target.name.to_string(),
         )]));
-        credentials.metadata.annotations = Some(map([
-            (labels::SYNC_WAVE, "-1"),
-            (labels::TRUST_DOMAIN, &target.config.identity_trust_domain),
-            (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
-        ]));
+        credentials
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .extend(map([
+                (labels::TRUST_DOMAIN, &target.config.identity_trust_domain),
+                (labels::CLUSTER_DOMAIN, &target.config.cluster_domain),
+            ]));
         credentials
     };
     LinkObjects {
@@ -217,7 +222,7 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
     }
     let mut link = Link::new(&target.name.to_string(), spec);
     link.metadata.namespace = Some(namespace.to_owned());
-    let mut annotations = map([(labels::CREATED_BY, &created_by())]);
+    let mut annotations = with_uid(map([(labels::CREATED_BY, &created_by())]), target);
     if let Some(enabled) = options.enable_headless_services {
         let set = if enabled { "enabled" } else { "disabled" };
         annotations.insert(labels::HEADLESS_SERVICES.to_owned(), set.to_owned());
@@ -264,6 +269,16 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
     link
 }
 
+/// The annotations, with the one that says which cluster is the target.
+fn with_uid(
+    mut annotations: BTreeMap<String, String>,
+    target: &LinkTarget,
+) -> BTreeMap<String, String> {
+    let uid = target.uid.clone();
+    annotations.extend(uid.map(|uid| (labels::CLUSTER_UID.to_owned(), uid)));
+    annotations
+}
+
 fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
     entries
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -278,6 +293,7 @@ mod tests {
     fn target() -> LinkTarget {
         LinkTarget {
             name: "east".parse().unwrap(),
+            uid: Some("3f0b5c4e-uid".into()),
             config: LinkerdConfig {
                 cluster_domain: "cluster.local".into(),
                 identity_trust_domain: "trust.local".into(),
@@ -329,6 +345,7 @@ mod tests {
         metadata:
           annotations:
             argocd.argoproj.io/sync-wave: "-1"
+            multicluster.linkerd.io/cluster-uid: 3f0b5c4e-uid
           name: cluster-credentials-east
           namespace: linkerd-multicluster
         type: mirror.linkerd.io/remote-kubeconfig
@@ -341,6 +358,7 @@ mod tests {
           annotations:
             argocd.argoproj.io/sync-wave: "-1"
             multicluster.linkerd.io/cluster-domain: cluster.local
+            multicluster.linkerd.io/cluster-uid: 3f0b5c4e-uid
             multicluster.linkerd.io/trust-domain: trust.local
           labels:
             multicluster.linkerd.io/cluster-name: east
@@ -353,6 +371,7 @@ mod tests {
         metadata:
           annotations:
             linkerd.io/created-by: linkerd-mc/cli VERSION
+            multicluster.linkerd.io/cluster-uid: 3f0b5c4e-uid
           name: east
           namespace: linkerd-multicluster
         spec:
@@ -457,6 +476,7 @@ mod tests {
           annotations:
             linkerd.io/created-by: linkerd-mc/cli VERSION
             multicluster.linkerd.io/allowed-namespaces: team in (a,b)
+            multicluster.linkerd.io/cluster-uid: 3f0b5c4e-uid
             multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
             multicluster.linkerd.io/copied-labels: g
             multicluster.linkerd.io/copy: listed

@@ -308,6 +308,7 @@ fn gitops_objects_name_folders_and_objects_that_there_are() {
 fn printed() -> LinkObjects {
     let selector = |text| parse_selector(text).expect("a selector");
     let target = LinkTarget {
+        uid: None,
         name: "east".parse().expect("a name"),
         config: LinkerdConfig {
             cluster_domain: "cluster.local".to_owned(),

@@ -1,13 +1,14 @@
 //! `fleet`: many links from one file, on real control planes.
 
+mod again;
 mod apart;
 mod fifty;
 mod gitops;
 mod hub;
+mod identity;
 mod keep;
 mod many;
 mod only;
-mod renamed;
 mod ten;
 
 use std::{

@@ -106,9 +106,10 @@ const CASES: &[(&str, Case)] = &[
     ("three clusters that reach only gateways", |rig| {
         Box::pin(walls::only_gateways(rig))
     }),
-    ("a fleet of three, rotated, and then of two", |rig| {
-        Box::pin(fleet::of_three(rig))
-    }),
+    (
+        "a fleet of three, rotated, renamed, and then of two",
+        |rig| Box::pin(fleet::of_three(rig)),
+    ),
     ("the Link loses its gateway, and gets it back", |rig| {
         Box::pin(modes::gateway_lost(rig))
     }),

@@ -169,6 +169,7 @@ fn well() -> FullSnapshot {
         version: "1.2.3".into(),
         extension_namespaces: Ok(vec!["linkerd-multicluster".into()]),
         cluster: ClusterSnapshot {
+            uid: None,
             name: "west".into(),
             flags: crate::suggest::ClusterFlags::default(),
             identity: crate::client::Identity::default(),

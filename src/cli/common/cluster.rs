@@ -59,6 +59,7 @@ pub(crate) struct Cluster {
     server: String,
     identity: Box<Identity>,
     ahead: Box<OnceCell<SignedDuration>>,
+    uid: Box<OnceCell<Option<String>>>,
 }
 
 impl Cluster {
@@ -72,6 +73,7 @@ impl Cluster {
             server: server.trim_end_matches('/').to_owned(),
             identity,
             ahead: Box::default(),
+            uid: Box::default(),
             client: connecting(Box::pin(access.client_of(config, DEADLINE))).await?,
         })
     }
@@ -85,6 +87,7 @@ impl Cluster {
             server: "https://east.example".to_owned(),
             identity: Box::default(),
             ahead: Box::default(),
+            uid: Box::default(),
         }
     }
 
@@ -128,9 +131,12 @@ impl Cluster {
 
     /// The UID of the Namespace kube-system, which no other cluster has; `None` if the user may not read it.
     pub(crate) async fn uid(&self) -> Option<String> {
-        let read = kube_system_uid(&self.client);
-        let read = self.request("read the Namespace kube-system", read).await;
-        read.ok().flatten()
+        let uid = self.uid.get_or_init(async || {
+            let read = kube_system_uid(&self.client);
+            let read = self.request("read the Namespace kube-system", read).await;
+            read.ok().flatten()
+        });
+        uid.await.clone()
     }
 
     /// The time of the API server, by which controllers judge the times that a command writes. Warns if the clock of this

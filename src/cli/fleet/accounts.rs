@@ -6,19 +6,22 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{
     change::{FleetChange, PlannedWrite, WriteAction},
     facts::{AccountFacts, fleet_of, is_of},
+    loaded::LoadedFleet,
 };
 use crate::{
-    api::labels,
-    cli::link_gen::{KubeconfigTarget, has, is_of as is_token_of},
+    api::{labels, metadata::cluster_uid},
+    cli::link_gen::{Evidence, KubeconfigTarget, by_uid, has, is_of as is_token_of},
     manifests::{
         install::{RemoteAccess, allow},
         kubeconfig::Secret,
+        link::ClusterName,
         render::ObjectName,
     },
 };
@@ -33,15 +36,77 @@ struct FoundObject {
     is_of_fleet: bool,
 }
 
+/// The account of a source cluster in a target cluster.
+pub(super) struct LinkAccount {
+    pub(super) name: String,
+    /// The UID of the source cluster, if it is known.
+    pub(super) uid: Option<String>,
+    /// Whether the account may have been that of another cluster, because this one was built again.
+    pub(super) is_replaced: bool,
+}
+
+impl LinkAccount {
+    /// The account with the name of the cluster, of which nothing else is known.
+    pub(super) fn named(source: &ClusterName) -> Self {
+        Self {
+            name: source.to_string(),
+            uid: None,
+            is_replaced: false,
+        }
+    }
+
+    /// The account that a source cluster has, or will have. One that got another name keeps its account.
+    pub(super) fn of(
+        loaded: &LoadedFleet,
+        source: &ClusterName,
+        uid: Option<&str>,
+        facts: &AccountFacts,
+    ) -> Self {
+        let own = facts.accounts.iter().filter(|account| {
+            is_of(*account, &loaded.fleet.name) && uid.is_some() && cluster_uid(*account) == uid
+        });
+        let own: Vec<String> = own.map(kube::ResourceExt::name_any).collect();
+        let named = Self::named(source);
+        let first = own.first().filter(|_| !own.contains(&named.name));
+        Self {
+            name: first.unwrap_or(&named.name).clone(),
+            uid: uid.map(str::to_owned),
+            is_replaced: loaded.replaced.contains(source),
+        }
+    }
+
+    /// Fails if the account is that of another cluster.
+    fn check(&self, found: &ServiceAccount) -> Result<(), String> {
+        let is_other = by_uid(cluster_uid(found), self.uid.as_deref()) == Some(Evidence::Elsewhere);
+        if is_other && !self.is_replaced {
+            return Err(format!(
+                "the ServiceAccount {} is that of another cluster",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// The ServiceAccount with the UID of the cluster; if this is not known, with the one that it has.
+    fn recorded(&self, mut wanted: Value, found: Option<&ServiceAccount>) -> Value {
+        let uid = self.uid.as_deref().or_else(|| found.and_then(cluster_uid));
+        if let Some(uid) = uid {
+            wanted["metadata"]["annotations"][labels::CLUSTER_UID] = json!(uid);
+        }
+        wanted
+    }
+}
+
 /// What has to be written for an account. One that somebody else has made is used as it is, and if it `has_token`, none
 /// is made. `Err` says why it cannot be used.
 pub(super) fn account_writes(
     fleet: &str,
     namespace: &str,
-    name: &str,
+    account: &LinkAccount,
     facts: &AccountFacts,
     has_token: bool,
 ) -> Result<Vec<PlannedWrite>, String> {
+    let name = &account.name;
     let own = facts.account(name);
     if let Some(other) = own.and_then(fleet_of).filter(|other| *other != fleet) {
         return Err(format!(
@@ -50,11 +115,16 @@ pub(super) fn account_writes(
     }
     let all = objects(namespace, name).map_err(|error| format!("{error:#}"))?;
     let is_foreign = own.is_some_and(|own| !is_of(own, fleet));
+    own.filter(|_| !is_foreign)
+        .map_or(Ok(()), |own| account.check(own))?;
     let mut writes = Vec::new();
     for wanted in all.iter() {
         let Some(object) = ObjectName::of(wanted) else {
             continue; // each has a name
         };
+        let recorded =
+            (object.kind == "ServiceAccount").then(|| account.recorded(wanted.clone(), own));
+        let wanted = recorded.as_ref().unwrap_or(wanted);
         let found = found(facts, fleet, &object);
         let bound = found.as_ref().filter(|_| !is_foreign);
         if let Some(other) = bound.and_then(|found| bound_elsewhere(&found.object, wanted)) {
@@ -78,7 +148,7 @@ pub(super) fn account_writes(
                     object.kind
                 ));
             }
-            Some(_) => ("patch", "as this version makes it".to_owned()),
+            Some(_) => ("patch", "not as it has to be".to_owned()),
             // A rotation has replaced the first token.
             None if object.kind == "Secret" && has_token => continue,
             None => ("create", format!("the account of {name}")),

@@ -199,7 +199,7 @@ async fn write_link(
     let Ok(mut plan) = case.plan(&target.facts.accounts) else {
         return Ok(WrittenLink::default()); // the plan has said why
     };
-    let account = link.ends.source.to_string();
+    let account = case.account(&target.facts.accounts).name;
     for planned in &plan.account {
         write(&target.cluster, &loaded.fleet.name, planned).await?;
     }
@@ -214,6 +214,7 @@ async fn write_link(
     if let (Some(token), Some(Ok(side)), false) =
         (&plan.token, &target.facts.target, plan.source.is_empty())
     {
+        let link = link.with_account(&account);
         link.check_way(side, token).await?;
     }
     for planned in &plan.source {
@@ -268,8 +269,11 @@ pub(super) async fn write(
             let stored = write_link::write(cluster, old.as_deref(), new).await?;
             check_stored(&stored, new)
         }
-        WriteAction::Label => {
-            let patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
+        WriteAction::Note { uid } => {
+            let mut patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
+            if let Some(uid) = uid {
+                patch["metadata"]["annotations"] = json!({ labels::CLUSTER_UID: uid });
+            }
             match planned.change.kind.as_str() {
                 "Link" => merge::<Link>(cluster, namespace, name, &patch).await,
                 _ => merge::<Secret>(cluster, namespace, name, &patch).await,

@@ -12,9 +12,6 @@ use crate::{
 /// Why a Secret is written that leads to another API server or has another token.
 pub(super) const NEW_CREDENTIALS: &str = "new credentials";
 
-/// Why an object is written that only gets the label of the fleet.
-pub(super) const TAKEN_OVER: &str = "taken over as it is";
-
 /// One object that would be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct FleetChange {
@@ -29,6 +26,12 @@ pub(super) struct FleetChange {
     pub(super) fields: Vec<FieldChange>,
     /// What the controller removes then, if this is the change or the deletion of a Link.
     pub(super) removes: Option<Removes>,
+    /// The new name of its cluster, if this is the deletion of a Link. The Link of this name has to be ready before.
+    #[serde(rename = "replacedBy")]
+    pub(super) replaced_by: Option<String>,
+    /// Whether only labels and annotations change, which say to whom the object belongs.
+    #[serde(skip)]
+    pub(super) is_note: bool,
 }
 
 /// What a change of a Link removes.
@@ -53,6 +56,8 @@ impl FleetChange {
             why,
             fields: Vec::new(),
             removes: None,
+            replaced_by: None,
+            is_note: false,
         }
     }
 }
@@ -72,8 +77,8 @@ pub(super) enum WriteAction {
         old: Option<Box<Link>>,
         new: Box<Link>,
     },
-    /// It only gets the label of the fleet.
-    Label,
+    /// It only gets the label of the fleet, and the UID of its cluster if that is known.
+    Note { uid: Option<String> },
 }
 
 impl WriteAction {

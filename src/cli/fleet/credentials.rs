@@ -12,7 +12,7 @@ use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 
 use super::{
-    accounts::{account_writes, token},
+    accounts::{LinkAccount, account_writes, token},
     apply::{account_of, write},
     change::labelled,
     facts::AccountFacts,
@@ -148,16 +148,17 @@ async fn objects_of(
     with_link: bool,
 ) -> anyhow::Result<(Vec<Value>, Vec<Remark>)> {
     let (fleet, namespace) = (&loaded.fleet.name, &loaded.namespace);
-    let source = link.ends.source.to_string();
+    let account = LinkAccount::named(&link.ends.source);
+    let source = &account.name;
     let now = timing::now();
-    let mut own = token(accounts, &source, None, now);
-    let missing = account_writes(fleet, namespace, &source, accounts, own.is_some());
+    let mut own = token(accounts, source, None, now);
+    let missing = account_writes(fleet, namespace, &account, accounts, own.is_some());
     for planned in missing.map_err(|why| anyhow::anyhow!(why))? {
         write(&target.cluster, fleet, &planned).await?;
     }
     if own.is_none() {
-        let made = account_of(&target.cluster, namespace, &source, accounts).await?;
-        own = token(&made, &source, None, now);
+        let made = account_of(&target.cluster, namespace, source, accounts).await?;
+        own = token(&made, source, None, now);
     }
     let token = own.with_context(|| format!("the account {source} has no token that works"))?;
     let mut remarks = Vec::new();

@@ -43,6 +43,8 @@ pub(super) struct ClusterFacts {
 /// A cluster that is linked already, and of which a file is made.
 #[derive(Default)]
 pub(super) struct ImportedCluster {
+    /// The UID of its Namespace kube-system; `None` if the user may not read it.
+    pub(super) uid: Option<String>,
     pub(super) context: String,
     /// The name that the context suggests.
     pub(super) derived: Option<ClusterName>,

@@ -18,6 +18,7 @@ use super::{
     facts::{AccountFacts, ClusterFacts, TargetSide},
     loaded::{LoadedFleet, LoadedLink, named},
     part::UsedClusters,
+    recorded::renamed,
     removal::KnownClusters,
 };
 use crate::{
@@ -183,10 +184,12 @@ fn left(loaded: &LoadedFleet, read: &ReadClusters, used: &UsedClusters) -> BTree
         let left = used.names().filter(|name| !read.contains_key(name));
         return left.cloned().collect();
     }
-    let known = read.values().filter_map(|read| read.as_ref().ok());
-    let named = known.flat_map(|read| read.facts.named(&loaded.fleet.name));
+    let all = read.values().filter_map(|read| read.as_ref().ok());
+    let named = all.flat_map(|read| read.facts.named(&loaded.fleet.name));
     let named = named.filter_map(|name| name.parse::<ClusterName>().ok());
-    named.filter(|name| !read.contains_key(name)).collect()
+    let renamed = renamed(loaded, &known(read));
+    let left = named.filter(|name| !read.contains_key(name) && !renamed.contains_key(name));
+    left.collect()
 }
 
 async fn read_some(
@@ -297,6 +300,7 @@ async fn target(
     Ok(TargetSide {
         facts: LinkFacts {
             context,
+            uid: Box::pin(cluster.uid()).await,
             flags: cluster.flags.clone(),
             config,
             gateway,

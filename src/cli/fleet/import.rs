@@ -144,7 +144,9 @@ async fn read(
     let read = async {
         known.entry = entry(access)?.cluster;
         let cluster = Cluster::connect(access).await?;
-        which = Some(cluster.identify().await);
+        let identified = cluster.identify().await;
+        known.uid.clone_from(&identified.uid);
+        which = Some(identified);
         let accounts = cluster.api::<ServiceAccount>(&args.namespace);
         let all = ListParams::default();
         let (namespace, name) = (labels::MULTICLUSTER_NAMESPACE, labels::GATEWAY_NAME);

@@ -9,8 +9,8 @@ use super::{
     link_settings::{cluster_settings, link_settings},
 };
 use crate::{
-    api::{labels, link::Link},
-    cli::link_gen::{Evidence, KubeconfigTarget},
+    api::{labels, link::Link, metadata::cluster_uid},
+    cli::link_gen::{Evidence, KubeconfigTarget, by_uid},
     fleet::{ComposedCluster, ComposedFleet, ComposedSettings, LinkEnds},
     manifests::link::{ClusterName, LinkOptions},
 };
@@ -138,6 +138,12 @@ fn target_of(
         let derived = clusters[*of].derived.as_ref();
         derived.is_some_and(|derived| derived.to_string() == *name)
     };
+    if let Some(uid) = cluster_uid(link) {
+        let mut all = clusters.iter();
+        if let Some(found) = all.position(|cluster| cluster.uid.as_deref() == Some(uid)) {
+            return Ok(found);
+        }
+    }
     let Some(held) = held else {
         let mut all = 0..clusters.len();
         return all.find(is_called).ok_or_else(|| {
@@ -150,7 +156,8 @@ fn target_of(
             let mut accounts = cluster.accounts.iter();
             accounts.find(|account| account.name_any() == of.name)
         });
-        held.evidence(&cluster.entry, known) == Evidence::Same
+        let evidence = by_uid(cluster_uid(link), cluster.uid.as_deref());
+        evidence.unwrap_or_else(|| held.evidence(&cluster.entry, known)) == Evidence::Same
     };
     let same = (0..clusters.len()).filter(|at| leads_to(&clusters[*at]));
     let same: Vec<usize> = same.collect();

@@ -38,7 +38,7 @@ impl LoadedLink {
     /// Tries the way of the link to the API server, as far as that is possible from here.
     pub(super) async fn check_way(&self, side: &TargetSide, token: &Secret) -> anyhow::Result<()> {
         let way = self.way(side, &mut Vec::new())?;
-        let account = self.ends.source.to_string();
-        way.check(&side.facts.context, &account, token).await
+        let account = &self.args.service_account_name;
+        way.check(&side.facts.context, account, token).await
     }
 }

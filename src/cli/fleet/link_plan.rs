@@ -1,18 +1,21 @@
 //! What one link of a fleet needs in both clusters. Pure.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
+use kube::ResourceExt as _;
 
 use super::{
-    accounts::{account_writes, token},
+    accounts::{LinkAccount, account_writes, token},
     change::PlannedWrite,
     facts::{AccountFacts, ClusterFacts, TargetSide, kubeconfig},
     loaded::{LoadedFleet, LoadedLink},
     source_writes::SourceWrites,
 };
 use crate::{
+    api::metadata::cluster_uid,
     cli::{
         link::taken::objection,
-        link_gen::{KubeconfigTarget, Remark},
+        link_gen::{KubeconfigTarget, Remark, by_uid},
     },
     manifests::{kubeconfig::Secret, link::ClusterName},
 };
@@ -69,14 +72,18 @@ impl LinkCase<'_> {
             return Err(in_source(why));
         }
         let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
-        let name = source.to_string();
-        let token = token(accounts, &name, held.first(), self.now);
-        let account = account_writes(fleet, namespace, &name, accounts, token.is_some());
+        let own = self.account(accounts);
+        let token = token(
+            accounts,
+            &own.name,
+            held.first().map(|(_, held)| held),
+            self.now,
+        );
+        let account = account_writes(fleet, namespace, &own, accounts, token.is_some());
         let account = account.map_err(in_target)?;
         let mut remarks = Vec::new();
-        let made = self
-            .link
-            .objects(self.loaded, side, token.as_ref(), &mut remarks);
+        let link = self.link.with_account(&own.name);
+        let made = link.objects(self.loaded, side, token.as_ref(), &mut remarks);
         let objects = made.map_err(|error| in_target(format!("{error:#}")))?;
         let secrets = objects.secrets();
         let secrets = secrets.filter_map(|secret| writes.of_secret(secret, token.is_some()));
@@ -89,15 +96,20 @@ impl LinkCase<'_> {
         })
     }
 
-    /// The kubeconfigs of the Secrets that are there: the controller's, and Linkerd's.
-    fn held(&self) -> Vec<KubeconfigTarget> {
+    /// The account of the source cluster in the target cluster.
+    pub(super) fn account(&self, accounts: &AccountFacts) -> LinkAccount {
+        let uid = self.source.uid.as_deref();
+        LinkAccount::of(self.loaded, &self.link.ends.source, uid, accounts)
+    }
+
+    /// The Secrets that are there, the controller's and Linkerd's, with their kubeconfigs.
+    fn held(&self) -> Vec<(&KubernetesSecret, KubeconfigTarget)> {
         let name = self.link.ends.target.credentials_secret();
         let namespaces = [&self.loaded.namespace, &self.loaded.linkerd];
         let secrets = namespaces.map(|namespace| self.source.credentials(namespace, &name));
-        secrets
-            .into_iter()
-            .flatten()
-            .filter_map(kubeconfig)
+        let found = secrets.into_iter().flatten();
+        found
+            .filter_map(|secret| Some((secret, kubeconfig(secret)?)))
             .collect()
     }
 
@@ -105,19 +117,32 @@ impl LinkCase<'_> {
     fn leads_elsewhere(
         &self,
         side: &TargetSide,
-        held: &[KubeconfigTarget],
+        held: &[(&KubernetesSecret, KubeconfigTarget)],
         accounts: &AccountFacts,
     ) -> Option<String> {
         let target = &self.link.ends.target;
-        let evidence = held.iter().map(|held| {
+        if self.loaded.replaced.contains(target) {
+            return None;
+        }
+        let actual = self.target.uid.as_deref();
+        let mut links = self.source.links.iter();
+        let link = links.find(|link| link.name_any() == target.to_string());
+        let of_link = link.and_then(cluster_uid);
+        let evidence = held.iter().map(|(secret, held)| {
+            let recorded = cluster_uid(*secret).or(of_link);
+            if let Some(found) = by_uid(recorded, actual) {
+                return found;
+            }
             let account = held.account.as_ref();
             let account = account.filter(|account| account.namespace == self.loaded.namespace);
             let known = account.and_then(|account| accounts.account(&account.name));
             held.evidence(&side.facts.context.cluster, known)
         });
-        let evidence: Vec<_> = evidence.collect();
+        let evidence: Vec<_> = evidence.chain(by_uid(of_link, actual)).collect();
         let why = objection(&evidence)?;
-        Some(format!("the Link {target} {why}; unlink it first"))
+        Some(format!(
+            "the Link {target} {why}; if {target} was built again, pass --replace {target}"
+        ))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The file of a fleet, with the flags of each of its links.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -44,6 +44,8 @@ pub(super) struct LoadedFleet {
     pub(super) namespace: String,
     /// Namespace of Linkerd's control planes.
     pub(super) linkerd: String,
+    /// The clusters that were built again, as the user says: what is recorded of them is about others.
+    pub(super) replaced: BTreeSet<ClusterName>,
     folder: PathBuf,
     /// The kubeconfigs of clusters that hubs have named, or why there is none.
     given: BTreeMap<ClusterName, Arc<Result<Kubeconfig, String>>>,
@@ -188,6 +190,7 @@ fn parse_with(
         name: name.to_owned(),
         namespace: LinkArgs::from_arg_matches(&all)?.namespace,
         linkerd: linkerd.to_owned(),
+        replaced: BTreeSet::new(),
         folder: folder.to_owned(),
         given: BTreeMap::new(),
         links,
@@ -246,7 +249,26 @@ pub(super) fn places(link: &FleetLink) -> String {
     places.collect::<Vec<_>>().join("; ")
 }
 
+impl LoadedLink {
+    /// The link with another account than that of the name of its source cluster.
+    pub(super) fn with_account(&self, account: &str) -> Self {
+        let mut args = self.args.clone();
+        account.clone_into(&mut args.service_account_name);
+        Self {
+            ends: self.ends.clone(),
+            given: self.given.clone(),
+            args,
+        }
+    }
+}
+
 impl LoadedFleet {
+    /// Whether a cluster is in the file.
+    pub(super) fn has(&self, name: &ClusterName) -> bool {
+        let mut clusters = self.fleet.clusters.iter();
+        clusters.any(|cluster| cluster.name == *name)
+    }
+
     /// The access to a cluster of the file.
     pub(super) fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
         let own = cluster.kubeconfig.as_ref();

@@ -74,6 +74,11 @@ pub(super) async fn read_losses(
         let change = changes.find(|change| change.kind == "Link" && change.name == link);
         if let Some(change) = change {
             change.removes = Some(match losses {
+                // In federated Services, the new name takes the place of the old one.
+                Ok(losses) if change.replaced_by.is_some() => Removes::Known(Losses {
+                    mirrors: losses.mirrors,
+                    ..Losses::default()
+                }),
                 Ok(losses) => Removes::Known(losses),
                 Err(error) => Removes::Unknown {
                     unknown: format!("{error:#}"),

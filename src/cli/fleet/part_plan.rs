@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 
 use super::{
-    accounts::account_writes,
+    accounts::{LinkAccount, account_writes},
     change::PlannedWrite,
     facts::{ClusterFacts, is_of},
     loaded::{LoadedFleet, LoadedLink},
@@ -24,8 +24,9 @@ use crate::{
     },
 };
 
-/// Annotations that say how the API server is reached. The credentials have to fit them.
-const WAY: [&str; 3] = [
+/// Annotations that say which cluster is the target, and how its API server is reached. The credentials have to fit them.
+const WAY: [&str; 4] = [
+    labels::CLUSTER_UID,
     labels::API_SERVER_THROUGH,
     labels::DISCOVERY_API_SERVER,
     labels::DISCOVERY_SERVICE,
@@ -103,10 +104,11 @@ impl PartCase<'_> {
             return Err(why.clone());
         }
         let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
-        let (name, accounts) = (self.link.ends.source.to_string(), &self.facts.accounts);
+        let accounts = &self.facts.accounts;
         // Which of its tokens the link has, only the source cluster knows.
-        let has_token = accounts.has_token(&name);
-        let writes = account_writes(fleet, namespace, &name, accounts, has_token)?;
+        let account = LinkAccount::named(&self.link.ends.source);
+        let has_token = accounts.has_token(&account.name);
+        let writes = account_writes(fleet, namespace, &account, accounts, has_token)?;
         let is_new = |write: &PlannedWrite| {
             let change = &write.change;
             change.verb == "create" && ["ServiceAccount", "Secret"].contains(&change.kind.as_str())
@@ -170,6 +172,7 @@ fn with_facts_of(old: &Link, loaded: &LoadedFleet, wanted: &LoadedLink) -> Link 
     let (args, spec) = (&wanted.args, &old.spec);
     let target = LinkTarget {
         name: wanted.ends.target.clone(),
+        uid: None,
         config: LinkerdConfig {
             cluster_domain: spec.target_cluster_domain.clone(),
             ..LinkerdConfig::default()

@@ -6,16 +6,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::{FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER, WriteAction},
+    change::{FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
     hand_over::HandOvers,
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
     part::{LinkPart, UsedClusters},
     part_plan::{NotDone, PartCase},
+    recorded::renamed,
     remaining::RemainingStep,
     removal::{ClusterRemoval, KnownClusters, removal},
 };
-use crate::{api::link::Link, cli::link_gen::Remark, manifests::link::ClusterName};
+use crate::{
+    api::link::Link, cli::link_gen::Remark, fleet::LinkEnds, manifests::link::ClusterName,
+};
 
 /// What would be written in all clusters.
 #[derive(Debug, Default, Serialize)]
@@ -50,10 +53,10 @@ pub(super) struct ClusterPlan {
 }
 
 impl ClusterPlan {
-    /// The number of changes that do more than to label what is there.
+    /// The number of changes that do more than to note to whom an object belongs.
     pub(super) fn differing(&self) -> usize {
         let changes = self.changes.iter();
-        changes.filter(|change| change.why != TAKEN_OVER).count()
+        changes.filter(|change| !change.is_note).count()
     }
 }
 
@@ -97,6 +100,19 @@ impl FleetPlan {
         let clusters = self.clusters.iter();
         let clusters = clusters.filter(|cluster| cluster.changes.iter().any(is_replaced));
         clusters.map(|cluster| cluster.name.as_str()).collect()
+    }
+
+    /// The links that take the place of others, whose clusters have new names.
+    pub(super) fn successors(&self) -> BTreeSet<LinkEnds> {
+        let clusters = self.clusters.iter();
+        let changes = clusters.flat_map(|plan| plan.changes.iter().map(move |of| (plan, of)));
+        let ends = changes.filter_map(|(plan, change)| {
+            Some(LinkEnds {
+                source: plan.name.parse().ok()?,
+                target: change.replaced_by.as_ref()?.parse().ok()?,
+            })
+        });
+        ends.collect()
     }
 
     /// Whether there is something to do.
@@ -234,13 +250,14 @@ impl<'p> Planning<'p> {
 
     /// Plans the removal of what is not in the file.
     fn removals(&mut self) {
+        let renamed = renamed(self.loaded, self.known);
         for (name, cluster) in &mut self.clusters {
             let ClusterRemoval {
                 changes,
                 problems,
                 targets,
                 sources,
-            } = removal(self.loaded, name, self.known, self.used);
+            } = removal(self.loaded, name, self.known, self.used, &renamed);
             cluster.changes.extend(changes);
             cluster.problems.extend(problems);
             for target in &targets {

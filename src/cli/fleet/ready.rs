@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt as _};
+use kube::Api;
 
 use super::{
     facts::kubeconfig_text,
@@ -28,13 +28,14 @@ use crate::{
 /// Poll interval for each cluster.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits for the Links of all clusters side by side. Returns those that are not ready in time, one line each.
+/// Waits for the Links of all clusters side by side. Returns those that are not ready in time, each with a line that says
+/// why.
 pub(super) async fn wait_until_ready(
     loaded: &LoadedFleet,
     read: &ReadClusters,
     written: &BTreeSet<LinkEnds>,
     wait: Duration,
-) -> Vec<String> {
+) -> BTreeMap<LinkEnds, String> {
     let mut by_source: BTreeMap<&ClusterName, Vec<&ClusterName>> = BTreeMap::new();
     for ends in written {
         by_source
@@ -57,29 +58,36 @@ async fn of_source(
     read: &ReadCluster,
     targets: &[&ClusterName],
     wait: Duration,
-) -> Vec<String> {
+) -> Vec<(LinkEnds, String)> {
     let links: Api<Link> = read.cluster.api(&loaded.namespace);
     let secrets: Api<Secret> = read.cluster.api(&loaded.namespace);
+    let ends = |target: &ClusterName| LinkEnds {
+        source: source.clone(),
+        target: target.clone(),
+    };
     let attempt = async || {
         let mut waiting = Vec::new();
         for target in targets {
             let (link, secret) = (target.to_string(), target.credentials_secret());
             let live = read
                 .cluster
-                .request("read the Link", links.get(&link))
+                .request("read the Link", links.get_opt(&link))
                 .await?;
             let held = read
                 .cluster
-                .request("read the credentials", secrets.get(&secret))
+                .request("read the credentials", secrets.get_opt(&secret))
                 .await?;
-            let held = kubeconfig_text(&held)
-                .map(|text| fingerprint(&text.0))
-                .unwrap_or_default();
-            if let Err(why) = is_ready(&live, &held) {
+            let held = held.as_ref().and_then(kubeconfig_text);
+            let held = held.map(|text| fingerprint(&text.0)).unwrap_or_default();
+            let is_ready = match &live {
+                Some(live) => is_ready(live, &held),
+                None => Err(Some("it was not written".to_owned())),
+            };
+            if let Err(why) = is_ready {
                 let why = why.unwrap_or_else(|| "no status reported yet".to_owned());
-                waiting.push(format!(
-                    "the Link {} in {source} is not ready: {why}",
-                    live.name_any()
+                waiting.push((
+                    ends(target),
+                    format!("the Link {link} in {source} is not ready: {why}"),
                 ));
             }
         }
@@ -92,6 +100,10 @@ async fn of_source(
     match poll(INTERVAL, wait, attempt, |_| ()).await {
         Ok(Ok(())) => Vec::new(),
         Ok(Err(waiting)) => waiting,
-        Err(error) => vec![format!("{source}: {error:#}")],
+        Err(error) => {
+            let why = format!("{source}: {error:#}");
+            let all = targets.iter().map(|target| (ends(target), why.clone()));
+            all.collect()
+        }
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn removal(
     name: &ClusterName,
     known: &KnownClusters<'_>,
     used: &UsedClusters,
+    renamed: &BTreeMap<ClusterName, ClusterName>,
 ) -> ClusterRemoval {
     let Some(Ok(facts)) = known.get(name) else {
         return ClusterRemoval::default();
@@ -54,10 +55,12 @@ pub(super) fn removal(
             ));
             continue;
         }
-        removal.changes.push(gone("Link", link));
         let target = &link.spec.target_cluster_name;
-        match target.parse::<ClusterName>() {
-            Ok(target) if known.contains_key(&target) => {}
+        let parsed = target.parse::<ClusterName>();
+        let new = parsed.as_ref().ok().and_then(|target| renamed.get(target));
+        removal.changes.push(replaced(gone("Link", link), new));
+        match parsed {
+            Ok(target) if known.contains_key(&target) || new.is_some() => {}
             Ok(target) if !used.contains(&target) => {
                 removal.targets.insert(target);
             }
@@ -75,6 +78,7 @@ pub(super) fn removal(
     for source in facts.accounts.names_of(fleet) {
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
         let parsed = source.parse::<ClusterName>().ok();
+        let parsed = parsed.map(|source| renamed.get(&source).cloned().unwrap_or(source));
         if parsed.as_ref().is_some_and(is_wanted) {
             continue;
         }
@@ -193,5 +197,17 @@ fn gone(kind: &'static str, object: &impl kube::Resource) -> FleetChange {
         why: "not in the file".to_owned(),
         fields: Vec::new(),
         removes: None,
+        replaced_by: None,
+        is_note: false,
+    }
+}
+
+/// The deletion of a Link to a cluster that may have a new name.
+fn replaced(change: FleetChange, new: Option<&ClusterName>) -> FleetChange {
+    let Some(new) = new else { return change };
+    FleetChange {
+        why: format!("its cluster is called {new} in the file"),
+        replaced_by: Some(new.to_string()),
+        ..change
     }
 }

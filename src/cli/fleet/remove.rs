@@ -25,6 +25,7 @@ use crate::{
         output,
         wait::{Progress, poll},
     },
+    fleet::LinkEnds,
     manifests::{link::ClusterName, render::ObjectName},
 };
 
@@ -37,13 +38,19 @@ pub(super) async fn remove_all(
     read: &ReadClusters,
     plan: &FleetPlan,
     wait: Duration,
+    unready: &BTreeMap<LinkEnds, String>,
     outcome: &mut FleetOutcome,
 ) {
     let progress = Progress::new("waiting for mirrors to be removed");
     let removals = plan.clusters.iter().filter_map(|cluster| {
         let name = cluster.name.parse::<ClusterName>().ok()?;
         let read = read.get(&name)?.as_ref().ok()?;
-        Some(async move { (name, links_of(loaded, read, cluster, wait).await) })
+        let unready = unready.keys().filter(|ends| ends.source == name);
+        let unready = unready.map(|ends| ends.target.to_string()).collect();
+        Some(async move {
+            let removed = links_of(loaded, read, cluster, &unready, wait).await;
+            (name, removed)
+        })
     });
     let removed = progress.during(join_all(removals)).await;
     // An account may still be in use where a link has not gone.
@@ -79,6 +86,7 @@ async fn links_of(
     loaded: &LoadedFleet,
     read: &ReadCluster,
     plan: &ClusterPlan,
+    unready: &BTreeSet<String>,
     wait: Duration,
 ) -> RemovedLinks {
     let mut targets: BTreeMap<String, Vec<&FleetChange>> = BTreeMap::new();
@@ -100,7 +108,13 @@ async fn links_of(
         }
     }
     let removals = targets.iter().map(|(target, changes)| async move {
-        let removed = link(loaded, read, target, changes, wait).await;
+        let mut successors = changes
+            .iter()
+            .filter_map(|change| change.replaced_by.as_ref());
+        let removed = match successors.find(|new| unready.contains(*new)) {
+            Some(new) => Err(anyhow::anyhow!("the Link {new} is not ready")),
+            None => link(loaded, read, target, changes, wait).await,
+        };
         (target.clone(), removed)
     });
     let mut all = RemovedLinks::default();

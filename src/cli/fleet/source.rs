@@ -1,6 +1,6 @@
 //! What the commands of a fleet share.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
@@ -71,9 +71,21 @@ pub(super) struct FleetOnly {
     /// Use only this cluster of the file, or this context. What remains for others is printed as commands. Can be repeated
     #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     pub(super) only: Vec<String>,
+    /// Accept that this cluster was built again, so that it is not the one that was linked under its name. Mirrors of
+    /// Services that it does not export any more are deleted. Can be repeated
+    #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
+    pub(super) replace: Vec<ClusterName>,
 }
 
 impl FleetOnly {
+    /// The clusters that were built again.
+    pub(super) fn replaced(&self, loaded: &LoadedFleet) -> anyhow::Result<BTreeSet<ClusterName>> {
+        for name in &self.replace {
+            loaded.cluster(name)?;
+        }
+        Ok(self.replace.iter().cloned().collect())
+    }
+
     /// The clusters. One that has left the file is known by its context.
     pub(super) fn used(
         &self,

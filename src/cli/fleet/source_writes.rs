@@ -7,15 +7,18 @@ use serde_json::json;
 
 use super::{
     accounts::covers,
-    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, TAKEN_OVER, WriteAction},
+    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
     facts::{ClusterFacts, fleet_of, is_of, kubeconfig},
     loaded::{LoadedFleet, LoadedLink, places},
 };
 use crate::{
-    api::{labels, link::Link},
-    cli::link::{
-        changes::{SettingChange, of_credentials, of_link},
-        taken::{NameHolder, holder},
+    api::{labels, link::Link, metadata::cluster_uid},
+    cli::{
+        link::{
+            changes::{SettingChange, of_credentials, of_link},
+            taken::{NameHolder, holder},
+        },
+        link_gen::{Evidence, by_uid},
     },
 };
 
@@ -102,15 +105,26 @@ impl SourceWrites<'_> {
             let change = self.change("create", wanted, &self.places(), Vec::new());
             return Some(self.of_settings(change, None, wanted));
         };
-        let fields = of_link(old, wanted);
+        let mut fields = of_link(old, wanted);
         let is_own = is_of(old, &self.loaded.fleet.name);
-        if fields.is_empty() {
-            return (!is_own).then(|| self.taken_over(wanted));
+        let (was, is) = (cluster_uid(old), cluster_uid(wanted));
+        let is_replaced = by_uid(was, is) == Some(Evidence::Elsewhere);
+        if fields.is_empty() && !is_replaced {
+            let is_noted = is.is_none() || was == is;
+            return (!is_own || !is_noted).then(|| self.taken_over(wanted));
         }
-        let why = if is_own {
-            "other settings"
-        } else {
-            "taken over, with other settings"
+        if is_replaced {
+            let uid = |of: Option<&str>| of.unwrap_or_default().to_owned();
+            fields.push(SettingChange {
+                field: "cluster-uid",
+                old: uid(was),
+                new: uid(is),
+            });
+        }
+        let why = match (is_replaced, is_own) {
+            (true, _) => "its cluster was built again",
+            (_, true) => "other settings",
+            (_, false) => "taken over, with other settings",
         };
         let change = self.change("patch", wanted, why, fields);
         Some(self.of_settings(change, Some(old), wanted))
@@ -121,6 +135,10 @@ impl SourceWrites<'_> {
         let mut new = Box::new(wanted.clone());
         let label = (labels::FLEET.to_owned(), self.loaded.fleet.name.clone());
         new.labels_mut().extend([label]);
+        if let Some(uid) = old.and_then(cluster_uid) {
+            let known = new.annotations_mut().entry(labels::CLUSTER_UID.to_owned());
+            known.or_insert_with(|| uid.to_owned());
+        }
         let old = old.cloned().map(Box::new);
         PlannedWrite {
             change,
@@ -160,14 +178,22 @@ impl SourceWrites<'_> {
             why: why.to_owned(),
             fields: self.fields(fields),
             removes: None,
+            replaced_by: None,
+            is_note: false,
         }
     }
 
-    /// Labels an object that is as it should be.
+    /// Notes to which fleet an object belongs that is as it should be, and which cluster it is for.
     fn taken_over<K: Resource<DynamicType = ()>>(&self, wanted: &K) -> PlannedWrite {
+        let change = self.change("patch", wanted, "taken over as it is", Vec::new());
         PlannedWrite {
-            change: self.change("patch", wanted, TAKEN_OVER, Vec::new()),
-            action: WriteAction::Label,
+            change: FleetChange {
+                is_note: true,
+                ..change
+            },
+            action: WriteAction::Note {
+                uid: cluster_uid(wanted).map(str::to_owned),
+            },
         }
     }
 

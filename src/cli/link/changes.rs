@@ -161,7 +161,8 @@ pub(in crate::cli) fn replacement(old: &Link, new: &Link) -> Value {
         // Without a gateway, nothing is probed. Otherwise, what only others set of it stays.
         spec["probeSpec"] = replaced(&before["probeSpec"], &spec["probeSpec"]);
     }
-    let gone = ANNOTATIONS.iter().map(|(key, _)| *key).filter(|key| {
+    let own = ANNOTATIONS.iter().map(|(key, _)| *key);
+    let gone = own.chain([labels::CLUSTER_UID]).filter(|key| {
         old.annotations().contains_key(*key) && !new.annotations().contains_key(*key)
     });
     let mut annotations: Map<String, Value> =

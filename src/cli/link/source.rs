@@ -8,14 +8,14 @@ use super::{
     taken::{NameHolder, holder, objection},
 };
 use crate::{
-    api::{labels::KUBECONFIG_KEY, link::Link},
+    api::{labels::KUBECONFIG_KEY, link::Link, metadata::cluster_uid},
     cli::{
         common::{
             cluster::Cluster,
             inventory::LINK,
             linked::{KnownLinks, elsewhere, undecodable},
         },
-        link_gen::{Evidence, Existing, KubeconfigTarget, compare},
+        link_gen::{Evidence, Existing, KubeconfigTarget, by_uid, compare},
     },
     hint::fail,
 };
@@ -33,6 +33,14 @@ impl Before {
     fn kubeconfig(&self) -> Option<KubeconfigTarget> {
         match self {
             Self::Found(secret) => KubeconfigTarget::of(&kubeconfig(secret)?.0),
+            Self::Unknown | Self::Missing => None,
+        }
+    }
+
+    /// The UID of the cluster that it is for, if it was recorded.
+    fn cluster_uid(&self) -> Option<&str> {
+        match self {
+            Self::Found(secret) => cluster_uid(&**secret),
             Self::Unknown | Self::Missing => None,
         }
     }
@@ -159,9 +167,14 @@ impl SourceState {
 
     /// What the Secrets say about the cluster that they lead to.
     async fn evidence(&self, direction: &Direction) -> Vec<Evidence> {
-        let mut evidence = Vec::new();
+        let actual = direction.target.uid().await;
+        let of_link = self.link.as_ref().and_then(cluster_uid);
+        let mut evidence = Vec::from_iter(by_uid(of_link, actual.as_deref()));
         for secret in self.all() {
-            if matches!(secret, Before::Unknown) {
+            let recorded = secret.cluster_uid().or(of_link);
+            if let Some(found) = by_uid(recorded, actual.as_deref()) {
+                evidence.push(found);
+            } else if matches!(secret, Before::Unknown) {
                 evidence.push(Evidence::Unreadable);
             } else if let Some(old) = secret.kubeconfig() {
                 evidence.push(compare(&old, &direction.entry, &direction.target).await);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::flags::LinkArgs;
 use crate::{
-    api::{labels, link::Link},
+    api::{labels, link::Link, metadata::cluster_uid},
     cli::{
         common::{cluster::Cluster, given::Given, proxy_url::ProxyUrl},
         rotate::TokenAccount,
@@ -79,7 +79,7 @@ impl KubeconfigTarget {
         })
     }
 
-    /// What it says about the cluster that it leads to. `known` is what that cluster has as the account of the token.
+    /// What it says about the cluster that it leads to, if no UID is recorded. `known` is what that cluster has as the account of the token.
     pub(in crate::cli) fn evidence(
         &self,
         entry: &ClusterEntry,
@@ -120,6 +120,16 @@ pub(in crate::cli) enum Evidence {
     Elsewhere,
     /// The user may not read them.
     Unreadable,
+}
+
+/// What the recorded UID of a cluster says, if it can be compared with that of the cluster that is meant.
+pub(in crate::cli) fn by_uid(recorded: Option<&str>, actual: Option<&str>) -> Option<Evidence> {
+    let is_same = recorded? == actual?;
+    Some(if is_same {
+        Evidence::Same
+    } else {
+        Evidence::Elsewhere
+    })
 }
 
 /// Compares credentials that were applied earlier with a cluster, as the user's kubeconfig has it. Nothing is sent to
@@ -240,6 +250,12 @@ impl Existing<'_> {
         let has_gateway = !new.spec.gateway_address.is_empty();
         let has_discovery = mirror::has_discovery(new);
         let annotations = new.metadata.annotations.get_or_insert_default();
+        if !self.is_of_another
+            && let Some(uid) = cluster_uid(old)
+        {
+            let known = annotations.entry(labels::CLUSTER_UID.to_owned());
+            known.or_insert_with(|| uid.to_owned());
+        }
         for (key, flag) in ANNOTATIONS {
             if key == labels::FEDERATED_THROUGH && !has_discovery {
                 continue; // what the link can do has decided

@@ -21,6 +21,8 @@ use crate::{
 pub(in crate::cli) struct LinkFacts {
     /// The cluster, as the user's kubeconfig has it.
     pub(in crate::cli) context: KubeconfigContext,
+    /// The UID of its Namespace kube-system; `None` if the user may not read it.
+    pub(in crate::cli) uid: Option<String>,
     /// The flags that name it, for commands that the user should run.
     pub(in crate::cli) flags: ClusterFlags,
     /// Linkerd's configuration.
@@ -66,6 +68,7 @@ impl WantedLink<'_> {
         };
         let target = LinkTarget {
             name: self.name.clone(),
+            uid: facts.uid.clone(),
             config: facts.config.clone(),
             linkerd_namespace: self.linkerd.to_owned(),
             api_server: way.access(&args.service_account_name, token, remarks)?,

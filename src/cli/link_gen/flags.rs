@@ -50,7 +50,7 @@ pub(crate) struct LinkArgs {
     pub(super) insecure_target_tls: bool,
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT, value_parser = args::object_name)]
-    pub(super) service_account_name: String,
+    pub(in crate::cli) service_account_name: String,
     /// Namespace of this ServiceAccount [default: that of the Link]
     #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(super) service_account_namespace: Option<String>,

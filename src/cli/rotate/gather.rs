@@ -11,8 +11,11 @@ use super::{
     tokens::{REQUESTED, TokenOwner, TokenSecret},
 };
 use crate::{
-    api::{labels, link::Link},
-    cli::common::{cluster::Cluster, linked::links, output, wait::Progress},
+    api::{labels, link::Link, metadata::cluster_uid},
+    cli::{
+        common::{cluster::Cluster, linked::links, output, wait::Progress},
+        link_gen::{Evidence, by_uid},
+    },
     client::Access,
     hint::fail,
     manifests::kubeconfig::Secret,
@@ -237,15 +240,23 @@ pub(super) fn handed_over(
 
 /// Fails if tokens of the target cluster show that it is not the cluster of the link, where a new token would be of no
 /// use. The link's token is not sent there, because another cluster must not see it.
-pub(super) fn is_of_target<'t>(
+pub(super) async fn is_of_target<'t>(
     target: &TargetCluster,
+    link: &Link,
     own: &Stored,
     account: &TokenAccount,
     mut tokens: impl Iterator<Item = &'t TokenSecret>,
 ) -> anyhow::Result<()> {
-    // The server of the link is of its cluster, even if the account has another UID: it may have been created again.
-    let same_server = own.credentials.server() == target.cluster.server();
-    if same_server || !tokens.any(|token| account.is_elsewhere(&token.text)) {
+    let actual = target.cluster.uid().await;
+    let is_same = match by_uid(cluster_uid(link), actual.as_deref()) {
+        Some(evidence) => evidence == Evidence::Same,
+        // The server of the link is of its cluster, even if the account has another UID: it may have been created again.
+        None => {
+            own.credentials.server() == target.cluster.server()
+                || !tokens.any(|token| account.is_elsewhere(&token.text))
+        }
+    };
+    if is_same {
         return Ok(());
     }
     Err(fail(

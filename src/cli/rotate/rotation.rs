@@ -86,7 +86,7 @@ impl<'a> Rotation<'a> {
             TokenSource::Target(target) => {
                 let tokens = Tokens::of(&target.cluster, &account, Some(&id), fleet);
                 let tokens = tokens.list().await?;
-                is_of_target(&target, &own, &account, tokens.iter())?;
+                is_of_target(&target, &link, &own, &account, tokens.iter()).await?;
                 (Some(target), tokens)
             }
             TokenSource::HandedOver(token) => {
@@ -276,7 +276,8 @@ impl<'a> Rotation<'a> {
         wait: Duration,
     ) -> anyhow::Result<()> {
         if let Some(target) = &self.target {
-            is_of_target(target, &self.own, &self.account, std::iter::once(token))?;
+            let token = std::iter::once(token);
+            is_of_target(target, &self.link, &self.own, &self.account, token).await?;
         }
         let (fingerprint, is_new) = self.own.put(&self.source.cluster, &token.text).await?;
         if is_new {

@@ -1,5 +1,5 @@
-//! A full mesh of three clusters from one file, while each of them sends requests to the others: linked, rotated, and one
-//! of them taken out.
+//! A full mesh of three clusters from one file, while each of them sends requests to the others: linked, rotated, one of
+//! them renamed, and taken out.
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +16,10 @@ use super::{rotate::OldCredentials, without_failures};
 use crate::{
     load::Load,
     rig::{
-        Rig,
+        NAMESPACE, Rig,
         cluster::Cluster,
         full_mesh::{FullMesh, federated},
+        mirrors::FEDERATED,
         third::NORTH,
     },
     table::{Row, seconds},
@@ -54,6 +55,7 @@ pub(super) async fn of_three(rig: &mut Rig) -> anyhow::Result<Row> {
 
     let (lasting, parting): (Vec<_>, Vec<_>) = loads.into_iter().partition(|load| load.stays);
     let mut rows = finish(parting).await?;
+    let renamed = rename(rig, &mut mesh).await?;
     take_north_out(rig, &mut mesh).await?;
     rows.extend(finish(lasting).await?);
 
@@ -74,11 +76,13 @@ pub(super) async fn of_three(rig: &mut Rig) -> anyhow::Result<Row> {
     let rows = rows.into_iter().map(|(_, row)| row);
     let row = rows.reduce(|all, row| all.and(&row)).context("no load")?;
     Ok(row.with(format!(
-        "requests of {}; six links made in {}, rotated in {}: the old tokens are refused; the cluster that leaves the file \
+        "requests of {}; six links made in {}, rotated in {}: the old tokens are refused; a cluster \
+         renamed and named back in {}: its federated Service keeps its ClusterIP; the cluster that leaves the file \
          leaves nothing, in it or in the others",
         requests.join(", "),
         seconds(linked),
-        seconds(rotated)
+        seconds(rotated),
+        seconds(renamed)
     )))
 }
 
@@ -110,7 +114,7 @@ async fn link(rig: &mut Rig, mesh: &mut FullMesh) -> anyhow::Result<(Vec<MeshLoa
     fs::copy(north.cluster.plane.kubeconfig(), kubeconfig)?;
     write(
         rig,
-        Some(north.cluster),
+        Some((NORTH, north.cluster)),
         &json!([mesh_of_all(), headless()]),
     )?;
     let began = Instant::now();
@@ -147,6 +151,44 @@ async fn rotate(rig: &mut Rig, mesh: &mut FullMesh) -> anyhow::Result<Duration> 
     }
     mesh.shell(rig, AGAIN).await.context("it differs")?;
     Ok(rotated)
+}
+
+/// Gives `north` another name in the file, and then the old one again. Returns how long that took. Federated Services stay,
+/// and lead to the same Pods.
+async fn rename(rig: &mut Rig, mesh: &mut FullMesh) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    let [west, east, _] = mesh.clusters(rig);
+    let before = [stands(west.cluster).await?, stands(east.cluster).await?];
+    for name in ["nord", NORTH] {
+        let [.., north] = mesh.clusters(rig);
+        let links = json!([mesh_of_all(), headless()]);
+        write(rig, Some((name, north.cluster)), &links)?;
+        mesh.shell(rig, NOTHING).await?;
+        let clusters = mesh.clusters(rig);
+        for cluster in &clusters {
+            cluster.balances(&federated(&clusters)).await?;
+        }
+        let [west, east, _] = clusters;
+        for (cluster, before) in [west, east].into_iter().zip(&before) {
+            let mirror = format!("gated-{name}");
+            cluster.cluster.target(&mirror).await?;
+            let after = stands(cluster.cluster).await?;
+            ensure!(
+                after == *before,
+                "{}: {after}, not {before}",
+                cluster.name()
+            );
+        }
+    }
+    mesh.shell(rig, AGAIN).await.context("it differs")?;
+    Ok(began.elapsed())
+}
+
+/// UID and ClusterIP of the federated Service.
+async fn stands(cluster: &Cluster) -> anyhow::Result<String> {
+    let path = "jsonpath={.metadata.uid} {.spec.clusterIP}";
+    let get = ["-n", NAMESPACE, "get", "service", FEDERATED, "-o", path];
+    cluster.plane.kubectl(&get).await
 }
 
 /// Takes `north` out of the file. Nothing of it stays, and the two others are as before.
@@ -193,15 +235,19 @@ fn headless() -> Value {
     json!({ "source": "west", "target": "east", "settings": settings })
 }
 
-/// Writes the file: `west` and `east`, and `north` if it is given, with these entries of links.
-fn write(rig: &Rig, north: Option<&Cluster>, links: &Value) -> anyhow::Result<()> {
+/// Writes the file: `west` and `east`, and `north` under this name if it is given, with these entries of links.
+fn write(rig: &Rig, north: Option<(&str, &Cluster)>, links: &Value) -> anyhow::Result<()> {
     let mut clusters = vec![
         json!({ "name": "west" }),
         json!({ "name": "east", "apiServerAddress": rig.east_api.url() }),
     ];
-    if let Some(north) = north {
-        let (url, kubeconfig) = (north.plane.url(), north.plane.kubeconfig());
-        clusters.push(json!({ "name": NORTH, "apiServerAddress": url, "kubeconfig": kubeconfig }));
+    if let Some((name, north)) = north {
+        clusters.push(json!({
+            "name": name,
+            "context": NORTH,
+            "kubeconfig": north.plane.kubeconfig(),
+            "apiServerAddress": north.plane.url(),
+        }));
     }
     let file = json!({ "name": "rig", "clusters": clusters, "links": links });
     // JSON is YAML.

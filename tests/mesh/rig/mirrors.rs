@@ -29,7 +29,7 @@ pub(crate) const FOLLOWS: Duration = Duration::from_secs(45);
 
 impl Cluster {
     /// The address of a mirror, once it exists.
-    pub(super) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
+    pub(crate) async fn target(&self, mirror: &str) -> anyhow::Result<Target> {
         let services = self.services(NAMESPACE);
         let what = format!("mirror {mirror} in {}", self.name());
         let address = eventually(&what, SOON, async || {

@@ -58,6 +58,9 @@ pub const CREDENTIALS_CLUSTER: &str = "multicluster.linkerd.io/cluster-name";
 pub const TRUST_DOMAIN: &str = "multicluster.linkerd.io/trust-domain";
 /// Annotation of the control plane's copy of the credentials Secret.
 pub const CLUSTER_DOMAIN: &str = "multicluster.linkerd.io/cluster-domain";
+/// Annotation of a Link and of its credentials (ours): the UID of the Namespace kube-system of the target cluster. On an
+/// account that `fleet` has made: that of the cluster that uses it.
+pub const CLUSTER_UID: &str = "multicluster.linkerd.io/cluster-uid";
 /// Label of token Secrets in a target cluster (ours): the only link that uses the token.
 pub const TOKEN_OF_LINK: &str = "multicluster.linkerd.io/token-of-link";
 /// Label of what `fleet` has made or taken over (ours): the name of the fleet.

@@ -10,6 +10,12 @@ use super::{
     interned_str::InternedStr, labels as l, map::Map, names::MAX_SUBDOMAIN, null_is_default,
 };
 
+/// The UID of the cluster that a Link, its credentials or an account are for, if it was recorded ([`l::CLUSTER_UID`]).
+pub fn cluster_uid(of: &impl Resource) -> Option<&str> {
+    let annotations = of.meta().annotations.as_ref()?;
+    annotations.get(l::CLUSTER_UID).map(String::as_str)
+}
+
 /// Metadata of an object in a store. `ObjectMeta` of `k8s_openapi` takes 400 bytes when empty, and has a copy of the
 /// whole object in `managedFields`.
 ///

@@ -70,7 +70,7 @@ fn target_cluster_makes_the_account_and_hands_over_its_credentials() {
     let older = plan(&loaded, "east", &east);
     assert_eq!(
         lines(&older),
-        ["east patch ClusterRole /west: as this version makes it"]
+        ["east patch ClusterRole /west: not as it has to be"]
     );
     assert_eq!(older.remaining, []);
 

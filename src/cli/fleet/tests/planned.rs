@@ -84,6 +84,7 @@ pub(super) fn installed(cluster: &str, address: &str) -> ClusterFacts {
             },
             ..KubeconfigContext::default()
         },
+        uid: Some(format!("uid-of-cluster-{cluster}")),
         flags: ClusterFlags::of_context(cluster),
         config: LinkerdConfig {
             cluster_domain: "cluster.local".to_owned(),
@@ -93,6 +94,7 @@ pub(super) fn installed(cluster: &str, address: &str) -> ClusterFacts {
         gateway: Some(gateway),
     };
     ClusterFacts {
+        uid: Some(format!("uid-of-cluster-{cluster}")),
         has_links: true,
         target: Some(Ok(TargetSide {
             facts,
@@ -121,6 +123,10 @@ fn with_account(facts: &mut ClusterFacts, labelled: bool) {
                 .push(serde_json::from_value(object).unwrap()),
             "ServiceAccount" => {
                 object["metadata"]["uid"] = json!("uid-of-west");
+                if labelled {
+                    let uid = "uid-of-cluster-west";
+                    object["metadata"]["annotations"][labels::CLUSTER_UID] = json!(uid);
+                }
                 facts
                     .accounts
                     .accounts
@@ -367,7 +373,7 @@ fn what_others_have_made_is_taken_over_and_what_differs_is_shown_with_its_place(
     assert_eq!(
         short(&loaded_file, [&east, &west]),
         [
-            "east patch ClusterRole /west: as this version makes it",
+            "east patch ClusterRole /west: not as it has to be",
             "west patch Link linkerd-multicluster/east: other settings; gatewayAddress: 192.0.2.1 -> 192.0.2.9",
         ]
     );
@@ -508,8 +514,12 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
         said(&duplicate),
         ["west: the Link other links it to east already"]
     );
-    // The cluster was made anew: its account is another one.
-    let anew = |east: &mut ClusterFacts, _: &mut ClusterFacts| {
+    // The cluster was made anew: its account is another one. Nobody has recorded which cluster it was.
+    let anew = |east: &mut ClusterFacts, west: &mut ClusterFacts| {
+        west.links[0].annotations_mut().remove(labels::CLUSTER_UID);
+        for secret in &mut west.credentials {
+            secret.annotations_mut().remove(labels::CLUSTER_UID);
+        }
         east.accounts.accounts[0].metadata.uid = Some("uid-of-another".to_owned());
         if let Some(Ok(side)) = &mut east.target {
             side.facts.context.cluster.certificate_authority_data = Some("bmV3".to_owned());
@@ -517,7 +527,9 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
     };
     assert_eq!(
         said(&anew),
-        ["west: the Link east leads to another cluster; unlink it first"]
+        [
+            "west: the Link east leads to another cluster; if east was built again, pass --replace east"
+        ]
     );
 }
 

@@ -1,18 +1,17 @@
-//! Names of clusters that a file changes, or gives twice.
+//! Clusters that got another name, were built again, or are not those that their contexts promise.
 
 use std::collections::BTreeMap;
 
-use super::planned::{FILE, done, installed, loaded, name};
-use crate::{
-    cli::{
-        common::test_server::TestServer,
-        fleet::{
-            facts::ClusterFacts,
-            gather::{ReadCluster, ReadClusters},
-            identity::tell_apart,
-        },
+use super::planned::{FILE, done, installed, lines, loaded, name, plan_with};
+use crate::cli::{
+    common::test_server::TestServer,
+    fleet::{
+        facts::ClusterFacts,
+        gather::{ReadCluster, ReadClusters, known},
+        identity::tell_apart,
+        loaded::LoadedFleet,
+        part::UsedClusters,
     },
-    hint::hint_of,
 };
 
 fn read<const N: usize>(clusters: [(&str, ClusterFacts); N]) -> ReadClusters {
@@ -23,69 +22,154 @@ fn read<const N: usize>(clusters: [(&str, ClusterFacts); N]) -> ReadClusters {
     BTreeMap::from(read)
 }
 
-fn with_uid(uid: &str, mut facts: ClusterFacts) -> ClusterFacts {
-    facts.uid = Some(uid.to_owned());
+/// What is planned of what was read, and why a cluster is not used.
+fn planned<const N: usize>(
+    loaded: &LoadedFleet,
+    clusters: [(&str, ClusterFacts); N],
+) -> Vec<String> {
+    let mut read = read(clusters);
+    tell_apart(loaded, &mut read).unwrap();
+    let of = read.keys().map(ToString::to_string);
+    let of: Vec<String> = of.collect();
+    let facts: Vec<_> = of
+        .iter()
+        .map(String::as_str)
+        .zip(known(&read).into_values())
+        .collect();
+    let plan = plan_with(loaded, &UsedClusters::default(), &facts);
+    let unused = plan.clusters.iter();
+    let unused = unused.filter_map(|plan| Some(format!("{}: {}", plan.name, plan.error.as_ref()?)));
+    lines(&plan).into_iter().chain(unused).collect()
+}
+
+fn other(mut facts: ClusterFacts) -> ClusterFacts {
+    facts.uid = Some("uid-of-another".to_owned());
+    if let Some(Ok(side)) = &mut facts.target {
+        side.facts.uid.clone_from(&facts.uid);
+    }
     facts
 }
 
 #[tokio::test]
-async fn names_of_one_cluster_are_told_apart() {
-    let renamed = FILE.replace("east", "orient");
-    let (own, other) = (loaded(FILE), loaded(&renamed));
-    let new = || installed("orient", "192.0.2.1");
-
-    // As the file says.
-    let [east, west] = done(&own);
-    let mut good = read([("east", with_uid("e", east)), ("west", with_uid("w", west))]);
-    tell_apart(&own, &mut good).unwrap();
-    assert!(good.values().all(Result::is_ok));
-
-    // The cluster was read under both names.
-    let [east, west] = done(&own);
-    let mut both = read([
-        ("east", with_uid("e", east)),
-        ("orient", with_uid("e", new())),
-        ("west", with_uid("w", west)),
-    ]);
-    let error = tell_apart(&other, &mut both).unwrap_err();
-    let said =
-        "orient is the cluster that this fleet has linked as east, and a cluster cannot be renamed";
-    assert!(error.to_string().starts_with(said), "{error}");
-    assert!(hint_of(&error).unwrap().contains("keep the name east"));
-
-    // No context has the old name, and its UID may not be read: it has the account of the Link.
-    let [east, west] = done(&own);
-    let mut unread = read([("orient", east), ("west", west)]);
-    let error = tell_apart(&other, &mut unread).unwrap_err();
-    assert!(error.to_string().starts_with(said), "{error}");
-
-    // Only accounts have the old name: nothing of it is read, so nothing of it is removed.
-    let [east, _] = done(&own);
-    let mut left = read([
-        ("east", with_uid("e", east)),
-        ("orient", with_uid("e", new())),
-        ("west", with_uid("w", installed("west", "192.0.2.2"))),
-    ]);
-    tell_apart(&other, &mut left).unwrap();
-    let east = left[&name("east")].as_ref().err();
+async fn target_that_got_another_name_is_linked_under_it_before_the_old_link_goes() {
+    let [east, west] = done(&loaded(FILE));
+    let renamed = loaded(&FILE.replace("east", "orient"));
     assert_eq!(
-        east.map(String::as_str),
-        Some("it is called orient in the file")
+        planned(&renamed, [("orient", east), ("west", west)]),
+        [
+            "west create Secret linkerd-multicluster/cluster-credentials-orient: link, line 3",
+            "west create Secret linkerd/cluster-credentials-orient: link, line 3",
+            "west create Link linkerd-multicluster/orient: link, line 3",
+            "west delete Link linkerd-multicluster/east: its cluster is called orient in the file",
+            "west delete Secret linkerd-multicluster/cluster-credentials-east: not in the file",
+            "west delete Secret linkerd/cluster-credentials-east: not in the file",
+        ]
     );
+    // Also if a context of the old name leads to it.
+    let [east, west] = done(&loaded(FILE));
+    let [again, _] = done(&loaded(FILE));
+    let twice = planned(
+        &renamed,
+        [("east", again), ("orient", east), ("west", west)],
+    );
+    assert_eq!(twice.len(), 6, "{twice:?}");
+}
 
-    // A cluster that has left the file is another one, also if it was read.
-    let [east, west] = done(&own);
-    let mut gone = read([
-        ("east", with_uid("e", east)),
-        ("orient", with_uid("o", new())),
-        ("west", with_uid("w", west)),
-    ]);
-    tell_apart(&other, &mut gone).unwrap();
-    assert!(gone.values().all(Result::is_ok));
+#[tokio::test]
+async fn source_that_got_another_name_keeps_its_account() {
+    let [east, west] = done(&loaded(FILE));
+    let renamed = loaded(&FILE.replace("west", "occident"));
+    let planned = planned(&renamed, [("east", east), ("occident", west)]);
+    assert_eq!(planned, Vec::<String>::new());
+}
 
-    // Two names of the file.
-    let same = || with_uid("e", new());
-    let mut twice = read([("east", same()), ("west", same())]);
-    let error = tell_apart(&own, &mut twice).unwrap_err();
+#[tokio::test]
+async fn cluster_that_was_built_again_is_linked_only_if_the_user_says_so() {
+    let own = loaded(FILE);
+    let [_, west] = done(&own);
+    let rebuilt = || other(installed("east", "192.0.2.1"));
+    let said = "east: its context leads to another cluster than the one that this fleet has linked as east; if east was \
+                built again, pass --replace east";
+    assert_eq!(planned(&own, [("east", rebuilt()), ("west", west)]), [said]);
+
+    let [_, west] = done(&own);
+    let mut own = own;
+    own.replaced.insert(name("east"));
+    assert_eq!(
+        planned(&own, [("east", rebuilt()), ("west", west)]),
+        [
+            "east create ClusterRole /west: the account of west",
+            "east create ServiceAccount linkerd-multicluster/west: the account of west",
+            "east create Secret linkerd-multicluster/west-token: the account of west",
+            "east create ClusterRoleBinding /west: the account of west",
+            "west patch Secret linkerd-multicluster/cluster-credentials-east: new credentials",
+            "west patch Secret linkerd/cluster-credentials-east: new credentials",
+            "west patch Link linkerd-multicluster/east: its cluster was built again; clusterUid: uid-of-cluster-east -> \
+             uid-of-another",
+        ]
+    );
+}
+
+/// A context with a name that the user gave it leads to a cluster of another environment.
+#[tokio::test]
+async fn account_is_not_handed_to_another_cluster_of_the_same_name() {
+    let own = loaded(FILE);
+    let [east, _] = done(&own);
+    let stranger = other(installed("west", "192.0.2.2"));
+    assert_eq!(
+        planned(&own, [("east", east), ("west", stranger)]),
+        [
+            "west: its context leads to another cluster than the one that this fleet has linked as west; if west was built \
+             again, pass --replace west"
+        ]
+    );
+}
+
+/// A link that was made under another address stays, also if its account was deleted: the cluster is the same.
+#[tokio::test]
+async fn link_whose_account_is_gone_gets_another_one() {
+    let own = loaded(FILE);
+    let moved = loaded(&FILE.replace(
+        "{name: east}",
+        "{name: east, apiServerAddress: https://east.internal}",
+    ));
+    let [mut east, mut west] = done(&own);
+    let [_, reached] = done(&moved);
+    west.credentials = reached.credentials;
+    east.accounts = super::super::facts::AccountFacts::default();
+    let planned = planned(&moved, [("east", east), ("west", west)]);
+    assert_eq!(planned.len(), 6, "{planned:?}");
+    assert!(planned[4].ends_with("new credentials"), "{planned:?}");
+}
+
+#[tokio::test]
+async fn context_of_a_cluster_that_left_the_file_is_not_trusted_by_its_name() {
+    let without = loaded(
+        &FILE
+            .replace("{target: east, source: west}", "")
+            .replace(", {name: west}", ""),
+    );
+    // It is another one, and uses no account: nothing is concluded.
+    let [east, _] = done(&loaded(FILE));
+    let stranger = other(installed("west", "192.0.2.2"));
+    assert_eq!(
+        planned(&without, [("east", east), ("west", stranger)]),
+        [
+            "east: the ServiceAccount west stays: west was not read, and may use it",
+            "west: it is not in the file, and the context with its name does not lead to the cluster that this fleet has \
+             linked as west",
+        ]
+    );
+    // It is the right one.
+    let [east, west] = done(&loaded(FILE));
+    let planned = planned(&without, [("east", east), ("west", west)]);
+    assert_eq!(planned.len(), 7, "{planned:?}");
+}
+
+#[tokio::test]
+async fn two_names_of_one_cluster_are_refused() {
+    let east = || installed("east", "192.0.2.1");
+    let mut twice = read([("east", east()), ("west", east())]);
+    let error = tell_apart(&loaded(FILE), &mut twice).unwrap_err();
     assert_eq!(error.to_string(), "east and west are the same cluster");
 }

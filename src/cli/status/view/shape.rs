@@ -65,6 +65,7 @@ pub(in crate::cli::status) mod tests {
             name: "here".into(),
             flags: ClusterFlags::of_context("here"),
             identity: Identity::default(),
+            uid: None,
             links: Ok(links),
             config: Err("refused".into()),
             leaders: Leaders::new(),

@@ -1,11 +1,10 @@
-//! `fleet` with a cluster that the file gives another name, and `link` for a link of a fleet.
+//! `link` for a link of a fleet, and a fleet whose file or settings change.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use serde_json::{Value, json};
 
 use super::{
-    Fleet,
     keep::{MESH, linked},
     linked_to, made, run_fleet,
 };
@@ -15,21 +14,9 @@ use crate::support::{
     program::run,
 };
 
-/// A fleet file whose first cluster has another name than its context.
-fn renamed(fleet: &Fleet, name: &str, context: &str, others: &[&str]) -> PathBuf {
-    let others = others.iter().map(|other| format!("- name: {other}\n"));
-    let text = format!(
-        "name: f\nclusters:\n- name: {name}\n  context: {context}\n{}links:\n- mesh: all\n",
-        others.collect::<String>()
-    );
-    let file = fleet.folder.path().join("renamed.yaml");
-    fs::write(&file, text).unwrap();
-    file
-}
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
-async fn nothing_is_lost_when_a_cluster_gets_another_name_or_is_linked_again() {
+async fn nothing_is_lost_when_a_link_of_a_fleet_is_linked_again() {
     let names = ["name-east", "name-north", "name-west"];
     let (mut fleet, _, _controllers) = linked("name", &names).await;
     let [east, north, west] = fleet.planes.clone();
@@ -40,33 +27,8 @@ async fn nothing_is_lost_when_a_cluster_gets_another_name_or_is_linked_again() {
     service(&west, "named", "all-federated", |_| true).await;
     fleet.writes();
 
-    // The old name is found through its context: it is the same cluster.
-    let file = renamed(&fleet, "orient", names[0], &names[1..]);
-    for command in ["plan", "apply"] {
-        let flags: &[&str] = if command == "apply" { &["--yes"] } else { &[] };
-        let refused = fleet.run(command, &file, flags).failure();
-        let said = "orient is the cluster that this fleet has linked as name-east, and a cluster cannot be renamed";
-        assert!(refused.contains(said), "{refused}");
-        assert!(refused.contains("hint: "), "{refused}");
-    }
-    assert_eq!(fleet.writes(), [""; 0]);
-
-    // No context has the old name any more: then the credentials of the others say which cluster it is.
+    // Two names of one cluster are refused.
     let moved = fleet.folder.path().join("moved");
-    let text = fs::read_to_string(&fleet.kubeconfig).unwrap();
-    let mut contexts: Value = json!(kube::config::Kubeconfig::from_yaml(&text).unwrap());
-    for context in contexts["contexts"].as_array_mut().unwrap() {
-        if context["name"] == names[0] {
-            context["name"] = json!("orient");
-        }
-    }
-    fs::write(&moved, contexts.to_string()).unwrap();
-    let file = renamed(&fleet, "orient", "orient", &names[1..]);
-    let refused = run_fleet(&moved, "apply", &file, &["--yes"]).failure();
-    assert!(refused.contains("linked as name-east"), "{refused}");
-    assert_eq!(fleet.writes(), [""; 0]);
-
-    // Two names of one cluster are refused, too.
     let text = fs::read_to_string(&fleet.kubeconfig).unwrap();
     let mut twice: Value = json!(kube::config::Kubeconfig::from_yaml(&text).unwrap());
     let mut again = twice["contexts"][0].clone();
