@@ -147,6 +147,7 @@ fn is_encoded(text: &str) -> bool {
 fn is_exempt(host: &str, port: u16, list: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let ip: Option<IpAddr> = host.parse().ok();
+    let ip = ip.map(|ip| ip.to_canonical());
     if host == "localhost" || ip.is_some_and(|ip| ip.is_loopback()) {
         return true;
     }
@@ -156,14 +157,14 @@ fn is_exempt(host: &str, port: u16, list: &str) -> bool {
             return true;
         }
         if let Ok(network) = item.parse::<IpNet>() {
-            return ip.is_some_and(|ip| network.contains(&ip));
+            return ip.is_some_and(|ip| canonical(network).contains(&ip));
         }
         let (name, only) = with_port(&item);
         if only.is_some_and(|only| only != port.to_string()) || name.is_empty() {
             return false;
         }
         if let Ok(item) = name.parse::<IpAddr>() {
-            return ip == Some(item);
+            return ip == Some(item.to_canonical());
         }
         // `.example` and `*.example` are the names below example; `example` is that name too.
         match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
@@ -171,6 +172,18 @@ fn is_exempt(host: &str, port: u16, list: &str) -> bool {
             None => host == name || is_below(host, name),
         }
     })
+}
+
+/// IPv4 addresses that are written as IPv6 ones, such as `::ffff:10.0.0.0/104`, are a network of IPv4.
+fn canonical(network: IpNet) -> IpNet {
+    let mapped = match network {
+        IpNet::V6(mapped) => mapped.trunc().network().to_ipv4_mapped(),
+        IpNet::V4(_) => None,
+    };
+    let length = network.prefix_len().checked_sub(96);
+    let of_v4 = mapped.zip(length);
+    let of_v4 = of_v4.and_then(|(address, length)| IpNet::new(address.into(), length).ok());
+    of_v4.unwrap_or(network)
 }
 
 fn is_below(host: &str, name: &str) -> bool {
@@ -286,6 +299,11 @@ mod tests {
         assert!(!exempt("east", ".east"));
         assert!(exempt("10.1.2.3", "10.0.0.0/8"));
         assert!(exempt("10.1.2.3", "10.1.2.3:6443"));
+        assert!(exempt("10.1.2.3", "::ffff:10.0.0.0/104"));
+        assert!(!exempt("11.1.2.3", "::ffff:10.0.0.0/104"));
+        assert!(!exempt("10.1.2.3", "::/0"));
+        assert!(exempt("[::ffff:10.1.2.3]", "10.0.0.0/8"));
+        assert!(exempt("[::ffff:127.0.0.1]", ""));
         assert!(exempt("[fd00::1]", "fd00::1"));
         assert!(exempt("[fd00::1]", "[fd00::1]:6443"));
         assert!(!exempt("10.1.2.3", "10.1.2.4"));

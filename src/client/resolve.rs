@@ -283,6 +283,17 @@ fn as_told(cluster: &Cluster, flags: &Flags<'_>) -> Cluster {
     for text in [&mut told.proxy_url, &mut told.certificate_authority] {
         *text = some(text.as_ref());
     }
+    // As for kubectl, what follows the path does not count. Without a path, it stays.
+    let end = |server: &String| {
+        let url: Option<Uri> = server.parse().ok();
+        let has_path = url.is_some_and(|url| url.path().len() > 1);
+        server.find(['?', '#']).filter(|_| has_path)
+    };
+    if let Some(server) = &mut told.server
+        && let Some(end) = end(server)
+    {
+        server.truncate(end);
+    }
     if let Some(server) = &flags.server {
         told.server = Some(server.to_string().trim_end_matches('/').to_owned());
         told.tls_server_name = None;
