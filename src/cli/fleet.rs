@@ -64,7 +64,7 @@ use self::{
     ready::wait_until_ready,
     remove::remove_all,
     rotate::FleetRotateArgs,
-    source::{FleetOnly, FleetSource, exit_code},
+    source::{FleetConsent, FleetOnly, FleetSource, exit_code},
 };
 use super::common::{
     args::{self, Global},
@@ -90,8 +90,11 @@ Examples:
   # Show what would be created, changed and deleted in which cluster
   linkerd-mc fleet plan --file fleet.yaml
 
-  # Link the clusters, and unlink those that the file does not name any more
-  linkerd-mc fleet apply --file fleet.yaml --yes
+  # Link the clusters
+  linkerd-mc fleet apply --file fleet.yaml
+
+  # Also unlink what the file does not name any more
+  linkerd-mc fleet apply --file fleet.yaml --prune
 
   # With access to east alone: make the accounts of those who link to it,
   # and print what remains for them
@@ -186,13 +189,15 @@ enum FleetCommand {
 /// With --only, what can be done in the named clusters is shown, and what remains for the owners of others, as commands.
 ///
 /// Exit codes: 0 nothing to do, 1 failed, or a cluster was not read, or something cannot be done, 2 everything was read, and
-/// there are changes, or steps that remain for others (or invalid usage).
+/// there are changes, objects that the file does not name any more, or steps that remain for others (or invalid usage).
 #[derive(Debug, Args)]
 struct FleetPlanArgs {
     #[command(flatten)]
     source: FleetSource,
     #[command(flatten)]
     only: FleetOnly,
+    #[command(flatten)]
+    consent: FleetConsent,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
     output: FleetFormat,
@@ -204,22 +209,24 @@ struct FleetPlanArgs {
 /// What is done already is not written again, so the command can be run again at any time, also after it was stopped.
 ///
 /// Each source cluster gets an account of its own in each of its target clusters. All that is made has a label with the
-/// name of the fleet. Links that exist and are as the file says are taken over: they get the label. When the file
-/// no longer names a link, only objects with the label are deleted: first the Link, then, when its mirrors are gone, its
+/// name of the fleet. Links that exist and are as the file says are taken over: they get the label. With --prune, objects
+/// with the label that the file does not name any more are deleted: first the Link, then, when its mirrors are gone, its
 /// Secrets, and then the account in the target cluster.
 ///
 /// If nobody has access to all clusters, pass --only with those that you have. The accounts in them are made for others,
 /// and Links get the settings of the file. Nothing is concluded about other clusters: what only they know, such as
 /// credentials and the gateway, stays as it is, and what remains for their owners is printed as commands.
 ///
-/// Exit codes: 0 all is as the file says, or what can be done with --only is done, 1 something is not (or was not read), 2
-/// invalid usage.
+/// Exit codes: 0 all is as the file says, except for what --prune would delete and what --only leaves to others, 1 something
+/// is not (or was not read), 2 invalid usage.
 #[derive(Debug, Args)]
 struct FleetApplyArgs {
     #[command(flatten)]
     source: FleetSource,
     #[command(flatten)]
     only: FleetOnly,
+    #[command(flatten)]
+    consent: FleetConsent,
     /// Do not ask before settings are changed and objects are deleted
     #[arg(long)]
     yes: bool,
@@ -284,15 +291,15 @@ struct PlannedFleet {
     plan: FleetPlan,
 }
 
-/// Reads the file and its clusters, plans, and says what the user has to know about the links.
+/// Reads the file and its clusters, and plans.
 async fn planned(
     global: &Global,
     source: &FleetSource,
-    only: &FleetOnly,
+    (only, consent): (&FleetOnly, &FleetConsent),
     parse: Parse,
 ) -> anyhow::Result<PlannedFleet> {
     let mut loaded = source.load(global).await?;
-    loaded.replaced = only.replaced(&loaded)?;
+    loaded.consent = consent.of(&loaded)?;
     let used = only.used(global, &loaded)?;
     let reading = read_all(global, &loaded, &used, source.timeout);
     let mut read = spin("reading the clusters", reading).await;
@@ -300,9 +307,6 @@ async fn planned(
     let mut plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
     let reading = read_losses(&loaded, &read, &mut plan, parse);
     spin("reading the mirrors", Box::pin(reading)).await;
-    for (target, remark) in &plan.remarks {
-        remark.say_of(&target.to_string());
-    }
     Ok(PlannedFleet {
         loaded,
         used,
@@ -312,25 +316,42 @@ async fn planned(
 }
 
 async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Result<ExitCode> {
-    let PlannedFleet { plan, .. } = planned(global, &args.source, &args.only, parse).await?;
+    let flags = (&args.only, &args.consent);
+    let PlannedFleet { plan, .. } = planned(global, &args.source, flags, parse).await?;
+    plan.say_remarks();
     output::data(&match args.output {
         FleetFormat::Text => view::text(&plan) + &remaining::text(&plan.remaining),
         FleetFormat::Json => output::json(&plan)?,
     })?;
-    let is_pending = plan.is_pending() || !plan.remaining.is_empty();
+    let is_pending = plan.is_pending() || plan.stays() > 0 || !plan.remaining.is_empty();
     Ok(exit_code(plan.has_problems(), is_pending))
 }
 
 async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::Result<ExitCode> {
-    let planned = planned(global, &args.source, &args.only, parse).await?;
-    let plan = &planned.plan;
-    output::data(&view::text(plan))?;
-    let mut is_incomplete = plan.has_problems();
-    if plan.is_pending() {
-        let otherwise = "pass --yes to change and delete without confirmation";
-        if plan.is_destructive() && !args.yes && !confirmed("Do this?", otherwise)? {
+    let flags = (&args.only, &args.consent);
+    let mut planned = planned(global, &args.source, flags, parse).await?;
+    planned.plan.say_remarks();
+    output::data(&view::text(&planned.plan))?;
+    refuse_too_many(&planned)?;
+    let otherwise = "pass --yes to change and delete without confirmation";
+    while planned.plan.is_destructive() && !args.yes {
+        if !confirmed("Do this?", otherwise)? {
             return Err(fail("canceled: nothing was changed", otherwise));
         }
+        // Much may have happened while the question stood.
+        let again = Box::pin(self::planned(global, &args.source, flags, parse)).await?;
+        let is_same = output::json(&planned.plan)? == output::json(&again.plan)?;
+        planned = again;
+        if is_same {
+            break;
+        }
+        output::note("something has changed meanwhile; this is what would be done now");
+        output::data(&view::text(&planned.plan))?;
+        refuse_too_many(&planned)?;
+    }
+    let plan = &planned.plan;
+    let mut is_incomplete = plan.has_problems();
+    if plan.is_pending() {
         on_interrupt(
             "a part of this may be done",
             "run the same command again, which does the rest",
@@ -339,6 +360,18 @@ async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::
     }
     output::data(&remaining::text(&plan.remaining))?;
     Ok(output::exit_code(is_incomplete))
+}
+
+/// Fails if more Links would be deleted than the user has allowed: a file that was cut off names few.
+fn refuse_too_many(planned: &PlannedFleet) -> anyhow::Result<()> {
+    let (unlinks, allowed) = (planned.plan.unlinks(), planned.loaded.consent.prunes);
+    match allowed.filter(|allowed| unlinks > *allowed) {
+        None => Ok(()),
+        Some(allowed) => Err(fail(
+            format!("{unlinks} Links would be deleted, more than {allowed}; nothing was changed"),
+            format!("pass --prune={unlinks} if that is meant"),
+        )),
+    }
 }
 
 /// Does what is planned. Returns whether something failed.

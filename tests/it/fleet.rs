@@ -270,13 +270,28 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     );
     assert_eq!(fleet.writes(), [""; 0]);
 
-    // A cluster leaves the file. `apply` deletes all objects of its links, in all clusters.
+    // A cluster leaves the file. With consent, `apply` deletes all objects of its links, in all clusters.
     let rest = fleet.file(&[names[0], names[2]], "links:\n- mesh: all\n");
-    let refused = fleet.run("apply", &rest, &[]);
+    let kept = fleet.run("apply", &rest, &["--yes"]);
+    let said = "objects stay without --prune.\n";
+    assert!(
+        kept.code == 0 && kept.stdout.ends_with(said),
+        "{}",
+        kept.stdout
+    );
+    let many = fleet.run("apply", &rest, &["--yes", "--prune=3"]);
+    let said =
+        "error: 4 Links would be deleted, more than 3; nothing was changed\nhint: pass --prune=4";
+    assert!(
+        many.code == 1 && many.stderr.contains(said),
+        "{}",
+        many.stderr
+    );
+    let refused = fleet.run("apply", &rest, &["--prune"]);
     assert_eq!(refused.code, 1, "{}", refused.stdout);
     assert!(refused.stderr.contains("pass --yes"), "{}", refused.stderr);
     assert_eq!(fleet.writes(), [""; 0]);
-    let applied = fleet.run("apply", &rest, &["--yes"]);
+    let applied = fleet.run("apply", &rest, &["--yes", "--prune"]);
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     assert_eq!(made(&north).await, BTreeSet::new());
     assert_eq!(made(&east).await, linked_to(&["apply-west"]));
@@ -289,7 +304,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     let none = fleet.file(&names, "links: []\n");
     for seed in 1..=3 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let applied = fleet.run("apply", &none, &["--yes"]);
+        let applied = fleet.run("apply", &none, &["--yes", "--prune"]);
         assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
         for plane in &fleet.planes {
             assert_eq!(made(plane).await, BTreeSet::new(), "{}", plane.name());
@@ -321,7 +336,9 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         let none = fleet.file(&names, "links: []\n");
         // `apply` is also killed while it removes the links.
         let after = random.usize(1..16);
-        fleet.killed("apply", &["--yes"], &none, after).await;
+        fleet
+            .killed("apply", &["--yes", "--prune"], &none, after)
+            .await;
     }
     assert_eq!(version(&west, "stranger").await, stranger);
 }

@@ -255,6 +255,7 @@ fn rejected_hint(code: u16) -> &'static str {
         403 => {
             "your user lacks the permission named above; choose another one with --context, --as or --as-group"
         }
+        409 => "it has changed meanwhile; run this again, which looks at it as it is now",
         _ => "the API server rejected the request; see the cause above",
     }
 }

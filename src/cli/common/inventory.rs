@@ -185,6 +185,20 @@ impl ListedObject {
         }
     }
 
+    /// The same object, whatever has changed of it.
+    pub(crate) fn in_any_version(self) -> Self {
+        Self {
+            resource_version: None,
+            ..self
+        }
+    }
+
+    /// The UID and the version that the object must still have.
+    #[cfg(test)]
+    pub(crate) fn preconditions(&self) -> (Option<String>, Option<String>) {
+        (self.uid.clone(), self.resource_version.clone())
+    }
+
     /// Deletes the object if it has not changed since. Succeeds if it does not exist.
     pub(crate) async fn delete(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let params = DeleteParams::default().preconditions(Preconditions {

@@ -256,6 +256,20 @@ pub(crate) async fn elsewhere(
     namespace: &str,
     name: &ClusterName,
 ) -> anyhow::Result<Vec<String>> {
+    let links = links_elsewhere(cluster, namespace).await?.into_iter();
+    let links = links.filter(|link| link.spec.target_cluster_name == name.to_string());
+    let names = links.map(|link| {
+        let namespace = link.namespace().unwrap_or_default();
+        format!("{namespace}/{}", link.name_any())
+    });
+    Ok(names.collect())
+}
+
+/// Links of other namespaces; none if the user may not list Links of all namespaces.
+pub(crate) async fn links_elsewhere(
+    cluster: &Cluster,
+    namespace: &str,
+) -> anyhow::Result<Vec<Link>> {
     let api = cluster.all::<LinkObject>();
     let listed = async {
         match api.list(&ListParams::default()).await {
@@ -268,15 +282,7 @@ pub(crate) async fn elsewhere(
         .await?;
     let links = found.into_iter().flatten().map(|object| object.link);
     Ok(links
-        .filter(|link| link.spec.target_cluster_name == name.to_string())
         .filter(|link| link.namespace().as_deref() != Some(namespace))
-        .map(|link| {
-            format!(
-                "{}/{}",
-                link.namespace().unwrap_or_default(),
-                link.name_any()
-            )
-        })
         .collect())
 }
 

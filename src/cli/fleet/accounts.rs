@@ -71,7 +71,7 @@ impl LinkAccount {
         Self {
             name: first.unwrap_or(&named.name).clone(),
             uid: uid.map(str::to_owned),
-            is_replaced: loaded.replaced.contains(source),
+            is_replaced: loaded.consent.replaced.contains(source),
         }
     }
 

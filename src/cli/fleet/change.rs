@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{labels, link::Link},
-    cli::{common::linked::Losses, link::changes::SettingChange},
+    cli::{
+        common::{inventory::ListedObject, linked::Losses},
+        link::changes::SettingChange,
+    },
     manifests::render::ObjectName,
 };
 
@@ -29,6 +32,9 @@ pub(super) struct FleetChange {
     /// The new name of its cluster, if this is the deletion of a Link. The Link of this name has to be ready before.
     #[serde(rename = "replacedBy")]
     pub(super) replaced_by: Option<String>,
+    /// What is deleted, if this is a deletion.
+    #[serde(skip)]
+    pub(super) deletion: Option<Deletion>,
     /// Whether only labels and annotations change, which say to whom the object belongs.
     #[serde(skip)]
     pub(super) is_note: bool,
@@ -57,9 +63,28 @@ impl FleetChange {
             fields: Vec::new(),
             removes: None,
             replaced_by: None,
+            deletion: None,
             is_note: false,
         }
     }
+}
+
+/// An object that is deleted, if it is still the one that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Deletion {
+    pub(super) object: ListedObject,
+    pub(super) part: DeletedPart,
+}
+
+/// What the deleted object is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DeletedPart {
+    /// It is the Link to this target cluster.
+    Link(String),
+    /// It has credentials for this target cluster.
+    Credentials(String),
+    /// It belongs to the account of this source cluster.
+    Account(String),
 }
 
 /// An object that has to be written, and how.

@@ -32,6 +32,8 @@ pub(super) struct ClusterFacts {
     pub(super) links: Vec<Link>,
     /// Why some of them cannot be decoded, by their names.
     pub(super) unreadable: BTreeMap<String, String>,
+    /// The target clusters of Links of other namespaces.
+    pub(super) elsewhere: BTreeSet<String>,
     /// Credentials of Links, in that namespace and in Linkerd's.
     pub(super) credentials: Vec<Secret>,
     /// What other clusters use.
@@ -90,12 +92,6 @@ impl AccountFacts {
             .chain(own(&self.bindings, fleet))
             .chain(tokens)
             .collect()
-    }
-
-    /// The account whose token a Secret has.
-    pub(super) fn account_of_token(&self, secret: &str) -> Option<&str> {
-        let mut tokens = self.tokens.iter();
-        account_of(tokens.find(|token| token.name_any() == secret)?)
     }
 
     /// Whether an account has a token, also one that a rotation has made for its link.

@@ -25,8 +25,11 @@ use crate::{
     api::labels,
     cli::{
         common::{
-            args::Global, cluster::Cluster, cluster_name::context_of, inventory::LINK,
-            linked::KnownLinks,
+            args::Global,
+            cluster::Cluster,
+            cluster_name::context_of,
+            inventory::LINK,
+            linked::{KnownLinks, links_elsewhere},
         },
         install::InstallFacts,
         link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
@@ -216,10 +219,11 @@ async fn read(
     let cluster = Cluster::connect(&access).await?;
     let namespace = &loaded.namespace;
     let target = target_if_linked(loaded, &cluster, &access, name);
-    let (uid, has_links, links, own, linkerds, accounts, target) = futures::join!(
+    let (uid, has_links, links, elsewhere, own, linkerds, accounts, target) = futures::join!(
         cluster.uid(),
         LINK.is_served(&cluster),
         KnownLinks::read(&cluster, namespace),
+        links_elsewhere(&cluster, namespace),
         secrets(&cluster, namespace, labels::CREDENTIALS_TYPE),
         secrets(&cluster, &loaded.linkerd, labels::CREDENTIALS_TYPE),
         accounts(&cluster, namespace),
@@ -231,6 +235,10 @@ async fn read(
         has_links: has_links?,
         links,
         unreadable,
+        elsewhere: elsewhere?
+            .into_iter()
+            .map(|link| link.spec.target_cluster_name)
+            .collect(),
         credentials: own?.into_iter().chain(linkerds?).collect(),
         accounts: accounts?,
         target,

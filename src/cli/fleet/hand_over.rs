@@ -14,8 +14,8 @@ const FOLDER: &str = "handed";
 /// What has to be done by whom.
 #[derive(Debug, Default)]
 pub(super) struct HandOvers {
-    /// Clusters with accounts to make or to remove.
-    accounts: BTreeSet<ClusterName>,
+    /// Clusters with accounts to make or to remove, and whether some are to be removed.
+    accounts: BTreeMap<ClusterName, bool>,
     /// By target cluster: the source clusters that need credentials for it.
     credentials: BTreeMap<ClusterName, BTreeSet<ClusterName>>,
     /// By target cluster: the accounts that are not needed any more, as soon as their clusters have removed their Links.
@@ -23,9 +23,14 @@ pub(super) struct HandOvers {
 }
 
 impl HandOvers {
-    /// The owner of this cluster makes the accounts of others in it, and removes those that are not in the file.
+    /// The owner of this cluster makes the accounts of others in it.
     pub(super) fn accounts(&mut self, target: &ClusterName) {
-        self.accounts.insert(target.clone());
+        self.accounts.entry(target.clone()).or_default();
+    }
+
+    /// The owner of this cluster removes accounts that are not in the file.
+    pub(super) fn unused_accounts(&mut self, target: &ClusterName) {
+        self.accounts.insert(target.clone(), true);
     }
 
     /// The source cluster needs the Link to a target cluster, and credentials for it.
@@ -44,12 +49,17 @@ impl HandOvers {
     pub(super) fn steps(&self, loaded: &LoadedFleet) -> Vec<RemainingStep> {
         let mut steps = Vec::new();
         let (file, here) = (loaded.name.as_str(), ClusterFlags::default());
-        let apply = |cluster: &ClusterName| {
-            let values = [file, &cluster.to_string()];
-            let command = here.mc("fleet apply --file {} --only {}", &values);
+        let apply = |cluster: &ClusterName, prunes: bool| {
+            let template = if prunes {
+                "fleet apply --file {} --only {} --prune"
+            } else {
+                "fleet apply --file {} --only {}"
+            };
+            let command = here.mc(template, &[file, &cluster.to_string()]);
             RemainingStep::of(cluster, &command)
         };
-        steps.extend(self.accounts.iter().map(apply));
+        let accounts = self.accounts.iter();
+        steps.extend(accounts.map(|(cluster, prunes)| apply(cluster, *prunes)));
         let mut handed: BTreeMap<&ClusterName, Vec<&ClusterName>> = BTreeMap::new();
         for (target, sources) in &self.credentials {
             let names = joined(sources);
@@ -70,10 +80,10 @@ impl HandOvers {
                 let command = flags.kubectl("apply -f {}/{}/{}.yaml", &values);
                 steps.push(RemainingStep::of(source, &command));
             }
-            steps.push(apply(source));
+            steps.push(apply(source, false));
         }
         let sources: BTreeSet<&ClusterName> = self.revoked.values().flatten().collect();
-        steps.extend(sources.into_iter().map(apply));
+        steps.extend(sources.into_iter().map(|source| apply(source, true)));
         for (target, sources) in &self.revoked {
             let (flags, names) = (flags(loaded, target), joined(sources));
             let revoke = revoke(loaded, &flags, &names);

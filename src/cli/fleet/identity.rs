@@ -32,7 +32,7 @@ pub(super) fn tell_apart(loaded: &LoadedFleet, read: &mut ReadClusters) -> anyho
             // Those of clusters that had this name, and have another one now.
             recorded.retain(|of| Some(*of) == uid || !own.contains(of));
             let is_other = !recorded.is_empty() && uid.is_some_and(|uid| !recorded.contains(uid));
-            (is_other && !loaded.replaced.contains(name)).then(|| {
+            (is_other && !loaded.consent.replaced.contains(name)).then(|| {
                 format!(
                     "its context leads to another cluster than the one that this fleet has linked as {name}; if {name} was \
                      built again, pass --replace {name}"

@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use super::{
     facts::ImportedCluster,
     gather::{SIDE_BY_SIDE, in_time, known, read_all, secrets},
+    identity::tell_apart,
     imported::{ImportedFleet, import},
     loaded::{link_flags, parse},
     part::UsedClusters,
@@ -179,20 +180,22 @@ async fn read(
 
 /// Plans the fleet of the new file, and says what `fleet apply` would change besides its label.
 async fn say_what_differs(global: &Global, text: &str, timeout: Duration) -> anyhow::Result<()> {
-    let loaded = parse(
+    let mut loaded = parse(
         "the new file",
         text,
         Path::new(""),
         &global.linkerd_namespace,
     )
     .context("cannot write a file for these Links")?;
+    loaded.consent.takes_over = true;
     let global = Global {
         context: None,
         ..global.clone()
     };
     let all = UsedClusters::default();
     let reading = read_all(&global, &loaded, &all, timeout);
-    let read = spin("comparing the clusters with the file", reading).await;
+    let mut read = spin("comparing the clusters with the file", reading).await;
+    tell_apart(&loaded, &mut read)?;
     let plan = FleetPlan::of(&loaded, &known(&read), &all, timing::now());
     for cluster in &plan.clusters {
         let differing = cluster.differing();

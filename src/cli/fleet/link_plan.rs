@@ -87,7 +87,8 @@ impl LinkCase<'_> {
         let objects = made.map_err(|error| in_target(format!("{error:#}")))?;
         let secrets = objects.secrets();
         let secrets = secrets.filter_map(|secret| writes.of_secret(secret, token.is_some()));
-        let source = secrets.chain(writes.of_link(&objects.link)).collect();
+        let link = writes.of_link(&objects.link).map_err(in_source)?;
+        let source = secrets.chain(link).collect();
         Ok(LinkPlan {
             account,
             source,
@@ -121,7 +122,7 @@ impl LinkCase<'_> {
         accounts: &AccountFacts,
     ) -> Option<String> {
         let target = &self.link.ends.target;
-        if self.loaded.replaced.contains(target) {
+        if self.loaded.consent.replaced.contains(target) {
             return None;
         }
         let actual = self.target.uid.as_deref();

@@ -44,11 +44,22 @@ pub(super) struct LoadedFleet {
     pub(super) namespace: String,
     /// Namespace of Linkerd's control planes.
     pub(super) linkerd: String,
-    /// The clusters that were built again, as the user says: what is recorded of them is about others.
-    pub(super) replaced: BTreeSet<ClusterName>,
+    /// What the user has allowed.
+    pub(super) consent: Consent,
     folder: PathBuf,
     /// The kubeconfigs of clusters that hubs have named, or why there is none.
     given: BTreeMap<ClusterName, Arc<Result<Kubeconfig, String>>>,
+}
+
+/// What is only done if the user says so.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Consent {
+    /// The clusters that were built again: what is recorded of them is about others.
+    pub(super) replaced: BTreeSet<ClusterName>,
+    /// Whether Links of others get the settings of the file.
+    pub(super) takes_over: bool,
+    /// How many Links that are not in the file are deleted at most; none at all without a number.
+    pub(super) prunes: Option<usize>,
 }
 
 /// A link of the file, as `link` gets it on the command line.
@@ -190,7 +201,7 @@ fn parse_with(
         name: name.to_owned(),
         namespace: LinkArgs::from_arg_matches(&all)?.namespace,
         linkerd: linkerd.to_owned(),
-        replaced: BTreeSet::new(),
+        consent: Consent::default(),
         folder: folder.to_owned(),
         given: BTreeMap::new(),
         links,

@@ -4,7 +4,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use kube::ResourceExt as _;
 
 use super::{
-    change::Removes,
+    change::{DeletedPart, Removes},
     gather::{ReadCluster, ReadClusters, SIDE_BY_SIDE},
     loaded::LoadedFleet,
     plan::FleetPlan,
@@ -43,11 +43,12 @@ pub(super) async fn read_losses(
             continue;
         };
         let is_gone = |link: &&Link| {
-            let mut deletions = cluster
-                .changes
-                .iter()
-                .filter(|change| change.verb == "delete");
-            deletions.any(|change| change.kind == "Link" && change.name == link.name_any())
+            let deletions = cluster.changes.iter().chain(&cluster.unwanted);
+            let mut deletions = deletions.filter_map(|change| change.deletion.as_ref());
+            deletions.any(|gone| {
+                matches!(gone.part, DeletedPart::Link(_))
+                    && gone.object.object.name == link.name_any()
+            })
         };
         let (gone, staying): (Vec<&Link>, Vec<&Link>) =
             source.facts.links.iter().partition(is_gone);
@@ -70,7 +71,9 @@ pub(super) async fn read_losses(
     for ([cluster, link], losses) in found {
         let mut plans = plan.clusters.iter_mut();
         let plan = plans.find(|plan| plan.name == cluster);
-        let mut changes = plan.into_iter().flat_map(|plan| &mut plan.changes);
+        let changes = plan.into_iter();
+        let mut changes =
+            changes.flat_map(|plan| plan.changes.iter_mut().chain(&mut plan.unwanted));
         let change = changes.find(|change| change.kind == "Link" && change.name == link);
         if let Some(change) = change {
             change.removes = Some(match losses {

@@ -145,7 +145,7 @@ impl PartCase<'_> {
                 plan.not_done
                     .extend((has_none && link.args.gateway).then_some(NotDone::Gateway));
                 let wanted = with_facts_of(old, loaded, link);
-                plan.writes.extend(writes.of_link(&wanted));
+                plan.writes.extend(writes.of_link(&wanted)?);
             }
         }
         if !self.has_credentials() {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::{FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
+    change::{DeletedPart, FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
     hand_over::HandOvers,
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
@@ -47,6 +47,8 @@ pub(super) struct ClusterPlan {
     pub(super) changes: Vec<FleetChange>,
     /// What cannot be done, and why.
     pub(super) problems: BTreeSet<String>,
+    /// What the file does not name any more, and stays without --prune.
+    pub(super) unwanted: Vec<FleetChange>,
     /// What is not done, because clusters that it needs are not used.
     #[serde(rename = "notDone")]
     pub(super) not_done: Vec<String>,
@@ -80,6 +82,13 @@ impl FleetPlan {
         planning.done()
     }
 
+    /// Says what the user has to know about the links.
+    pub(super) fn say_remarks(&self) {
+        for (target, remark) in &self.remarks {
+            remark.say_of(&target.to_string());
+        }
+    }
+
     /// The number of changes with this verb.
     pub(super) fn count(&self, verb: &str) -> usize {
         let changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
@@ -89,7 +98,7 @@ impl FleetPlan {
     /// Whether settings of an existing object would change, or an object would go.
     pub(super) fn is_destructive(&self) -> bool {
         let mut changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
-        changes.any(|change| change.verb == "delete" || !change.fields.is_empty())
+        changes.any(|change| change.deletion.is_some() || !change.fields.is_empty())
     }
 
     /// The clusters in which Linkerd's Secrets get other credentials. Linkerd reads a Secret once.
@@ -113,6 +122,20 @@ impl FleetPlan {
             })
         });
         ends.collect()
+    }
+
+    /// The number of objects that the file does not name any more, and that stay.
+    pub(super) fn stays(&self) -> usize {
+        let clusters = self.clusters.iter();
+        clusters.map(|cluster| cluster.unwanted.len()).sum()
+    }
+
+    /// The number of Links that would be deleted.
+    pub(super) fn unlinks(&self) -> usize {
+        let changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
+        let deletions = changes.filter_map(|change| change.deletion.as_ref());
+        let links = deletions.filter(|gone| matches!(gone.part, DeletedPart::Link(_)));
+        links.count()
     }
 
     /// Whether there is something to do.
@@ -258,10 +281,14 @@ impl<'p> Planning<'p> {
                 targets,
                 sources,
             } = removal(self.loaded, name, self.known, self.used, &renamed);
+            if self.loaded.consent.prunes.is_none() {
+                cluster.unwanted.extend(changes);
+                continue;
+            }
             cluster.changes.extend(changes);
             cluster.problems.extend(problems);
             for target in &targets {
-                self.hand_overs.accounts(target);
+                self.hand_overs.unused_accounts(target);
             }
             for source in &sources {
                 self.hand_overs.revoked(source, name);

@@ -6,14 +6,22 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
 use super::{
-    change::FleetChange,
+    change::{DeletedPart, Deletion, FleetChange},
     facts::{AccountFacts, ClusterFacts, account_of, is_of, kubeconfig},
     hand_over::{flags, revoke},
     loaded::LoadedFleet,
     part::UsedClusters,
 };
 use crate::{
-    api::labels, cli::link_gen::KubeconfigTarget, manifests::link::ClusterName,
+    api::labels,
+    cli::{
+        common::inventory::{
+            ApiKind, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, ListedObject, SECRET,
+            SERVICE_ACCOUNT,
+        },
+        link_gen::KubeconfigTarget,
+    },
+    manifests::link::ClusterName,
     suggest::ClusterFlags,
 };
 
@@ -58,7 +66,8 @@ pub(super) fn removal(
         let target = &link.spec.target_cluster_name;
         let parsed = target.parse::<ClusterName>();
         let new = parsed.as_ref().ok().and_then(|target| renamed.get(target));
-        removal.changes.push(replaced(gone("Link", link), new));
+        let part = DeletedPart::Link(target.clone());
+        removal.changes.push(replaced(gone(LINK, link, part), new));
         match parsed {
             Ok(target) if known.contains_key(&target) || new.is_some() => {}
             Ok(target) if !used.contains(&target) => {
@@ -73,7 +82,10 @@ pub(super) fn removal(
     }
     let unused = facts.credentials.iter();
     let unused = unused.filter(|secret| is_unused(loaded, name, facts, secret));
-    let unused = unused.map(|secret| gone("Secret", secret));
+    let unused = unused.filter_map(|secret| {
+        let part = DeletedPart::Credentials(target_of(secret)?);
+        Some(gone(SECRET, secret, part))
+    });
     removal.changes.extend(unused);
     for source in facts.accounts.names_of(fleet) {
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
@@ -109,16 +121,28 @@ fn is_unused(
     secret: &Secret,
 ) -> bool {
     let own = secret.name_any();
-    let target = own.strip_prefix(labels::CREDENTIALS_PREFIX);
+    let target = target_of(secret);
+    let target = target.as_deref();
     let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
+    // Links of other namespaces need Linkerd's.
+    let is_linkerds = secret.namespace().as_ref() == Some(&loaded.linkerd);
+    let is_shared = target.is_some_and(|target| facts.elsewhere.contains(target));
     // A Link that cannot be decoded stays, and may need any of them.
     let mut links = facts.links.iter();
     let is_needed = is_wanted
+        || is_linkerds && is_shared
         || !facts.unreadable.is_empty()
         || links.any(|link| {
             !is_of(link, &loaded.fleet.name) && link.spec.cluster_credentials_secret == own
         });
     is_of(secret, &loaded.fleet.name) && !is_needed
+}
+
+/// The target cluster that credentials are for.
+fn target_of(secret: &Secret) -> Option<String> {
+    let name = secret.name_any();
+    let target = name.strip_prefix(labels::CREDENTIALS_PREFIX);
+    target.map(str::to_owned)
 }
 
 /// Fails if a cluster may still use its account in another one, `there`. `known` are the cluster and what was read of it.
@@ -169,36 +193,38 @@ fn of_account<'f>(
     facts: &'f AccountFacts,
 ) -> impl Iterator<Item = FleetChange> + 'f {
     fn own<'o, K: kube::Resource>(
-        kind: &'static str,
+        kind: ApiKind,
         fleet: &'o str,
         name: &'o str,
         all: &'o [K],
     ) -> impl Iterator<Item = FleetChange> + 'o {
         let own = all.iter().filter(move |object| is_of(*object, fleet));
         let own = own.filter(move |object| object.name_any() == name);
-        own.map(move |object| gone(kind, object))
+        own.map(move |object| gone(kind, object, DeletedPart::Account(name.to_owned())))
     }
     let tokens = facts.tokens.iter();
     let tokens =
         tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
-    own("ClusterRoleBinding", fleet, name, &facts.bindings)
-        .chain(own("ServiceAccount", fleet, name, &facts.accounts))
-        .chain(tokens.map(|token| gone("Secret", token)))
-        .chain(own("ClusterRole", fleet, name, &facts.roles))
+    let tokens = tokens.map(|token| gone(SECRET, token, DeletedPart::Account(name.to_owned())));
+    own(CLUSTER_ROLE_BINDING, fleet, name, &facts.bindings)
+        .chain(own(SERVICE_ACCOUNT, fleet, name, &facts.accounts))
+        .chain(tokens)
+        .chain(own(CLUSTER_ROLE, fleet, name, &facts.roles))
 }
 
-fn gone(kind: &'static str, object: &impl kube::Resource) -> FleetChange {
-    let meta = object.meta();
+fn gone(kind: ApiKind, object: &impl kube::Resource, part: DeletedPart) -> FleetChange {
+    let listed = ListedObject::new(kind, object.meta());
+    // The controller writes the status of a Link all the time.
+    let object = match part {
+        DeletedPart::Link(_) => listed.in_any_version(),
+        _ => listed,
+    };
     FleetChange {
-        verb: "delete",
-        kind: kind.to_owned(),
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
-        why: "not in the file".to_owned(),
-        fields: Vec::new(),
-        removes: None,
-        replaced_by: None,
-        is_note: false,
+        deletion: Some(Deletion {
+            object: object.clone(),
+            part,
+        }),
+        ..FleetChange::of("delete", &object.object, "not in the file".to_owned())
     }
 }
 

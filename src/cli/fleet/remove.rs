@@ -7,26 +7,25 @@ use std::{
 };
 
 use futures::future::join_all;
+use kube::ResourceExt as _;
 
 use super::{
     apply::FleetOutcome,
-    change::FleetChange,
-    facts::AccountFacts,
+    change::{DeletedPart, Deletion, FleetChange},
     gather::{ReadCluster, ReadClusters},
     loaded::LoadedFleet,
     plan::{ClusterPlan, FleetPlan},
 };
 use crate::{
-    api::labels,
     cli::common::{
         cluster::Cluster,
-        inventory::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, SECRET, SERVICE_ACCOUNT},
-        linked::{Mirrors, PROPAGATION, elsewhere},
+        inventory::ListedObject,
+        linked::{Mirrors, PROPAGATION},
         output,
         wait::{Progress, poll},
     },
     fleet::LinkEnds,
-    manifests::{link::ClusterName, render::ObjectName},
+    manifests::link::ClusterName,
 };
 
 /// Poll interval while mirrors are removed.
@@ -89,21 +88,13 @@ async fn links_of(
     unready: &BTreeSet<String>,
     wait: Duration,
 ) -> RemovedLinks {
-    let mut targets: BTreeMap<String, Vec<&FleetChange>> = BTreeMap::new();
-    for change in plan.changes.iter().filter(|change| change.verb == "delete") {
-        let target = match change.kind.as_str() {
-            "Link" => {
-                let mut links = read.facts.links.iter();
-                let link = links.find(|link| link.metadata.name.as_ref() == Some(&change.name));
-                link.map(|link| link.spec.target_cluster_name.clone())
-            }
-            "Secret" => {
-                let target = change.name.strip_prefix(labels::CREDENTIALS_PREFIX);
-                target.map(str::to_owned)
-            }
-            _ => None,
-        };
-        if let Some(target) = target {
+    let mut targets: BTreeMap<&str, Vec<&FleetChange>> = BTreeMap::new();
+    for change in &plan.changes {
+        if let Some(Deletion {
+            part: DeletedPart::Link(target) | DeletedPart::Credentials(target),
+            ..
+        }) = &change.deletion
+        {
             targets.entry(target).or_default().push(change);
         }
     }
@@ -115,7 +106,7 @@ async fn links_of(
             Some(new) => Err(anyhow::anyhow!("the Link {new} is not ready")),
             None => link(loaded, read, target, changes, wait).await,
         };
-        (target.clone(), removed)
+        ((*target).to_owned(), removed)
     });
     let mut all = RemovedLinks::default();
     for (target, removed) in join_all(removals).await {
@@ -144,35 +135,27 @@ async fn link(
     wait: Duration,
 ) -> anyhow::Result<usize> {
     let cluster = &read.cluster;
-    let of_kind = |kind: &'static str| changes.iter().filter(move |change| change.kind == kind);
-    let mut deleted = 0;
-    for change in of_kind("Link") {
-        let link = LINK.named(Some(change.namespace.clone()), change.name.clone());
-        inventory::delete(cluster, &link).await?;
-        deleted += 1;
+    let deletions = changes.iter().filter_map(|change| change.deletion.as_ref());
+    let (links, secrets): (Vec<_>, Vec<_>) =
+        deletions.partition(|gone| matches!(gone.part, DeletedPart::Link(_)));
+    for link in &links {
+        link.object.delete(cluster).await?;
     }
     let name: ClusterName = target.parse()?;
-    let others = read.facts.links.iter().filter(|link| {
-        let is_removed =
-            of_kind("Link").any(|change| link.metadata.name.as_ref() == Some(&change.name));
-        link.spec.target_cluster_name == target && !is_removed
+    let mut others = read.facts.links.iter().filter(|link| {
+        let mut gone = links.iter();
+        link.spec.target_cluster_name == target
+            && !gone.any(|gone| gone.object.object.name == link.name_any())
     });
     // Another Link to the cluster has the mirrors now.
-    if others.count() == 0 {
+    if others.next().is_none() {
         without_mirrors(cluster, &name, &loaded.namespace, wait).await?;
         tokio::time::sleep(PROPAGATION).await;
     }
-    let elsewhere = elsewhere(cluster, &loaded.namespace, &name).await?;
-    for change in of_kind("Secret") {
-        // Links of other namespaces need Linkerd's Secret.
-        if change.namespace == loaded.linkerd && !elsewhere.is_empty() {
-            continue;
-        }
-        let secret = SECRET.named(Some(change.namespace.clone()), change.name.clone());
-        inventory::delete(cluster, &secret).await?;
-        deleted += 1;
+    for secret in &secrets {
+        secret.object.delete(cluster).await?;
     }
-    Ok(deleted)
+    Ok(links.len() + secrets.len())
 }
 
 /// Waits until the controller has removed all mirrors of a cluster.
@@ -205,8 +188,8 @@ async fn accounts_of(
     kept: &BTreeSet<(ClusterName, String)>,
 ) -> (usize, Vec<String>) {
     let (mut deleted, mut failed) = (0, Vec::new());
-    for object in unused_accounts(&read.facts.accounts, plan, kept) {
-        match inventory::delete(&read.cluster, &object).await {
+    for object in unused_accounts(plan, kept) {
+        match object.delete(&read.cluster).await {
             Ok(()) => deleted += 1,
             Err(error) => failed.push(format!("{}: {error:#}", plan.name)),
         }
@@ -215,28 +198,19 @@ async fn accounts_of(
 }
 
 /// The objects of accounts that a plan deletes, except for those of `kept` links.
-pub(super) fn unused_accounts(
-    facts: &AccountFacts,
-    plan: &ClusterPlan,
+pub(super) fn unused_accounts<'p>(
+    plan: &'p ClusterPlan,
     kept: &BTreeSet<(ClusterName, String)>,
-) -> Vec<ObjectName> {
+) -> Vec<&'p ListedObject> {
     let is_kept = |source: &str| {
         let mut kept = kept.iter();
         kept.any(|(from, to)| from.to_string() == source && *to == plan.name)
     };
-    let deletions = plan.changes.iter().filter(|change| change.verb == "delete");
-    let objects = deletions.filter_map(|change| {
-        let name = change.name.as_str();
-        let (source, kind) = match change.kind.as_str() {
-            "ClusterRole" => (name, CLUSTER_ROLE),
-            "ClusterRoleBinding" => (name, CLUSTER_ROLE_BINDING),
-            "ServiceAccount" => (name, SERVICE_ACCOUNT),
-            // The name does not say whose token it is: Kubernetes cuts long names of accounts when it adds a random end.
-            "Secret" => (facts.account_of_token(name)?, SECRET),
-            _ => return None,
-        };
-        let namespace = Some(change.namespace.clone()).filter(|namespace| !namespace.is_empty());
-        (!is_kept(source)).then(|| kind.named(namespace, name.to_owned()))
+    let deletions = plan.changes.iter();
+    let deletions = deletions.filter_map(|change| change.deletion.as_ref());
+    let objects = deletions.filter_map(|gone| match &gone.part {
+        DeletedPart::Account(source) => (!is_kept(source)).then_some(&gone.object),
+        DeletedPart::Link(_) | DeletedPart::Credentials(_) => None,
     });
     objects.collect()
 }

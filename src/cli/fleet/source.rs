@@ -1,6 +1,6 @@
 //! What the commands of a fleet share.
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
@@ -8,7 +8,7 @@ use clap_complete::ArgValueCompleter;
 
 use super::{
     complete,
-    loaded::{LoadedFleet, load},
+    loaded::{Consent, LoadedFleet, load},
     part::UsedClusters,
     plugins::PluginFlags,
 };
@@ -71,21 +71,40 @@ pub(super) struct FleetOnly {
     /// Use only this cluster of the file, or this context. What remains for others is printed as commands. Can be repeated
     #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     pub(super) only: Vec<String>,
+}
+
+/// What is only done if the user says so.
+#[derive(Debug, Args)]
+pub(super) struct FleetConsent {
+    /// Delete what the fleet has made and the file does not name any more, with its mirrors. Refuses to delete more Links
+    /// than this number
+    #[arg(long, value_name = "LINKS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
+    prune: Option<usize>,
+    /// Give Links that others have made the settings of the file. Without it, only those that are as the file says are
+    /// taken over
+    #[arg(long)]
+    take_over: bool,
     /// Accept that this cluster was built again, so that it is not the one that was linked under its name. Mirrors of
     /// Services that it does not export any more are deleted. Can be repeated
     #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
-    pub(super) replace: Vec<ClusterName>,
+    replace: Vec<ClusterName>,
 }
 
-impl FleetOnly {
-    /// The clusters that were built again.
-    pub(super) fn replaced(&self, loaded: &LoadedFleet) -> anyhow::Result<BTreeSet<ClusterName>> {
+impl FleetConsent {
+    /// What the flags allow for this file.
+    pub(super) fn of(&self, loaded: &LoadedFleet) -> anyhow::Result<Consent> {
         for name in &self.replace {
             loaded.cluster(name)?;
         }
-        Ok(self.replace.iter().cloned().collect())
+        Ok(Consent {
+            replaced: self.replace.iter().cloned().collect(),
+            takes_over: self.take_over,
+            prunes: self.prune,
+        })
     }
+}
 
+impl FleetOnly {
     /// The clusters. One that has left the file is known by its context.
     pub(super) fn used(
         &self,

@@ -71,13 +71,16 @@ impl SourceWrites<'_> {
         has_token: bool,
     ) -> Option<PlannedWrite> {
         let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
-        let write = |verb, why: &str, fields| self.write(verb, wanted, why, fields);
         let Some(old) = self.source.credentials(&namespace, &name) else {
-            return Some(write("create", &self.places(), Vec::new()));
+            return Some(self.write("create", wanted, &self.places(), Vec::new()));
         };
+        // If a rotation has written it meanwhile, the API server refuses this.
+        let mut unchanged = wanted.clone();
+        unchanged.metadata.resource_version = old.resource_version();
+        let write = |why: &str, fields| Some(self.write("patch", &unchanged, why, fields));
         let (now, new) = (kubeconfig(old), kubeconfig(wanted));
         let (Some(now), Some(new), true) = (&now, &new, has_token) else {
-            return Some(write("patch", NEW_CREDENTIALS, Vec::new()));
+            return write(NEW_CREDENTIALS, Vec::new());
         };
         let metadata = |secret: &KubernetesSecret| {
             let annotations = secret.metadata.annotations.clone();
@@ -88,22 +91,22 @@ impl SourceWrites<'_> {
         };
         if !now.is_same(new) {
             let fields = of_credentials(Some(now), new);
-            return Some(write("patch", NEW_CREDENTIALS, fields));
+            return write(NEW_CREDENTIALS, fields);
         }
         if !covers(&metadata(old), &metadata(wanted)) {
             let why = "other labels or annotations";
-            return Some(write("patch", why, Vec::new()));
+            return write(why, Vec::new());
         }
         (!is_of(old, &self.loaded.fleet.name)).then(|| self.taken_over(wanted))
     }
 
-    /// The write of the Link, if there is one.
-    pub(super) fn of_link(&self, wanted: &Link) -> Option<PlannedWrite> {
+    /// The write of the Link, if there is one. `Err` says why it is not written.
+    pub(super) fn of_link(&self, wanted: &Link) -> Result<Option<PlannedWrite>, String> {
         let name = wanted.name_any();
         let mut links = self.source.links.iter();
         let Some(old) = links.find(|link| link.name_any() == name) else {
             let change = self.change("create", wanted, &self.places(), Vec::new());
-            return Some(self.of_settings(change, None, wanted));
+            return Ok(Some(self.of_settings(change, None, wanted)));
         };
         let mut fields = of_link(old, wanted);
         let is_own = is_of(old, &self.loaded.fleet.name);
@@ -111,7 +114,7 @@ impl SourceWrites<'_> {
         let is_replaced = by_uid(was, is) == Some(Evidence::Elsewhere);
         if fields.is_empty() && !is_replaced {
             let is_noted = is.is_none() || was == is;
-            return (!is_own || !is_noted).then(|| self.taken_over(wanted));
+            return Ok((!is_own || !is_noted).then(|| self.taken_over(wanted)));
         }
         if is_replaced {
             let uid = |of: Option<&str>| of.unwrap_or_default().to_owned();
@@ -121,13 +124,20 @@ impl SourceWrites<'_> {
                 new: uid(is),
             });
         }
+        if !is_own && !self.loaded.consent.takes_over {
+            let differ = fields.iter().map(|change| change.field);
+            let differ = differ.collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "others have made the Link {name}, and it is not as the file says ({differ}); pass --take-over to change it"
+            ));
+        }
         let why = match (is_replaced, is_own) {
             (true, _) => "its cluster was built again",
             (_, true) => "other settings",
             (_, false) => "taken over, with other settings",
         };
         let change = self.change("patch", wanted, why, fields);
-        Some(self.of_settings(change, Some(old), wanted))
+        Ok(Some(self.of_settings(change, Some(old), wanted)))
     }
 
     /// Writes a Link, with the label of the fleet.
@@ -179,6 +189,7 @@ impl SourceWrites<'_> {
             fields: self.fields(fields),
             removes: None,
             replaced_by: None,
+            deletion: None,
             is_note: false,
         }
     }

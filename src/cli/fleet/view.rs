@@ -34,8 +34,10 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
         changes,
         problems,
         not_done,
+        unwanted,
     } = cluster;
-    let is_done = changes.is_empty() && problems.is_empty() && not_done.is_empty();
+    let is_done =
+        changes.is_empty() && problems.is_empty() && not_done.is_empty() && unwanted.is_empty();
     if error.is_none() && is_done {
         return;
     }
@@ -50,6 +52,21 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
     for what in not_done {
         let _ = writeln!(text, "  · {}", one_line(what));
     }
+    for group in grouped(unwanted) {
+        add_group(text, ("·", Style::new()), &group);
+    }
+    for group in grouped(changes) {
+        let mark = match group.first().map(|change| change.verb) {
+            Some("create") => ("+", tone(AnsiColor::Green)),
+            Some("delete") => ("-", tone(AnsiColor::Red)),
+            _ => ("~", tone(AnsiColor::Yellow)),
+        };
+        add_group(text, mark, &group);
+    }
+}
+
+/// Changes of one kind for one reason. What has lines of its own is alone.
+fn grouped(changes: &[FleetChange]) -> Vec<Vec<&FleetChange>> {
     let mut groups: BTreeMap<(u8, &str, &str), Vec<&FleetChange>> = BTreeMap::new();
     let mut order = Vec::new();
     for change in changes {
@@ -65,20 +82,13 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
         let group = groups.entry((rank, change.kind.as_str(), &change.why));
         group.or_default().push(change);
     }
-    for group in groups.into_values().chain(order) {
-        add_group(text, &group);
-    }
+    groups.into_values().chain(order).collect()
 }
 
 /// Changes of one kind for one reason.
-fn add_group(text: &mut String, group: &[&FleetChange]) {
+fn add_group(text: &mut String, (mark, style): (&str, Style), group: &[&FleetChange]) {
     let Some(first) = group.first() else {
         return;
-    };
-    let (mark, style) = match first.verb {
-        "create" => ("+", tone(AnsiColor::Green)),
-        "delete" => ("-", tone(AnsiColor::Red)),
-        _ => ("~", tone(AnsiColor::Yellow)),
     };
     let mut names: Vec<&str> = group.iter().map(|change| change.name.as_str()).collect();
     // The Secrets of both namespaces have one name.
@@ -139,6 +149,12 @@ fn summary(plan: &FleetPlan) -> String {
         1 => " 1 cluster was left out by --only.".to_owned(),
         others => format!(" {others} clusters were left out by --only."),
     };
+    let stays = match plan.stays() {
+        0 => String::new(),
+        1 => " 1 object stays without --prune.".to_owned(),
+        stays => format!(" {stays} objects stay without --prune."),
+    };
+    let others = format!("{stays}{others}");
     if !plan.is_pending() {
         return match count {
             0 => format!("Nothing to do.{others}\n"),

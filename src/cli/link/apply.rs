@@ -204,7 +204,13 @@ impl Prepared {
         let Direction { context, name, .. } = &self.direction;
         let (cluster, objects) = (&self.source.cluster, &self.objects);
         let failed = || format!("cannot link {context} to {name}");
-        for (applied, secret) in objects.secrets().enumerate() {
+        let secrets = objects.secrets().zip(&self.source.secrets);
+        for (applied, (secret, before)) in secrets.enumerate() {
+            let mut secret = secret.clone();
+            if let Before::Found(old) = before {
+                // If a rotation has written it meanwhile, the API server refuses this.
+                secret.metadata.resource_version = old.resource_version();
+            }
             if let Err(error) = inventory::apply(cluster, &json!(secret)).await {
                 self.undo(applied).await;
                 return Err(error.context(failed()));

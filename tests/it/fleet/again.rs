@@ -100,7 +100,7 @@ async fn nothing_is_lost_when_a_link_of_a_fleet_is_linked_again() {
     let said =
         "deletes 1 mirror and 1 federated Service without another member, with their ClusterIPs";
     assert!(plan.stdout.contains(said), "{}", plan.stdout);
-    let applied = fleet.run("apply", &rest, &["--yes"]);
+    let applied = fleet.run("apply", &rest, &["--yes", "--prune"]);
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     assert_eq!(made(&west).await, linked_to(&names[1..2]));
     gone(&west, "named", "web-name-east").await;

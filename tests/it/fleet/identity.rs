@@ -55,7 +55,7 @@ async fn renamed_cluster_stays_a_member_and_one_that_is_another_is_not_used() {
     // It gets another name. The plan says what that costs, and only asks.
     let renamed = mesh(&fleet, &[("orient", far), (north, north), (west, west)]);
     fleet.writes();
-    let plan = fleet.run("plan", &renamed, &[]);
+    let plan = fleet.run("plan", &renamed, &["--prune"]);
     assert_eq!(plan.code, 2, "{}{}", plan.stdout, plan.stderr);
     assert!(
         plan.stdout.contains(
@@ -64,7 +64,7 @@ async fn renamed_cluster_stays_a_member_and_one_that_is_another_is_not_used() {
         "{}",
         plan.stdout
     );
-    let refused = fleet.run("apply", &renamed, &[]);
+    let refused = fleet.run("apply", &renamed, &["--prune"]);
     assert!(
         refused.code == 1 && refused.stderr.contains("pass --yes"),
         "{}",
@@ -72,9 +72,13 @@ async fn renamed_cluster_stays_a_member_and_one_that_is_another_is_not_used() {
     );
     assert_eq!(fleet.writes(), [""; 0]);
 
-    let applied = fleet.run("apply", &renamed, &["--yes"]);
-    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    // Without consent to delete, it has both names, so that clients can move to the new mirrors.
+    let both = fleet.run("apply", &renamed, &["--yes"]);
+    assert_eq!(both.code, 0, "{}{}", both.stdout, both.stderr);
     service(of_west, "id", "web-orient", |_| true).await;
+    service(of_west, "id", "web-id-east", |_| true).await;
+    let applied = fleet.run("apply", &renamed, &["--yes", "--prune"]);
+    assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     gone(of_west, "id", "web-id-east").await;
     let after = members_are(of_west, "id", "all-federated", Some("all@orient"), None).await;
     assert_eq!(after.metadata.uid, before.metadata.uid);
@@ -103,7 +107,7 @@ async fn renamed_cluster_stays_a_member_and_one_that_is_another_is_not_used() {
 
     // Its context leads to another cluster. Nothing is done with it, until the user says that it is meant.
     let two = mesh(&fleet, &[("orient", far), (west, west)]);
-    let left = fleet.run("apply", &two, &["--yes"]);
+    let left = fleet.run("apply", &two, &["--yes", "--prune"]);
     assert_eq!(left.code, 0, "{}{}", left.stdout, left.stderr);
     export(of_west, "id", &web("shop", "true")).await;
     service(of_far, "id", "shop-id-west", |_| true).await;

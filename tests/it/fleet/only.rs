@@ -187,15 +187,15 @@ async fn links_need_no_rights_in_both_of_their_clusters() {
 
     // The link leaves the file. East does not delete the account before west says that nobody uses it.
     let none = file_with(&fleet, "links: []\n");
-    let early = own(east, "plan", &none, &["-o=json"]);
+    let early = own(east, "plan", &none, &["--prune", "-o=json"]);
     assert_eq!(early.code, 2, "{}{}", early.stdout, early.stderr);
     let steps = remaining(&early);
     assert_eq!(steps.len(), 2);
-    succeeded(&own(east, "apply", &none, &["--yes"]));
+    succeeded(&own(east, "apply", &none, &["--yes", "--prune"]));
     assert_eq!(made(east).await.len(), 4);
-    let removed = own(west, "apply", &none, &["--yes"]);
+    let removed = own(west, "apply", &none, &["--yes", "--prune"]);
     assert!(
-        succeeded(&removed).ends_with("--only only-east\n"),
+        succeeded(&removed).ends_with("--only only-east --prune\n"),
         "{}",
         removed.stdout
     );

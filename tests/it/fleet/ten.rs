@@ -23,7 +23,7 @@ fn apply(planes: &mut Planes, clusters: &[String], links: &str) -> (Duration, us
     let file = planes.file("fleet.yaml", clusters, links);
     planes.counted();
     let started = Instant::now();
-    let applied = planes.run("apply", &file, &["--yes", "--wait=5m"]);
+    let applied = planes.run("apply", &file, &["--yes", "--prune=90", "--wait=5m"]);
     let took = started.elapsed();
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     (took, planes.counted())

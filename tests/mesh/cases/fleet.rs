@@ -27,17 +27,17 @@ use crate::{
 
 /// What takes over the existing link of `west` to `east`, and adds the five others. Linkerd follows new credentials only
 /// after a restart.
-const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --yes
+const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --take-over --yes
     for what in restart 'status --timeout=60s'; do
         kubectl --context west -n linkerd rollout $what deployment/linkerd-destination
     done";
 const AGAIN: &str = "linkerd-mc fleet plan --file fleet.yaml";
 const ROTATE: &str = "linkerd-mc fleet rotate --file fleet.yaml";
 /// Without a context for it, the cluster that has left the file cannot be read.
-const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml) || [ $? -eq 1 ]
+const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml --prune) || [ $? -eq 1 ]
     for account in west east; do grep \"the account $account in north stays\" <<< \"$plan\"; done
-    KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --yes";
-const NOTHING: &str = "linkerd-mc fleet apply --file fleet.yaml --yes";
+    KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --prune --yes";
+const NOTHING: &str = "linkerd-mc fleet apply --file fleet.yaml --prune --yes";
 /// How long the load continues after the rotation, when the Pods from before it are gone.
 const HOLD: Duration = Duration::from_secs(20);
 /// What a fleet makes.

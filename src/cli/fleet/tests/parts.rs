@@ -252,7 +252,10 @@ fn what_is_not_in_the_file_is_removed_by_the_owners_in_order() {
             "west delete Secret linkerd/cluster-credentials-east: not in the file",
         ]
     );
-    assert_eq!(left(&in_west), (vec![], vec![APPLY_EAST.to_owned()]));
+    assert_eq!(
+        left(&in_west),
+        (vec![], vec![format!("{APPLY_EAST} --prune")])
+    );
 
     // The account stays as long as nobody says that it is not used.
     let in_east = plan(&empty, "east", &east);
@@ -265,7 +268,7 @@ fn what_is_not_in_the_file_is_removed_by_the_owners_in_order() {
     assert_eq!(
         steps,
         [
-            HAND_OVER[2],
+            &format!("{} --prune", HAND_OVER[2]),
             "east: linkerd-mc --context east revoke --service-account-name west | kubectl --context east delete -f -",
         ]
     );
@@ -278,7 +281,7 @@ fn what_is_not_in_the_file_is_removed_by_the_owners_in_order() {
     );
     let removed = plan(&left_file, "west", &west);
     assert_eq!(lines(&removed).len(), 3);
-    assert_eq!(left(&removed).1, [APPLY_EAST]);
+    assert_eq!(left(&removed).1, [format!("{APPLY_EAST} --prune")]);
 }
 
 #[test]

@@ -34,8 +34,12 @@ pub(super) const FILE: &str =
     "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{target: east, source: west}]\n";
 const NAMESPACE: &str = labels::MULTICLUSTER_NAMESPACE;
 
+/// The file, with the consent of the user to delete and to take over.
 pub(super) fn loaded(text: &str) -> LoadedFleet {
-    parse("fleet.yaml", text, Path::new(""), "linkerd").unwrap()
+    let mut loaded = parse("fleet.yaml", text, Path::new(""), "linkerd").unwrap();
+    loaded.consent.prunes = Some(10);
+    loaded.consent.takes_over = true;
+    loaded
 }
 
 pub(super) fn name(name: &str) -> ClusterName {

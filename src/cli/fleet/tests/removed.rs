@@ -3,12 +3,12 @@
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::planned::{FILE, done, lines, loaded, name, plan_with};
+use super::planned::{FILE, done, lines, loaded, name, plan_with, token};
 use crate::{
     api::{labels, link::LinkSpec},
     cli::fleet::{
-        facts::ClusterFacts, loaded::LoadedFleet, part::UsedClusters, plan::FleetPlan,
-        remove::unused_accounts,
+        change::WriteAction, facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet,
+        part::UsedClusters, plan::FleetPlan, remove::unused_accounts, view,
     },
 };
 
@@ -60,7 +60,7 @@ fn tokens_of_an_account_stay_with_its_link_whatever_their_names() {
     );
     let deleted = |kept: &[&str]| {
         let kept = kept.iter().map(|source| (name(source), "east".to_owned()));
-        unused_accounts(&east.accounts, &plan.clusters[0], &kept.collect()).len()
+        unused_accounts(&plan.clusters[0], &kept.collect()).len()
     };
     assert_eq!(deleted(&[]), 2);
     assert_eq!(deleted(&["west"]), 2);
@@ -122,6 +122,94 @@ fn fleet_does_not_move_to_another_namespace_while_links_use_its_accounts() {
         [
             "east: the ClusterRoleBinding west is for the account in the namespace \
              linkerd-multicluster, which Links use; to move the fleet, apply its file with `links: []` there first"
+        ]
+    );
+}
+
+/// Between the plan and its execution, a rotation may have written a Secret, and somebody may have made a Link anew.
+#[test]
+fn what_is_deleted_or_replaced_is_what_was_read() {
+    let own = loaded(FILE);
+    let [mut east, mut west] = done(&own);
+    west.links[0].metadata.uid = Some("uid-of-link".to_owned());
+    west.links[0].metadata.resource_version = Some("5".to_owned());
+    for secret in &mut west.credentials {
+        secret.metadata.uid = Some("uid-of-secret".to_owned());
+        secret.metadata.resource_version = Some("7".to_owned());
+    }
+    let plan = both(&loaded(&without_link()), &east, &west);
+    let deletions = plan.clusters[1].changes.iter();
+    let deletions = deletions.filter_map(|change| change.deletion.as_ref());
+    let deletions: Vec<_> = deletions.map(|gone| gone.object.preconditions()).collect();
+    let of = |uid: &str, version: Option<&str>| (Some(uid.to_owned()), version.map(str::to_owned));
+    let secret = of("uid-of-secret", Some("7"));
+    // Its status has other versions all the time.
+    assert_eq!(deletions, [of("uid-of-link", None), secret.clone(), secret]);
+
+    // Another token: the Secrets are replaced only if they are as they were.
+    east.accounts.tokens[0].data.get_or_insert_default().insert(
+        "token".to_owned(),
+        k8s_openapi::ByteString(token(9, None).into_bytes()),
+    );
+    let case = LinkCase {
+        loaded: &own,
+        link: &own.links[0],
+        source: &west,
+        target: &east,
+        now: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let planned = case.plan(&east.accounts).unwrap();
+    let versions = planned.source.iter().map(|write| match &write.action {
+        WriteAction::Apply(object) => object["metadata"]["resourceVersion"].clone(),
+        _ => panic!("no Secret"),
+    });
+    assert_eq!(versions.collect::<Vec<_>>(), [json!("7"), json!("7")]);
+}
+
+/// A file that was cut off, or is another one of the same name, deletes nothing by itself.
+#[test]
+fn nothing_is_deleted_without_the_consent_of_the_user() {
+    let [east, west] = done(&loaded(FILE));
+    let mut without = loaded(&without_link());
+    without.consent.prunes = None;
+    let plan = both(&without, &east, &west);
+    assert_eq!(lines(&plan), Vec::<String>::new());
+    assert!(!plan.is_pending() && !plan.is_destructive());
+    assert_eq!((plan.stays(), plan.unlinks()), (7, 0));
+    let text = anstream::adapter::strip_str(&view::text(&plan)).to_string();
+    assert!(
+        text.contains(
+            "west\n  · Link east: not in the file\n  · 2 Secrets cluster-credentials-east: not in the file\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("Nothing to do. 7 objects stay without --prune.\n"),
+        "{text}"
+    );
+    without.consent.prunes = Some(0);
+    assert_eq!(both(&without, &east, &west).unlinks(), 1);
+}
+
+#[test]
+fn link_of_others_is_changed_only_with_the_consent_of_the_user() {
+    let mut own = loaded(FILE);
+    own.consent.takes_over = false;
+    let [east, mut west] = done(&own);
+    // As the file says: it only gets the label.
+    west.links[0].labels_mut().clear();
+    let plan = both(&own, &east, &west);
+    assert_eq!(
+        lines(&plan),
+        ["west patch Link linkerd-multicluster/east: taken over as it is"]
+    );
+    west.links[0].spec.excluded_labels = vec!["secret".to_owned()];
+    let plan = both(&own, &east, &west);
+    assert_eq!(
+        lines(&plan),
+        [
+            "west: others have made the Link east, and it is not as the file says (excludedLabels); pass --take-over to \
+             change it"
         ]
     );
 }

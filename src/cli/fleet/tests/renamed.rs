@@ -94,7 +94,7 @@ async fn cluster_that_was_built_again_is_linked_only_if_the_user_says_so() {
 
     let [_, west] = done(&own);
     let mut own = own;
-    own.replaced.insert(name("east"));
+    own.consent.replaced.insert(name("east"));
     assert_eq!(
         planned(&own, [("east", rebuilt()), ("west", west)]),
         [

@@ -50,7 +50,7 @@ pub(super) async fn the_end_is_the_same(
             let after = random.usize(1..LINKS * objects);
             let file = planes.file("fleet.yaml", names, links);
             planes.counted();
-            let child = planes.spawn("apply", &file, &["--yes"]);
+            let child = planes.spawn("apply", &file, &["--yes", "--prune=90"]);
             let written = kill(child, planes, after).await;
             let (took, rest) = apply(planes, names, links);
             eprintln!(
