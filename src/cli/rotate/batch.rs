@@ -63,6 +63,10 @@ impl<'a> Batch<'a> {
             outcomes.extend(due.into_iter().map(|rotation| rotation.failed(&error)));
             return Ok(outcomes);
         }
+        if self.flags.dry_run {
+            outcomes.extend(self.planned(&known.links, due).await);
+            return Ok(outcomes);
+        }
         let written = self.written(due, &mut outcomes).await;
         let restarted = Box::pin(self.restarted(&written)).await;
         let restarted = self.in_source(restarted).inspect_err(output::error);
@@ -146,9 +150,30 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// What would be done. Links that need a restart fail, as they would, if Linkerd cannot be restarted.
+    async fn planned(&self, links: &[Link], due: Vec<Rotation<'_>>) -> Vec<RotationOutcome> {
+        due.iter().for_each(Rotation::say_steps);
+        let restart = if self.restarts(&due) {
+            restart::is_possible(self.source, links, &names(&due)).await
+        } else {
+            Ok(())
+        };
+        let restart = self.in_source(restart).inspect_err(output::error);
+        let planned = due.into_iter().map(|rotation| match &restart {
+            Err(error) if rotation.needs_restart() => rotation.failed(error),
+            _ => rotation.planned(),
+        });
+        planned.collect()
+    }
+
+    /// Whether Linkerd is restarted for these links.
+    fn restarts(&self, links: &[Rotation<'_>]) -> bool {
+        !self.flags.no_restart && links.iter().any(Rotation::needs_restart)
+    }
+
     /// Fails if Linkerd has to be restarted, and cannot be.
     async fn may_restart(&self, links: &[Link], due: &[Rotation<'_>]) -> anyhow::Result<()> {
-        if self.flags.no_restart || !due.iter().any(Rotation::needs_restart) {
+        if !self.restarts(due) {
             return Ok(());
         }
         if self.prepares {
@@ -183,7 +208,7 @@ impl<'a> Batch<'a> {
 
     /// Restarts Linkerd's destination controller if one of the links needs it, and checks that no old Pod of it is left.
     async fn restarted(&self, written: &[Rotation<'_>]) -> anyhow::Result<()> {
-        if self.flags.no_restart || !written.iter().any(Rotation::needs_restart) {
+        if !self.restarts(written) {
             return Ok(());
         }
         let source = self.source;

@@ -59,6 +59,8 @@ pub(super) struct Rotation<'a> {
     new: Option<Secret>,
     /// What is old once the new token is in use.
     old: Old,
+    /// What a dry run says.
+    steps: String,
     done: RotationDetails,
 }
 
@@ -114,6 +116,7 @@ impl<'a> Rotation<'a> {
             begun: None,
             new: None,
             old: Old::default(),
+            steps: String::new(),
             done: RotationDetails::default(),
         })
     }
@@ -131,6 +134,17 @@ impl<'a> Rotation<'a> {
             reason,
             done: self.done,
         }
+    }
+
+    /// The result of a dry run.
+    pub(super) fn planned(self) -> RotationOutcome {
+        let steps = self.steps.clone();
+        self.ended(Ending::Planned, Some(steps))
+    }
+
+    /// Says what a run would do.
+    pub(super) fn say_steps(&self) {
+        self.say(&self.steps);
     }
 
     /// The result after an error.
@@ -186,8 +200,8 @@ impl<'a> Rotation<'a> {
             Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
         };
         if flags.dry_run {
-            let steps = self.steps(flags).text(&decision, &old);
-            return Some((Ending::Planned, steps));
+            self.steps = self.steps(flags).text(&decision, &old);
+            return None;
         }
         match decision {
             Decision::Finish(token) => {

@@ -162,18 +162,20 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     }
     let (_, before) = in_use(west, east).await;
     fleet.writes();
-    let blocked = fleet.run("rotate", &mesh, &["-o=json"]);
-    assert_eq!(blocked.code, 1, "{}", blocked.stderr);
-    assert_eq!(counted(&blocked), ended(&[("failed", 6)]));
-    let (held, after) = in_use(west, east).await;
-    assert_ne!(before, after);
-    let of_west = &tokens(east, &names).await[names[2]];
-    assert!(of_west.contains(&before), "{of_west:?}");
     let why = format!(
         "cannot restart linkerd-destination now: {} is unreachable",
         names[1]
     );
-    assert!(blocked.stderr.contains(&why), "{}", blocked.stderr);
+    for more in [&["-o=json", "--dry-run"][..], &["-o=json"]] {
+        let blocked = fleet.run("rotate", &mesh, more);
+        assert_eq!(blocked.code, 1, "{more:?}: {}", blocked.stderr);
+        assert_eq!(counted(&blocked), ended(&[("failed", 6)]));
+        assert!(blocked.stderr.contains(&why), "{}", blocked.stderr);
+    }
+    let (held, after) = in_use(west, east).await;
+    assert_ne!(before, after);
+    let of_west = &tokens(east, &names).await[names[2]];
+    assert!(of_west.contains(&before), "{of_west:?}");
     let writes = fleet.writes();
     assert!(
         !writes.iter().any(|w| w.contains("deployments")),

@@ -40,11 +40,13 @@ async fn rotation_that_would_break_something_is_refused() {
 }
 
 impl Rotation {
-    /// Runs the program, which must fail with a message that has this part.
+    /// Runs the program, which must fail with a message that has this part. A dry run must fail as well.
     fn fails(&self, more: &[&str], part: &str) {
-        let outcome = self.run(more);
-        assert_eq!(outcome.code, 1);
-        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+        for dry in [&["--dry-run"][..], &[]] {
+            let outcome = self.run(&[more, dry].concat());
+            assert_eq!(outcome.code, 1, "{dry:?}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+        }
     }
 
     /// The other cluster has an account with the same name, so the name alone does not show the mistake.
