@@ -33,6 +33,7 @@ use super::common::{
     args::Global,
     cluster::Cluster,
     cluster_name::context_of,
+    interrupt::on_interrupt,
     linked::{KnownLinks, known_clusters},
     output,
 };
@@ -51,6 +52,9 @@ pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCo
         ));
     }
     global.refuse_address()?;
+    if args.writes() {
+        say_if_interrupted();
+    }
     let outcomes = Box::pin(rotate(global, args)).await?;
     if args.output == RotateFormat::Json {
         let document = serde_json::to_string_pretty(&json!({ "links": outcomes }))?;
@@ -58,6 +62,14 @@ pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCo
     }
     let failed = |outcome: &RotationOutcome| outcome.result == Ending::Failed;
     Ok(output::exit_code(outcomes.iter().any(failed)))
+}
+
+/// What an interrupted rotation says. It revokes a token only when nothing uses it.
+pub(super) fn say_if_interrupted() {
+    on_interrupt(
+        "a part of this may be done, and all tokens that are in use are valid",
+        "run the same command again, which does the rest",
+    );
 }
 
 async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOutcome>> {

@@ -32,10 +32,10 @@ use super::{
 use crate::{
     api::link::Link,
     cli::{
-        common::{args::Global, interrupt::on_interrupt, linked::KnownLinks, output, wait::spin},
+        common::{args::Global, linked::KnownLinks, output, wait::spin},
         rotate::{
             Batch, Ending, RotationOutcome, SourceCluster, TargetCluster, TokenSource,
-            WantedRotation, is_duplicate,
+            WantedRotation, is_duplicate, say_if_interrupted,
         },
     },
     fleet::LinkEnds,
@@ -48,10 +48,7 @@ pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::R
     let loaded = load(global, &args.file, &args.plugins).await?;
     let chosen = chosen(&loaded, &args.cluster, &args.link)?;
     if !args.flags.dry_run {
-        on_interrupt(
-            "a part of this may be done, and all tokens that are in use are valid",
-            "run the same command again, which does the rest",
-        );
+        say_if_interrupted();
     }
     let used = UsedClusters::named(&loaded, &args.only, |_| false)?;
     let parts = Parts::of(chosen, &used)?;

@@ -1,12 +1,19 @@
 //! Rotations that fail or are killed, and changes that somebody else makes during a rotation.
 
+use std::io::{BufRead as _, BufReader};
+
 use control_plane::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{Rotation, is_accepted, minted, result, token};
-use crate::support::{SOON, controller::Controller, credentials::put, planes::alone};
+use crate::support::{
+    SOON,
+    controller::{Controller, signal},
+    credentials::put,
+    planes::alone,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
@@ -21,6 +28,7 @@ async fn interrupted_rotation_is_continued_and_a_failed_one_is_undone() {
         .a_controller_that_is_away_changes_nothing(&before)
         .await;
     rotation.killed_while_it_waits(&before).await;
+    rotation.an_interrupt_says_what_to_do(&before).await;
     rotation.controller = Controller::start(&rotation.source, &[]);
     rotation.the_next_run_continues(&before).await;
     rotation.a_token_that_was_put_back_is_not_revoked().await;
@@ -56,6 +64,26 @@ impl Rotation {
         running.wait().unwrap();
         is_accepted(&self.far, &token(before), true).await;
         assert_eq!(minted(&self.far).await.len(), 2);
+    }
+
+    /// Ctrl-C and SIGTERM while it waits for a controller, which does not run.
+    async fn an_interrupt_says_what_to_do(&self, before: &str) {
+        for name in ["INT", "TERM"] {
+            let mut waits = self.start(&self.config);
+            let lines = BufReader::new(waits.stderr.take().unwrap()).lines();
+            let mut lines = lines.map_while(Result::ok);
+            assert!(lines.any(|line| line.contains("continuing with the token Secret")));
+            signal(name, waits.id());
+            assert_eq!(
+                lines.last().as_deref(),
+                Some(
+                    "interrupted: a part of this may be done, and all tokens that are in use are valid; run the same \
+                     command again, which does the rest"
+                )
+            );
+            assert_eq!(waits.wait().unwrap().code(), Some(130), "{name}");
+        }
+        is_accepted(&self.far, &token(before), true).await;
     }
 
     /// `--older-than` does not skip a rotation that was interrupted.
