@@ -28,7 +28,7 @@ use super::common::{
     wait::{POLL_INTERVAL, Progress, poll},
 };
 use crate::{
-    api::link,
+    api::{duration::format_go_duration, link},
     client::fingerprint,
     clusters::{
         misspelled::{misspelled, unusual},
@@ -53,11 +53,17 @@ pub(crate) async fn run(
     }
     global.refuse_address()?;
     args.generated.agree(true)?;
+    if args.output.is_some() && args.generated.token_duration.is_some() {
+        return Err(misuse(
+            "--output cannot be used with --token-duration, because a dry run requests no token",
+            "use link-gen, which requests one, or leave --output out",
+        ));
+    }
     let given = Given::of(given);
     let mut prepared = Vec::new();
     for (direction, given) in contexts::directions(global, args, &given).await? {
         let linkerd = &global.linkerd_namespace;
-        let read = Prepared::read(direction, linkerd, &given, args.replace, parse);
+        let read = Prepared::read(direction, linkerd, &given, args, parse);
         prepared.push(Box::pin(read).await?);
     }
     let warnings: Vec<String> = prepared.iter().filter_map(Prepared::is_of_fleet).collect();
@@ -106,9 +112,13 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
             (Some(_), []) => vec![format!("would keep all settings of {link}")],
             (Some(_), _) => vec![format!("would change {link}:")],
         };
-        let changes = prepared.changes.iter().map(ToString::to_string);
-        let changes = changes.chain(prepared.losses.clone());
-        lines.extend(changes.map(|change| format!("  {change}")));
+        if let Some(duration) = prepared.direction.args.token_duration {
+            lines.push(format!(
+                "  a token is requested that expires after {}",
+                format_go_duration(duration)
+            ));
+        }
+        lines.extend(prepared.lines().map(|line| format!("  {line}")));
         lines.push(String::new());
         output::data(&lines.join("\n"))?;
     }
@@ -132,9 +142,8 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
         output::line(&format!(
             "{context} is linked to {name} already; {will} the Link:"
         ));
-        let changes = prepared.changes.iter().map(ToString::to_string);
-        for change in changes.chain(prepared.losses.clone()) {
-            output::line(&format!("- {change}"));
+        for line in prepared.lines() {
+            output::line(&format!("- {line}"));
         }
     }
     let otherwise = "pass --yes to change these settings; a flag with the old value keeps it";
@@ -239,10 +248,7 @@ async fn become_ready(prepared: &Prepared, wait: Duration) -> anyhow::Result<()>
 /// Warnings about what Linkerd has after the credentials were applied. `left` is a Secret that it does not need any more.
 fn warnings_of_credentials(prepared: &Prepared, left: Option<&Secret>) -> Vec<String> {
     let Prepared {
-        direction,
-        source,
-        objects,
-        ..
+        direction, source, ..
     } = prepared;
     let Direction { context, name, .. } = direction;
     let mut warnings = Vec::new();
@@ -257,15 +263,10 @@ fn warnings_of_credentials(prepared: &Prepared, left: Option<&Secret>) -> Vec<St
         ));
     }
     if prepared.replaces_linkerds() {
-        let linkerd = objects.control_plane_credentials.as_ref();
-        let linkerd = linkerd.and_then(ResourceExt::namespace);
-        let restart = source.cluster.flags.kubectl(
-            "-n {} rollout restart deployment/linkerd-destination",
-            &[&linkerd.unwrap_or_default()],
-        );
         warnings.push(format!(
             "linkerd-destination in {context} still uses the old credentials for {name}, because it ignores changes of \
-             its Secret; restart it with {restart}"
+             its Secret; restart it with {}",
+            prepared.restart()
         ));
     }
     warnings

@@ -35,6 +35,7 @@ use super::{
         wait::{POLL_INTERVAL, poll, spin},
     },
     plan,
+    rotate::TokenAccount,
 };
 use crate::{
     api::{duration::format_go_duration, labels, metadata::cluster_uid},
@@ -126,12 +127,13 @@ pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> 
         is_of_another: false,
     };
     let there = (given, existing);
-    let objects = generate(&access, &cluster, linkerd, name, &args.link, there).await?;
+    let made = generate(&access, &cluster, linkerd, name, &args.link, there, false);
+    let objects = made.await?;
     output::data(&args.output.format(&objects.manifest()?)?)
 }
 
 /// Reads the target cluster behind `access`, and builds the objects that link another cluster to it. What is there
-/// already stays, unless one of the given flags names it.
+/// already stays, unless one of the given flags names it. A dry run requests no token, and the objects have a stand-in.
 pub(crate) async fn generate(
     access: &Access,
     cluster: &Cluster,
@@ -139,6 +141,7 @@ pub(crate) async fn generate(
     cluster_name: &ClusterName,
     args: &LinkArgs,
     (given, existing): (&Given, Existing<'_>),
+    is_dry_run: bool,
 ) -> anyhow::Result<LinkObjects> {
     let context = entry(access)?;
     let args = &existing.over(args, given);
@@ -149,7 +152,7 @@ pub(crate) async fn generate(
     // In sequence: they share a connection, and the first error is the one to report.
     let config = cluster.linkerd_config(linkerd_namespace).await?;
     let held = existing.credentials.and_then(|old| old.token.as_ref());
-    let token = token(cluster, args, held).await?;
+    let token = token(cluster, args, held, is_dry_run).await?;
     let gateway = gateway(cluster, args).await?;
     way.check(&context, &args.service_account_name, &token)
         .await?;
@@ -184,6 +187,7 @@ async fn token(
     cluster: &Cluster,
     args: &LinkArgs,
     held: Option<&Secret>,
+    is_dry_run: bool,
 ) -> anyhow::Result<Secret> {
     let namespace = args.service_account_namespace.as_ref();
     let (namespace, name) = (
@@ -204,6 +208,10 @@ async fn token(
         ));
     }
     match args.token_duration {
+        Some(duration) if is_dry_run => {
+            let expires = cluster.now().await.checked_add(duration)?;
+            Ok(TokenAccount::named(namespace, name).stand_in(expires))
+        }
         Some(duration) => mint(cluster, &accounts, name, duration).await,
         None => stored_token(cluster, namespace, name, held).await,
     }

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     core::v1::Secret,
 };
 use kube::{
-    Api, ResourceExt as _,
+    Api, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -36,6 +36,7 @@ use crate::{
     },
     hint::fail,
     manifests::link::LinkObjects,
+    suggest::Suggested,
 };
 
 /// A link that can be applied.
@@ -47,6 +48,8 @@ pub(super) struct Prepared {
     pub(super) changes: Vec<SettingChange>,
     /// What happens to mirrors then, in words.
     pub(super) losses: Option<String>,
+    /// What happens to credentials that do not work, in words. Nobody is asked about it.
+    pub(super) renewed: Vec<String>,
 }
 
 impl Prepared {
@@ -56,17 +59,24 @@ impl Prepared {
         self.source.cluster.api(&namespace)
     }
 
+    /// What applying the link does to one that is there, a line each.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        let changes = self.changes.iter().map(ToString::to_string);
+        let losses = self.losses.iter().cloned();
+        changes.chain(losses).chain(self.renewed.iter().cloned())
+    }
+
     /// Reads both clusters. Fails if the link cannot be applied, or if the name belongs to another cluster and is not to
     /// be `replace`d. Changes nothing.
     pub(super) async fn read(
         direction: Direction,
         linkerd: &str,
         given: &Given,
-        replace: bool,
+        of: &super::Link,
         parse: Parse,
     ) -> anyhow::Result<Self> {
         let args = &direction.args;
-        let source = SourceState::read(&direction, &args.namespace, linkerd, replace).await?;
+        let source = SourceState::read(&direction, &args.namespace, linkerd, of.replace).await?;
         let existing = source.existing();
         let made = generate(
             &direction.from,
@@ -75,12 +85,13 @@ impl Prepared {
             &direction.name,
             args,
             (given, existing),
+            of.dry_run,
         );
         let context = &direction.target_context;
         let objects = made
             .await
             .with_context(|| format!("cannot generate the link to {context}"))?;
-        let mut changes = Vec::new();
+        let (mut changes, mut renewed) = (Vec::new(), Vec::new());
         if let Some(old) = &source.link {
             changes.extend(changes::of_link(old, &objects.link));
         }
@@ -88,6 +99,7 @@ impl Prepared {
         match (source.in_use(), new) {
             (InUse::Known(old), Some(new)) => {
                 changes.extend(changes::of_credentials(Some(old), &new));
+                renewed.extend(changes::revoked(old, &new));
             }
             (InUse::Unreadable, Some(new)) => {
                 changes.extend(changes::of_credentials(None, &new));
@@ -100,10 +112,35 @@ impl Prepared {
             objects,
             changes,
             losses: None,
+            renewed,
         };
+        prepared.renewed.extend(prepared.written());
         prepared.check_permissions().await?;
         prepared.losses = Box::pin(prepared.losses(parse)).await;
         Ok(prepared)
+    }
+
+    /// Secrets of the existing link that are missing or differ from it, and what Linkerd needs then.
+    fn written(&self) -> Vec<String> {
+        let in_use = self.source.existing().credentials;
+        let secrets = self.objects.secrets().zip(&self.source.secrets);
+        let written = secrets.filter_map(|(new, before)| {
+            let was = match before {
+                Before::Missing => "missing",
+                Before::Found(old) if !is_like(old, new, in_use) => "other credentials",
+                Before::Unknown | Before::Found(_) => return None,
+            };
+            Some(format!("Secret {}: {was} -> written", path(new)))
+        });
+        let is_there = self.source.link.is_some();
+        let mut written: Vec<String> = written.filter(|_| is_there).collect();
+        if self.replaces_linkerds() {
+            written.push(format!(
+                "linkerd-destination has to be restarted then, because it ignores changes of its Secret: {}",
+                self.restart()
+            ));
+        }
+        written
     }
 
     /// What other settings, or another cluster, do to the mirrors that are there.
@@ -182,6 +219,16 @@ impl Prepared {
             return false;
         };
         matches!(&self.source.secrets[1], Before::Found(old) if kubeconfig(old) != kubeconfig(new))
+    }
+
+    /// The command that restarts Linkerd's destination controller.
+    pub(super) fn restart(&self) -> Suggested {
+        let linkerd = self.objects.control_plane_credentials.as_ref();
+        let linkerd = linkerd.and_then(ResourceExt::namespace).unwrap_or_default();
+        self.source.cluster.flags.kubectl(
+            "-n {} rollout restart deployment/linkerd-destination",
+            &[&linkerd],
+        )
     }
 
     /// Linkerd's Secret of the cluster, if nothing needs it once the link is applied. Links of other namespaces to the
@@ -289,6 +336,13 @@ impl Prepared {
         };
         done.map_err(|error| format!("{error:#}"))
     }
+}
+
+/// Whether a Secret has the credentials of the new one, or those `in_use`, whose changes are listed one by one.
+fn is_like(old: &Secret, new: &Secret, in_use: Option<&KubeconfigTarget>) -> bool {
+    let (old, new) = (kubeconfig(old), kubeconfig(new));
+    let target = old.and_then(|old| KubeconfigTarget::of(&old.0));
+    old == new || target.is_some_and(|old| in_use.is_some_and(|in_use| in_use.is_same(&old)))
 }
 
 /// Namespace and name of a Secret.

@@ -149,6 +149,17 @@ pub(in crate::cli) fn of_credentials(
         .collect()
 }
 
+/// Whether credentials that do not expire get another token of the same account: then no Secret of it has the old one.
+pub(in crate::cli) fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) -> Option<String> {
+    let account = |of: &KubeconfigTarget| {
+        let account = of.account.as_ref()?;
+        let name = (account.namespace.clone(), account.name.clone());
+        account.expires.is_none().then_some(name)
+    };
+    let is_of_same = account(new).is_some() && account(old) == account(new);
+    (is_of_same && old.token != new.token).then(|| "token: revoked -> a new one".to_owned())
+}
+
 /// A JSON merge patch that turns the old Link into the new one: it also removes the settings that only the old one has,
 /// whoever wrote them. Server-side apply would keep these, and so the labels of an old selector beside those of the new one.
 pub(in crate::cli) fn replacement(old: &Link, new: &Link) -> Value {
@@ -215,6 +226,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::manifests::kubeconfig::Secret;
 
     fn link(spec: &Value, annotations: &Value) -> Link {
         let mut all = json!({ "targetClusterName": "east" });
@@ -381,6 +393,12 @@ mod tests {
             ]
         );
         assert_eq!(shown(Some(&new)), [""; 0]);
+        let other = kubeconfig("https://b", "shared", Some(1_800_000_000));
+        let mut gone = new.clone();
+        gone.token = Some(Secret::new("old"));
+        for (old, is_revoked) in [(&old, false), (&new, false), (&other, false), (&gone, true)] {
+            assert_eq!(revoked(old, &new).is_some(), is_revoked);
+        }
         assert_eq!(
             shown(None),
             ["credentials: you may not read them -> new ones"]

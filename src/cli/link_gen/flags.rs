@@ -59,7 +59,7 @@ pub(crate) struct LinkArgs {
     /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
     /// restarts
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
-    pub(super) token_duration: Option<Duration>,
+    pub(in crate::cli) token_duration: Option<Duration>,
     /// Use the target's gateway; without it, only remote discovery and federated Services work
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(in crate::cli) gateway: bool,
@@ -84,7 +84,7 @@ const ANY: &str = "any";
 
 /// What a flag about the gateway does together with `--gateway=false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Useless {
+pub(in crate::cli) enum Useless {
     /// It is refused.
     Refused,
     /// `link` refuses it, and `link-gen` warns, because `linkerd multicluster link-gen` accepts it.
@@ -168,7 +168,7 @@ impl LinkArgs {
     }
 
     /// The flags that were given, and have no effect.
-    fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
+    pub(in crate::cli) fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
         use Useless::{Refused, RefusedByLink, Warned};
         let options = &self.options;
         let api_server = self.api_server_through_gateway;

@@ -1,6 +1,7 @@
 //! The credentials of a link: its Secrets in the source cluster, their kubeconfigs, and the ServiceAccount of its token.
 
 use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret as KubernetesSecret};
 use kube::{
@@ -72,6 +73,15 @@ impl TokenAccount {
             issued: time("iat"),
             expires: time("exp"),
         })
+    }
+
+    /// What stands in for a token of this account that a dry run does not request. It has the claims of one, and nobody
+    /// accepts it.
+    pub(in crate::cli) fn stand_in(&self, expires: Timestamp) -> Secret {
+        let subject = format!("system:serviceaccount:{}:{}", self.namespace, self.name);
+        let claims = json!({ "sub": subject, "exp": expires.as_second() });
+        let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+        Secret::new(format!("e30.{claims}."))
     }
 
     /// Whether `token` belongs to an account of the same name in another cluster, as far as is known.
@@ -235,8 +245,6 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
-    use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-
     use super::*;
 
     fn token(claims: &str) -> String {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{link_west, run_with, stored};
 use crate::support::{
     SOON,
+    audit::{mark, requests},
     controller::Controller,
     installation::{NAMESPACE, link_gen},
     links::{links, unlink},
@@ -164,6 +165,87 @@ async fn new_credentials_are_warned_about_although_the_link_does_not_become_read
         assert!(said.contains(part), "{said}");
     }
     unlink(west, "unready").await;
+}
+
+/// Credentials that are gone or revoked are replaced without a question, because nothing that works is lost. A dry run
+/// says so. It requests no token, because nobody could revoke it.
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
+    let (east, west) = hub().await.pair();
+    let kubeconfig = west.folder().join("renewed.kubeconfig");
+    ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
+    let allow = ["allow", "--service-account-name=renewed"];
+    let allowed = run(east.kubeconfig(), &allow).data();
+    east.apply(&allowed).await.unwrap();
+    let account = "--service-account-name=renewed";
+    let link = |more: &[&str]| {
+        let linked = link_west(&kubeconfig, "east", "renewed", &[&[account], more].concat());
+        assert_eq!(linked.code, 0, "{}", linked.stderr);
+        linked
+    };
+    let since = mark(east);
+    let dry = link(&["--token-duration=24h", "--dry-run"]);
+    assert_eq!(
+        dry.stdout,
+        "would create the Link renewed in west\n  a token is requested that expires after 24h0m0s\n"
+    );
+    let printed = ["--token-duration=24h", "--dry-run", "-o=yaml"];
+    let refused = link_west(&kubeconfig, "east", "renewed", &printed).misuse();
+    assert!(refused.contains("use link-gen"), "{refused}");
+    link(&["--wait=0s"]);
+    let kept = "would keep all settings of the Link renewed in west\n";
+    assert_eq!(link(&["--dry-run"]).stdout, kept);
+    let requested = requests(east, since);
+    let requested = requested
+        .iter()
+        .filter(|event| event.subresource == "token");
+    assert_eq!(requested.count(), 0);
+
+    // The token is revoked, and Linkerd's Secret is deleted.
+    let (of_mc, of_linkerd) = ("linkerd-multicluster", "linkerd");
+    let secret = "cluster-credentials-renewed";
+    east.kubectl(&["-n", of_mc, "delete", "secret", "renewed-token"])
+        .await
+        .unwrap();
+    east.apply(&allowed).await.unwrap();
+    let revoked = "  token: revoked -> a new one\n";
+    let restart = "  linkerd-destination has to be restarted then, because it ignores changes of its Secret: `kubectl \
+                   --context west -n linkerd rollout restart deployment/linkerd-destination`\n";
+    assert_eq!(
+        link(&["--dry-run"]).stdout,
+        format!("{kept}{revoked}{restart}")
+    );
+    west.kubectl(&["-n", of_linkerd, "delete", "secret", secret])
+        .await
+        .unwrap();
+    let missing = |namespace: &str| format!("  Secret {namespace}/{secret}: missing -> written\n");
+    assert_eq!(
+        link(&["--dry-run"]).stdout,
+        format!("{kept}{revoked}{}", missing(of_linkerd))
+    );
+    // Before a question, the same is said.
+    let asked = link_west(
+        &kubeconfig,
+        "east",
+        "renewed",
+        &[account, "--excluded-labels=x"],
+    );
+    let asked = asked.failure();
+    assert!(
+        asked.contains("\n- token: revoked -> a new one\n"),
+        "{asked}"
+    );
+
+    west.kubectl(&["-n", of_mc, "delete", "secret", secret])
+        .await
+        .unwrap();
+    assert_eq!(
+        link(&["--dry-run"]).stdout,
+        format!("{kept}{}{}", missing(of_mc), missing(of_linkerd))
+    );
+    link(&["--wait=0s"]);
+    assert_eq!(link(&["--dry-run"]).stdout, kept);
+    unlink(west, "renewed").await;
 }
 
 /// A link through the gateway needs no credentials of Linkerd. A Link of another namespace to the same cluster may.
