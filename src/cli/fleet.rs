@@ -72,6 +72,7 @@ use super::common::{
     mirroring::Parse,
     output,
     prompt::confirmed,
+    table::terminal_width,
     wait::{Progress, spin},
 };
 use crate::{
@@ -430,7 +431,7 @@ async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitC
     let report = Box::pin(status::report(global, &loaded, args.source.timeout));
     let report = spin("reading the clusters", report).await;
     output::data(&match args.output {
-        FleetFormat::Text => matrix::text(&report),
+        FleetFormat::Text => matrix::text(&report, terminal_width()),
         FleetFormat::Json => output::json(&report)?,
     })?;
     Ok(output::exit_code(report.has_problems()))

@@ -1,5 +1,6 @@
 //! How the links of a fleet are doing, on one screen: a row for each source cluster with a sign for each target cluster,
-//! then the problems, worst first, and a summary. Fifty clusters fit into 80 columns.
+//! then the problems, worst first, and a summary. Fifty clusters fit into 80 columns. A matrix that is wider than the
+//! terminal has several parts.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -12,12 +13,12 @@ use crate::{
     cli::common::{prose::counted, table::cut_middle},
 };
 
-/// Columns of the screen.
-const WIDTH: usize = 80;
 /// Columns for the name of a cluster.
 const NAME: usize = 20;
-/// Maximum number of problems that are listed.
+/// Maximum number of problems that are listed on a terminal.
 const LISTED: usize = 20;
+/// Fewest columns of the matrix that are shown side by side.
+const SIDE_BY_SIDE: usize = 10;
 
 impl FleetLinkState {
     const ALL: [Self; 9] = [
@@ -48,9 +49,9 @@ impl FleetLinkState {
     }
 }
 
-/// The whole screen.
-pub(super) fn text(report: &FleetReport) -> String {
-    let mut text = matrix(report);
+/// The whole screen, on a terminal of this width. Without one, nothing is cut or left out.
+pub(super) fn text(report: &FleetReport, width: Option<usize>) -> String {
+    let mut text = matrix(report, width);
     let mut problems: Vec<String> = report
         .clusters
         .iter()
@@ -67,20 +68,21 @@ pub(super) fn text(report: &FleetReport) -> String {
         Some(format!("{} → {}: {problem}", link.source, link.target))
     };
     problems.extend(report.links.iter().filter_map(of_link));
-    for problem in problems.iter().take(LISTED) {
+    let listed = width.map_or(problems.len(), |_| LISTED);
+    for problem in problems.iter().take(listed) {
         let line = one_line(problem);
-        text.push_str(&truncate_str(&line, WIDTH, "…"));
+        text.push_str(&truncate_str(&line, width.unwrap_or(usize::MAX), "…"));
         text.push('\n');
     }
-    if let Some(more) = problems.len().checked_sub(LISTED).filter(|more| *more > 0) {
+    if let Some(more) = problems.len().checked_sub(listed).filter(|more| *more > 0) {
         let _ = writeln!(text, "… and {more} more; --output json has all");
     }
     text.push_str(&summary(report));
     text
 }
 
-/// A row for each source cluster. Columns have the numbers of the rows.
-fn matrix(report: &FleetReport) -> String {
+/// A row for each source cluster. Columns have the numbers of the rows. What is wider than the terminal continues below.
+fn matrix(report: &FleetReport, columns: Option<usize>) -> String {
     let names: Vec<&str> = report
         .clusters
         .iter()
@@ -97,36 +99,47 @@ fn matrix(report: &FleetReport) -> String {
         .max()
         .unwrap_or_default();
     let width = longest.min(NAME);
+    let digits = names.len().to_string().len().max(2);
+    let before = digits + width + 2;
+    let part = columns.map_or(names.len(), |columns| columns.saturating_sub(before));
+    let part = part.max(SIDE_BY_SIDE);
     let mut text = String::new();
-    for digit in [10, 1] {
-        if digit == 10 && names.len() < 10 {
-            continue;
-        }
-        let digits = (1..=names.len()).map(|number| match number / digit % 10 {
-            0 if number < digit => ' ',
-            digit => char::from_digit(u32::try_from(digit).unwrap_or_default(), 10).unwrap_or(' '),
-        });
-        let line = format!("   {:width$} {}", "", digits.collect::<String>());
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    for (at, source) in names.iter().enumerate() {
-        let number = at + 1;
-        let name = cut_middle(source, width);
-        let _ = write!(text, "{number:2} {name:width$} ");
-        for target in &names {
-            match states.get(&(*source, *target)) {
-                Some(state) => {
-                    let (sign, _, color) = state.shown();
-                    let style = Style::new().fg_color(Some(color.into()));
-                    let _ = write!(text, "{style}{sign}{style:#}");
-                }
-                None => text.push('.'),
+    for first in (0..names.len()).step_by(part) {
+        let targets = &names[first..names.len().min(first + part)];
+        let numbers = first + 1..=first + targets.len();
+        for place in (0..digits).rev() {
+            if place > 0 && names.len() < 10 {
+                continue;
             }
+            let line = numbers.clone().map(|number| digit(number, place));
+            let line = format!("{:before$}{}", "", line.collect::<String>());
+            text.push_str(line.trim_end());
+            text.push('\n');
         }
-        text.push('\n');
+        for (at, source) in names.iter().enumerate() {
+            let number = at + 1;
+            let name = cut_middle(source, width);
+            let _ = write!(text, "{number:digits$} {name:width$} ");
+            for target in targets {
+                match states.get(&(*source, *target)) {
+                    Some(state) => {
+                        let (sign, _, color) = state.shown();
+                        let style = Style::new().fg_color(Some(color.into()));
+                        let _ = write!(text, "{style}{sign}{style:#}");
+                    }
+                    None => text.push('.'),
+                }
+            }
+            text.push('\n');
+        }
     }
     text
+}
+
+/// The digit of a number at a place, counted from the right; a space before its first one.
+fn digit(number: usize, place: usize) -> char {
+    let digits = number.to_string();
+    digits.chars().rev().nth(place).unwrap_or(' ')
 }
 
 /// How many links are in which state, and which versions there are.

@@ -170,7 +170,7 @@ fn mesh(count: usize) -> FleetReport {
 #[test]
 fn fifty_clusters_fit_into_80_columns() {
     let report = mesh(50);
-    let text = anstream::adapter::strip_str(&matrix::text(&report)).to_string();
+    let text = anstream::adapter::strip_str(&matrix::text(&report, Some(80))).to_string();
     let (last, lines) = text
         .lines()
         .collect::<Vec<_>>()
@@ -202,6 +202,42 @@ fn fifty_clusters_fit_into_80_columns() {
     );
 }
 
+/// A terminal gets as many columns as it has, and the rest below. A pipe, which nobody can widen, gets all.
+#[test]
+fn matrix_of_many_clusters_has_all_numbers_and_fits() {
+    let report = mesh(120);
+    let plain = |width| anstream::adapter::strip_str(&matrix::text(&report, width)).to_string();
+    let text = plain(Some(80));
+    let lines: Vec<&str> = text.lines().collect();
+    let (matrix, rest) = lines.split_at(3 * (3 + 120));
+    for line in matrix.iter().chain(&rest[..21]) {
+        assert!(measure_text_width(line) <= 80, "{line}");
+    }
+    assert!(rest[20].starts_with("… and "), "{}", rest[20]);
+    let third = &matrix[2 * (3 + 120)..];
+    let before = " ".repeat(25);
+    assert_eq!(
+        third[0],
+        format!("{before}{}", "1".repeat(10) + &"1".repeat(0))
+    );
+    assert!(third[3].starts_with("  1 cluster-w"), "{}", third[3]);
+    let piped = plain(None);
+    let lines: Vec<&str> = piped.lines().collect();
+    assert_eq!(lines[2], format!("{before}{}", "1234567890".repeat(12)));
+    assert_eq!(
+        lines[0],
+        format!("{}{}", " ".repeat(25 + 99), "1".repeat(21))
+    );
+    // All problems, each in full.
+    let problems = report.links.iter().filter(|link| link.problem.is_some());
+    assert_eq!(lines.len(), 3 + 120 + problems.count() + 1);
+    assert!(
+        lines[3 + 120].ends_with("a reason that is long"),
+        "{}",
+        lines[123]
+    );
+}
+
 #[test]
 fn small_fleet_has_a_small_matrix() {
     let mut report = mesh(3);
@@ -222,13 +258,13 @@ fn small_fleet_has_a_small_matrix() {
     report.links.truncate(2);
     report.links[0].problem = Some("there is no Link".to_owned());
     assert_eq!(
-        anstream::adapter::strip_str(&matrix::text(&report)).to_string(),
+        anstream::adapter::strip_str(&matrix::text(&report, Some(80))).to_string(),
         "        123\n 1 hub  .-+\n 2 east ...\n 3 west ...\nwest: not read: timed out\nhub → east: there is no Link\n3 clusters, \
          2 links: 1 ready (+), 1 missing (-). Controllers: unknown.\n"
     );
     report.clusters.truncate(1);
     report.links.truncate(1);
-    let text = anstream::adapter::strip_str(&matrix::text(&report)).to_string();
+    let text = anstream::adapter::strip_str(&matrix::text(&report, Some(80))).to_string();
     let last = text.lines().last().unwrap_or_default();
     assert!(last.starts_with("1 cluster, 1 link: 1 missing"), "{last}");
 }
