@@ -29,7 +29,7 @@ use linkerd_mc::api::{labels::FLEET, link::Link};
 use serde_json::Value;
 
 use crate::support::{
-    audit::mark,
+    audit::{mark, requests},
     controller::Controller,
     installation::{NAMESPACE, link},
     objects::{export, gone, namespace, service, web},
@@ -259,6 +259,22 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     }
     service(&west, "fleet", "web-apply-north", |_| true).await;
     fleet.writes();
+
+    // Of ClusterRoles and bindings, only those of the fleet are listed.
+    let since = mark(&west);
+    fleet.run("plan", &mesh, &[]);
+    let requests = requests(&west, since);
+    let lists = requests.iter().filter(|event| {
+        event.user_agent.starts_with("linkerd-mc/")
+            && event.verb == "list"
+            && event.resource.starts_with("clusterrole")
+    });
+    let lists: Vec<&str> = lists.map(|event| event.uri.as_str()).collect();
+    let own = "?&labelSelector=multicluster.linkerd.io%2Ffleet%3Df";
+    assert!(
+        lists.len() == 2 && lists.iter().all(|uri| uri.contains(own)),
+        "{lists:?}"
+    );
 
     // The second time, nothing is written.
     let again = fleet.run("apply", &mesh, &[]);

@@ -74,7 +74,7 @@ pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow:
     };
     let reading = async {
         let target = read_target(global, &loaded, first).await?;
-        let accounts = accounts(&target.cluster, &loaded.namespace).await?;
+        let accounts = accounts(&loaded, &target.cluster, &args.target).await?;
         anyhow::Ok((target, accounts))
     };
     let reading = args.source_file.in_time(&args.target, Box::pin(reading));

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     future::Future,
     time::Duration,
 };
@@ -12,7 +13,8 @@ use k8s_openapi::api::{
     core::v1::{Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::api::ListParams;
+use kube::{Resource, ResourceExt as _, api::ListParams};
+use serde::de::DeserializeOwned;
 
 use super::{
     facts::{AccountFacts, ClusterFacts, TargetSide},
@@ -35,6 +37,7 @@ use crate::{
         link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
     },
     client::Access,
+    clusters::cluster_client::side_by_side,
     manifests::link::ClusterName,
 };
 
@@ -226,7 +229,7 @@ async fn read(
         links_elsewhere(&cluster, namespace),
         secrets(&cluster, namespace, labels::CREDENTIALS_TYPE),
         secrets(&cluster, &loaded.linkerd, labels::CREDENTIALS_TYPE),
-        accounts(&cluster, namespace),
+        accounts(loaded, &cluster, name),
         target,
     );
     let KnownLinks { links, unreadable } = links?;
@@ -247,25 +250,58 @@ async fn read(
 }
 
 /// The accounts in a cluster that others may use.
-pub(super) async fn accounts(cluster: &Cluster, namespace: &str) -> anyhow::Result<AccountFacts> {
-    let all = ListParams::default();
-    let accounts = cluster.api::<ServiceAccount>(namespace);
-    let (roles, bindings) = (
-        cluster.all::<ClusterRole>(),
-        cluster.all::<ClusterRoleBinding>(),
+pub(super) async fn accounts(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    name: &ClusterName,
+) -> anyhow::Result<AccountFacts> {
+    let namespace = &loaded.namespace;
+    let (all, accounts) = (
+        ListParams::default(),
+        cluster.api::<ServiceAccount>(namespace),
     );
     let (tokens, accounts, roles, bindings) = futures::join!(
         secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
         cluster.request("list the ServiceAccounts", accounts.list(&all)),
-        cluster.request("list the ClusterRoles", roles.list(&all)),
-        cluster.request("list the ClusterRoleBindings", bindings.list(&all)),
+        rules::<ClusterRole>(loaded, cluster, name),
+        rules::<ClusterRoleBinding>(loaded, cluster, name),
     );
     Ok(AccountFacts {
         accounts: accounts?.items,
         tokens: tokens?,
-        roles: roles?.items,
-        bindings: bindings?.items,
+        roles: roles?,
+        bindings: bindings?,
     })
+}
+
+/// The ClusterRoles or bindings that the fleet has made, and others with the names that accounts of the file need.
+/// Clusters have hundreds more, which are not read.
+async fn rules<K>(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    name: &ClusterName,
+) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let (api, kind) = (cluster.all::<K>(), K::kind(&()));
+    let own = ListParams::default().labels(&format!("{}={}", labels::FLEET, loaded.fleet.name));
+    let list = format!("list the {kind}s");
+    let mut found = cluster.request(&list, api.list(&own)).await?.items;
+    let sources = loaded.fleet.links.keys();
+    let sources = sources.filter(|ends| ends.target == *name);
+    let sources = sources.map(|ends| ends.source.to_string());
+    let others = sources.filter(|source| !found.iter().any(|own| own.name_any() == *source));
+    let others: Vec<String> = others.collect();
+    let read = format!("read the {kind}");
+    let others = others.iter().map(|other| {
+        let found = api.get_opt(other);
+        cluster.request(&read, found)
+    });
+    for other in side_by_side(others).await {
+        found.extend(other?);
+    }
+    Ok(found)
 }
 
 /// The Secrets of a type.
