@@ -153,7 +153,7 @@ impl FleetArgs {
     /// Whether it changes clusters.
     pub(crate) fn writes(&self) -> bool {
         match &self.command {
-            FleetCommand::Apply(_) => true,
+            FleetCommand::Apply(_) | FleetCommand::Credentials(_) => true,
             FleetCommand::Rotate(args) => args.writes(),
             FleetCommand::Drain(args) => args.writes(),
             FleetCommand::Undrain(args) => args.writes(),
@@ -161,7 +161,6 @@ impl FleetArgs {
             | FleetCommand::Status(_)
             | FleetCommand::Install(_)
             | FleetCommand::Render(_)
-            | FleetCommand::Credentials(_)
             | FleetCommand::Import(_)
             | FleetCommand::Schema => false,
         }

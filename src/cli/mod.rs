@@ -35,7 +35,9 @@ mod version;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, parser::ValueSource,
+};
 
 use self::common::{args, cluster::block_on, complete, mirroring, output, plugin, service_mirror};
 use crate::{clusters::workloads::ControllerSettings, hint::is_misuse};
@@ -168,7 +170,12 @@ fn parse(args: Vec<OsString>) -> (Cli, ArgMatches) {
     let args = service_mirror::with_two_dashes(args, command);
     named
         .try_get_matches_from_mut(args)
-        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)))
+        .and_then(|matches| {
+            let mut cli = Cli::from_arg_matches(&matches)?;
+            let linkerd = matches.value_source("linkerd_namespace");
+            cli.global.names_linkerd = linkerd == Some(ValueSource::CommandLine);
+            Ok((cli, matches))
+        })
         .unwrap_or_else(|error| error.format(&mut named).exit())
 }
 
@@ -381,6 +388,19 @@ mod tests {
     }
 
     #[test]
+    fn namespace_of_linkerd_that_was_given_is_known() {
+        for (line, is_given) in [
+            ("fleet plan --file f", false),
+            ("fleet plan --file f -L linkerd", true),
+            ("-L mesh fleet plan --file f", true),
+        ] {
+            let args = std::iter::once("linkerd-mc").chain(line.split(' '));
+            let (cli, _) = parse(args.map(OsString::from).collect());
+            assert_eq!(cli.global.names_linkerd, is_given, "{line}");
+        }
+    }
+
+    #[test]
     fn commands_that_change_clusters_are_known() {
         let writes = |line: &&str| {
             let args = std::iter::once("linkerd-mc").chain(line.split(' '));
@@ -389,6 +409,7 @@ mod tests {
         let all = [
             "link --target a --source b",
             "fleet apply --file f",
+            "fleet credentials --file f --target a",
             "fleet rotate --file f",
             "fleet drain --file f a",
             "fleet undrain --file f a",

@@ -29,6 +29,8 @@ pub(crate) struct ComposedFleet {
     pub(crate) name: String,
     /// The namespace of the Links, if it is not the default.
     pub(crate) namespace: Option<String>,
+    /// The namespace of Linkerd's control planes, if it is not the default.
+    pub(crate) linkerd: Option<String>,
     pub(crate) clusters: Vec<ComposedCluster>,
     pub(crate) links: BTreeMap<LinkEnds, ComposedSettings>,
 }
@@ -37,8 +39,14 @@ impl ComposedFleet {
     /// The text of the file: one entry for each link. What all links have in common is said once.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
         let mut text = format!("name: {}\n", to_scalar(&self.name)?);
-        if let Some(namespace) = &self.namespace {
-            writeln!(text, "namespace: {}", to_scalar(namespace)?)?;
+        let namespaces = [
+            ("namespace", &self.namespace),
+            ("linkerdNamespace", &self.linkerd),
+        ];
+        for (key, namespace) in namespaces {
+            if let Some(namespace) = namespace {
+                writeln!(text, "{key}: {}", to_scalar(namespace)?)?;
+            }
         }
         text += if self.clusters.is_empty() {
             "clusters: []\n"

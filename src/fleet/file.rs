@@ -114,6 +114,10 @@ fn fleet(
         reader.required(root, &fields, key, FILE)?;
     }
     let name = reader.name(fields["name"], "name")?.to_string();
+    let linkerd = fields.get("linkerdNamespace").map(|node| {
+        let name = reader.name(node, "linkerdNamespace")?;
+        anyhow::Ok((name.to_string(), node.line))
+    });
     let values = values(reader, &fields, &UserValues::default())?;
     let mut clusters = Vec::new();
     let mut by_context = None;
@@ -141,6 +145,7 @@ fn fleet(
     Ok(Fleet {
         name,
         flags: reader.values(&fields, FILE, "namespace")?,
+        linkerd: linkerd.transpose()?,
         links: expand(reader.file, &defaults, &rules)?,
         clusters,
         by_context,

@@ -49,6 +49,11 @@ pub(super) const FILE: &[FileKey] = &[
         Name,
     ),
     flag("namespace"),
+    key(
+        "linkerdNamespace",
+        "Namespace of Linkerd's control planes; without it, that of --linkerd-namespace",
+        Name,
+    ),
     key("clusters", "The clusters", List(CLUSTER)),
     key(
         "install",

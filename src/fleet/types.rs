@@ -16,6 +16,8 @@ pub(crate) struct Fleet {
     pub(crate) name: String,
     /// Flags for all links.
     pub(crate) flags: Vec<FlagValue>,
+    /// Namespace of Linkerd's control planes, if the file names it, and the line.
+    pub(crate) linkerd: Option<(String, u64)>,
     /// The clusters, in the order of the file.
     pub(crate) clusters: Vec<FleetCluster>,
     /// The line of the first clusters that are named by the contexts of a kubeconfig, if there are some.

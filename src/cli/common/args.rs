@@ -46,6 +46,9 @@ pub(crate) struct Global {
     /// Namespace of Linkerd's control plane
     #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
     pub(crate) linkerd_namespace: String,
+    /// Whether that flag was given.
+    #[arg(skip)]
+    pub(crate) names_linkerd: bool,
     /// Print debug logs to stderr
     // An optional value, because `linkerd check` passes `--verbose=false`.
     #[arg(

@@ -112,6 +112,9 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
         mut fleet,
         left_out,
     } = import(&clusters, args.name.as_deref(), &args.namespace, &defaults);
+    if global.linkerd_namespace != labels::LINKERD_NAMESPACE {
+        fleet.linkerd = Some(global.linkerd_namespace.clone());
+    }
     for cluster in &mut fleet.clusters {
         let name = cluster.name.to_string();
         let found = context_of(&name, contexts.iter().map(String::as_str));

@@ -110,6 +110,7 @@ pub(super) fn import(
             name: name.map_or_else(|| fleet_name(clusters), str::to_owned),
             namespace: Some(namespace.to_owned())
                 .filter(|namespace| namespace != labels::MULTICLUSTER_NAMESPACE),
+            linkerd: None,
             clusters: composed,
             links,
         },

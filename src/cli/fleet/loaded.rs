@@ -30,7 +30,7 @@ use crate::{
         self, ClusterSources, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds, LinkFlags,
         ProfileQuery,
     },
-    hint::fail,
+    hint::{fail, misuse},
     manifests::link::ClusterName,
 };
 
@@ -99,7 +99,7 @@ pub(super) async fn load(
         })?;
         sources.hubs.insert(query, found);
     }
-    let mut loaded = parse_with(&name, &text, folder, &global.linkerd_namespace, &sources)?;
+    let mut loaded = parse_with(&name, &text, folder, LinkerdFlag::of(global), &sources)?;
     let hubs = sources.hubs.into_values().flatten();
     let given = hubs.map(|(name, cluster)| (name, cluster.kubeconfig));
     loaded.given = given.collect();
@@ -115,7 +115,7 @@ pub(super) fn load_offline(global: &Global, file: &Path) -> anyhow::Result<Loade
         hubs: BTreeMap::new(),
     };
     let folder = sources.folder;
-    parse_with(&name, &text, folder, &global.linkerd_namespace, &sources)
+    parse_with(&name, &text, folder, LinkerdFlag::of(global), &sources)
 }
 
 fn text_of(file: &Path) -> anyhow::Result<(String, String)> {
@@ -164,7 +164,11 @@ pub(super) fn parse(
     folder: &Path,
     linkerd: &str,
 ) -> anyhow::Result<LoadedFleet> {
-    parse_with(name, text, folder, linkerd, &NoSources)
+    let flag = LinkerdFlag {
+        namespace: linkerd,
+        is_given: false,
+    };
+    parse_with(name, text, folder, flag, &NoSources)
 }
 
 /// There is nothing but the file.
@@ -180,16 +184,50 @@ impl ClusterSources for NoSources {
     }
 }
 
+/// `--linkerd-namespace`.
+#[derive(Clone, Copy)]
+struct LinkerdFlag<'f> {
+    namespace: &'f str,
+    is_given: bool,
+}
+
+impl<'f> LinkerdFlag<'f> {
+    fn of(global: &'f Global) -> Self {
+        Self {
+            namespace: &global.linkerd_namespace,
+            is_given: global.names_linkerd,
+        }
+    }
+
+    /// The namespace of the file, or else that of the flag. Fails if they differ.
+    fn agreed(self, file: &str, set: Option<&(String, u64)>) -> anyhow::Result<String> {
+        let Some((set, line)) = set else {
+            return Ok(self.namespace.to_owned());
+        };
+        if self.is_given && set != self.namespace {
+            return Err(misuse(
+                format!(
+                    "--linkerd-namespace is {}, but linkerdNamespace in {file}, line {line}, is {set}",
+                    self.namespace
+                ),
+                "leave the flag out, or correct the file",
+            ));
+        }
+        Ok(set.clone())
+    }
+}
+
 /// Parses the text of a file in this folder.
 fn parse_with(
     name: &str,
     text: &str,
     folder: &Path,
-    linkerd: &str,
+    flag: LinkerdFlag<'_>,
     sources: &impl ClusterSources,
 ) -> anyhow::Result<LoadedFleet> {
     let command = link_flags();
     let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), sources)?;
+    let linkerd = flag.agreed(name, fleet.linkerd.as_ref())?;
     let command = command.no_binary_name(true);
     let mut links = Vec::new();
     for (ends, link) in &fleet.links {
@@ -200,7 +238,7 @@ fn parse_with(
     Ok(LoadedFleet {
         name: name.to_owned(),
         namespace: LinkArgs::from_arg_matches(&all)?.namespace,
-        linkerd: linkerd.to_owned(),
+        linkerd,
         consent: Consent::default(),
         folder: folder.to_owned(),
         given: BTreeMap::new(),
@@ -328,5 +366,48 @@ impl LoadedFleet {
     /// A link to this cluster. All have the same flags about how it is reached.
     pub(super) fn link_to(&self, target: &ClusterName) -> Option<&LoadedLink> {
         self.links.iter().find(|link| link.ends.target == *target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespace_of_linkerd_is_that_of_the_file_or_of_the_flag() {
+        let linkerd = |set: &str, namespace: &str, is_given: bool| {
+            let text = format!("name: f\n{set}clusters: [{{name: a}}]\nlinks: []\n");
+            let flag = LinkerdFlag {
+                namespace,
+                is_given,
+            };
+            let loaded = parse_with("fleet.yaml", &text, Path::new(""), flag, &NoSources);
+            loaded
+                .map(|loaded| loaded.linkerd)
+                .map_err(|error| error.to_string())
+        };
+        let set = "linkerdNamespace: mesh\n";
+        for (set, flag, is_given, expected) in [
+            ("", "linkerd", false, Ok("linkerd")),
+            ("", "mesh", true, Ok("mesh")),
+            (set, "linkerd", false, Ok("mesh")),
+            (set, "mesh", true, Ok("mesh")),
+            (
+                set,
+                "linkerd",
+                true,
+                Err(
+                    "--linkerd-namespace is linkerd, but linkerdNamespace in fleet.yaml, line 2, is mesh",
+                ),
+            ),
+        ] {
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(linkerd(set, flag, is_given), expected, "{set}{flag}");
+        }
+        let wrong = linkerd("linkerdNamespace: A\n", "linkerd", false).unwrap_err();
+        assert!(
+            wrong.starts_with("invalid linkerdNamespace in fleet.yaml, line 2"),
+            "{wrong}"
+        );
     }
 }
