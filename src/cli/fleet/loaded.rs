@@ -217,6 +217,24 @@ impl<'f> LinkerdFlag<'f> {
     }
 }
 
+/// Leaves settings of several links out of those that cannot use them: a selector for mirrors, for example, where the
+/// target cluster has no gateway. What is set for the link itself stays, and is refused.
+fn leave_out_idle(fleet: &mut Fleet, command: &Command) {
+    let all: Vec<LinkEnds> = fleet.links.keys().cloned().collect();
+    for ends in all {
+        let matches = command.clone().try_get_matches_from(fleet.words(&ends));
+        let args = matches.and_then(|matches| LinkArgs::from_arg_matches(&matches));
+        let (Ok(args), Some(link)) = (args, fleet.links.get_mut(&ends)) else {
+            continue; // refused below, with its places
+        };
+        let idle: Vec<&str> = args.useless().map(|(flag, _)| flag).collect();
+        link.settings.retain(|_, value| {
+            let is_idle = |word: &String| idle.iter().any(|flag| word.starts_with(flag));
+            value.place.part == "link" || !value.word.as_ref().is_some_and(is_idle)
+        });
+    }
+}
+
 /// Parses the text of a file in this folder.
 fn parse_with(
     name: &str,
@@ -226,9 +244,10 @@ fn parse_with(
     sources: &impl ClusterSources,
 ) -> anyhow::Result<LoadedFleet> {
     let command = link_flags();
-    let fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), sources)?;
+    let mut fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), sources)?;
     let linkerd = flag.agreed(name, fleet.linkerd.as_ref())?;
     let command = command.no_binary_name(true);
+    leave_out_idle(&mut fleet, &command);
     let mut links = Vec::new();
     for (ends, link) in &fleet.links {
         let loaded = loaded(&fleet, &command, ends);

@@ -1,5 +1,7 @@
 //! Each setting of a Link is known wherever settings are looked at.
 
+use std::path::Path;
+
 use clap::{Args as _, Command, FromArgMatches as _};
 use serde_json::json;
 
@@ -8,7 +10,10 @@ use crate::{
     api::link::Link,
     cli::{
         common::given::Given,
-        fleet::{link_settings::link_settings, loaded::link_flags},
+        fleet::{
+            link_settings::link_settings,
+            loaded::{link_flags, parse},
+        },
         link::changes::of_link,
         link_gen::Existing,
     },
@@ -90,4 +95,39 @@ fn each_setting_is_kept_shown_and_imported() {
             "`fleet import` does not know {flag}"
         );
     }
+}
+
+#[test]
+fn settings_of_several_links_concern_only_links_that_can_use_them() {
+    let idle = "{selector: a=b, gatewayNetworks: [192.0.2.0/24], copy: listed}";
+    let parsed = |defaults: &str, of_mesh: &str, single: &str| {
+        let text = format!(
+            "name: f\nclusters: [{{name: flat, gateway: false}}, {{name: west}}]\ndefaults: {defaults}\n\
+             links:\n- {{mesh: all, settings: {of_mesh}}}\n- {{target: flat, source: west, settings: {single}}}\n"
+        );
+        parse("fleet.yaml", &text, Path::new(""), "linkerd")
+    };
+    for (defaults, of_mesh) in [(idle, "{}"), ("{}", idle)] {
+        let loaded = parsed(defaults, of_mesh, "{}").unwrap();
+        let shown = loaded.links.iter().map(|link| {
+            let set = loaded.fleet.links[&link.ends].settings.keys();
+            let set: Vec<&str> = set.copied().collect();
+            assert_eq!(link.given.has(&["selector"]), set.contains(&"selector"));
+            (link.ends.target.to_string(), set)
+        });
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                (
+                    "west".to_owned(),
+                    vec!["copy", "gatewayNetworks", "selector"]
+                ),
+                ("flat".to_owned(), vec!["copy"]),
+            ]
+        );
+    }
+    let refused = parsed("{}", "{}", "{selector: a=b}")
+        .map(|_| ())
+        .unwrap_err();
+    assert!(format!("{refused:#}").contains("--selector cannot be used with --gateway=false"));
 }
