@@ -24,7 +24,7 @@ pub(super) use self::{
     args::RotationFlags,
     batch::{Batch, WantedRotation},
     credentials::{Credentials, TokenAccount},
-    decision::RECENT,
+    decision::{DESTINATION, RECENT},
     gather::{SourceCluster, TargetCluster, TokenSource},
     outcome::{Ending, RotationDetails, RotationOutcome},
     tokens::{TokenOwner, TokenSecret, Tokens, link_id},

@@ -10,14 +10,20 @@ pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// Fails with this hint if nobody can answer.
+pub(crate) fn check_can_ask(otherwise: &str) -> anyhow::Result<()> {
+    if can_ask() {
+        return Ok(());
+    }
+    Err(fail(
+        "cannot prompt for confirmation: stdin or stderr is not a terminal",
+        otherwise,
+    ))
+}
+
 /// Asks for confirmation. Fails with this hint if nobody can answer.
 pub(crate) fn confirmed(question: &str, otherwise: &str) -> anyhow::Result<bool> {
-    if !can_ask() {
-        return Err(fail(
-            "cannot prompt for confirmation: stdin or stderr is not a terminal",
-            otherwise,
-        ));
-    }
+    check_can_ask(otherwise)?;
     output::prompt(&format!("{question} [y/N]:"));
     let answer = line(&mut std::io::stdin().lock())?;
     Ok(answer.is_some_and(|answer| is_yes(&answer)))

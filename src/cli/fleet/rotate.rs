@@ -20,7 +20,7 @@ use self::{
     choice::chosen,
     context::FleetRotation,
     hand_over::handed,
-    outcome::{LinkRotation, failed, summary},
+    outcome::{LinkRotation, failed, plan, summary},
     remaining::remaining,
 };
 use super::{
@@ -32,7 +32,13 @@ use super::{
 use crate::{
     api::link::Link,
     cli::{
-        common::{args::Global, linked::KnownLinks, output, wait::spin},
+        common::{
+            args::Global,
+            linked::KnownLinks,
+            output,
+            prompt::{check_can_ask, confirmed},
+            wait::spin,
+        },
         rotate::{
             Batch, Ending, RotationOutcome, SourceCluster, TargetCluster, TokenSource,
             WantedRotation, is_duplicate, say_if_interrupted,
@@ -47,19 +53,26 @@ use crate::{
 pub(super) async fn rotate(global: &Global, args: &FleetRotateArgs) -> anyhow::Result<ExitCode> {
     let loaded = load(global, &args.file, &args.plugins).await?;
     let chosen = chosen(&loaded, &args.cluster, &args.link)?;
-    if !args.flags.dry_run {
-        say_if_interrupted();
-    }
     let used = UsedClusters::named(&loaded, &args.only, |_| false)?;
     let parts = Parts::of(chosen, &used)?;
-    let fleet = FleetRotation {
+    let mut fleet = FleetRotation {
         global,
         args,
+        flags: args.flags.clone(),
         loaded: &loaded,
         limit: Semaphore::new(args.at_most.get().into()),
     };
+    if args.asks() {
+        fleet.confirm(&parts).await?;
+    }
+    if args.writes() {
+        say_if_interrupted();
+    }
     let done = spin("rotating", fleet.rotate(&parts)).await;
     output::note(&summary(&done));
+    if let Some(plan) = plan(&done).filter(|_| args.flags.dry_run) {
+        output::note(&plan);
+    }
     let remaining = remaining(&args.file, args.hand_over.as_deref(), &done);
     output::data(&match args.output {
         FleetFormat::Text => text(&remaining),
@@ -100,6 +113,23 @@ impl<'p> Parts<'p> {
 }
 
 impl FleetRotation<'_> {
+    /// Shows what would be done, and asks whether it may. Fails if it may not, or if nobody can answer.
+    async fn confirm(&mut self, parts: &Parts<'_>) -> anyhow::Result<()> {
+        let otherwise = "pass --yes to rotate all links, or choose some with --cluster or --link";
+        check_can_ask(otherwise)?;
+        self.flags.dry_run = true;
+        let planned = spin("reading the clusters", self.rotate(parts)).await;
+        self.flags.dry_run = false;
+        let Some(plan) = plan(&planned) else {
+            return Ok(()); // the run says why
+        };
+        output::line(&plan);
+        if confirmed("Do this?", otherwise)? {
+            return Ok(());
+        }
+        Err(fail("canceled: nothing was changed", otherwise))
+    }
+
     /// Does all parts side by side.
     async fn rotate(&self, parts: &Parts<'_>) -> Vec<LinkRotation> {
         let sources = parts.sources.iter();
@@ -164,7 +194,7 @@ impl FleetRotation<'_> {
             });
         }
         let batch = Batch {
-            flags: &self.args.flags,
+            flags: &self.flags,
             source: &source,
             limit: &self.limit,
             prepares: true,

@@ -44,6 +44,12 @@ pub(in crate::cli) struct RotationDetails {
     /// Token Secret of the new credentials, with its namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) token_secret: Option<String>,
+    /// In a dry run: whether a token would be created.
+    #[serde(skip)]
+    pub(in crate::cli) creates: bool,
+    /// In a dry run: whether Linkerd would be restarted.
+    #[serde(skip)]
+    pub(in crate::cli) restarts: bool,
     /// The start of the SHA-256 of the kubeconfig in use, as the Link's status has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) credentials_fingerprint: Option<String>,

@@ -200,7 +200,10 @@ impl<'a> Rotation<'a> {
             Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
         };
         if flags.dry_run {
+            let creates = matches!(decision, Decision::Create);
             self.steps = self.steps(flags).text(&decision, &old);
+            self.done.creates = creates;
+            self.done.restarts = self.needs_restart() && !flags.no_restart;
             return None;
         }
         match decision {

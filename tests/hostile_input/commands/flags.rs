@@ -190,7 +190,7 @@ const NEEDED: [(&str, &str); 25] = [
         "fleet render",
         "--file=../fleet.yaml --output-dir=missing --dry-run",
     ),
-    ("fleet rotate", "--file=../fleet.yaml"),
+    ("fleet rotate", "--file=../fleet.yaml --yes"),
     ("fleet status", "--file=../fleet.yaml"),
     ("fleet undrain", "--file=../fleet.yaml x"),
     ("install", "--ignore-cluster"),

@@ -11,7 +11,15 @@ use crate::support::program::{Outcome, run};
 /// Runs `fleet rotate` with access to one cluster.
 fn rotate(plane: &ControlPlane, file: &Path, flags: &[&str]) -> Outcome {
     let file = file.to_str().unwrap();
-    let own = ["fleet", "rotate", "--file", file, "--only", plane.name()];
+    let own = [
+        "fleet",
+        "rotate",
+        "--yes",
+        "--file",
+        file,
+        "--only",
+        plane.name(),
+    ];
     run(plane.kubeconfig(), &[&own[..], flags].concat())
 }
 

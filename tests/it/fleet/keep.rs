@@ -109,10 +109,23 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
 
     let dry = fleet.run("rotate", &mesh, &["--dry-run", "-o=json"]);
     assert_eq!((dry.code, counted(&dry)), (0, ended(&[("planned", 6)])));
+    let all = format!(
+        "in all: create 6 tokens, and restart linkerd-destination in 3 clusters: {}\n",
+        names.join(", ")
+    );
+    assert!(dry.stderr.ends_with(&all), "{}", dry.stderr);
+    assert_eq!(fleet.writes(), [""; 0]);
+
+    // Without a terminal, all links are rotated only with `--yes`.
+    let refused = fleet.run("rotate", &mesh, &[]).failure();
+    assert!(
+        refused.contains("cannot prompt for confirmation") && refused.contains("pass --yes"),
+        "{refused}"
+    );
     assert_eq!(fleet.writes(), [""; 0]);
 
     // `rotate` also replaces the first token of each account. `apply` does not create this token again.
-    let rotated = fleet.run("rotate", &mesh, &["--at-most=2", "-o=json"]);
+    let rotated = fleet.run("rotate", &mesh, &["--at-most=2", "--yes", "-o=json"]);
     assert_eq!(rotated.code, 0, "{}", rotated.stderr);
     assert_eq!(counted(&rotated), ended(&[("rotated", 6)]));
     let writes = fleet.writes();
@@ -135,7 +148,8 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     }
     let planned = fleet.run("plan", &mesh, &[]);
     assert_eq!(planned.stdout, "Nothing to do.\n", "{}", planned.stderr);
-    let young = fleet.run("rotate", &mesh, &["--older-than=1h", "-o=json"]);
+    let young = ["--older-than=1h", "--yes", "-o=json"];
+    let young = fleet.run("rotate", &mesh, &young);
     assert_eq!((young.code, counted(&young)), (0, ended(&[("skipped", 6)])));
     assert_eq!(fleet.writes(), [""; 0]);
 
@@ -143,8 +157,8 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     for seed in 1..=3 {
         let mut random = fastrand::Rng::with_seed(seed);
         let after = random.usize(1..12);
-        fleet.killed("rotate", &[], &mesh, after).await;
-        let rotated = fleet.run("rotate", &mesh, &["-o=json"]);
+        fleet.killed("rotate", &["--yes"], &mesh, after).await;
+        let rotated = fleet.run("rotate", &mesh, &["--yes", "-o=json"]);
         assert_eq!(rotated.code, 0, "seed {seed}: {}", rotated.stderr);
         for plane in &planes {
             for (account, tokens) in tokens(plane, &names).await {
@@ -166,8 +180,8 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
         "cannot restart linkerd-destination now: {} is unreachable",
         names[1]
     );
-    for more in [&["-o=json", "--dry-run"][..], &["-o=json"]] {
-        let blocked = fleet.run("rotate", &mesh, more);
+    for more in ["--dry-run", "--yes"].map(|flag| [flag, "-o=json"]) {
+        let blocked = fleet.run("rotate", &mesh, &more);
         assert_eq!(blocked.code, 1, "{more:?}: {}", blocked.stderr);
         assert_eq!(counted(&blocked), ended(&[("failed", 6)]));
         assert!(blocked.stderr.contains(&why), "{}", blocked.stderr);
@@ -187,7 +201,7 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     for plane in [east, west] {
         condition_is(plane, names[1], "Connected", "True", "Connected").await;
     }
-    let rest = fleet.run("rotate", &mesh, &["-o=json"]);
+    let rest = fleet.run("rotate", &mesh, &["--yes", "-o=json"]);
     assert_eq!(
         (rest.code, counted(&rest)),
         (0, ended(&[("rotated", 6)])),

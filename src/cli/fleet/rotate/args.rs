@@ -20,8 +20,8 @@ Examples:
   # Show what would be done, and change nothing
   linkerd-mc fleet rotate --file fleet.yaml --dry-run
 
-  # Rotate all credentials that are older than 30 days
-  linkerd-mc fleet rotate --file fleet.yaml --older-than 30d
+  # Rotate all credentials that are older than 30 days, such as in a CronJob
+  linkerd-mc fleet rotate --file fleet.yaml --older-than 30d --yes
 
   # Rotate what has to do with east, after its tokens have leaked
   linkerd-mc fleet rotate --file fleet.yaml --cluster east
@@ -42,6 +42,8 @@ Examples:
 /// revoked when the controller and Linkerd use the new one. The links of a source cluster are rotated together: all get
 /// their new tokens, then Linkerd's destination controller is restarted once, and then the old tokens are revoked. Source
 /// clusters are rotated side by side.
+///
+/// Unless --cluster or --link chooses the links, the command shows what it will do, as --dry-run does, and asks.
 ///
 /// A cluster that does not answer is named, and delays no other. As long as it does not, Linkerd is not restarted where
 /// that would cut it off from that cluster: the new tokens are in use there, and the old ones stay. Run the command again,
@@ -85,6 +87,9 @@ pub(in crate::cli::fleet) struct FleetRotateArgs {
     pub(super) in_use: Vec<InUseToken>,
     #[command(flatten)]
     pub(super) flags: RotationFlags,
+    /// Do not ask before all links are rotated
+    #[arg(long)]
+    pub(super) yes: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
     pub(super) output: FleetFormat,
@@ -94,6 +99,11 @@ impl FleetRotateArgs {
     /// Whether it changes clusters.
     pub(in crate::cli::fleet) fn writes(&self) -> bool {
         !self.flags.dry_run
+    }
+
+    /// Whether somebody has to confirm it: it concerns all links of the file.
+    pub(super) fn asks(&self) -> bool {
+        self.writes() && !self.yes && self.cluster.is_empty() && self.link.is_empty()
     }
 }
 

@@ -166,7 +166,7 @@ impl<'a> TargetPart<'a> {
         known: &[TokenSecret],
         folder: &Path,
     ) -> anyhow::Result<RotationOutcome> {
-        let (flags, now) = (&self.fleet.args.flags, timing::now());
+        let (flags, now) = (&self.fleet.flags, timing::now());
         let pending = pending(known, &self.account.name, now);
         if pending.is_none()
             && flags
@@ -184,7 +184,9 @@ impl<'a> TargetPart<'a> {
             };
             let reason = format!("would {token}, and write {}", path.display());
             self.say(&reason);
-            return Ok(self.outcome(Ending::Planned, Some(reason)));
+            let mut outcome = self.outcome(Ending::Planned, Some(reason));
+            outcome.done.creates = pending.is_none();
+            return Ok(outcome);
         }
         let token = match pending {
             Some(token) => token.clone(),
@@ -229,7 +231,7 @@ impl<'a> TargetPart<'a> {
     ) -> anyhow::Result<RotationOutcome> {
         let OutdatedTokens { revoked, kept } = outdated;
         let in_target = |name: &String| self.in_target(name);
-        if self.fleet.args.flags.dry_run {
+        if self.fleet.flags.dry_run {
             let reason = match revoked.as_slice() {
                 [] => "there is no older token".to_owned(),
                 names => format!("would delete the token Secret {}", names.join(", ")),
