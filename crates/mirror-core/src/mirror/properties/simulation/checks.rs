@@ -117,7 +117,9 @@ impl Simulation {
                 Form::Slices
             };
             local.any(|key| metadata.annotations.contains_key(key))
-                || remote_members(metadata).any(|(_, of)| self.could_serve(of, id, Some(form)))
+                || remote_members(metadata).any(|(_, of)| {
+                    self.could_serve(of, id, Some(form)) || self.serves_unseen(of, id)
+                })
         };
         if after.is_some_and(is_served) {
             return;

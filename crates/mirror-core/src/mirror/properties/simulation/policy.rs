@@ -149,6 +149,18 @@ impl Simulation {
             && self.may_join(cluster, namespace, service)
     }
 
+    /// Whether a target cluster that was not listed since a restart has a member. It keeps its place and its endpoints.
+    pub(crate) fn serves_unseen(&self, cluster: &str, (namespace, service): (&str, &str)) -> bool {
+        let id = (namespace.to_owned(), service.to_owned());
+        let live = self.far.get(cluster).and_then(|far| far.services.get(&id));
+        let unseen = self
+            .state
+            .link(cluster)
+            .filter(|(_, entry)| entry.remote.is_none());
+        let has_it = |target: &Target| live.is_some_and(|live| member(target, live));
+        unseen.is_some_and(|(target, _)| has_it(target))
+    }
+
     /// A Service of a target cluster as the controller has seen it, and its cluster.
     fn seen(&self, cluster: &str, namespace: &str, service: &str) -> Option<(&Target, &Service)> {
         let (target, entry) = self.state.link(cluster)?;
