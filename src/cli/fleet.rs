@@ -92,10 +92,10 @@ Examples:
   linkerd-mc fleet plan --file fleet.yaml
 
   # Link the clusters
-  linkerd-mc fleet apply --file fleet.yaml
+  linkerd-mc fleet apply --file fleet.yaml --yes
 
   # Also unlink what the file does not name any more
-  linkerd-mc fleet apply --file fleet.yaml --prune
+  linkerd-mc fleet apply --file fleet.yaml --prune --yes
 
   # With access to east alone: make the accounts of those who link to it,
   # and print what remains for them

@@ -87,10 +87,12 @@ impl LinkAccount {
         Ok(())
     }
 
-    /// The ServiceAccount with the UID of the cluster; if this is not known, with the one that it has.
+    /// The ServiceAccount with the UID of the cluster; if this is not known, with the one that it has. One that was made
+    /// without, as by whoever has access to its cluster alone, stays so.
     fn recorded(&self, mut wanted: Value, found: Option<&ServiceAccount>) -> Value {
-        let uid = self.uid.as_deref().or_else(|| found.and_then(cluster_uid));
-        if let Some(uid) = uid {
+        let known = found.map(cluster_uid);
+        let uid = self.uid.as_deref().filter(|_| known != Some(None));
+        if let Some(uid) = uid.or_else(|| known.flatten()) {
             wanted["metadata"]["annotations"][labels::CLUSTER_UID] = json!(uid);
         }
         wanted

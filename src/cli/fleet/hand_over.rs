@@ -50,12 +50,12 @@ impl HandOvers {
         let mut steps = Vec::new();
         let (file, here) = (loaded.name.as_str(), ClusterFlags::default());
         let apply = |cluster: &ClusterName, prunes: bool| {
-            let template = if prunes {
-                "fleet apply --file {} --only {} --prune"
+            let values = [file, &cluster.to_string()];
+            let command = if prunes {
+                here.mc("fleet apply --file {} --only {} --prune", &values)
             } else {
-                "fleet apply --file {} --only {}"
+                here.mc("fleet apply --file {} --only {}", &values)
             };
-            let command = here.mc(template, &[file, &cluster.to_string()]);
             RemainingStep::of(cluster, &command)
         };
         let accounts = self.accounts.iter();

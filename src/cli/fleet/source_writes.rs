@@ -22,6 +22,9 @@ use crate::{
     },
 };
 
+/// Why an object is written that is as it should be, and not the fleet's.
+const TAKEN_OVER: &str = "taken over as it is";
+
 /// A link, and what is known of its source cluster.
 #[derive(Clone, Copy)]
 pub(super) struct SourceWrites<'c> {
@@ -97,7 +100,7 @@ impl SourceWrites<'_> {
             let why = "other labels or annotations";
             return write(why, Vec::new());
         }
-        (!is_of(old, &self.loaded.fleet.name)).then(|| self.taken_over(wanted))
+        (!is_of(old, &self.loaded.fleet.name)).then(|| self.note(wanted, TAKEN_OVER))
     }
 
     /// The write of the Link, if there is one. `Err` says why it is not written.
@@ -114,7 +117,12 @@ impl SourceWrites<'_> {
         let is_replaced = by_uid(was, is) == Some(Evidence::Elsewhere);
         if fields.is_empty() && !is_replaced {
             let is_noted = is.is_none() || was == is;
-            return Ok((!is_own || !is_noted).then(|| self.taken_over(wanted)));
+            let why = if is_own {
+                "notes the UID of its cluster"
+            } else {
+                TAKEN_OVER
+            };
+            return Ok((!is_own || !is_noted).then(|| self.note(wanted, why)));
         }
         if is_replaced {
             let uid = |of: Option<&str>| of.unwrap_or_default().to_owned();
@@ -195,8 +203,8 @@ impl SourceWrites<'_> {
     }
 
     /// Notes to which fleet an object belongs that is as it should be, and which cluster it is for.
-    fn taken_over<K: Resource<DynamicType = ()>>(&self, wanted: &K) -> PlannedWrite {
-        let change = self.change("patch", wanted, "taken over as it is", Vec::new());
+    fn note<K: Resource<DynamicType = ()>>(&self, wanted: &K, why: &str) -> PlannedWrite {
+        let change = self.change("patch", wanted, why, Vec::new());
         PlannedWrite {
             change: FleetChange {
                 is_note: true,
