@@ -135,6 +135,14 @@ impl ClusterFlags {
         install.piped(&self.kubectl("apply -f -", &[]))
     }
 
+    /// The command that restarts Linkerd's destination controller, which reads credentials when it starts.
+    pub(crate) fn restart_destination(&self, linkerd_namespace: &str) -> Suggested {
+        self.kubectl(
+            "-n {} rollout restart deployment/linkerd-destination",
+            &[linkerd_namespace],
+        )
+    }
+
     /// The command that lets Linkerd read EndpointSlices.
     pub(crate) fn read_endpoint_slices(&self) -> Suggested {
         let upgrade = self.linkerd("upgrade --set enableEndpointSlices=true", &[]);

@@ -414,10 +414,7 @@ fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan)
         if !outdated.contains(&name.as_str()) {
             continue;
         }
-        let restart = read.cluster.flags.kubectl(
-            "-n {} rollout restart deployment/linkerd-destination",
-            &[&loaded.linkerd],
-        );
+        let restart = read.cluster.flags.restart_destination(&loaded.linkerd);
         output::warning(&format!(
             "linkerd-destination in {name} still uses old credentials, because it ignores changes of its Secrets; restart it \
              with {restart}"

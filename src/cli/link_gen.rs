@@ -21,7 +21,7 @@ use kube::{
 
 pub(super) use self::{
     api_server::{ApiServerFacts, Way},
-    existing::{Evidence, Existing, KubeconfigTarget, by_uid, compare},
+    existing::{Evidence, Existing, KubeconfigTarget, by_uid, compare, keep_cluster_uid},
     facts::{LinkFacts, WantedLink},
     flags::LinkArgs,
     remark::Remark,

@@ -174,10 +174,7 @@ pub(crate) fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldPr
     } else {
         return None;
     };
-    let restart = ClusterFlags::default().kubectl(
-        "-n {} rollout restart deployment/linkerd-destination",
-        &[&theirs.namespace],
-    );
+    let restart = ClusterFlags::default().restart_destination(&theirs.namespace);
     Some(ToldProblem::new(
         format!("{why}; restart it with {restart}"),
         restart,

@@ -126,10 +126,7 @@ fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<ToldProblem> {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        let restart = ClusterFlags::default().kubectl(
-            "-n {} rollout restart deployment/linkerd-destination",
-            &[namespace],
-        );
+        let restart = ClusterFlags::default().restart_destination(namespace);
         let what = format!(
             "{cluster}: namespace {namespace} has no Secret for this cluster, but Service {first}{more} names it, so Linkerd \
              cannot follow its endpoints; link the cluster again, or remove what names it; then restart \

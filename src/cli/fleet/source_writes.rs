@@ -18,7 +18,7 @@ use crate::{
             changes::{SettingChange, of_credentials, of_link},
             taken::{NameHolder, holder},
         },
-        link_gen::{Evidence, by_uid},
+        link_gen::{Evidence, by_uid, keep_cluster_uid},
     },
 };
 
@@ -153,9 +153,8 @@ impl SourceWrites<'_> {
         let mut new = Box::new(wanted.clone());
         let label = (labels::FLEET.to_owned(), self.loaded.fleet.name.clone());
         new.labels_mut().extend([label]);
-        if let Some(uid) = old.and_then(cluster_uid) {
-            let known = new.annotations_mut().entry(labels::CLUSTER_UID.to_owned());
-            known.or_insert_with(|| uid.to_owned());
+        if let Some(old) = old {
+            keep_cluster_uid(old, &mut new);
         }
         let old = old.cloned().map(Box::new);
         PlannedWrite {

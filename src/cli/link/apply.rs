@@ -225,10 +225,7 @@ impl Prepared {
     pub(super) fn restart(&self) -> Suggested {
         let linkerd = self.objects.control_plane_credentials.as_ref();
         let linkerd = linkerd.and_then(ResourceExt::namespace).unwrap_or_default();
-        self.source.cluster.flags.kubectl(
-            "-n {} rollout restart deployment/linkerd-destination",
-            &[&linkerd],
-        )
+        self.source.cluster.flags.restart_destination(&linkerd)
     }
 
     /// Linkerd's Secret of the cluster, if nothing needs it once the link is applied. Links of other namespaces to the

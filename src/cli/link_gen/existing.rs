@@ -79,7 +79,8 @@ impl KubeconfigTarget {
         })
     }
 
-    /// What it says about the cluster that it leads to, if no UID is recorded. `known` is what that cluster has as the account of the token.
+    /// What it says about the cluster that it leads to, if no UID is recorded. `known` is what that cluster has as the
+    /// account of the token.
     pub(in crate::cli) fn evidence(
         &self,
         entry: &ClusterEntry,
@@ -120,6 +121,14 @@ pub(in crate::cli) enum Evidence {
     Elsewhere,
     /// The user may not read them.
     Unreadable,
+}
+
+/// Keeps the recorded UID of a cluster in the new Link if that one has none: this time, it could not be read.
+pub(in crate::cli) fn keep_cluster_uid(old: &Link, new: &mut Link) {
+    if let Some(uid) = cluster_uid(old) {
+        let known = new.annotations_mut().entry(labels::CLUSTER_UID.to_owned());
+        known.or_insert_with(|| uid.to_owned());
+    }
 }
 
 /// What the recorded UID of a cluster says, if it can be compared with that of the cluster that is meant.
@@ -247,15 +256,12 @@ impl Existing<'_> {
         let Some(old) = self.link else {
             return;
         };
+        if !self.is_of_another {
+            keep_cluster_uid(old, new);
+        }
         let has_gateway = !new.spec.gateway_address.is_empty();
         let has_discovery = mirror::has_discovery(new);
         let annotations = new.metadata.annotations.get_or_insert_default();
-        if !self.is_of_another
-            && let Some(uid) = cluster_uid(old)
-        {
-            let known = annotations.entry(labels::CLUSTER_UID.to_owned());
-            known.or_insert_with(|| uid.to_owned());
-        }
         for (key, flag) in ANNOTATIONS {
             if key == labels::FEDERATED_THROUGH && !has_discovery {
                 continue; // what the link can do has decided
