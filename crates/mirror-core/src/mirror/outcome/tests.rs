@@ -50,6 +50,8 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices_and_routes(
         route("api-federated-80", "api-federated", "1234"),
         patch("web-federated-1", "web-federated", ""),
         patch("db-1-east-2", "db-1-east", "1234"),
+        patch("db-east-2", "db-east", ""),
+        patch("db-0-east-2", "db-0-east", "1234"),
         Write::delete_service(&Service::default()),
     ];
     let plan = Plan {
@@ -68,6 +70,8 @@ fn without_cluster_ips_drops_services_that_need_one_and_their_slices_and_routes(
             "db-1-east-1",
             "api-federated-80",
             "db-1-east-2",
+            "db-east-2",
+            "db-0-east-2",
             ""
         ]
     );
