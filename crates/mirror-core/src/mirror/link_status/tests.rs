@@ -445,7 +445,11 @@ fn readiness_names_the_first_problem() {
         settled: true,
         ..Default::default()
     };
-    let reason = |facts: &StatusInputs| (ready(facts).1, ready(facts).2);
+    let reason = |facts: &StatusInputs| {
+        let (_, status, reason, ..) = ready(facts);
+        assert_eq!(facts.is_ready(), status == "True", "{reason}");
+        (status, reason)
+    };
     assert_eq!(reason(&good), ("True", "Mirroring"));
     assert_eq!(
         reason(&StatusInputs {
