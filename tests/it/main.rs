@@ -138,6 +138,8 @@ mod hints;
 mod image;
 // `install`: its objects are accepted, and the CRD has all fields of the type.
 mod install;
+// Commands that change links, killed at each of their writes.
+mod killed;
 // `link`, and the plan that `plan` shows before it.
 mod link;
 // `link-gen`.

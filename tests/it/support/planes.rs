@@ -92,6 +92,11 @@ pub(crate) async fn linking() -> Alone {
     pair("link-west", "link-east").await
 }
 
+/// [`alone`] for commands that are killed.
+pub(crate) async fn killed() -> Alone {
+    pair("killed-west", "killed-east").await
+}
+
 async fn pair(source: &str, far: &str) -> Alone {
     static TURNS: Semaphore = Semaphore::const_new(4);
     let turn = TURNS.acquire().await.unwrap();
