@@ -3,7 +3,6 @@
 mod accounts;
 mod apply;
 mod by_context;
-mod change;
 mod complete;
 mod contexts;
 mod credentials;
@@ -59,7 +58,6 @@ use self::{
     identity::tell_apart,
     loaded::{LoadedFleet, link_flags},
     losses::read_losses,
-    part::UsedClusters,
     plan::FleetPlan,
     ready::wait_until_ready,
     remove::remove_all,
@@ -286,7 +284,6 @@ pub(crate) async fn run(
 /// A plan, and what it was made of.
 struct PlannedFleet {
     loaded: LoadedFleet,
-    used: UsedClusters,
     read: ReadClusters,
     plan: FleetPlan,
 }
@@ -307,12 +304,7 @@ async fn planned(
     let mut plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
     let reading = read_losses(&loaded, &read, &mut plan, parse);
     spin("reading the mirrors", Box::pin(reading)).await;
-    Ok(PlannedFleet {
-        loaded,
-        used,
-        read,
-        plan,
-    })
+    Ok(PlannedFleet { loaded, read, plan })
 }
 
 async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Result<ExitCode> {
@@ -376,13 +368,8 @@ fn refuse_too_many(planned: &PlannedFleet) -> anyhow::Result<()> {
 
 /// Does what is planned. Returns whether something failed.
 async fn write(planned: &PlannedFleet, wait: Duration) -> bool {
-    let PlannedFleet {
-        loaded,
-        used,
-        read,
-        plan,
-    } = planned;
-    let writing = Box::pin(write_links(loaded, read, used));
+    let PlannedFleet { loaded, read, plan } = planned;
+    let writing = Box::pin(write_links(loaded, read, plan));
     let mut outcome = Progress::silent("writing").during(writing).await;
     let successors = plan.successors();
     let waiting = if wait.is_zero() {

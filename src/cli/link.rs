@@ -2,12 +2,10 @@
 
 mod apply;
 mod args;
-pub(super) mod changes;
 mod contexts;
 mod source;
 mod summary;
 pub(super) mod taken;
-pub(super) mod write;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -205,10 +203,7 @@ async fn warnings_of_names(
 /// Applies one direction.
 async fn write(prepared: &Prepared) -> anyhow::Result<()> {
     let Prepared {
-        direction,
-        source,
-        objects,
-        ..
+        direction, source, ..
     } = prepared;
     let Direction { context, name, .. } = direction;
     let links = prepared.links();
@@ -224,7 +219,7 @@ async fn write(prepared: &Prepared) -> anyhow::Result<()> {
     // Now, because what follows may fail or be interrupted, and the next run finds the new credentials in place.
     warnings.extend(warnings_of_credentials(prepared, left));
     output::warnings(&warnings);
-    changes::check_stored(&stored, &objects.link)
+    prepared.check(stored.as_ref())
 }
 
 /// Waits until the Link of one direction is ready.

@@ -25,6 +25,7 @@ mod plan;
 mod rotate;
 mod run_controller;
 mod status;
+mod steps;
 #[cfg(test)]
 mod suggestions;
 mod traffic;

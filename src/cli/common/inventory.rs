@@ -93,6 +93,11 @@ impl ApiKind {
         self.named(metadata.namespace.clone(), name)
     }
 
+    /// This kind, as requests need it.
+    pub(crate) fn resource(self) -> ApiResource {
+        resource(self.0, self.1)
+    }
+
     /// Whether the owner is of this kind.
     pub(crate) fn is_of(self, owner: &OwnerReference) -> bool {
         self.0 == owner.api_version && self.1 == owner.kind
@@ -110,9 +115,10 @@ impl ApiKind {
         cluster: &Cluster,
         namespace: Option<&str>,
         labels: &str,
-    ) -> anyhow::Result<Vec<ObjectName>> {
+    ) -> anyhow::Result<Vec<ListedObject>> {
         let found = self.list_metadata(cluster, namespace, labels).await?;
-        Ok(found.iter().map(|meta| self.of_metadata(meta)).collect())
+        let listed = found.iter().map(|meta| ListedObject::new(self, meta));
+        Ok(listed.collect())
     }
 
     /// Like [`Self::list`], but their metadata.
@@ -141,14 +147,14 @@ impl ApiKind {
         cluster: &Cluster,
         namespace: &str,
         names: &[String],
-    ) -> anyhow::Result<Vec<ObjectName>> {
+    ) -> anyhow::Result<Vec<ListedObject>> {
         let kind = resource(self.0, self.1);
         let api = api(cluster, &kind, Some(namespace));
         let what = format!("read {}", kind.plural);
         let mut found = Vec::new();
         for name in names {
             let object = cluster.request(&what, api.get_metadata_opt(name)).await?;
-            found.extend(object.map(|object| self.named(object.namespace(), object.name_any())));
+            found.extend(object.map(|object| ListedObject::new(self, &object.metadata)));
         }
         Ok(found)
     }
@@ -183,6 +189,11 @@ impl ListedObject {
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
         }
+    }
+
+    /// The name of the object.
+    pub(crate) fn name(&self) -> &str {
+        &self.object.name
     }
 
     /// The same object, whatever has changed of it.

@@ -9,7 +9,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt as _, api::ListParams};
 
 pub(crate) use self::{losses::Losses, mirrors::Mirrors};
-use super::{cluster::Cluster, inventory as objects};
+use super::{
+    cluster::Cluster,
+    inventory::{self as objects, ListedObject},
+};
 use crate::{
     api::{
         labels,
@@ -25,8 +28,8 @@ pub(crate) const PROPAGATION: Duration = Duration::from_secs(2);
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
 pub(crate) struct LinkedObjects {
-    pub(crate) links: Vec<ObjectName>,
-    pub(crate) secrets: Vec<ObjectName>,
+    pub(crate) links: Vec<ListedObject>,
+    pub(crate) secrets: Vec<ListedObject>,
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
     /// not have it.
     pub(crate) elsewhere: Vec<String>,
@@ -35,7 +38,7 @@ pub(crate) struct LinkedObjects {
     pub(crate) remaining: Vec<String>,
     /// Objects of Linkerd's service mirror for this link. Those that are in no namespace only if no Link of another
     /// namespace may have them.
-    pub(crate) leftovers: Vec<ObjectName>,
+    pub(crate) leftovers: Vec<ListedObject>,
     pub(crate) mirrors: Mirrors,
 }
 
@@ -65,7 +68,7 @@ impl LinkedObjects {
         let names = unused(names, &others);
         if !remaining.is_empty() {
             return Ok(Self {
-                links: identities(&links),
+                links: listed(&links),
                 secrets: objects::SECRET
                     .with_names(cluster, namespace, &names)
                     .await?,
@@ -74,7 +77,7 @@ impl LinkedObjects {
             });
         }
         let mut linked = Self {
-            links: identities(&links),
+            links: listed(&links),
             elsewhere,
             ..Self::default()
         };
@@ -118,11 +121,9 @@ impl LinkedObjects {
 
     /// All, in the order in which they are to be deleted.
     pub(crate) fn all(self) -> impl Iterator<Item = ObjectName> {
-        [self.links, self.leftovers]
-            .into_iter()
-            .flatten()
-            .chain(self.mirrors.into_own().map(|listed| listed.object))
-            .chain(self.secrets)
+        let first = self.links.into_iter().chain(self.leftovers);
+        let all = first.chain(self.mirrors.into_own()).chain(self.secrets);
+        all.map(|listed| listed.object)
     }
 }
 
@@ -131,7 +132,7 @@ async fn linkerds_secrets(
     cluster: &Cluster,
     linkerd: &str,
     name: &ClusterName,
-) -> anyhow::Result<Vec<ObjectName>> {
+) -> anyhow::Result<Vec<ListedObject>> {
     let credentials = format!("{}={name}", labels::CREDENTIALS_CLUSTER);
     let found = objects::SECRET.list(cluster, Some(linkerd), &credentials);
     let found = found.await?;
@@ -155,7 +156,7 @@ async fn check_linkerds(cluster: &Cluster, linkerd: &str, credentials: &str) -> 
         Ok(None) => return Ok(()),
         Ok(Some(secret)) => format!(
             "its Secret for this cluster is in namespace {0}; pass --linkerd-namespace {0}",
-            secret.namespace.as_deref().unwrap_or_default()
+            secret.object.namespace.as_deref().unwrap_or_default()
         ),
         Err(_) => "pass Linkerd's namespace with --linkerd-namespace".to_owned(),
     };
@@ -165,10 +166,11 @@ async fn check_linkerds(cluster: &Cluster, linkerd: &str, credentials: &str) -> 
     ))
 }
 
-fn identities(links: &[Link]) -> Vec<ObjectName> {
+/// The Links, as they are deleted: the controller writes the status of a Link all the time.
+fn listed(links: &[Link]) -> Vec<ListedObject> {
     let all = links.iter();
-    all.map(|link| objects::LINK.named(link.namespace(), link.name_any()))
-        .collect()
+    let listed = all.map(|link| ListedObject::new(objects::LINK, &link.metadata));
+    listed.map(ListedObject::in_any_version).collect()
 }
 
 /// The names of the credentials Secrets of Links.

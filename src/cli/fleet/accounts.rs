@@ -11,13 +11,15 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    change::{FleetChange, PlannedWrite, WriteAction},
     facts::{AccountFacts, fleet_of, is_of},
     loaded::LoadedFleet,
 };
 use crate::{
     api::{labels, metadata::cluster_uid},
-    cli::link_gen::{Evidence, KubeconfigTarget, by_uid, has, is_of as is_token_of},
+    cli::{
+        link_gen::{Evidence, KubeconfigTarget, by_uid, has, is_of as is_token_of},
+        steps::{Action, Change, Part, Step, covers, labelled},
+    },
     manifests::{
         install::{RemoteAccess, allow},
         kubeconfig::Secret,
@@ -38,6 +40,8 @@ struct FoundObject {
 
 /// The account of a source cluster in a target cluster.
 pub(super) struct LinkAccount {
+    /// The source cluster.
+    source: String,
     pub(super) name: String,
     /// The UID of the source cluster, if it is known.
     pub(super) uid: Option<String>,
@@ -49,6 +53,7 @@ impl LinkAccount {
     /// The account with the name of the cluster, of which nothing else is known.
     pub(super) fn named(source: &ClusterName) -> Self {
         Self {
+            source: source.to_string(),
             name: source.to_string(),
             uid: None,
             is_replaced: false,
@@ -69,6 +74,7 @@ impl LinkAccount {
         let named = Self::named(source);
         let first = own.first().filter(|_| !own.contains(&named.name));
         Self {
+            source: source.to_string(),
             name: first.unwrap_or(&named.name).clone(),
             uid: uid.map(str::to_owned),
             is_replaced: loaded.consent.replaced.contains(source),
@@ -107,7 +113,7 @@ pub(super) fn account_writes(
     account: &LinkAccount,
     facts: &AccountFacts,
     has_token: bool,
-) -> Result<Vec<PlannedWrite>, String> {
+) -> Result<Vec<Step>, String> {
     let name = &account.name;
     let own = facts.account(name);
     if let Some(other) = own.and_then(fleet_of).filter(|other| *other != fleet) {
@@ -155,9 +161,10 @@ pub(super) fn account_writes(
             None if object.kind == "Secret" && has_token => continue,
             None => ("create", format!("the account of {name}")),
         };
-        writes.push(PlannedWrite {
-            change: FleetChange::of(verb, &object, why),
-            action: WriteAction::apply(wanted.clone(), fleet),
+        writes.push(Step {
+            change: Change::of(verb, &object, why),
+            action: Action::Apply(labelled(wanted.clone(), fleet)),
+            part: Part::Account(account.source.clone()),
         });
     }
     Ok(writes)
@@ -209,23 +216,6 @@ fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<Found
         "ClusterRoleBinding" => of(&facts.bindings, fleet, name),
         "ServiceAccount" => of(&facts.accounts, fleet, name).map(free),
         _ => of(&facts.tokens, fleet, name).map(free),
-    }
-}
-
-/// Whether an object has all that is wanted, except for the version that made it.
-pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
-    match (found, wanted) {
-        (Value::Object(found), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {
-            key == labels::CREATED_BY || found.get(key).is_some_and(|found| covers(found, wanted))
-        }),
-        (Value::Array(found), Value::Array(wanted)) => {
-            found.len() == wanted.len()
-                && found
-                    .iter()
-                    .zip(wanted)
-                    .all(|(found, wanted)| covers(found, wanted))
-        }
-        (found, wanted) => found == wanted,
     }
 }
 

@@ -6,37 +6,29 @@ use std::{
     time::Duration,
 };
 
+use anyhow::anyhow;
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::{
-    Resource,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use k8s_openapi::api::core::v1::{Secret as TokenSecret, ServiceAccount};
 
 use super::{
-    change::{PlannedWrite, WriteAction},
     facts::AccountFacts,
     gather::{ReadCluster, ReadClusters},
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
-    part::{LinkPart, UsedClusters},
-    part_plan::PartCase,
+    plan::FleetPlan,
 };
 use crate::{
-    api::{labels, link::Link},
     cli::{
         common::{
             cluster::Cluster,
-            inventory, output,
+            output,
             wait::{POLL_INTERVAL, poll},
         },
-        link::{changes::check_stored, write as write_link},
+        steps::{Change, Part, Step},
     },
     fleet::LinkEnds,
     hint::fail,
-    manifests::link::ClusterName,
-    timing,
+    manifests::{kubeconfig::Secret, link::ClusterName},
 };
 
 /// Number of links that are written at the same time.
@@ -55,90 +47,159 @@ pub(super) struct FleetOutcome {
     pub(super) failed: Vec<String>,
 }
 
-/// What can be written for a link, with the clusters that it needs.
-enum LinkWork<'w> {
-    Whole(&'w LoadedLink, [&'w ReadCluster; 2]),
-    Part(&'w LoadedLink, LinkPart, &'w ReadCluster),
+/// The steps of one link: those of its account in the target cluster, and those in the source cluster.
+struct LinkSteps<'s> {
+    link: &'s LoadedLink,
+    account: Vec<&'s Step>,
+    source: Vec<&'s Step>,
 }
 
-impl<'w> LinkWork<'w> {
-    /// `None` if there is nothing, or a cluster was not read.
-    fn of(link: &'w LoadedLink, read: &'w ReadClusters, used: &UsedClusters) -> Option<Self> {
-        let of = |name| read.get(name)?.as_ref().ok();
-        let (source, target) = (&link.ends.source, &link.ends.target);
-        Some(match LinkPart::of(&link.ends, used)? {
-            LinkPart::Whole => Self::Whole(link, [of(source)?, of(target)?]),
-            part @ LinkPart::Source => Self::Part(link, part, of(source)?),
-            part @ LinkPart::Target => Self::Part(link, part, of(target)?),
-        })
+impl<'s> LinkSteps<'s> {
+    /// `None` if there are none.
+    fn of(link: &'s LoadedLink, plan: &'s FleetPlan) -> Option<Self> {
+        let writes = |cluster: &ClusterName, is_own: &dyn Fn(&Part) -> bool| -> Vec<&'s Step> {
+            let steps = plan.steps_in(cluster).into_iter().flatten();
+            let writes = steps.filter(|step| step.deleted().is_none() && is_own(&step.part));
+            writes.collect()
+        };
+        let [source, target] = [&link.ends.source, &link.ends.target].map(ToString::to_string);
+        let steps = Self {
+            link,
+            account: writes(&link.ends.target, &|part| {
+                *part == Part::Account(source.clone())
+            }),
+            source: writes(&link.ends.source, &|part| part.target() == Some(&target)),
+        };
+        let is_empty = steps.account.is_empty() && steps.source.is_empty();
+        (!is_empty).then_some(steps)
     }
 
-    fn link(&self) -> &'w LoadedLink {
-        match self {
-            Self::Whole(link, _) | Self::Part(link, ..) => link,
+    /// The cluster under whose name progress is shown, and what of it.
+    fn shown_for(&self, plan: &FleetPlan) -> (&'s ClusterName, &'static str) {
+        match plan.steps_in(&self.link.ends.source) {
+            Some(_) => (&self.link.ends.source, "links"),
+            None => (&self.link.ends.target, "accounts"),
         }
     }
 
-    /// The cluster under whose name progress is shown.
-    fn shown_for(&self) -> &'w ClusterName {
-        let ends = &self.link().ends;
-        match self {
-            Self::Part(_, LinkPart::Target, _) => &ends.target,
-            _ => &ends.source,
+    /// Runs them. Returns the number of objects in the source cluster.
+    async fn run(
+        &self,
+        loaded: &LoadedFleet,
+        read: &ReadClusters,
+        plan: &FleetPlan,
+    ) -> anyhow::Result<usize> {
+        let ends = &self.link.ends;
+        let (source, target) = (of(read, &ends.source), of(read, &ends.target));
+        if let Some(target) = target {
+            for step in &self.account {
+                step.run(&target.cluster).await?;
+            }
         }
-    }
-
-    async fn write(&self, loaded: &LoadedFleet) -> anyhow::Result<WrittenLink> {
-        match self {
-            Self::Whole(link, [source, target]) => write_link(loaded, link, source, target).await,
-            Self::Part(link, part, cluster) => write_part(loaded, link, *part, cluster).await,
+        let Some(source) = source else { return Ok(0) };
+        let (Some(target), Some(account)) = (target, plan.accounts.get(ends)) else {
+            return run_all(self.source.iter().copied(), source).await;
+        };
+        let link = self.link.with_account(&account.name);
+        let way = async |token: &Secret| match &target.facts.target {
+            Some(Ok(side)) if !self.source.is_empty() => link.check_way(side, token).await,
+            _ => Ok(()),
+        };
+        if let Some(token) = &account.token {
+            way(token).await?;
+            return run_all(self.source.iter().copied(), source).await;
         }
+        let known = &target.facts.accounts;
+        let made = account_of(&target.cluster, &loaded.namespace, &account.name, known).await?;
+        let case = LinkCase {
+            loaded,
+            link: self.link,
+            source: &source.facts,
+            target: &target.facts,
+            now: plan.now,
+        };
+        let with_token = case.plan(&made).map_err(|obstacle| anyhow!(obstacle.why))?;
+        let is_shown = |step: &Step| {
+            let mut shown = self.source.iter();
+            shown.any(|shown| shown.change.is_same_object(&step.change))
+        };
+        if let Some(other) = with_token.source.iter().find(|step| !is_shown(step)) {
+            let Change { kind, name, .. } = &other.change;
+            return Err(fail(
+                format!(
+                    "with the new token, the {kind} {name} would change too, which the plan does not show"
+                ),
+                "run the same command again, which shows it",
+            ));
+        }
+        if let Some(token) = &with_token.token {
+            way(token).await?;
+        }
+        run_all(with_token.source.iter(), source).await
     }
 }
 
-/// Writes all links side by side, in the clusters that are used. One that fails delays no other.
+/// Runs steps in one cluster, and counts them.
+async fn run_all<'s>(
+    steps: impl Iterator<Item = &'s Step>,
+    read: &ReadCluster,
+) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for step in steps {
+        step.run(&read.cluster).await?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// What was read of a cluster.
+fn of<'r>(read: &'r ReadClusters, name: &ClusterName) -> Option<&'r ReadCluster> {
+    read.get(name)?.as_ref().ok()
+}
+
+/// Runs the steps of all links side by side. One that fails delays no other.
 pub(super) async fn write_links(
     loaded: &LoadedFleet,
     read: &ReadClusters,
-    used: &UsedClusters,
+    plan: &FleetPlan,
 ) -> FleetOutcome {
     let links = loaded.links.iter();
-    let all = links.filter_map(|link| LinkWork::of(link, read, used));
-    let all: Vec<LinkWork<'_>> = all.collect();
+    let all = links.filter_map(|link| LinkSteps::of(link, plan));
+    let all: Vec<LinkSteps<'_>> = all.collect();
     let mut waiting: BTreeMap<&ClusterName, (usize, usize)> = BTreeMap::new();
-    for work in &all {
-        waiting.entry(work.shown_for()).or_default().0 += 1;
+    for steps in &all {
+        waiting.entry(steps.shown_for(plan).0).or_default().0 += 1;
     }
     let (waiting, outcome) = (RefCell::new(waiting), RefCell::new(FleetOutcome::default()));
-    let writes = all.iter().map(|work| {
+    let writes = all.iter().map(|steps| {
         let (waiting, outcome) = (&waiting, &outcome);
         async move {
-            let done = Box::pin(work.write(loaded)).await;
-            let ends = &work.link().ends;
+            let done = Box::pin(steps.run(loaded, read, plan)).await;
+            let ends = &steps.link.ends;
             let mut outcome = outcome.borrow_mut();
             let mut waiting = waiting.borrow_mut();
-            let (left, written) = waiting.entry(work.shown_for()).or_default();
+            let (cluster, what) = steps.shown_for(plan);
+            let (left, written) = waiting.entry(cluster).or_default();
             *left -= 1;
             match done {
-                Ok(done) => {
-                    *written += match work {
-                        LinkWork::Part(_, LinkPart::Target, _) => done.in_target,
-                        _ => done.in_source,
+                Ok(in_source) => {
+                    let in_target = steps.account.len();
+                    *written += if what == "accounts" {
+                        in_target
+                    } else {
+                        in_source
                     };
-                    outcome.written += done.in_source + done.in_target;
-                    if done.in_source > 0 {
+                    outcome.written += in_source + in_target;
+                    if in_source > 0 {
                         outcome.links.insert(ends.clone());
                     }
                 }
                 Err(error) => outcome.failed.push(format!("{ends}: {error:#}")),
             }
             if *left == 0 && *written > 0 {
-                let of = match work {
-                    LinkWork::Part(_, LinkPart::Target, _) => "accounts",
-                    _ => "links",
-                };
-                let cluster = work.shown_for();
-                output::note(&format!("{cluster}: {written} objects of its {of} written"));
+                output::note(&format!(
+                    "{cluster}: {written} objects of its {what} written"
+                ));
             }
         }
     });
@@ -147,83 +208,6 @@ pub(super) async fn write_links(
         .collect::<Vec<()>>()
         .await;
     outcome.into_inner()
-}
-
-/// Writes what can be written with one cluster of a link.
-async fn write_part(
-    loaded: &LoadedFleet,
-    link: &LoadedLink,
-    part: LinkPart,
-    read: &ReadCluster,
-) -> anyhow::Result<WrittenLink> {
-    let case = PartCase {
-        loaded,
-        link,
-        facts: &read.facts,
-    };
-    let mut written = WrittenLink::default();
-    let Ok(plan) = case.plan(part) else {
-        return Ok(written); // the plan has said why
-    };
-    for planned in &plan.writes {
-        write(&read.cluster, &loaded.fleet.name, planned).await?;
-    }
-    let count = match part {
-        LinkPart::Target => &mut written.in_target,
-        _ => &mut written.in_source,
-    };
-    *count = plan.writes.len();
-    Ok(written)
-}
-
-/// How many objects were written for a link.
-#[derive(Default)]
-struct WrittenLink {
-    in_target: usize,
-    in_source: usize,
-}
-
-async fn write_link(
-    loaded: &LoadedFleet,
-    link: &LoadedLink,
-    source: &ReadCluster,
-    target: &ReadCluster,
-) -> anyhow::Result<WrittenLink> {
-    let case = LinkCase {
-        loaded,
-        link,
-        source: &source.facts,
-        target: &target.facts,
-        now: timing::now(),
-    };
-    let Ok(mut plan) = case.plan(&target.facts.accounts) else {
-        return Ok(WrittenLink::default()); // the plan has said why
-    };
-    let account = case.account(&target.facts.accounts).name;
-    for planned in &plan.account {
-        write(&target.cluster, &loaded.fleet.name, planned).await?;
-    }
-    let in_target = plan.account.len();
-    if plan.token.is_none() {
-        let known = &target.facts.accounts;
-        let made = account_of(&target.cluster, &loaded.namespace, &account, known).await?;
-        plan = case
-            .plan(&made)
-            .map_err(|obstacle| anyhow::anyhow!(obstacle.why))?;
-    }
-    if let (Some(token), Some(Ok(side)), false) =
-        (&plan.token, &target.facts.target, plan.source.is_empty())
-    {
-        let link = link.with_account(&account);
-        link.check_way(side, token).await?;
-    }
-    for planned in &plan.source {
-        write(&source.cluster, &loaded.fleet.name, planned).await?;
-    }
-    Ok(WrittenLink {
-        in_target,
-        in_source: plan.source.len(),
-    })
 }
 
 /// The `known` accounts with one that was made a moment ago, when it has its token.
@@ -237,7 +221,7 @@ pub(super) async fn account_of(
     let account = cluster
         .request("read the ServiceAccount", accounts.get(name))
         .await?;
-    let secrets = cluster.api::<Secret>(namespace);
+    let secrets = cluster.api::<TokenSecret>(namespace);
     let secret = format!("{name}-token");
     let attempt = async || {
         let read = cluster
@@ -255,50 +239,4 @@ pub(super) async fn account_of(
         )
     })?;
     Ok(known.with(account, token))
-}
-
-pub(super) async fn write(
-    cluster: &Cluster,
-    fleet: &str,
-    planned: &PlannedWrite,
-) -> anyhow::Result<()> {
-    let (namespace, name) = (&planned.change.namespace, &planned.change.name);
-    match &planned.action {
-        WriteAction::Apply(object) => inventory::apply(cluster, object).await.map(|_| ()),
-        WriteAction::Link { old, new } => {
-            let stored = write_link::write(cluster, old.as_deref(), new).await?;
-            check_stored(&stored, new)
-        }
-        WriteAction::Note { uid } => {
-            let mut patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
-            if let Some(uid) = uid {
-                patch["metadata"]["annotations"] = json!({ labels::CLUSTER_UID: uid });
-            }
-            match planned.change.kind.as_str() {
-                "Link" => merge::<Link>(cluster, namespace, name, &patch).await,
-                _ => merge::<Secret>(cluster, namespace, name, &patch).await,
-            }
-        }
-    }
-}
-
-async fn merge<K>(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-    patch: &serde_json::Value,
-) -> anyhow::Result<()>
-where
-    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned,
-{
-    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    let api = cluster.api::<K>(namespace);
-    let what = format!("change {} {name}", K::kind(&()));
-    cluster
-        .request(&what, api.patch(name, &params, &patch))
-        .await?;
-    Ok(())
 }

@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     accounts::{LinkAccount, account_writes, token},
-    apply::{account_of, write},
-    change::labelled,
+    apply::account_of,
     facts::AccountFacts,
     gather::{ReadTarget, accounts, read_target},
     loaded::{LoadedFleet, LoadedLink},
@@ -29,6 +28,7 @@ use crate::{
             wait::spin,
         },
         link_gen::Remark,
+        steps::labelled,
     },
     hint::{fail, misuse},
     manifests::{link::ClusterName, render::Manifest},
@@ -153,8 +153,8 @@ async fn objects_of(
     let now = timing::now();
     let mut own = token(accounts, source, None, now);
     let missing = account_writes(fleet, namespace, &account, accounts, own.is_some());
-    for planned in missing.map_err(|why| anyhow::anyhow!(why))? {
-        write(&target.cluster, fleet, &planned).await?;
+    for step in missing.map_err(|why| anyhow::anyhow!(why))? {
+        step.run(&target.cluster).await?;
     }
     if own.is_none() {
         let made = account_of(&target.cluster, namespace, source, accounts).await?;

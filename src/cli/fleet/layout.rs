@@ -7,14 +7,13 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 use super::{
-    change::labelled,
     extension::{ExtensionFiles, Extensions},
     facts::TargetSide,
     loaded::{LoadedFleet, LoadedLink},
 };
 use crate::{
     api::labels::{self, KUBECONFIG_KEY},
-    cli::link_gen::Remark,
+    cli::{link_gen::Remark, steps::labelled},
     manifests::{
         external_secret::{external_secret, store_key},
         install::{RemoteAccess, allow},

@@ -6,7 +6,6 @@ use kube::ResourceExt as _;
 
 use super::{
     accounts::{LinkAccount, account_writes, token},
-    change::PlannedWrite,
     facts::{AccountFacts, ClusterFacts, TargetSide, kubeconfig},
     loaded::{LoadedFleet, LoadedLink},
     source_writes::SourceWrites,
@@ -16,6 +15,7 @@ use crate::{
     cli::{
         link::taken::objection,
         link_gen::{KubeconfigTarget, Remark, by_uid},
+        steps::Step,
     },
     manifests::{kubeconfig::Secret, link::ClusterName},
 };
@@ -23,9 +23,11 @@ use crate::{
 /// What has to be written for one link.
 pub(super) struct LinkPlan {
     /// In the target cluster, and first.
-    pub(super) account: Vec<PlannedWrite>,
+    pub(super) account: Vec<Step>,
     /// In the source cluster, in this order. Without a token of the account, the credentials are not those to write.
-    pub(super) source: Vec<PlannedWrite>,
+    pub(super) source: Vec<Step>,
+    /// Name of the account.
+    pub(super) name: String,
     /// The token of the account, if there is one.
     pub(super) token: Option<Secret>,
     /// What the user has to know.
@@ -92,13 +94,14 @@ impl LinkCase<'_> {
         Ok(LinkPlan {
             account,
             source,
+            name: own.name,
             token,
             remarks,
         })
     }
 
     /// The account of the source cluster in the target cluster.
-    pub(super) fn account(&self, accounts: &AccountFacts) -> LinkAccount {
+    fn account(&self, accounts: &AccountFacts) -> LinkAccount {
         let uid = self.source.uid.as_deref();
         LinkAccount::of(self.loaded, &self.link.ends.source, uid, accounts)
     }

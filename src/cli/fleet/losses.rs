@@ -4,7 +4,6 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use kube::ResourceExt as _;
 
 use super::{
-    change::{DeletedPart, Removes},
     gather::{ReadCluster, ReadClusters, SIDE_BY_SIDE},
     loaded::LoadedFleet,
     plan::FleetPlan,
@@ -17,8 +16,8 @@ use crate::{
             mirroring::Parse,
         },
         plan::losses::losses,
+        steps::Removes,
     },
-    manifests::link::ClusterName,
 };
 
 /// What is known of the cluster of this name.
@@ -34,21 +33,18 @@ pub(super) async fn read_losses(
     parse: Parse,
 ) {
     let mut reads: Vec<BoxFuture<'_, ([String; 2], anyhow::Result<Losses>)>> = Vec::new();
-    for (source, link) in &plan.changed {
-        let id = [source.to_string(), link.name_any()];
-        reads.push(async { (id, Box::pin(of_change(read, source, link, parse)).await) }.boxed());
+    for (source, link) in plan.changed() {
+        let id = [source.to_owned(), link.name_any()];
+        let losses = of_change(read, source, link, parse);
+        reads.push(async { (id, Box::pin(losses).await) }.boxed());
     }
     for cluster in &plan.clusters {
         let Some(source) = of(read, &cluster.name) else {
             continue;
         };
         let is_gone = |link: &&Link| {
-            let deletions = cluster.changes.iter().chain(&cluster.unwanted);
-            let mut deletions = deletions.filter_map(|change| change.deletion.as_ref());
-            deletions.any(|gone| {
-                matches!(gone.part, DeletedPart::Link(_))
-                    && gone.object.object.name == link.name_any()
-            })
+            let mut steps = cluster.steps.iter().chain(&cluster.unwanted);
+            steps.any(|step| step.unlinks() && step.change.name == link.name_any())
         };
         let (gone, staying): (Vec<&Link>, Vec<&Link>) =
             source.facts.links.iter().partition(is_gone);
@@ -71,9 +67,9 @@ pub(super) async fn read_losses(
     for ([cluster, link], losses) in found {
         let mut plans = plan.clusters.iter_mut();
         let plan = plans.find(|plan| plan.name == cluster);
-        let changes = plan.into_iter();
-        let mut changes =
-            changes.flat_map(|plan| plan.changes.iter_mut().chain(&mut plan.unwanted));
+        let steps = plan.into_iter();
+        let steps = steps.flat_map(|plan| plan.steps.iter_mut().chain(&mut plan.unwanted));
+        let mut changes = steps.map(|step| &mut step.change);
         let change = changes.find(|change| change.kind == "Link" && change.name == link);
         if let Some(change) = change {
             change.removes = Some(match losses {
@@ -94,12 +90,12 @@ pub(super) async fn read_losses(
 /// What goes if a Link is changed.
 async fn of_change(
     read: &ReadClusters,
-    source: &ClusterName,
+    source: &str,
     link: &Link,
     parse: Parse,
 ) -> anyhow::Result<Losses> {
     let target = &link.spec.target_cluster_name;
-    let (Some(source), Some(there)) = (of(read, &source.to_string()), of(read, target)) else {
+    let (Some(source), Some(there)) = (of(read, source), of(read, target)) else {
         anyhow::bail!("{target} was not read");
     };
     losses(&source.cluster.client, &there.cluster.client, link, parse).await

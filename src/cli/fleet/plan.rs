@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    change::{DeletedPart, FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
     hand_over::HandOvers,
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
@@ -17,7 +16,13 @@ use super::{
     removal::{ClusterRemoval, KnownClusters, removal},
 };
 use crate::{
-    api::link::Link, cli::link_gen::Remark, fleet::LinkEnds, manifests::link::ClusterName,
+    api::link::Link,
+    cli::{
+        link_gen::Remark,
+        steps::{Action, Step},
+    },
+    fleet::LinkEnds,
+    manifests::{kubeconfig::Secret, link::ClusterName},
 };
 
 /// What would be written in all clusters.
@@ -33,9 +38,20 @@ pub(super) struct FleetPlan {
     /// What the user has to know about the links, by their target clusters.
     #[serde(skip)]
     pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
-    /// Links whose settings change, as they will be, with their source clusters.
+    /// The accounts of links that are planned in both of their clusters.
     #[serde(skip)]
-    pub(super) changed: Vec<(ClusterName, Link)>,
+    pub(super) accounts: BTreeMap<LinkEnds, PlannedAccount>,
+    /// When the plan was made.
+    #[serde(skip)]
+    pub(super) now: Timestamp,
+}
+
+/// The account with whose token a link is made.
+#[derive(Debug)]
+pub(super) struct PlannedAccount {
+    pub(super) name: String,
+    /// Its token, if it has one already.
+    pub(super) token: Option<Secret>,
 }
 
 /// What would be written in one cluster.
@@ -44,21 +60,21 @@ pub(super) struct ClusterPlan {
     pub(super) name: String,
     /// Why it is not known.
     pub(super) error: Option<String>,
-    pub(super) changes: Vec<FleetChange>,
+    #[serde(rename = "changes")]
+    pub(super) steps: Vec<Step>,
     /// What cannot be done, and why.
     pub(super) problems: BTreeSet<String>,
     /// What the file does not name any more, and stays without --prune.
-    pub(super) unwanted: Vec<FleetChange>,
+    pub(super) unwanted: Vec<Step>,
     /// What is not done, because clusters that it needs are not used.
     #[serde(rename = "notDone")]
     pub(super) not_done: Vec<String>,
 }
 
 impl ClusterPlan {
-    /// The number of changes that do more than to note to whom an object belongs.
+    /// The number of steps that do more than to note to whom an object belongs.
     pub(super) fn differing(&self) -> usize {
-        let changes = self.changes.iter();
-        changes.filter(|change| !change.is_note).count()
+        self.steps.iter().filter(|step| !step.is_note()).count()
     }
 }
 
@@ -89,36 +105,59 @@ impl FleetPlan {
         }
     }
 
-    /// The number of changes with this verb.
+    /// All steps.
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.clusters.iter().flat_map(|cluster| &cluster.steps)
+    }
+
+    /// The steps in one cluster; `None` if it is not used, or not known.
+    pub(super) fn steps_in(&self, cluster: &ClusterName) -> Option<&[Step]> {
+        let cluster = cluster.to_string();
+        let mut clusters = self.clusters.iter();
+        let plan = clusters.find(|plan| plan.name == cluster)?;
+        Some(&plan.steps)
+    }
+
+    /// The Links whose settings change, as they will be, with their source clusters.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&str, &Link)> {
+        let clusters = self.clusters.iter();
+        let steps = clusters.flat_map(|plan| plan.steps.iter().map(move |step| (plan, step)));
+        steps.filter_map(|(plan, step)| match &step.action {
+            Action::Link { old: Some(_), new } => Some((plan.name.as_str(), &**new)),
+            _ => None,
+        })
+    }
+
+    /// The number of steps with this verb.
     pub(super) fn count(&self, verb: &str) -> usize {
-        let changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
-        changes.filter(|change| change.verb == verb).count()
+        self.steps().filter(|step| step.change.verb == verb).count()
     }
 
     /// Whether settings of an existing object would change, or an object would go.
     pub(super) fn is_destructive(&self) -> bool {
-        let mut changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
-        changes.any(|change| change.deletion.is_some() || !change.fields.is_empty())
+        let is_destructive =
+            |step: &Step| step.deleted().is_some() || !step.change.fields.is_empty();
+        self.steps().any(is_destructive)
     }
 
     /// The clusters in which Linkerd's Secrets get other credentials. Linkerd reads a Secret once.
     pub(super) fn outdates_linkerd(&self, linkerd: &str) -> Vec<&str> {
-        let is_replaced = |change: &FleetChange| {
-            change.kind == "Secret" && change.namespace == linkerd && change.why == NEW_CREDENTIALS
+        let is_renewed = |step: &Step| {
+            matches!(step.action, Action::Renew(_)) && step.change.namespace == linkerd
         };
         let clusters = self.clusters.iter();
-        let clusters = clusters.filter(|cluster| cluster.changes.iter().any(is_replaced));
+        let clusters = clusters.filter(|cluster| cluster.steps.iter().any(is_renewed));
         clusters.map(|cluster| cluster.name.as_str()).collect()
     }
 
     /// The links that take the place of others, whose clusters have new names.
     pub(super) fn successors(&self) -> BTreeSet<LinkEnds> {
         let clusters = self.clusters.iter();
-        let changes = clusters.flat_map(|plan| plan.changes.iter().map(move |of| (plan, of)));
-        let ends = changes.filter_map(|(plan, change)| {
+        let steps = clusters.flat_map(|plan| plan.steps.iter().map(move |of| (plan, of)));
+        let ends = steps.filter_map(|(plan, step)| {
             Some(LinkEnds {
                 source: plan.name.parse().ok()?,
-                target: change.replaced_by.as_ref()?.parse().ok()?,
+                target: step.change.replaced_by.as_ref()?.parse().ok()?,
             })
         });
         ends.collect()
@@ -132,17 +171,12 @@ impl FleetPlan {
 
     /// The number of Links that would be deleted.
     pub(super) fn unlinks(&self) -> usize {
-        let changes = self.clusters.iter().flat_map(|cluster| &cluster.changes);
-        let deletions = changes.filter_map(|change| change.deletion.as_ref());
-        let links = deletions.filter(|gone| matches!(gone.part, DeletedPart::Link(_)));
-        links.count()
+        self.steps().filter(|step| step.unlinks()).count()
     }
 
     /// Whether there is something to do.
     pub(super) fn is_pending(&self) -> bool {
-        self.clusters
-            .iter()
-            .any(|cluster| !cluster.changes.is_empty())
+        self.steps().next().is_some()
     }
 
     /// Whether something is not known, or cannot be done.
@@ -162,7 +196,7 @@ struct Planning<'p> {
     /// What is not done in a cluster, with the other clusters that it needs.
     not_done: BTreeMap<(&'p ClusterName, NotDone), BTreeSet<String>>,
     remarks: BTreeSet<(ClusterName, Remark)>,
-    changed: Vec<(ClusterName, Link)>,
+    accounts: BTreeMap<LinkEnds, PlannedAccount>,
     hand_overs: HandOvers,
 }
 
@@ -189,7 +223,7 @@ impl<'p> Planning<'p> {
             clusters: clusters.collect(),
             not_done: BTreeMap::new(),
             remarks: BTreeSet::new(),
-            changed: Vec::new(),
+            accounts: BTreeMap::new(),
             hand_overs: HandOvers::default(),
         }
     }
@@ -216,6 +250,11 @@ impl<'p> Planning<'p> {
                     .extend(remarks.map(|remark| (target.clone(), remark)));
                 self.add(target, plan.account);
                 self.add(source, plan.source);
+                let account = PlannedAccount {
+                    name: plan.name,
+                    token: plan.token,
+                };
+                self.accounts.insert(link.ends.clone(), account);
             }
             Err(obstacle) => {
                 if let Some(cluster) = self.clusters.get_mut(&obstacle.cluster) {
@@ -261,14 +300,12 @@ impl<'p> Planning<'p> {
         }
     }
 
-    fn add(&mut self, cluster: &'p ClusterName, writes: Vec<PlannedWrite>) {
-        let plan = self.clusters.entry(cluster).or_default();
-        for PlannedWrite { change, action } in writes {
-            plan.changes.push(change);
-            if let WriteAction::Link { old: Some(_), new } = action {
-                self.changed.push((cluster.clone(), *new));
-            }
-        }
+    fn add(&mut self, cluster: &'p ClusterName, steps: Vec<Step>) {
+        self.clusters
+            .entry(cluster)
+            .or_default()
+            .steps
+            .extend(steps);
     }
 
     /// Plans the removal of what is not in the file.
@@ -276,16 +313,16 @@ impl<'p> Planning<'p> {
         let renamed = renamed(self.loaded, self.known);
         for (name, cluster) in &mut self.clusters {
             let ClusterRemoval {
-                changes,
+                steps,
                 problems,
                 targets,
                 sources,
             } = removal(self.loaded, name, self.known, self.used, &renamed);
             if self.loaded.consent.prunes.is_none() {
-                cluster.unwanted.extend(changes);
+                cluster.unwanted.extend(steps);
                 continue;
             }
-            cluster.changes.extend(changes);
+            cluster.steps.extend(steps);
             cluster.problems.extend(problems);
             for target in &targets {
                 self.hand_overs.unused_accounts(target);
@@ -313,7 +350,8 @@ impl<'p> Planning<'p> {
             remaining: self.hand_overs.steps(self.loaded),
             not_used: not_used.map(ToString::to_string).collect(),
             remarks: self.remarks,
-            changed: self.changed,
+            accounts: self.accounts,
+            now: self.now,
         }
     }
 }

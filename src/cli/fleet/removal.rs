@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
 use super::{
-    change::{DeletedPart, Deletion, FleetChange},
     facts::{AccountFacts, ClusterFacts, account_of, is_of, kubeconfig},
     hand_over::{flags, revoke},
     loaded::LoadedFleet,
@@ -20,6 +19,7 @@ use crate::{
             SERVICE_ACCOUNT,
         },
         link_gen::KubeconfigTarget,
+        steps::{Action, Change, Part, Step},
     },
     manifests::link::ClusterName,
     suggest::ClusterFlags,
@@ -31,7 +31,7 @@ pub(super) type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k Cluster
 /// What has to go in one cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterRemoval {
-    pub(super) changes: Vec<FleetChange>,
+    pub(super) steps: Vec<Step>,
     /// What stays for now, and why.
     pub(super) problems: Vec<String>,
     /// Target clusters that are not used, with accounts that nobody needs after this.
@@ -66,8 +66,8 @@ pub(super) fn removal(
         let target = &link.spec.target_cluster_name;
         let parsed = target.parse::<ClusterName>();
         let new = parsed.as_ref().ok().and_then(|target| renamed.get(target));
-        let part = DeletedPart::Link(target.clone());
-        removal.changes.push(replaced(gone(LINK, link, part), new));
+        let part = Part::Link(target.clone());
+        removal.steps.push(replaced(gone(LINK, link, part), new));
         match parsed {
             Ok(target) if known.contains_key(&target) || new.is_some() => {}
             Ok(target) if !used.contains(&target) => {
@@ -83,10 +83,10 @@ pub(super) fn removal(
     let unused = facts.credentials.iter();
     let unused = unused.filter(|secret| is_unused(loaded, name, facts, secret));
     let unused = unused.filter_map(|secret| {
-        let part = DeletedPart::Credentials(target_of(secret)?);
+        let part = Part::Credentials(target_of(secret)?);
         Some(gone(SECRET, secret, part))
     });
-    removal.changes.extend(unused);
+    removal.steps.extend(unused);
     for source in facts.accounts.names_of(fleet) {
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
         let parsed = source.parse::<ClusterName>().ok();
@@ -105,7 +105,7 @@ pub(super) fn removal(
         match users(loaded, name, &source, uid.as_deref(), known) {
             Ok(()) => {
                 let objects = of_account(fleet, &source, &facts.accounts);
-                removal.changes.extend(objects);
+                removal.steps.extend(objects);
             }
             Err(why) => removal.problems.push(why),
         }
@@ -191,49 +191,46 @@ fn of_account<'f>(
     fleet: &'f str,
     name: &'f str,
     facts: &'f AccountFacts,
-) -> impl Iterator<Item = FleetChange> + 'f {
+) -> impl Iterator<Item = Step> + 'f {
     fn own<'o, K: kube::Resource>(
         kind: ApiKind,
         fleet: &'o str,
         name: &'o str,
         all: &'o [K],
-    ) -> impl Iterator<Item = FleetChange> + 'o {
+    ) -> impl Iterator<Item = Step> + 'o {
         let own = all.iter().filter(move |object| is_of(*object, fleet));
         let own = own.filter(move |object| object.name_any() == name);
-        own.map(move |object| gone(kind, object, DeletedPart::Account(name.to_owned())))
+        own.map(move |object| gone(kind, object, Part::Account(name.to_owned())))
     }
     let tokens = facts.tokens.iter();
     let tokens =
         tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
-    let tokens = tokens.map(|token| gone(SECRET, token, DeletedPart::Account(name.to_owned())));
+    let tokens = tokens.map(|token| gone(SECRET, token, Part::Account(name.to_owned())));
     own(CLUSTER_ROLE_BINDING, fleet, name, &facts.bindings)
         .chain(own(SERVICE_ACCOUNT, fleet, name, &facts.accounts))
         .chain(tokens)
         .chain(own(CLUSTER_ROLE, fleet, name, &facts.roles))
 }
 
-fn gone(kind: ApiKind, object: &impl kube::Resource, part: DeletedPart) -> FleetChange {
+fn gone(kind: ApiKind, object: &impl kube::Resource, part: Part) -> Step {
     let listed = ListedObject::new(kind, object.meta());
     // The controller writes the status of a Link all the time.
     let object = match part {
-        DeletedPart::Link(_) => listed.in_any_version(),
+        Part::Link(_) => listed.in_any_version(),
         _ => listed,
     };
-    FleetChange {
-        deletion: Some(Deletion {
-            object: object.clone(),
-            part,
-        }),
-        ..FleetChange::of("delete", &object.object, "not in the file".to_owned())
+    Step {
+        change: Change::of("delete", &object.object, "not in the file".to_owned()),
+        action: Action::Delete(object),
+        part,
     }
 }
 
 /// The deletion of a Link to a cluster that may have a new name.
-fn replaced(change: FleetChange, new: Option<&ClusterName>) -> FleetChange {
-    let Some(new) = new else { return change };
-    FleetChange {
-        why: format!("its cluster is called {new} in the file"),
-        replaced_by: Some(new.to_string()),
-        ..change
+fn replaced(mut step: Step, new: Option<&ClusterName>) -> Step {
+    if let Some(new) = new {
+        step.change.why = format!("its cluster is called {new} in the file");
+        step.change.replaced_by = Some(new.to_string());
     }
+    step
 }

@@ -11,7 +11,6 @@ use kube::ResourceExt as _;
 
 use super::{
     apply::FleetOutcome,
-    change::{DeletedPart, Deletion, FleetChange},
     gather::{ReadCluster, ReadClusters},
     loaded::LoadedFleet,
     plan::{ClusterPlan, FleetPlan},
@@ -19,11 +18,11 @@ use super::{
 use crate::{
     cli::common::{
         cluster::Cluster,
-        inventory::ListedObject,
         linked::{Mirrors, PROPAGATION},
         output,
         wait::{Progress, poll},
     },
+    cli::steps::{Part, Step},
     fleet::LinkEnds,
     manifests::link::ClusterName,
 };
@@ -88,23 +87,19 @@ async fn links_of(
     unready: &BTreeSet<String>,
     wait: Duration,
 ) -> RemovedLinks {
-    let mut targets: BTreeMap<&str, Vec<&FleetChange>> = BTreeMap::new();
-    for change in &plan.changes {
-        if let Some(Deletion {
-            part: DeletedPart::Link(target) | DeletedPart::Credentials(target),
-            ..
-        }) = &change.deletion
-        {
-            targets.entry(target).or_default().push(change);
+    let mut targets: BTreeMap<&str, Vec<&Step>> = BTreeMap::new();
+    for step in plan.steps.iter().filter(|step| step.deleted().is_some()) {
+        if let Some(target) = step.part.target() {
+            targets.entry(target).or_default().push(step);
         }
     }
-    let removals = targets.iter().map(|(target, changes)| async move {
-        let mut successors = changes
+    let removals = targets.iter().map(|(target, steps)| async move {
+        let mut successors = steps
             .iter()
-            .filter_map(|change| change.replaced_by.as_ref());
+            .filter_map(|step| step.change.replaced_by.as_ref());
         let removed = match successors.find(|new| unready.contains(*new)) {
             Some(new) => Err(anyhow::anyhow!("the Link {new} is not ready")),
-            None => link(loaded, read, target, changes, wait).await,
+            None => link(loaded, read, target, steps, wait).await,
         };
         ((*target).to_owned(), removed)
     });
@@ -131,21 +126,19 @@ async fn link(
     loaded: &LoadedFleet,
     read: &ReadCluster,
     target: &str,
-    changes: &[&FleetChange],
+    steps: &[&Step],
     wait: Duration,
 ) -> anyhow::Result<usize> {
     let cluster = &read.cluster;
-    let deletions = changes.iter().filter_map(|change| change.deletion.as_ref());
-    let (links, secrets): (Vec<_>, Vec<_>) =
-        deletions.partition(|gone| matches!(gone.part, DeletedPart::Link(_)));
+    let (links, secrets): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.unlinks());
     for link in &links {
-        link.object.delete(cluster).await?;
+        link.run(cluster).await?;
     }
     let name: ClusterName = target.parse()?;
     let mut others = read.facts.links.iter().filter(|link| {
         let mut gone = links.iter();
         link.spec.target_cluster_name == target
-            && !gone.any(|gone| gone.object.object.name == link.name_any())
+            && !gone.any(|gone| gone.change.name == link.name_any())
     });
     // Another Link to the cluster has the mirrors now.
     if others.next().is_none() {
@@ -153,7 +146,7 @@ async fn link(
         tokio::time::sleep(PROPAGATION).await;
     }
     for secret in &secrets {
-        secret.object.delete(cluster).await?;
+        secret.run(cluster).await?;
     }
     Ok(links.len() + secrets.len())
 }
@@ -188,8 +181,8 @@ async fn accounts_of(
     kept: &BTreeSet<(ClusterName, String)>,
 ) -> (usize, Vec<String>) {
     let (mut deleted, mut failed) = (0, Vec::new());
-    for object in unused_accounts(plan, kept) {
-        match object.delete(&read.cluster).await {
+    for step in unused_accounts(plan, kept) {
+        match step.run(&read.cluster).await {
             Ok(()) => deleted += 1,
             Err(error) => failed.push(format!("{}: {error:#}", plan.name)),
         }
@@ -201,16 +194,15 @@ async fn accounts_of(
 pub(super) fn unused_accounts<'p>(
     plan: &'p ClusterPlan,
     kept: &BTreeSet<(ClusterName, String)>,
-) -> Vec<&'p ListedObject> {
+) -> Vec<&'p Step> {
     let is_kept = |source: &str| {
         let mut kept = kept.iter();
         kept.any(|(from, to)| from.to_string() == source && *to == plan.name)
     };
-    let deletions = plan.changes.iter();
-    let deletions = deletions.filter_map(|change| change.deletion.as_ref());
-    let objects = deletions.filter_map(|gone| match &gone.part {
-        DeletedPart::Account(source) => (!is_kept(source)).then_some(&gone.object),
-        DeletedPart::Link(_) | DeletedPart::Credentials(_) => None,
+    let deletions = plan.steps.iter().filter(|step| step.deleted().is_some());
+    let unused = deletions.filter(|step| match &step.part {
+        Part::Account(source) => !is_kept(source),
+        Part::Link(_) | Part::Credentials(_) => false,
     });
-    objects.collect()
+    unused.collect()
 }

@@ -2,26 +2,26 @@
 
 use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
 use kube::{Resource, ResourceExt as _};
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    accounts::covers,
-    change::{FieldChange, FleetChange, NEW_CREDENTIALS, PlannedWrite, WriteAction},
     facts::{ClusterFacts, fleet_of, is_of, kubeconfig},
     loaded::{LoadedFleet, LoadedLink, places},
 };
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
     cli::{
-        link::{
-            changes::{SettingChange, of_credentials, of_link},
-            taken::{NameHolder, holder},
-        },
+        link::taken::{NameHolder, holder},
         link_gen::{Evidence, by_uid, keep_cluster_uid},
+        steps::{
+            Action, Change, FieldChange, Part, SettingChange, Step, credentials_changes,
+            has_metadata_of, labelled, note, settings_changes,
+        },
     },
 };
 
+/// Why a Secret is written that leads to another API server or has another token.
+const NEW_CREDENTIALS: &str = "new credentials";
 /// Why an object is written that is as it should be, and not the fleet's.
 const TAKEN_OVER: &str = "taken over as it is";
 
@@ -68,50 +68,44 @@ impl SourceWrites<'_> {
     }
 
     /// The write of a Secret with credentials, if there is one. Without a token, those of `wanted` are not valid.
-    pub(super) fn of_secret(
-        &self,
-        wanted: &KubernetesSecret,
-        has_token: bool,
-    ) -> Option<PlannedWrite> {
+    pub(super) fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<Step> {
         let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
         let Some(old) = self.source.credentials(&namespace, &name) else {
-            return Some(self.write("create", wanted, &self.places(), Vec::new()));
+            return Some(self.apply("create", wanted, &self.places(), Vec::new()));
         };
         // If a rotation has written it meanwhile, the API server refuses this.
         let mut unchanged = wanted.clone();
         unchanged.metadata.resource_version = old.resource_version();
-        let write = |why: &str, fields| Some(self.write("patch", &unchanged, why, fields));
+        let apply = |why: &str, fields| self.apply("patch", &unchanged, why, fields);
+        let renew = |fields| {
+            let step = apply(NEW_CREDENTIALS, fields);
+            Some(Step {
+                action: Action::Renew(self.labelled(&unchanged)),
+                ..step
+            })
+        };
         let (now, new) = (kubeconfig(old), kubeconfig(wanted));
         let (Some(now), Some(new), true) = (&now, &new, has_token) else {
-            return write(NEW_CREDENTIALS, Vec::new());
-        };
-        let metadata = |secret: &KubernetesSecret| {
-            let annotations = secret.metadata.annotations.clone();
-            json!([
-                secret.metadata.labels.clone().unwrap_or_default(),
-                annotations.unwrap_or_default()
-            ])
+            return renew(Vec::new());
         };
         if !now.is_same(new) {
-            let fields = of_credentials(Some(now), new);
-            return write(NEW_CREDENTIALS, fields);
+            return renew(credentials_changes(Some(now), new));
         }
-        if !covers(&metadata(old), &metadata(wanted)) {
-            let why = "other labels or annotations";
-            return write(why, Vec::new());
+        if !has_metadata_of(old, wanted) {
+            return Some(apply("other labels or annotations", Vec::new()));
         }
         (!is_of(old, &self.loaded.fleet.name)).then(|| self.note(wanted, TAKEN_OVER))
     }
 
     /// The write of the Link, if there is one. `Err` says why it is not written.
-    pub(super) fn of_link(&self, wanted: &Link) -> Result<Option<PlannedWrite>, String> {
+    pub(super) fn of_link(&self, wanted: &Link) -> Result<Option<Step>, String> {
         let name = wanted.name_any();
         let mut links = self.source.links.iter();
         let Some(old) = links.find(|link| link.name_any() == name) else {
             let change = self.change("create", wanted, &self.places(), Vec::new());
             return Ok(Some(self.of_settings(change, None, wanted)));
         };
-        let mut fields = of_link(old, wanted);
+        let mut fields = settings_changes(old, wanted);
         let is_own = is_of(old, &self.loaded.fleet.name);
         let (was, is) = (cluster_uid(old), cluster_uid(wanted));
         let is_replaced = by_uid(was, is) == Some(Evidence::Elsewhere);
@@ -149,7 +143,7 @@ impl SourceWrites<'_> {
     }
 
     /// Writes a Link, with the label of the fleet.
-    fn of_settings(&self, change: FleetChange, old: Option<&Link>, wanted: &Link) -> PlannedWrite {
+    fn of_settings(&self, change: Change, old: Option<&Link>, wanted: &Link) -> Step {
         let mut new = Box::new(wanted.clone());
         let label = (labels::FLEET.to_owned(), self.loaded.fleet.name.clone());
         new.labels_mut().extend([label]);
@@ -157,27 +151,30 @@ impl SourceWrites<'_> {
             keep_cluster_uid(old, &mut new);
         }
         let old = old.cloned().map(Box::new);
-        PlannedWrite {
+        Step {
             change,
-            action: WriteAction::Link { old, new },
+            action: Action::Link { old, new },
+            part: Part::Link(self.link.ends.target.to_string()),
         }
     }
 
-    /// Applies an object.
-    fn write<K>(
+    /// Applies a Secret.
+    fn apply(
         &self,
         verb: &'static str,
-        wanted: &K,
+        wanted: &KubernetesSecret,
         why: &str,
         fields: Vec<SettingChange>,
-    ) -> PlannedWrite
-    where
-        K: Resource<DynamicType = ()> + Serialize,
-    {
-        PlannedWrite {
+    ) -> Step {
+        Step {
             change: self.change(verb, wanted, why, fields),
-            action: WriteAction::apply(json!(wanted), &self.loaded.fleet.name),
+            action: Action::Apply(self.labelled(wanted)),
+            part: Part::Credentials(self.link.ends.target.to_string()),
         }
+    }
+
+    fn labelled(&self, wanted: &KubernetesSecret) -> Value {
+        labelled(json!(wanted), &self.loaded.fleet.name)
     }
 
     fn change<K: Resource<DynamicType = ()>>(
@@ -186,8 +183,8 @@ impl SourceWrites<'_> {
         wanted: &K,
         why: &str,
         fields: Vec<SettingChange>,
-    ) -> FleetChange {
-        FleetChange {
+    ) -> Change {
+        Change {
             verb,
             kind: K::kind(&()).into_owned(),
             namespace: wanted.namespace().unwrap_or_default(),
@@ -196,21 +193,18 @@ impl SourceWrites<'_> {
             fields: self.fields(fields),
             removes: None,
             replaced_by: None,
-            deletion: None,
-            is_note: false,
         }
     }
 
     /// Notes to which fleet an object belongs that is as it should be, and which cluster it is for.
-    fn note<K: Resource<DynamicType = ()>>(&self, wanted: &K, why: &str) -> PlannedWrite {
-        let change = self.change("patch", wanted, why, Vec::new());
-        PlannedWrite {
-            change: FleetChange {
-                is_note: true,
-                ..change
-            },
-            action: WriteAction::Note {
-                uid: cluster_uid(wanted).map(str::to_owned),
+    fn note<K: Resource<DynamicType = ()>>(&self, wanted: &K, why: &str) -> Step {
+        let target = self.link.ends.target.to_string();
+        Step {
+            change: self.change("patch", wanted, why, Vec::new()),
+            action: note(&self.loaded.fleet.name, cluster_uid(wanted)),
+            part: match K::kind(&()).as_ref() {
+                "Link" => Part::Link(target),
+                _ => Part::Credentials(target),
             },
         }
     }

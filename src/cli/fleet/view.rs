@@ -4,11 +4,14 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
 
-use super::{
-    change::{FleetChange, Removes},
-    plan::{ClusterPlan, FleetPlan},
+use super::plan::{ClusterPlan, FleetPlan};
+use crate::{
+    api::text::one_line,
+    cli::{
+        common::linked::Losses,
+        steps::{Change, Removes, Step},
+    },
 };
-use crate::{api::text::one_line, cli::common::linked::Losses};
 
 /// Maximum number of names on one line.
 const LISTED: usize = 20;
@@ -31,13 +34,13 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
     let ClusterPlan {
         name,
         error,
-        changes,
+        steps,
         problems,
         not_done,
         unwanted,
     } = cluster;
     let is_done =
-        changes.is_empty() && problems.is_empty() && not_done.is_empty() && unwanted.is_empty();
+        steps.is_empty() && problems.is_empty() && not_done.is_empty() && unwanted.is_empty();
     if error.is_none() && is_done {
         return;
     }
@@ -55,7 +58,7 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
     for group in grouped(unwanted) {
         add_group(text, ("·", Style::new()), &group);
     }
-    for group in grouped(changes) {
+    for group in grouped(steps) {
         let mark = match group.first().map(|change| change.verb) {
             Some("create") => ("+", tone(AnsiColor::Green)),
             Some("delete") => ("-", tone(AnsiColor::Red)),
@@ -66,10 +69,10 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
 }
 
 /// Changes of one kind for one reason. What has lines of its own is alone.
-fn grouped(changes: &[FleetChange]) -> Vec<Vec<&FleetChange>> {
-    let mut groups: BTreeMap<(u8, &str, &str), Vec<&FleetChange>> = BTreeMap::new();
+fn grouped(steps: &[Step]) -> Vec<Vec<&Change>> {
+    let mut groups: BTreeMap<(u8, &str, &str), Vec<&Change>> = BTreeMap::new();
     let mut order = Vec::new();
-    for change in changes {
+    for change in steps.iter().map(|step| &step.change) {
         if !change.fields.is_empty() || change.removes.is_some() {
             order.push(vec![change]);
             continue;
@@ -86,7 +89,7 @@ fn grouped(changes: &[FleetChange]) -> Vec<Vec<&FleetChange>> {
 }
 
 /// Changes of one kind for one reason.
-fn add_group(text: &mut String, (mark, style): (&str, Style), group: &[&FleetChange]) {
+fn add_group(text: &mut String, (mark, style): (&str, Style), group: &[&Change]) {
     let Some(first) = group.first() else {
         return;
     };

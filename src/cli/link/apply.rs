@@ -12,10 +12,8 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    changes::{self, SettingChange},
     contexts::Direction,
     source::{Before, InUse, SourceState, kubeconfig},
-    write::write,
 };
 use crate::{
     api::{
@@ -26,13 +24,17 @@ use crate::{
         common::{
             cluster::Cluster,
             given::Given,
-            inventory::{self, SECRET},
+            inventory::{self, LINK, SECRET},
             linked::{Losses, elsewhere},
             mirroring::Parse,
             output,
         },
         link_gen::{KubeconfigTarget, generate},
         plan::losses::losses,
+        steps::{
+            Action, Change, Part, SettingChange, Step, credentials_changes, has_metadata_of,
+            revoked, settings_changes,
+        },
     },
     hint::fail,
     manifests::link::LinkObjects,
@@ -44,6 +46,8 @@ pub(super) struct Prepared {
     pub(super) direction: Direction,
     pub(super) source: SourceState,
     pub(super) objects: LinkObjects,
+    /// What is written in the source cluster, in this order.
+    steps: Vec<Step>,
     /// The settings of the existing link that would change.
     pub(super) changes: Vec<SettingChange>,
     /// What happens to mirrors then, in words.
@@ -93,20 +97,22 @@ impl Prepared {
             .with_context(|| format!("cannot generate the link to {context}"))?;
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
         if let Some(old) = &source.link {
-            changes.extend(changes::of_link(old, &objects.link));
+            changes.extend(settings_changes(old, &objects.link));
         }
         let new = kubeconfig(&objects.credentials).and_then(|new| KubeconfigTarget::of(&new.0));
         match (source.in_use(), new) {
             (InUse::Known(old), Some(new)) => {
-                changes.extend(changes::of_credentials(Some(old), &new));
-                renewed.extend(changes::revoked(old, &new));
+                changes.extend(credentials_changes(Some(old), &new));
+                renewed.extend(revoked(old, &new));
             }
             (InUse::Unreadable, Some(new)) => {
-                changes.extend(changes::of_credentials(None, &new));
+                changes.extend(credentials_changes(None, &new));
             }
             _ => {}
         }
+        let steps = steps(&direction, &source, &objects);
         let mut prepared = Self {
+            steps,
             direction,
             source,
             objects,
@@ -122,15 +128,17 @@ impl Prepared {
 
     /// Secrets of the existing link that are missing or differ from it, and what Linkerd needs then.
     fn written(&self) -> Vec<String> {
-        let in_use = self.source.existing().credentials;
-        let secrets = self.objects.secrets().zip(&self.source.secrets);
-        let written = secrets.filter_map(|(new, before)| {
-            let was = match before {
-                Before::Missing => "missing",
-                Before::Found(old) if !is_like(old, new, in_use) => "other credentials",
-                Before::Unknown | Before::Found(_) => return None,
-            };
-            Some(format!("Secret {}: {was} -> written", path(new)))
+        let secrets = self.steps.iter().filter(|step| {
+            matches!(step.part, Part::Credentials(_)) && !step.change.why.is_empty()
+        });
+        let written = secrets.map(|step| {
+            let Change {
+                namespace,
+                name,
+                why,
+                ..
+            } = &step.change;
+            format!("Secret {namespace}/{name}: {why} -> written")
         });
         let is_there = self.source.link.is_some();
         let mut written: Vec<String> = written.filter(|_| is_there).collect();
@@ -242,39 +250,40 @@ impl Prepared {
         Ok(others.is_empty().then_some(&**old))
     }
 
-    /// Applies the Secrets, and then the Link. If one of them fails, the Secrets are as before. Returns the Link as it is
-    /// stored.
-    pub(super) async fn apply(&self) -> anyhow::Result<Link> {
+    /// Writes the Secrets, and then the Link. If one of them fails, the Secrets are as before. Returns the Link as it is
+    /// stored, if it was written.
+    pub(super) async fn apply(&self) -> anyhow::Result<Option<Link>> {
         let Direction { context, name, .. } = &self.direction;
-        let (cluster, objects) = (&self.source.cluster, &self.objects);
-        let failed = || format!("cannot link {context} to {name}");
-        let secrets = objects.secrets().zip(&self.source.secrets);
-        for (applied, (secret, before)) in secrets.enumerate() {
-            let mut secret = secret.clone();
-            if let Before::Found(old) = before {
-                // If a rotation has written it meanwhile, the API server refuses this.
-                secret.metadata.resource_version = old.resource_version();
-            }
-            if let Err(error) = inventory::apply(cluster, &json!(secret)).await {
-                self.undo(applied).await;
-                return Err(error.context(failed()));
+        let mut stored = None;
+        for (done, step) in self.steps.iter().enumerate() {
+            match step.write(&self.source.cluster).await {
+                Ok(link) => stored = link,
+                Err(error) => {
+                    self.undo(self.steps.iter().take(done)).await;
+                    return Err(error.context(format!("cannot link {context} to {name}")));
+                }
             }
         }
-        let written = write(cluster, self.source.link.as_ref(), &objects.link).await;
-        if written.is_err() {
-            self.undo(objects.secrets().count()).await;
-        }
-        written.with_context(failed)
+        Ok(stored)
     }
 
-    /// Undoes a link that was applied in part, so that no unused credentials stay: the first `applied` objects were
-    /// written, and the next one failed.
-    async fn undo(&self, applied: usize) {
-        let new = self.objects.secrets();
-        let applied = new.zip(&self.source.secrets).take(applied);
+    /// Fails if the Link is stored otherwise than it was announced.
+    pub(super) fn check(&self, stored: Option<&Link>) -> anyhow::Result<()> {
+        let mut steps = self.steps.iter();
+        steps.try_for_each(|step| step.check(stored))
+    }
+
+    /// Undoes a link that was written in part, so that no unused credentials stay: these steps were done, and the next one
+    /// failed.
+    async fn undo(&self, done: impl Iterator<Item = &Step>) {
+        let done: Vec<&Change> = done.map(|step| &step.change).collect();
         // The request may have succeeded although its answer was lost.
         let link = self.changed_link().await;
-        for (new, before) in applied {
+        for (new, before) in self.objects.secrets().zip(&self.source.secrets) {
+            let namespace = new.namespace().unwrap_or_default();
+            if !done.iter().any(|done| done.namespace == namespace) {
+                continue;
+            }
             let said = match (&link, before) {
                 (Err(why), _) => Err(why.clone()),
                 (Ok(()), Before::Unknown) => Err("you may not read it".to_owned()),
@@ -333,6 +342,49 @@ impl Prepared {
         };
         done.map_err(|error| format!("{error:#}"))
     }
+}
+
+/// What has to be written in the source cluster.
+fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> Vec<Step> {
+    let target = direction.name.to_string();
+    let secrets = objects.secrets().zip(&source.secrets);
+    let secrets = secrets.filter_map(|(new, before)| {
+        let in_use = source.existing().credentials;
+        let mut new = new.clone();
+        let (verb, why) = match before {
+            Before::Unknown => ("patch", ""),
+            Before::Missing => ("create", "missing"),
+            Before::Found(old) if kubeconfig(old) == kubeconfig(&new) => {
+                (!has_metadata_of(&**old, &new)).then_some(("patch", ""))?
+            }
+            // The settings that differ are listed one by one.
+            Before::Found(old) if is_like(old, &new, in_use) => ("patch", ""),
+            Before::Found(_) => ("patch", "other credentials"),
+        };
+        if let Before::Found(old) = before {
+            // If a rotation has written it meanwhile, the API server refuses this.
+            new.metadata.resource_version = old.resource_version();
+        }
+        let object = SECRET.of_metadata(&new.metadata);
+        Some(Step {
+            change: Change::of(verb, &object, why.to_owned()),
+            action: Action::Apply(json!(new)),
+            part: Part::Credentials(target.clone()),
+        })
+    });
+    let (old, new) = (source.link.as_ref(), &objects.link);
+    let is_done =
+        old.is_some_and(|old| settings_changes(old, new).is_empty() && has_metadata_of(old, new));
+    let verb = if old.is_some() { "patch" } else { "create" };
+    let link = (!is_done).then(|| Step {
+        change: Change::of(verb, &LINK.of_metadata(&new.metadata), String::new()),
+        action: Action::Link {
+            old: old.cloned().map(Box::new),
+            new: Box::new(new.clone()),
+        },
+        part: Part::Link(target.clone()),
+    });
+    secrets.chain(link).collect()
 }
 
 /// Whether a Secret has the credentials of the new one, or those `in_use`, whose changes are listed one by one.

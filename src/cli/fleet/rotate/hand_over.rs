@@ -22,7 +22,6 @@ use crate::{
             output,
         },
         fleet::{
-            change::labelled,
             facts::is_of,
             gather::{ReadTarget, read_target},
             loaded::LoadedLink,
@@ -31,6 +30,7 @@ use crate::{
             Credentials, Ending, RECENT, RotationDetails, RotationOutcome, TokenAccount,
             TokenOwner, TokenSecret, Tokens,
         },
+        steps::labelled,
     },
     fleet::LinkEnds,
     hint::fail,

@@ -218,7 +218,7 @@ fn short(loaded: &LoadedFleet, [east, west]: [&ClusterFacts; 2]) -> Vec<String> 
 pub(super) fn lines(plan: &FleetPlan) -> Vec<String> {
     let mut lines = Vec::new();
     for cluster in &plan.clusters {
-        for change in &cluster.changes {
+        for change in cluster.steps.iter().map(|step| &step.change) {
             let mut line = format!(
                 "{} {} {} {}/{}: {}",
                 cluster.name, change.verb, change.kind, change.namespace, change.name, change.why

@@ -6,9 +6,13 @@ use serde_json::json;
 use super::planned::{FILE, done, lines, loaded, name, plan_with, token};
 use crate::{
     api::{labels, link::LinkSpec},
-    cli::fleet::{
-        change::WriteAction, facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet,
-        part::UsedClusters, plan::FleetPlan, remove::unused_accounts, view,
+    cli::{
+        common::inventory::ListedObject,
+        fleet::{
+            facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet, part::UsedClusters,
+            plan::FleetPlan, remove::unused_accounts, view,
+        },
+        steps::Action,
     },
 };
 
@@ -138,9 +142,9 @@ fn what_is_deleted_or_replaced_is_what_was_read() {
         secret.metadata.resource_version = Some("7".to_owned());
     }
     let plan = both(&loaded(&without_link()), &east, &west);
-    let deletions = plan.clusters[1].changes.iter();
-    let deletions = deletions.filter_map(|change| change.deletion.as_ref());
-    let deletions: Vec<_> = deletions.map(|gone| gone.object.preconditions()).collect();
+    let deletions = plan.clusters[1].steps.iter();
+    let deletions = deletions.filter_map(|step| step.deleted());
+    let deletions: Vec<_> = deletions.map(ListedObject::preconditions).collect();
     let of = |uid: &str, version: Option<&str>| (Some(uid.to_owned()), version.map(str::to_owned));
     let secret = of("uid-of-secret", Some("7"));
     // Its status has other versions all the time.
@@ -159,8 +163,8 @@ fn what_is_deleted_or_replaced_is_what_was_read() {
         now: jiff::Timestamp::UNIX_EPOCH,
     };
     let planned = case.plan(&east.accounts).unwrap();
-    let versions = planned.source.iter().map(|write| match &write.action {
-        WriteAction::Apply(object) => object["metadata"]["resourceVersion"].clone(),
+    let versions = planned.source.iter().map(|step| match &step.action {
+        Action::Renew(object) => object["metadata"]["resourceVersion"].clone(),
         _ => panic!("no Secret"),
     });
     assert_eq!(versions.collect::<Vec<_>>(), [json!("7"), json!("7")]);

@@ -14,8 +14,8 @@ use crate::{
             link_settings::link_settings,
             loaded::{link_flags, parse},
         },
-        link::changes::of_link,
         link_gen::Existing,
+        steps::settings_changes,
     },
     manifests::link::LinkOptions,
 };
@@ -75,7 +75,7 @@ fn each_setting_is_kept_shown_and_imported() {
         let set = link(setting);
         assert_ne!(json!(usual), json!(set), "{flag} changes nothing");
         assert_eq!(
-            of_link(&usual, &set).len(),
+            settings_changes(&usual, &set).len(),
             1,
             "`link` does not show a change of {flag}"
         );

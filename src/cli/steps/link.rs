@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::changes::{of_link, replacement};
+use super::settings::{replacement, settings_changes};
 use crate::{
     api::{labels::MANAGER, link::Link},
     cli::common::{cluster::Cluster, inventory},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Creates a Link, or replaces the settings of the `old` one in a single write: the controller acts on each state that it
 /// sees. Returns the Link as it is stored. Fails if the settings are not the old ones any more.
-pub(in crate::cli) async fn write(
+pub(super) async fn write(
     cluster: &Cluster,
     old: Option<&Link>,
     new: &Link,
@@ -31,7 +31,8 @@ pub(in crate::cli) async fn write(
     let live = cluster
         .request(&format!("read the Link {name}"), api.get_opt(&name))
         .await?;
-    if !live.is_some_and(|live| live.uid() == old.uid() && of_link(old, &live).is_empty()) {
+    if !live.is_some_and(|live| live.uid() == old.uid() && settings_changes(old, &live).is_empty())
+    {
         return Err(fail(
             format!("the Link {name} has changed meanwhile"),
             "run this again, which looks at it as it is now",

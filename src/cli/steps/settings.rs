@@ -62,7 +62,7 @@ const ANNOTATIONS: [(&str, &str); 11] = [
 ];
 
 /// The changes of a Link. A setting that is only added counts too: it may be a restriction, or lift one.
-pub(in crate::cli) fn of_link(old: &Link, new: &Link) -> Vec<SettingChange> {
+pub(in crate::cli) fn settings_changes(old: &Link, new: &Link) -> Vec<SettingChange> {
     let (before, after) = (settings(old), settings(new));
     let pairs = before.into_iter().zip(after);
     let changed = pairs.filter(|((_, old), (_, new))| old != new);
@@ -115,7 +115,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The changes of valid credentials. `None` as the old ones: the user may not read them.
-pub(in crate::cli) fn of_credentials(
+pub(in crate::cli) fn credentials_changes(
     old: Option<&KubeconfigTarget>,
     new: &KubeconfigTarget,
 ) -> Vec<SettingChange> {
@@ -162,7 +162,7 @@ pub(in crate::cli) fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) ->
 
 /// A JSON merge patch that turns the old Link into the new one: it also removes the settings that only the old one has,
 /// whoever wrote them. Server-side apply would keep these, and so the labels of an old selector beside those of the new one.
-pub(in crate::cli) fn replacement(old: &Link, new: &Link) -> Value {
+pub(super) fn replacement(old: &Link, new: &Link) -> Value {
     let (before, mut spec) = (json!(old.spec), json!(new.spec));
     for field in FIELDS {
         let replaced = replaced(&before[field], &spec[field]);
@@ -199,8 +199,8 @@ fn replaced(before: &Value, after: &Value) -> Value {
 }
 
 /// Fails if the API server has stored other settings than those of the Link that was written.
-pub(in crate::cli) fn check_stored(stored: &Link, written: &Link) -> anyhow::Result<()> {
-    let unlike = of_link(stored, written);
+pub(super) fn check_stored(stored: &Link, written: &Link) -> anyhow::Result<()> {
+    let unlike = settings_changes(stored, written);
     if unlike.is_empty() {
         return Ok(());
     }
@@ -261,7 +261,7 @@ mod tests {
             }),
             &json!({ labels::COPY: "listed" }),
         );
-        let shown: Vec<String> = of_link(&old, &new)
+        let shown: Vec<String> = settings_changes(&old, &new)
             .iter()
             .map(SettingChange::to_string)
             .collect();
@@ -284,7 +284,7 @@ mod tests {
         let spec = &patch["spec"];
         assert_eq!(spec["excludedLabels"], Value::Null);
         assert_eq!(spec["selector"]["matchLabels"], Value::Null);
-        assert_eq!(of_link(&old, &old), []);
+        assert_eq!(settings_changes(&old, &old), []);
     }
 
     /// A merge patch as the API server applies it (RFC 7396).
@@ -355,7 +355,7 @@ mod tests {
             prop_assert_eq!(&stored.spec, &new.spec);
             prop_assert_eq!(stored.annotations(), new.annotations());
             prop_assert!(check_stored(&stored, &new).is_ok());
-            prop_assert_eq!(check_stored(&old, &new).is_ok(), of_link(&old, &new).is_empty());
+            prop_assert_eq!(check_stored(&old, &new).is_ok(), settings_changes(&old, &new).is_empty());
         }
     }
 
@@ -378,7 +378,7 @@ mod tests {
         let old = kubeconfig("https://a", "west", Some(1_800_000_000));
         let new = kubeconfig("https://b", "shared", None);
         let shown = |old| {
-            let changes = of_credentials(old, &new);
+            let changes = credentials_changes(old, &new);
             changes
                 .iter()
                 .map(SettingChange::to_string)

@@ -1,0 +1,171 @@
+//! A change of links as steps. What a plan, a dry run or a question shows are the steps, and what runs are the same ones.
+
+mod change;
+mod link;
+mod secret;
+mod settings;
+
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+pub(super) use self::{
+    change::{Change, FieldChange, Removes},
+    secret::{covers, has_metadata_of},
+    settings::{SettingChange, credentials_changes, revoked, settings_changes},
+};
+use super::common::{
+    cluster::Cluster,
+    inventory::{self, ListedObject},
+};
+use crate::api::{labels, link::Link};
+
+/// One object that is written or deleted.
+pub(super) struct Step {
+    /// What is shown.
+    pub(super) change: Change,
+    /// What is done.
+    pub(super) action: Action,
+    /// What the object is a part of.
+    pub(super) part: Part,
+}
+
+/// How an object is written or deleted. No `Debug`: it may hold credentials.
+pub(super) enum Action {
+    /// It is applied, as `kubectl apply --server-side` does.
+    Apply(Value),
+    /// Credentials are replaced. Linkerd, which reads its Secret once, has the old ones until it restarts.
+    Renew(Value),
+    /// The Link is created, or the settings of the old one are replaced.
+    Link {
+        old: Option<Box<Link>>,
+        new: Box<Link>,
+    },
+    /// It only gets these labels and annotations, which say to whom it belongs.
+    Note(Value),
+    /// It is deleted, if it is still the one that was read.
+    Delete(ListedObject),
+}
+
+/// What an object is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It is the Link to this target cluster.
+    Link(String),
+    /// It has credentials for this target cluster.
+    Credentials(String),
+    /// It belongs to the account of this source cluster.
+    Account(String),
+}
+
+impl Part {
+    /// The target cluster of its link, if it is in the source cluster.
+    pub(super) fn target(&self) -> Option<&str> {
+        match self {
+            Self::Link(target) | Self::Credentials(target) => Some(target),
+            Self::Account(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.change.fmt(f)
+    }
+}
+
+/// As it is shown.
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.change.serialize(serializer)
+    }
+}
+
+impl Step {
+    /// Whether only labels and annotations change, which say to whom the object belongs.
+    pub(super) fn is_note(&self) -> bool {
+        matches!(self.action, Action::Note(_))
+    }
+
+    /// What is deleted, if this is a deletion.
+    pub(super) fn deleted(&self) -> Option<&ListedObject> {
+        match &self.action {
+            Action::Delete(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Whether a Link is deleted.
+    pub(super) fn unlinks(&self) -> bool {
+        self.deleted().is_some() && matches!(self.part, Part::Link(_))
+    }
+
+    /// Does it. Fails if the object is not as it was when the step was planned, or not as announced afterwards.
+    pub(super) async fn run(&self, cluster: &Cluster) -> anyhow::Result<()> {
+        let stored = self.write(cluster).await?;
+        self.check(stored.as_ref())
+    }
+
+    /// Does it, and returns a Link that was written as it is stored. Fails if the object is not as it was when the step was
+    /// planned.
+    pub(super) async fn write(&self, cluster: &Cluster) -> anyhow::Result<Option<Link>> {
+        match &self.action {
+            Action::Apply(object) | Action::Renew(object) => {
+                inventory::apply(cluster, object).await?;
+            }
+            Action::Link { old, new } => {
+                return link::write(cluster, old.as_deref(), new).await.map(Some);
+            }
+            Action::Note(patch) => self.note(cluster, patch).await?,
+            Action::Delete(object) => object.delete(cluster).await?,
+        }
+        Ok(None)
+    }
+
+    /// Fails if the API server has stored another Link than the announced one.
+    pub(super) fn check(&self, stored: Option<&Link>) -> anyhow::Result<()> {
+        match (&self.action, stored) {
+            (Action::Link { new, .. }, Some(stored)) => settings::check_stored(stored, new),
+            _ => Ok(()),
+        }
+    }
+
+    async fn note(&self, cluster: &Cluster, patch: &Value) -> anyhow::Result<()> {
+        let Change {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &self.change;
+        let kind_of = match self.part {
+            Part::Link(_) => inventory::LINK,
+            _ => inventory::SECRET,
+        };
+        let client = cluster.client.clone();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &kind_of.resource());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let what = format!("change {kind} {name}");
+        cluster
+            .request(&what, api.patch(name, &params, &patch))
+            .await?;
+        Ok(())
+    }
+}
+
+/// The labels and annotations of an object of a fleet.
+pub(super) fn note(fleet: &str, uid: Option<&str>) -> Action {
+    let mut patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
+    if let Some(uid) = uid {
+        patch["metadata"]["annotations"] = json!({ labels::CLUSTER_UID: uid });
+    }
+    Action::Note(patch)
+}
+
+/// An object with the label of a fleet.
+pub(super) fn labelled(mut object: Value, fleet: &str) -> Value {
+    object["metadata"]["labels"][labels::FLEET] = json!(fleet);
+    object
+}
