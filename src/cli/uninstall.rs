@@ -7,7 +7,7 @@ use kube::{ResourceExt as _, api::ListParams, core::ObjectMeta};
 use super::common::{
     args::{Global, ManifestOutput},
     cluster::Cluster,
-    inventory::{self as objects, ApiKind},
+    inventory::{self as objects, ApiKind, ListedObject},
     output,
     prose::counted,
 };
@@ -114,23 +114,27 @@ async fn installed(
         labels::MIRRORED_GATEWAY
     );
     let lists = KINDS.map(|kind| kind.list(cluster, None, ours));
-    let mut found = try_join_all(lists).await?.concat();
+    let mut found: Vec<ObjectName> = names(try_join_all(lists).await?).collect();
     let mut kept = Vec::new();
     for namespace in objects::NAMESPACE.list(cluster, None, ours).await? {
-        let name = namespace.name.as_str();
+        let name = namespace.name();
         let why = match keeping(cluster, name, &others).await? {
             _ if name == linkerd_namespace => "it is Linkerd's".to_owned(),
             Some(other) => format!("it has the {} {}", other.kind, other.name),
             None => {
-                found.push(namespace);
+                found.push(namespace.object);
                 continue;
             }
         };
         let lists = IN_NAMESPACE.map(|kind| kind.list(cluster, Some(name), ours));
-        found.extend(try_join_all(lists).await?.concat());
-        kept.push((namespace.name, why));
+        found.extend(names(try_join_all(lists).await?));
+        kept.push((namespace.object.name, why));
     }
     Ok((found, kept))
+}
+
+fn names(lists: Vec<Vec<ListedObject>>) -> impl Iterator<Item = ObjectName> {
+    lists.into_iter().flatten().map(|listed| listed.object)
 }
 
 /// The first of others' objects that keeps a Namespace.

@@ -18,11 +18,10 @@ use super::{
         cluster_name::context_of,
         complete,
         interrupt::on_interrupt,
-        inventory::delete,
-        linked::{LinkedObjects, Mirrors, PROPAGATION, known_clusters, links},
+        linked::{LinkedObjects, PROPAGATION, known_clusters, links},
         output,
         prompt::confirmed,
-        wait::{Progress, poll},
+        wait::Progress,
     },
     link_gen::KubeconfigTarget,
     rotate::link_id,
@@ -53,8 +52,6 @@ Examples:
 
 /// Where Kubernetes cuts a name before it adds a random end.
 const GENERATED_BASE: usize = 58;
-/// Poll interval while mirrors are removed.
-const RETRY: Duration = Duration::from_millis(500);
 
 /// Print the objects that link a cluster to this one, or delete them with --apply
 ///
@@ -209,9 +206,9 @@ async fn revocation(
     let own = linked
         .secrets
         .iter()
-        .find(|secret| secret.namespace.as_ref() == Some(namespace))?;
+        .find(|secret| secret.object.namespace.as_ref() == Some(namespace))?;
     let secrets = cluster.api::<Secret>(namespace);
-    let read = cluster.request("read the credentials", secrets.get(&own.name));
+    let read = cluster.request("read the credentials", secrets.get(own.name()));
     let kubeconfig = read.await.ok()?.data?.remove(labels::KUBECONFIG_KEY)?;
     let credentials = KubeconfigTarget::of(&kubeconfig.0)?;
     let account = credentials.account.as_ref()?;
@@ -285,13 +282,13 @@ async fn apply(
     ];
     // The Link first: while it exists, the controller creates again what is deleted.
     for object in linked.links.iter().chain(&linked.leftovers) {
-        delete(cluster, object).await?;
+        object.delete(cluster).await?;
     }
     if args.only_controller {
         return Ok(());
     }
     let done = if let (Some(_), Some(link)) = (linked.remaining.first(), linked.links.first()) {
-        format!("deleted the Link {}", link.name)
+        format!("deleted the Link {}", link.name())
     } else {
         // Without a Link, the controller does not remove these mirrors. They were listed before the prompt: meanwhile,
         // another cluster may have joined a federated Service.
@@ -301,7 +298,7 @@ async fn apply(
             }
         }
         let waiting = format!("waiting for the mirrors of {name} to be removed");
-        let left = mirrors_left(&linked, cluster, name, &args.namespace, args.wait);
+        let left = linked.mirrors_left(cluster, name, &args.namespace, args.wait);
         let left = Progress::new(&waiting).during(left).await?;
         if left.len() > 0 {
             return Err(left_over(name, &cluster.flags, &left, had_link));
@@ -312,29 +309,13 @@ async fn apply(
         format!("deleted the link to {name} and its mirrors")
     };
     for secret in &linked.secrets {
-        delete(cluster, secret).await?;
+        secret.delete(cluster).await?;
     }
     output::note(&done);
     for note in notes.into_iter().flatten() {
         output::note(&note);
     }
     Ok(())
-}
-
-/// Waits until no mirror is left, at most for `wait`. Returns those that are.
-async fn mirrors_left(
-    linked: &LinkedObjects,
-    cluster: &Cluster,
-    name: &ClusterName,
-    namespace: &str,
-    wait: Duration,
-) -> anyhow::Result<Mirrors> {
-    let attempt = async || {
-        let left = Box::pin(linked.mirrors_now(cluster, name, namespace)).await?;
-        anyhow::Ok(if left.len() == 0 { Ok(left) } else { Err(left) })
-    };
-    let (Ok(left) | Err(left)) = poll(RETRY, wait, attempt, |_| ()).await?;
-    Ok(left)
 }
 
 async fn nothing_there(

@@ -21,7 +21,7 @@ use k8s_openapi::{
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use kube::{
-    Api, ResourceExt as _,
+    Api,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions},
     core::{ApiResource, GroupVersionKind, ObjectMeta},
 };

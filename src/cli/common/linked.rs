@@ -12,6 +12,7 @@ pub(crate) use self::{losses::Losses, mirrors::Mirrors};
 use super::{
     cluster::Cluster,
     inventory::{self as objects, ListedObject},
+    wait::poll,
 };
 use crate::{
     api::{
@@ -24,6 +25,8 @@ use crate::{
 
 /// Time in which Linkerd sees that no Service names a cluster any more, before its credentials are deleted.
 pub(crate) const PROPAGATION: Duration = Duration::from_secs(2);
+/// Poll interval while mirrors are removed.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
@@ -110,6 +113,22 @@ impl LinkedObjects {
         } else {
             Mirrors::gather(cluster, name, namespace).await
         }
+    }
+
+    /// Waits until no mirror is left, at most for `wait`. Returns those that are.
+    pub(crate) async fn mirrors_left(
+        &self,
+        cluster: &Cluster,
+        name: &ClusterName,
+        namespace: &str,
+        wait: Duration,
+    ) -> anyhow::Result<Mirrors> {
+        let attempt = async || {
+            let left = Box::pin(self.mirrors_now(cluster, name, namespace)).await?;
+            anyhow::Ok(if left.len() == 0 { Ok(left) } else { Err(left) })
+        };
+        let (Ok(left) | Err(left)) = poll(RETRY, wait, attempt, |_| ()).await?;
+        Ok(left)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -309,7 +328,7 @@ async fn leftovers(
     namespace: &str,
     name: &ClusterName,
     only_here: bool,
-) -> anyhow::Result<Vec<ObjectName>> {
+) -> anyhow::Result<Vec<ListedObject>> {
     let of_cluster = &format!("{}={name}", labels::CLUSTER_NAME);
     let here = Some(namespace);
     let budgets =
@@ -332,7 +351,8 @@ async fn leftovers(
         objects::DISRUPTION_BUDGET.with_names(cluster, namespace, &budgets),
         objects::LEASE.with_names(cluster, namespace, &leases),
     )?;
-    Ok([labelled.concat(), budgets, leases].concat())
+    let all = [labelled.concat(), budgets, leases].concat().into_iter();
+    Ok(all.map(ListedObject::in_any_version).collect())
 }
 
 #[cfg(test)]
@@ -396,7 +416,7 @@ mod tests {
             .into();
         objects.extend(links);
         let secrets = Box::pin(found(objects, only)).await.secrets.into_iter();
-        secrets.map(|secret| secret.name).collect()
+        secrets.map(|secret| secret.object.name).collect()
     }
 
     #[tokio::test]

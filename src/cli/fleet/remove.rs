@@ -16,19 +16,17 @@ use super::{
     plan::{ClusterPlan, FleetPlan},
 };
 use crate::{
-    cli::common::{
-        cluster::Cluster,
-        linked::{Mirrors, PROPAGATION},
-        output,
-        wait::{Progress, poll},
+    cli::{
+        common::{
+            linked::{LinkedObjects, PROPAGATION},
+            output,
+            wait::Progress,
+        },
+        steps::{Part, Step},
     },
-    cli::steps::{Part, Step},
     fleet::LinkEnds,
     manifests::link::ClusterName,
 };
-
-/// Poll interval while mirrors are removed.
-const RETRY: Duration = Duration::from_millis(500);
 
 /// Removes what the plan says, in all clusters side by side.
 pub(super) async fn remove_all(
@@ -142,36 +140,21 @@ async fn link(
     });
     // Another Link to the cluster has the mirrors now.
     if others.next().is_none() {
-        without_mirrors(cluster, &name, &loaded.namespace, wait).await?;
+        let linked = LinkedObjects::default();
+        let left = linked.mirrors_left(cluster, &name, &loaded.namespace, wait);
+        let left = Box::pin(left).await?.len();
+        if left > 0 {
+            anyhow::bail!(
+                "{left} of its mirrors are left after {wait:?}; check that the controller is running, and run the same command \
+                 again"
+            );
+        }
         tokio::time::sleep(PROPAGATION).await;
     }
     for secret in &secrets {
         secret.run(cluster).await?;
     }
     Ok(links.len() + secrets.len())
-}
-
-/// Waits until the controller has removed all mirrors of a cluster.
-async fn without_mirrors(
-    cluster: &Cluster,
-    name: &ClusterName,
-    namespace: &str,
-    wait: Duration,
-) -> anyhow::Result<()> {
-    let attempt = async || {
-        let left = Box::pin(Mirrors::gather(cluster, name, namespace)).await?;
-        anyhow::Ok(if left.len() == 0 {
-            Ok(())
-        } else {
-            Err(left.len())
-        })
-    };
-    let left = poll(RETRY, wait, attempt, |_| ()).await?;
-    left.map_err(|left| {
-        anyhow::anyhow!(
-            "{left} of its mirrors are left after {wait:?}; check that the controller is running, and run the same command again"
-        )
-    })
 }
 
 /// Removes accounts whose clusters have no link any more.

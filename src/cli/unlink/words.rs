@@ -2,6 +2,7 @@
 
 use crate::{
     cli::common::{
+        inventory::ListedObject,
         linked::{LinkedObjects, Losses, Mirrors},
         prose::counted,
     },
@@ -124,7 +125,7 @@ pub(super) fn plan(name: &ClusterName, linked: &LinkedObjects) -> String {
 
 /// The Links that are deleted.
 fn what(name: &ClusterName, linked: &LinkedObjects) -> String {
-    let links: Vec<&str> = linked.links.iter().map(|link| link.name.as_str()).collect();
+    let links: Vec<&str> = linked.links.iter().map(ListedObject::name).collect();
     match links.as_slice() {
         [link] if !linked.remaining.is_empty() => format!("the Link {link}"),
         [] | [_] => format!("the link to {name}"),
@@ -143,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cli::common::inventory::{LINK, ListedObject, SERVICE},
+        cli::common::inventory::{LINK, SERVICE},
         hint::hint_of,
     };
 
@@ -171,6 +172,14 @@ mod tests {
         }
     }
 
+    fn link(name: &str) -> ListedObject {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            ..Default::default()
+        };
+        ListedObject::new(LINK, &metadata)
+    }
+
     #[test]
     fn note_says_what_a_link_of_another_namespace_keeps() {
         let mut linked = LinkedObjects::default();
@@ -181,7 +190,7 @@ mod tests {
             note.ends_with("because the Link other/east needs them"),
             "{note}"
         );
-        linked.links.push(LINK.named(None, "east".to_owned()));
+        linked.links.push(link("east"));
         let note = kept(&linked).unwrap();
         assert!(
             note.ends_with("stays, because the Link other/east needs it"),
@@ -236,9 +245,7 @@ mod tests {
                 "The Link east stays, and keeps east linked. Delete the Link again?",
             ),
         ] {
-            let links = links
-                .iter()
-                .map(|link| LINK.named(None, (*link).to_owned()));
+            let links = links.iter().map(|name| link(name));
             let linked = LinkedObjects {
                 links: links.collect(),
                 remaining: remaining.iter().map(ToString::to_string).collect(),
