@@ -1,6 +1,9 @@
 //! The keys of the file. The reader, the suggestions and the JSON schema all use these tables.
 
+use crate::manifests::link as settings;
+
 /// A key of the file, and what it says.
+#[derive(Clone, Copy)]
 pub(super) struct FileKey {
     pub(super) name: &'static str,
     pub(super) doc: &'static str,
@@ -162,21 +165,15 @@ pub(super) const LINKS: &[FileKey] = &[
 ];
 
 /// The settings of links.
-pub(super) const SETTINGS: &[FileKey] = &[
-    flag("selector"),
-    flag("remoteDiscoverySelector"),
-    flag("federatedServiceSelector"),
-    flag("excludedAnnotations"),
-    flag("excludedLabels"),
-    flag("copiedAnnotations"),
-    flag("copiedLabels"),
-    flag("copy"),
-    flag("gatewayNetworks"),
-    flag("enableHeadlessServices"),
-    flag("allowedNamespaces"),
-    flag("federation"),
-    flag("federatedThrough"),
-];
+pub(super) const SETTINGS: &[FileKey] = &{
+    let mut keys = [flag(""); settings::SETTINGS.len()];
+    let mut i = 0;
+    while i < keys.len() {
+        keys[i] = flag(settings::SETTINGS[i].key);
+        i += 1;
+    }
+    keys
+};
 
 /// The key of this name.
 pub(super) fn find(keys: &'static [FileKey], name: &str) -> Option<&'static FileKey> {

@@ -4,16 +4,17 @@
 //! Typed values, no templates. Pure: the facts about the target cluster are in [`LinkTarget`].
 
 mod options;
+mod settings;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use anyhow::Context as _;
 use k8s_openapi::{ByteString, api::core::v1::Secret as KubernetesSecret};
-use kube::core::ObjectMeta;
+use kube::{ResourceExt as _, core::ObjectMeta};
 use serde_json::Value;
 
-use self::options::ANY;
 pub use self::options::{EXPORTED, LinkOptions};
+pub(crate) use self::settings::SETTINGS;
 use super::{gateway::RemoteGateway, install::created_by, kubeconfig::Secret, render::Manifest};
 use crate::{
     api::{
@@ -22,7 +23,7 @@ use crate::{
         metadata::ResourceId,
         names::is_dns_label,
     },
-    mirror::{ApiServerThrough, Copied, FederatedThrough, Federation},
+    mirror::ApiServerThrough,
 };
 
 /// Name of a target cluster: a DNS label, because Services have it as a suffix.
@@ -188,29 +189,18 @@ pub fn link(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link
     }
 }
 
-/// The keys of a flag, without empty ones: a user passes an empty one for none.
-fn set(keys: &[String]) -> Vec<String> {
-    let keys = keys.iter().filter(|key| !key.is_empty());
-    keys.cloned().collect()
-}
-
 fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) -> Link {
     let mut spec = LinkSpec {
         target_cluster_name: target.name.to_string(),
         target_cluster_domain: target.config.cluster_domain.clone(),
         target_cluster_linkerd_namespace: target.linkerd_namespace.clone(),
         cluster_credentials_secret: target.name.credentials_secret(),
-        remote_discovery_selector: Some(options.remote_discovery_selector.clone()),
-        federated_service_selector: Some(options.federated_service_selector.clone()),
-        excluded_annotations: set(&options.excluded_annotations),
-        excluded_labels: set(&options.excluded_labels),
         ..Default::default()
     };
     if let Some(gateway) = &target.gateway {
         spec.gateway_address = gateway.addresses.join(",");
         spec.gateway_port = gateway.port.to_string();
         spec.gateway_identity.clone_from(&gateway.identity);
-        spec.selector = Some(options.selector.clone());
         spec.probe_spec = ProbeSpec {
             path: gateway.probe_path.clone(),
             port: gateway.probe_port.to_string(),
@@ -222,42 +212,15 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
     }
     let mut link = Link::new(&target.name.to_string(), spec);
     link.metadata.namespace = Some(namespace.to_owned());
-    let mut annotations = with_uid(map([(labels::CREATED_BY, &created_by())]), target);
-    if let Some(enabled) = options.enable_headless_services {
-        let set = if enabled { "enabled" } else { "disabled" };
-        annotations.insert(labels::HEADLESS_SERVICES.to_owned(), set.to_owned());
-    }
-    for (key, rules) in [
-        (labels::COPIED_ANNOTATIONS, &options.copied_annotations),
-        (labels::COPIED_LABELS, &options.copied_labels),
-        (labels::GATEWAY_NETWORKS, &options.gateway_networks),
-    ] {
-        let rules = rules
-            .iter()
-            .map(String::as_str)
-            .filter(|rule| !["", ANY].contains(rule));
-        let rules = rules.collect::<Vec<_>>().join(",");
-        if !rules.is_empty() {
-            annotations.insert(key.to_owned(), rules);
-        }
-    }
-    if let Some(selector) = options.allowed_namespaces.as_ref().filter(|s| *s != ANY) {
-        annotations.insert(labels::ALLOWED_NAMESPACES.to_owned(), selector.clone());
-    }
-    if options.copy != Copied::default() {
-        let copy = options.copy.as_str().to_owned();
-        annotations.insert(labels::COPY.to_owned(), copy);
-    }
-    if options.federation != Federation::default() {
-        let joins = options.federation.as_str().to_owned();
-        annotations.insert(labels::FEDERATION.to_owned(), joins);
-    }
-    if options.federated_through != FederatedThrough::default() {
-        let through = options.federated_through.as_str().to_owned();
-        annotations.insert(labels::FEDERATED_THROUGH.to_owned(), through);
+    let annotations = with_uid(map([(labels::CREATED_BY, &created_by())]), target);
+    link.metadata.annotations = Some(annotations);
+    let settings = SETTINGS.iter();
+    for setting in settings.filter(|setting| target.gateway.is_some() || !setting.needs_gateway) {
+        setting.set(&mut link, options);
     }
     if let ApiServerAccess::ThroughGateway { discovery, .. } = &target.api_server {
         let through = ApiServerThrough::Gateway.as_str().to_owned();
+        let annotations = link.annotations_mut();
         annotations.insert(labels::API_SERVER_THROUGH.to_owned(), through);
         let way = discovery.as_ref().map(|(way, _)| match way {
             DiscoveryWay::Address(at) => (labels::DISCOVERY_API_SERVER, at.clone()),
@@ -265,7 +228,6 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
         });
         annotations.extend(way.map(|(key, value)| (key.to_owned(), value)));
     }
-    link.metadata.annotations = Some(annotations);
     link
 }
 
@@ -288,7 +250,10 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::selector_text::parse_selector;
+    use crate::{
+        api::selector_text::parse_selector,
+        mirror::{Copied, FederatedThrough, Federation},
+    };
 
     fn target() -> LinkTarget {
         LinkTarget {
@@ -447,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_a_gateway_has_no_selector_for_it() {
+    fn a_link_without_a_gateway_has_no_settings_of_one() {
         let objects = link(
             &LinkTarget {
                 gateway: None,
@@ -480,9 +445,7 @@ mod tests {
             multicluster.linkerd.io/copied-annotations: d.io/e,f.io/*
             multicluster.linkerd.io/copied-labels: g
             multicluster.linkerd.io/copy: listed
-            multicluster.linkerd.io/federated-through: gateway
             multicluster.linkerd.io/federation: local-members
-            multicluster.linkerd.io/gateway-networks: 192.0.2.0/24,::1
             multicluster.linkerd.io/headless-services: enabled
           name: east
           namespace: linkerd-multicluster

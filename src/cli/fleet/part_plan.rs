@@ -20,7 +20,7 @@ use crate::{
     cli::steps::Step,
     manifests::{
         kubeconfig::Secret,
-        link::{ApiServerAccess, LinkTarget, link},
+        link::{ApiServerAccess, LinkTarget, SETTINGS, link},
     },
 };
 
@@ -183,8 +183,10 @@ fn with_facts_of(old: &Link, loaded: &LoadedFleet, wanted: &LoadedLink) -> Link 
     };
     let mut made = link(&target, &args.namespace, &args.options).link;
     if args.gateway && !spec.gateway_address.is_empty() {
+        for setting in SETTINGS.iter().filter(|setting| setting.needs_gateway) {
+            setting.set(&mut made, &args.options);
+        }
         let new = &mut made.spec;
-        new.selector = Some(args.options.selector.clone());
         new.gateway_address = match args.set_addresses().as_slice() {
             [] => spec.gateway_address.clone(),
             set => set.join(","),

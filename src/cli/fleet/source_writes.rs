@@ -121,7 +121,7 @@ impl SourceWrites<'_> {
         if is_replaced {
             let uid = |of: Option<&str>| of.unwrap_or_default().to_owned();
             fields.push(SettingChange {
-                field: "cluster-uid",
+                field: "clusterUid",
                 old: uid(was),
                 new: uid(is),
             });

@@ -1,8 +1,6 @@
 //! A link that is there already: what a new one keeps of it unless a flag names it. Pure, except [`compare`].
 
-use k8s_openapi::{
-    api::core::v1::ServiceAccount, apimachinery::pkg::apis::meta::v1::LabelSelector,
-};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
@@ -15,25 +13,12 @@ use crate::{
     },
     manifests::{
         kubeconfig::{ClusterEntry, Secret},
-        link::LinkObjects,
+        link::{LinkObjects, SETTINGS},
         yaml,
     },
     mirror::{self, FederatedThrough},
 };
 
-/// The annotations that flags set, each with the field of its flag.
-const ANNOTATIONS: [(&str, &str); 8] = [
-    (labels::ALLOWED_NAMESPACES, "allowed_namespaces"),
-    (labels::COPIED_ANNOTATIONS, "copied_annotations"),
-    (labels::COPIED_LABELS, "copied_labels"),
-    (labels::COPY, "copy"),
-    (labels::FEDERATED_THROUGH, "federated_through"),
-    (labels::FEDERATION, "federation"),
-    (labels::GATEWAY_NETWORKS, "gateway_networks"),
-    (labels::HEADLESS_SERVICES, "enable_headless_services"),
-];
-/// Those that mean nothing without a gateway.
-const OF_GATEWAYS: [&str; 2] = [labels::FEDERATED_THROUGH, labels::GATEWAY_NETWORKS];
 /// Flags that only make sense if the link uses a gateway.
 const GATEWAY_FLAGS: [&str; 6] = [
     "gateway",
@@ -259,48 +244,18 @@ impl Existing<'_> {
         if !self.is_of_another {
             keep_cluster_uid(old, new);
         }
-        let has_gateway = !new.spec.gateway_address.is_empty();
+        let [had_gateway, has_gateway] =
+            [old, &*new].map(|link| !link.spec.gateway_address.is_empty());
         let has_discovery = mirror::has_discovery(new);
-        let annotations = new.metadata.annotations.get_or_insert_default();
-        for (key, flag) in ANNOTATIONS {
-            if key == labels::FEDERATED_THROUGH && !has_discovery {
+        for setting in &SETTINGS {
+            if setting.annotation() == Some(labels::FEDERATED_THROUGH) && !has_discovery {
                 continue; // what the link can do has decided
             }
-            if OF_GATEWAYS.contains(&key) && !has_gateway {
-                annotations.remove(key);
-            } else if !given.has(&[flag]) {
-                match old.annotations().get(key) {
-                    Some(set) => annotations.insert(key.to_owned(), set.clone()),
-                    None => annotations.remove(key),
-                };
+            if setting.needs_gateway && !has_gateway {
+                setting.remove(new);
+            } else if !given.has(&[&setting.flag()]) && (had_gateway || !setting.needs_gateway) {
+                setting.keep(new, old);
             }
-        }
-        let (old, new) = (&old.spec, &mut new.spec);
-        let kept = |flag: &str, new: &mut Option<LabelSelector>, old: &Option<LabelSelector>| {
-            if !given.has(&[flag]) {
-                new.clone_from(old);
-            }
-        };
-        kept(
-            "remote_discovery_selector",
-            &mut new.remote_discovery_selector,
-            &old.remote_discovery_selector,
-        );
-        kept(
-            "federated_service_selector",
-            &mut new.federated_service_selector,
-            &old.federated_service_selector,
-        );
-        // A Link without a gateway has no selector for it, so there is nothing to keep.
-        if has_gateway && !old.gateway_address.is_empty() {
-            kept("selector", &mut new.selector, &old.selector);
-        }
-        if !given.has(&["excluded_annotations"]) {
-            new.excluded_annotations
-                .clone_from(&old.excluded_annotations);
-        }
-        if !given.has(&["excluded_labels"]) {
-            new.excluded_labels.clone_from(&old.excluded_labels);
         }
     }
 }

@@ -61,7 +61,7 @@ impl Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(in crate::cli) struct FieldChange {
     /// The key of the file, or the field of the Link if no key sets it.
-    pub(in crate::cli) field: String,
+    pub(in crate::cli) field: &'static str,
     pub(in crate::cli) before: String,
     pub(in crate::cli) after: String,
     /// The place in the file that says so, if one does.
@@ -74,27 +74,11 @@ impl FieldChange {
         change: SettingChange,
         place: impl Fn(&str) -> Option<String>,
     ) -> Self {
-        let field = key_of(change.field);
         Self {
-            place: place(&field),
-            field,
+            place: place(change.field),
+            field: change.field,
             before: change.old,
             after: change.new,
         }
     }
-}
-
-/// The key of the file that sets a field of a Link, or an annotation.
-fn key_of(field: &str) -> String {
-    match field {
-        "headless-services" => return "enableHeadlessServices".to_owned(),
-        "api-server-through" => return "apiServerThroughGateway".to_owned(),
-        _ => {}
-    }
-    let mut words = field.split('-');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |key, word| {
-        let (head, tail) = word.split_at(word.len().min(1));
-        format!("{key}{}{tail}", head.to_uppercase())
-    })
 }

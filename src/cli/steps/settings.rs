@@ -8,6 +8,7 @@ use crate::{
     api::{labels, link::Link, selector::Selector},
     cli::link_gen::KubeconfigTarget,
     hint::fail,
+    manifests::link::SETTINGS,
 };
 
 /// A setting whose value would change.
@@ -30,9 +31,9 @@ fn or_none(value: &str) -> &str {
     if value.is_empty() { "(none)" } else { value }
 }
 
-/// Fields of the spec that `link` writes, except `probeSpec`, which has a line of its own. A change of a field that is
-/// missing here is neither shown nor asked for.
-const FIELDS: [&str; 12] = [
+/// Fields of the spec that say which cluster is the target and how it is reached, except `probeSpec`, which has a line of its
+/// own. A change of a field that neither is here nor a setting is neither shown nor asked for.
+const FIELDS: [&str; 7] = [
     "targetClusterName",
     "targetClusterDomain",
     "targetClusterLinkerdNamespace",
@@ -40,26 +41,30 @@ const FIELDS: [&str; 12] = [
     "gatewayAddress",
     "gatewayPort",
     "gatewayIdentity",
-    "selector",
-    "remoteDiscoverySelector",
-    "federatedServiceSelector",
-    "excludedAnnotations",
-    "excludedLabels",
 ];
-/// Annotations that `link` writes, with the names that the list has for them.
-const ANNOTATIONS: [(&str, &str); 11] = [
-    (labels::ALLOWED_NAMESPACES, "allowed-namespaces"),
-    (labels::API_SERVER_THROUGH, "api-server-through"),
-    (labels::COPIED_ANNOTATIONS, "copied-annotations"),
-    (labels::COPIED_LABELS, "copied-labels"),
-    (labels::COPY, "copy"),
-    (labels::DISCOVERY_API_SERVER, "discovery-api-server"),
-    (labels::DISCOVERY_SERVICE, "discovery-service"),
-    (labels::FEDERATED_THROUGH, "federated-through"),
-    (labels::FEDERATION, "federation"),
-    (labels::GATEWAY_NETWORKS, "gateway-networks"),
-    (labels::HEADLESS_SERVICES, "headless-services"),
+/// Annotations that say how the API server is reached, with their names in the list.
+const ANNOTATIONS: [(&str, &str); 3] = [
+    (labels::API_SERVER_THROUGH, "apiServerThroughGateway"),
+    (labels::DISCOVERY_API_SERVER, "discoveryApiServer"),
+    (labels::DISCOVERY_SERVICE, "discoveryService"),
 ];
+
+/// All fields of the spec that `link` writes.
+fn fields() -> impl Iterator<Item = &'static str> {
+    let settings = SETTINGS
+        .iter()
+        .filter(|setting| setting.annotation().is_none());
+    FIELDS
+        .into_iter()
+        .chain(settings.map(|setting| setting.key))
+}
+
+/// All annotations that `link` writes, with their names in the list.
+fn annotations() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let settings = SETTINGS.iter();
+    let settings = settings.filter_map(|setting| Some((setting.annotation()?, setting.key)));
+    settings.chain(ANNOTATIONS)
+}
 
 /// The changes of a Link. A setting that is only added counts too: it may be a restriction, or lift one.
 pub(in crate::cli) fn settings_changes(old: &Link, new: &Link) -> Vec<SettingChange> {
@@ -74,7 +79,7 @@ pub(in crate::cli) fn settings_changes(old: &Link, new: &Link) -> Vec<SettingCha
 /// The settings of a Link, in the order of the list.
 fn settings(link: &Link) -> Vec<(&'static str, String)> {
     let spec = json!(link.spec);
-    let fields = FIELDS.iter().map(|field| (*field, shown(&spec[field])));
+    let fields = fields().map(|field| (field, shown(&spec[field])));
     let probe = &link.spec.probe_spec;
     let probes = if probe.path.is_empty() {
         String::new()
@@ -84,9 +89,9 @@ fn settings(link: &Link) -> Vec<(&'static str, String)> {
             probe.path, probe.port, probe.period
         )
     };
-    let annotations = ANNOTATIONS.iter().map(|(key, field)| {
-        let set = link.annotations().get(*key);
-        (*field, set.cloned().unwrap_or_default())
+    let annotations = annotations().map(|(key, field)| {
+        let set = link.annotations().get(key);
+        (field, set.cloned().unwrap_or_default())
     });
     fields
         .chain([("probeSpec", probes)])
@@ -164,7 +169,7 @@ pub(in crate::cli) fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) ->
 /// whoever wrote them. Server-side apply would keep these, and so the labels of an old selector beside those of the new one.
 pub(super) fn replacement(old: &Link, new: &Link) -> Value {
     let (before, mut spec) = (json!(old.spec), json!(new.spec));
-    for field in FIELDS {
+    for field in fields() {
         let replaced = replaced(&before[field], &spec[field]);
         spec[field] = replaced;
     }
@@ -172,7 +177,7 @@ pub(super) fn replacement(old: &Link, new: &Link) -> Value {
         // Without a gateway, nothing is probed. Otherwise, what only others set of it stays.
         spec["probeSpec"] = replaced(&before["probeSpec"], &spec["probeSpec"]);
     }
-    let own = ANNOTATIONS.iter().map(|(key, _)| *key);
+    let own = annotations().map(|(key, _)| key);
     let gone = own.chain([labels::CLUSTER_UID]).filter(|key| {
         old.annotations().contains_key(*key) && !new.annotations().contains_key(*key)
     });
@@ -272,8 +277,8 @@ mod tests {
                 "selector: a in (b) -> a in (b,c)",
                 "excludedLabels: secret,x.io/* -> (none)",
                 "probeSpec: /ready on port 4191 every 3s -> /ready on port 4191 every 5s",
-                "allowed-namespaces: team=a -> (none)",
                 "copy: all -> listed",
+                "allowedNamespaces: team=a -> (none)",
             ]
         );
         let patch = replacement(&old, &new);

@@ -358,7 +358,7 @@ fn what_others_have_made_is_taken_over_and_what_differs_is_shown_with_its_place(
         "source: west, settings: {federation: none, enableHeadlessServices: true, excludedLabels: [a, b]}}",
     ));
     let link = "west patch Link linkerd-multicluster/east: taken over, with other settings; excludedLabels:  -> a,b (link, line \
-                3); federation:  -> none (link, line 3); enableHeadlessServices:  -> enabled (link, line 3)";
+                3); enableHeadlessServices:  -> enabled (link, line 3); federation:  -> none (link, line 3)";
     assert_eq!(
         short(&other, [&east, &west]),
         [taken_over[0], taken_over[1], link]

@@ -49,26 +49,22 @@ fn credentials_are_for_a_cluster_with_their_server_and_authority() {
 
 #[test]
 fn flags_that_set_something_are_flags_of_both_commands() {
-    let mut fields: Vec<&str> = ANNOTATIONS.iter().map(|(_, flag)| *flag).collect();
-    fields.extend(GATEWAY_FLAGS);
-    fields.extend([
+    let mut fields: Vec<String> = SETTINGS.iter().map(|setting| setting.flag()).collect();
+    fields.extend(GATEWAY_FLAGS.map(str::to_owned));
+    let others = [
         "api_server_address",
         "api_server_through_gateway",
         "proxy_url",
         "service_account_name",
         "service_account_namespace",
-        "selector",
-        "remote_discovery_selector",
-        "federated_service_selector",
-        "excluded_annotations",
-        "excluded_labels",
-    ]);
+    ];
+    fields.extend(others.map(str::to_owned));
     for name in ["link", "link-gen"] {
         let all = Cli::command();
         let command = all.find_subcommand(name).unwrap();
         for field in &fields {
             let mut known = command.get_arguments();
-            assert!(known.any(|arg| arg.get_id() == *field), "{name}: {field}");
+            assert!(known.any(|arg| arg.get_id() == field), "{name}: {field}");
         }
     }
 }
