@@ -49,7 +49,10 @@ fn credentials_are_for_a_cluster_with_their_server_and_authority() {
 
 #[test]
 fn flags_that_set_something_are_flags_of_both_commands() {
-    let mut fields: Vec<String> = SETTINGS.iter().map(|setting| setting.flag()).collect();
+    let mut fields = Vec::new();
+    for setting in &SETTINGS {
+        fields.push(setting.flag());
+    }
     fields.extend(GATEWAY_FLAGS.map(str::to_owned));
     let others = [
         "api_server_address",
