@@ -1,44 +1,55 @@
-//! `linkerd-mc drain` and `undrain`: take a target cluster out of federated Services for a while, and let it rejoin.
+//! `linkerd-mc drain`: takes a target cluster out of federated Services for a while, and lets it rejoin.
 //!
-//! The commands write an annotation of the Link, and wait until the Link's status shows that the controller acted on
-//! it.
+//! The command writes an annotation of the Link, and waits until the Link's status shows that the controller acted on it.
+//! With the file of a fleet, it does so in all clusters that link to this one.
 
+mod report;
 mod source;
 #[cfg(test)]
 mod tests;
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use futures::future::join_all;
 
-pub(super) use self::source::{DrainIn, Drained, to_undrain};
-use super::common::{
-    args::{self, Global},
-    cluster::Cluster,
-    complete,
-    interrupt::on_interrupt,
-    output,
+use self::{
+    report::{DrainReport, DrainResult, SourceDrain},
+    source::{DrainIn, Drained, to_rejoin},
 };
-use crate::{api::labels, manifests::link::ClusterName, mirror::target::drain::until};
+use super::{
+    common::{
+        args::{self, Global},
+        cluster::Cluster,
+        complete,
+        interrupt::on_interrupt,
+        output,
+        wait::Progress,
+    },
+    fleet::{FleetFile, LoadedFleet, clusters_or_targets},
+};
+use crate::{api::labels, hint::fail, manifests::link::ClusterName};
 
-const DRAIN_EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   # Take east out of the federated Services of west, before an upgrade
-  linkerd-mc --context west drain --cluster-name east
+  linkerd-mc --context west drain east
 
   # Drain it for 4 hours
-  linkerd-mc --context west drain --cluster-name east --duration 4h
+  linkerd-mc --context west drain east --duration 4h
 
   # Show what would be done, with the equivalent kubectl command
-  linkerd-mc --context west drain --cluster-name east --dry-run
+  linkerd-mc --context west drain east --dry-run
 
-Exit codes: 0 it left all federated Services; 1 it is still in some, or failed.";
+  # Let it rejoin
+  linkerd-mc --context west drain east --end
 
-const UNDRAIN_EXAMPLES: &str = "\
-Examples:
-  # Let east rejoin the federated Services of west
-  linkerd-mc --context west undrain --cluster-name east";
+  # Drain it in all clusters that a file of `fleet` links to it
+  linkerd-mc drain --file fleet.yaml east --duration 4h
+
+Exit codes: 0 it left all federated Services, or rejoined; 1 it is still in
+some, or a cluster failed.";
 
 /// Minimum and maximum duration of a drain.
 const BOUNDS: (Duration, Duration) = (
@@ -48,131 +59,168 @@ const BOUNDS: (Duration, Duration) = (
 
 /// Take a cluster out of federated Services for maintenance
 ///
-/// Requests to federated Services of this cluster go to the other members. The cluster stays in federated Services that
-/// have no other member; the command lists them. Mirrors of the cluster are not affected. The drain ends after
-/// --duration or with `undrain`. Running `drain` again restarts the time.
+/// Requests to federated Services of this cluster go to the other members, also those that prefer it. The cluster stays in
+/// federated Services that have no other member; the command lists them. Mirrors of the cluster are not affected. The drain
+/// ends after --duration or with --end. Running `drain` again restarts the time.
 ///
 /// The end of the drain is stored in an annotation of the Link. Run the command for each source cluster that has a Link
-/// to the drained cluster.
+/// to the drained cluster. With --file, it drains the cluster in all clusters that the file links to it, side by side and
+/// until the same time. A cluster that does not answer is named, and delays no other. Run the command again for what is
+/// left.
 #[derive(Debug, Args)]
-#[command(after_long_help = DRAIN_EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct DrainArgs {
+    /// Name of the cluster
+    #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(clusters_or_targets))]
+    cluster: ClusterName,
     #[command(flatten)]
-    which: Which,
+    fleet: FleetFile,
+    /// End the drain, so that the cluster rejoins federated Services
+    #[arg(long, conflicts_with = "duration")]
+    end: bool,
     /// Duration of the drain, from 1m to 7d
-    #[arg(long, alias = "for", value_name = "DURATION", default_value = "1h", value_parser = span)]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = span)]
     duration: Duration,
-    /// How long to wait until the cluster has left; 0s does not wait
+    /// How long to wait until the cluster has left or rejoined; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
     wait: Duration,
+    /// Namespace of the Link
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, conflicts_with = "file", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
+    namespace: String,
+    /// Show what would be done, with the equivalent kubectl commands, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = DrainFormat::Text)]
+    output: DrainFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DrainFormat {
+    /// The federated Services in which the cluster stays
+    Text,
+    /// One JSON document
+    Json,
 }
 
 impl DrainArgs {
     /// Whether it changes clusters.
     pub(crate) fn writes(&self) -> bool {
-        !self.which.dry_run
+        !self.dry_run
     }
 }
 
-/// End the drain of a cluster, so that it rejoins federated Services
-#[derive(Debug, Args)]
-#[command(after_long_help = UNDRAIN_EXAMPLES)]
-pub(crate) struct UndrainArgs {
-    #[command(flatten)]
-    which: Which,
-    /// How long to wait until the cluster has rejoined; 0s does not wait
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
-    wait: Duration,
-}
-
-impl UndrainArgs {
-    /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
-        !self.which.dry_run
+/// Runs the command. Exit code 1 if the cluster stays in a federated Service, or a source cluster failed.
+pub(crate) async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
+    let file = args.fleet.load(global).await?;
+    if args.writes() {
+        on_interrupt(
+            "a part of this may be done",
+            "run the same command again, which does the rest",
+        );
     }
-}
-
-/// Which cluster, and whether anything is written.
-#[derive(Debug, Args)]
-struct Which {
-    /// Name of the target cluster
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::clusters))]
-    cluster_name: ClusterName,
-    /// Namespace of the Link
-    #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    namespace: String,
-    /// Show what would be done, with the equivalent kubectl command, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-}
-
-/// Runs `drain`. Exit code 1 if the cluster stays in a federated Service.
-pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
-    let cluster = Cluster::connect(&global.access()).await?;
-    let name = &args.which.cluster_name;
-    let source = args.which.of(&cluster);
-    let links = source.links().await?;
-    let end = cluster.now().await + args.duration;
-    let until = until(end);
-    if args.which.dry_run {
-        output::note(&format!("would drain {name} {until}, as with"));
-        output::data(&source.commands(&links, Some(end)))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    on_interrupt(
-        &format!("{name} may be drained {until}"),
-        "run the same command again, or undrain",
-    );
-    match source.drain(&links, end, args.wait).await? {
-        Drained::Written => output::note(&format!("{name} is drained {until}")),
-        Drained::Left => output::note(&format!(
-            "{name} is drained {until}: it has left all federated Services"
-        )),
-        Drained::StaysIn(services) => {
-            let lines = services.iter().map(|service| format!("{service}\n"));
-            output::data(&lines.collect::<String>())?;
-            output::warning(&format!(
-                "{name} is drained {until}, but stays in federated Services that have no other member: {}",
-                services.len()
-            ));
-            return Ok(ExitCode::FAILURE);
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Runs `undrain`.
-pub(crate) async fn undrain(global: &Global, args: &UndrainArgs) -> anyhow::Result<ExitCode> {
-    let cluster = Cluster::connect(&global.access()).await?;
-    let name = &args.which.cluster_name;
-    let source = args.which.of(&cluster);
-    let Some(links) = to_undrain(source.links().await?) else {
-        output::note(&format!("{name} is not drained"));
-        return Ok(ExitCode::SUCCESS);
+    let sources = if let Some(loaded) = &file {
+        in_all(global, args, loaded).await?
+    } else {
+        let cluster = Cluster::connect(&global.access()).await?;
+        vec![in_source(args, &args.namespace, None, &cluster).await?]
     };
-    if args.which.dry_run {
-        output::note(&format!("would end the drain of {name}, as with"));
-        output::data(&source.commands(&links, None))?;
-        return Ok(ExitCode::SUCCESS);
+    let report = DrainReport::of(&args.cluster, &sources);
+    match args.output {
+        DrainFormat::Text => report.say(args.wait)?,
+        DrainFormat::Json => output::data(&output::json(&report)?)?,
     }
-    source.undrain(&links, args.wait).await?;
-    output::note(&format!("{name} is no longer drained"));
-    Ok(ExitCode::SUCCESS)
+    Ok(output::exit_code(report.is_incomplete()))
 }
 
-impl Which {
-    fn of<'a>(&'a self, cluster: &'a Cluster) -> DrainIn<'a> {
-        DrainIn {
-            cluster,
-            name: &self.cluster_name,
-            namespace: &self.namespace,
-            has_others: false,
-        }
+/// Does it in all clusters that the file links to this one, side by side.
+async fn in_all(
+    global: &Global,
+    args: &DrainArgs,
+    loaded: &LoadedFleet,
+) -> anyhow::Result<Vec<SourceDrain>> {
+    let sources = sources(loaded, &args.cluster)?;
+    let all = sources.into_iter().map(async |source| {
+        let done = async {
+            let (_, cluster) = loaded.connect(&global.access(), source).await?;
+            in_source(args, &loaded.namespace, Some(source), &cluster).await
+        };
+        let done = Box::pin(done).await;
+        done.unwrap_or_else(|error| SourceDrain {
+            reason: Some(format!("{error:#}")),
+            ..SourceDrain::of(Some(source), DrainResult::Failed)
+        })
+    });
+    let waiting = format!("waiting for the clusters that link to {}", args.cluster);
+    Ok(Progress::new(&waiting).during(join_all(all)).await)
+}
+
+/// The clusters that the file links to this one, at least one.
+fn sources<'l>(
+    loaded: &'l LoadedFleet,
+    target: &ClusterName,
+) -> anyhow::Result<Vec<&'l ClusterName>> {
+    loaded.cluster(target)?;
+    let links = loaded.fleet.links.keys();
+    let sources = links.filter(|ends| ends.target == *target);
+    let sources: Vec<&ClusterName> = sources.map(|ends| &ends.source).collect();
+    if sources.is_empty() {
+        return Err(fail(
+            format!("the file links no cluster to {target}"),
+            "a cluster to which no other one links is in no federated Service of another cluster",
+        ));
     }
+    Ok(sources)
+}
+
+/// Does it in one source cluster. It has a name if there may be others.
+async fn in_source(
+    args: &DrainArgs,
+    namespace: &str,
+    name: Option<&ClusterName>,
+    cluster: &Cluster,
+) -> anyhow::Result<SourceDrain> {
+    let source = DrainIn {
+        cluster,
+        name: &args.cluster,
+        namespace,
+        has_others: name.is_some(),
+    };
+    let links = source.links().await?;
+    let (links, end) = if args.end {
+        match to_rejoin(links) {
+            Some(links) => (links, None),
+            None => return Ok(SourceDrain::of(name, DrainResult::NotDrained)),
+        }
+    } else {
+        (links, Some(cluster.now().await + args.duration))
+    };
+    let of = |result| SourceDrain {
+        end,
+        ..SourceDrain::of(name, result)
+    };
+    if args.dry_run {
+        let commands = source.commands(&links, end);
+        return Ok(SourceDrain {
+            commands: commands.lines().map(str::to_owned).collect(),
+            ..of(DrainResult::Planned)
+        });
+    }
+    let Some(end) = end else {
+        source.rejoin(&links, args.wait).await?;
+        return Ok(of(DrainResult::Ended));
+    };
+    Ok(match source.drain(&links, end, args.wait).await? {
+        Drained::Written | Drained::Left => of(DrainResult::Drained),
+        Drained::StaysIn(services) => SourceDrain {
+            services,
+            ..of(DrainResult::LastMember)
+        },
+    })
 }
 
 /// A Go duration, or days, within [`BOUNDS`].
-pub(super) fn span(text: &str) -> Result<Duration, String> {
+fn span(text: &str) -> Result<Duration, String> {
     let span = args::days_or_duration(text)?;
     let (shortest, longest) = BOUNDS;
     if span < shortest || span > longest {

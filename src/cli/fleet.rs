@@ -6,7 +6,6 @@ mod by_context;
 mod complete;
 mod contexts;
 mod credentials;
-mod drain;
 mod extension;
 mod facts;
 mod folder;
@@ -49,20 +48,25 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
 
-pub(super) use self::contexts::{FleetContexts, FleetLinks, SelectedClusters};
+#[cfg(test)]
+pub(super) use self::loaded::parse;
 use self::{
     apply::write_links,
-    drain::{FleetDrainArgs, FleetUndrainArgs},
     format::FleetFormat,
     gather::{ReadClusters, known, read_all},
     identity::tell_apart,
-    loaded::{LoadedFleet, link_flags},
+    loaded::link_flags,
     losses::read_losses,
     plan::FleetPlan,
     ready::wait_until_ready,
     remove::remove_all,
     rotate::FleetRotateArgs,
     source::{FleetConsent, FleetOnly, FleetSource, exit_code},
+};
+pub(super) use self::{
+    complete::clusters_or_targets,
+    contexts::{FleetContexts, FleetFile, FleetLinks, SelectedClusters},
+    loaded::LoadedFleet,
 };
 use super::common::{
     args::{self, Global},
@@ -108,10 +112,6 @@ Examples:
   # Show how the credentials of all links would be replaced
   linkerd-mc fleet rotate --file fleet.yaml --dry-run
 
-  # Take east out of all federated Services for 4 hours, and let it rejoin
-  linkerd-mc fleet drain --file fleet.yaml east --duration 4h
-  linkerd-mc fleet undrain --file fleet.yaml east
-
   # Write the Links into a folder for Argo CD or Flux, with the extension
   linkerd-mc fleet render --file fleet.yaml --output-dir clusters --extension
 
@@ -153,8 +153,6 @@ impl FleetArgs {
         match &self.command {
             FleetCommand::Apply(_) | FleetCommand::Credentials(_) => true,
             FleetCommand::Rotate(args) => args.writes(),
-            FleetCommand::Drain(args) => args.writes(),
-            FleetCommand::Undrain(args) => args.writes(),
             FleetCommand::Plan(_)
             | FleetCommand::Status(_)
             | FleetCommand::Install(_)
@@ -172,8 +170,6 @@ enum FleetCommand {
     Status(FleetStatusArgs),
     Install(install::FleetInstallArgs),
     Rotate(Box<FleetRotateArgs>),
-    Drain(FleetDrainArgs),
-    Undrain(FleetUndrainArgs),
     Render(render::FleetRenderArgs),
     Credentials(credentials::FleetCredentialsArgs),
     Import(import::FleetImportArgs),
@@ -268,8 +264,6 @@ pub(crate) async fn run(
         FleetCommand::Status(args) => status(global, args).await,
         FleetCommand::Install(args) => Box::pin(install::run(global, args)).await,
         FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
-        FleetCommand::Drain(args) => Box::pin(drain::drain(global, args)).await,
-        FleetCommand::Undrain(args) => Box::pin(drain::undrain(global, args)).await,
         FleetCommand::Render(args) => render::run(global, args).await,
         FleetCommand::Credentials(args) => credentials::run(global, args).await,
         FleetCommand::Import(args) => Box::pin(import::run(global, args)).await,

@@ -18,7 +18,6 @@ const GROUPS: [(&str, &[&str]); 4] = [
         &[
             "rotate",
             "drain",
-            "undrain",
             "unlink",
             "revoke",
             "uninstall",
@@ -42,7 +41,7 @@ const ALL: &[&str] = &[
     "verbose",
 ];
 /// Commands, with the global flags that they ignore or refuse. Help does not show them.
-const IDLE: [(&str, &[&str]); 10] = [
+const IDLE: [(&str, &[&str]); 9] = [
     ("completions", ALL),
     ("drain", &["linkerd_namespace"]),
     ("fleet", &["api_addr", "context"]),
@@ -51,7 +50,6 @@ const IDLE: [(&str, &[&str]); 10] = [
     ("man", ALL),
     ("revoke", &["linkerd_namespace"]),
     ("rotate", &["api_addr"]),
-    ("undrain", &["linkerd_namespace"]),
     ("verify", &["api_addr", "context"]),
 ];
 

@@ -255,11 +255,11 @@ fn unlinked(way: &PathContext<'_>, service: &Service, cluster: &str) -> Finding 
 fn drained(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<Finding> {
     let (reason, message) = link.problem_condition(DRAINED)?;
     let evidence = format!("Link {} has Drained {reason}: {message}", link.id());
-    let undrain = way.commands.source.mc(
-        "undrain --cluster-name {} --namespace {}",
+    let end = way.commands.source.mc(
+        "drain {} --end --namespace {}",
         &[link.cluster(), link.namespace()],
     );
-    Some(Finding::degraded(Cause::Drained, evidence).fixed_by(&undrain))
+    Some(Finding::degraded(Cause::Drained, evidence).fixed_by(&end))
 }
 
 /// What the controller reports about a member.

@@ -71,7 +71,7 @@ async fn drained_cluster_leaves_federated_services_that_have_other_members_and_r
 }
 
 async fn a_dry_run_drains_nothing(west: &ControlPlane) {
-    let dry = cli(west, &["drain", "--cluster-name=dr-east", "--dry-run"]);
+    let dry = cli(west, &["drain", "dr-east", "--dry-run"]);
     let said = dry.stderr.as_str();
     assert!(said.starts_with("would drain dr-east until 2"), "{said}");
     let dry = dry.stdout;
@@ -86,7 +86,7 @@ async fn a_dry_run_drains_nothing(west: &ControlPlane) {
 
 /// After the command has ended, only mirrors refer to the drained cluster.
 async fn only_mirrors_name_a_drained_cluster(west: &ControlPlane, mirror: &Service, ip: &str) {
-    let said = done(cli(west, &["drain", "--cluster-name=dr-east", "--for=2h"]));
+    let said = done(cli(west, &["drain", "dr-east", "--duration=2h"]));
     assert!(said.contains("dr-east is drained until 2"), "{said}");
     let services = services(west, DRAINED);
     let drained = services.get("web-federated").await.unwrap();
@@ -109,7 +109,7 @@ async fn only_mirrors_name_a_drained_cluster(west: &ControlPlane, mirror: &Servi
 
 async fn a_drain_can_be_prolonged(west: &ControlPlane) {
     let first = condition_is(west, "dr-east", "Drained", "True", "Drained").await;
-    done(cli(west, &["drain", "--cluster-name=dr-east", "--for=3h"]));
+    done(cli(west, &["drain", "dr-east", "--duration=3h"]));
     let second = condition_is(west, "dr-east", "Drained", "True", "Drained").await;
     assert_ne!(first.message, second.message);
     assert_eq!(first.last_transition_time, second.last_transition_time);
@@ -117,7 +117,7 @@ async fn a_drain_can_be_prolonged(west: &ControlPlane) {
 
 /// The last member stays, and `drain` reports it.
 async fn the_last_member_stays(west: &ControlPlane, ip: &str) {
-    let last = cli(west, &["drain", "--cluster-name=dr-north"]);
+    let last = cli(west, &["drain", "dr-north"]);
     assert_eq!(last.code, 1, "{}", last.stderr);
     assert_eq!(last.stdout, "drained/web-federated\n");
     assert!(
@@ -137,15 +137,15 @@ async fn the_last_member_stays(west: &ControlPlane, ip: &str) {
 /// When the first cluster is back, the cluster that had to stay leaves. It rejoins when its own drain ends.
 async fn the_first_to_come_back_takes_over(west: &ControlPlane, ip: &str) {
     let services = services(west, DRAINED);
-    done(cli(west, &["undrain", "--cluster-name=dr-east"]));
+    done(cli(west, &["drain", "dr-east", "--end"]));
     let back = services.get("web-federated").await.unwrap();
     assert_eq!(annotation(&back, l::REMOTE_DISCOVERY), Some("web@dr-east"));
     condition_is(west, "dr-north", "Drained", "True", "Drained").await;
-    done(cli(west, &["undrain", "--cluster-name=dr-north"]));
+    done(cli(west, &["drain", "dr-north", "--end"]));
     let all = services.get("web-federated").await.unwrap();
     assert_eq!(annotation(&all, l::REMOTE_DISCOVERY), BOTH);
     assert_eq!(cluster_ip(&all), ip);
-    let said = done(cli(west, &["undrain", "--cluster-name=dr-north"]));
+    let said = done(cli(west, &["drain", "dr-north", "--end"]));
     assert!(said.contains("dr-north is not drained"), "{said}");
 }
 
@@ -192,7 +192,7 @@ async fn drain_ends_at_its_time_and_an_invalid_one_changes_nothing() {
     condition_is(west, "end-east", "Ready", "True", "Mirroring").await;
     members_are(west, ns, "web-federated", all, None).await;
 
-    let refused = run(west.kubeconfig(), &["drain", "--cluster-name=nowhere"]).failure();
+    let refused = run(west.kubeconfig(), &["drain", "nowhere"]).failure();
     assert!(refused.contains("no Link to \"nowhere\""), "{refused}");
     assert!(refused.contains("linked clusters: "), "{refused}");
     for link in ["end-east", "end-north"] {
@@ -218,14 +218,14 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     controller.kill();
 
     // No controller runs: the command that does not wait succeeds, and the one that waits times out.
-    let left = cli(source, &["drain", "--cluster-name=away", "--wait=0s"]);
+    let left = cli(source, &["drain", "away", "--wait=0s"]);
     assert_eq!(left.code, 0, "{}", left.stderr);
     assert!(
         left.stderr.starts_with("away is drained until "),
         "{}",
         left.stderr
     );
-    let waited = cli(source, &["drain", "--cluster-name=away", "--wait=1s"]).failure();
+    let waited = cli(source, &["drain", "away", "--wait=1s"]).failure();
     assert!(
         waited.contains("away has not left federated Services after 1s"),
         "{waited}"
@@ -244,7 +244,7 @@ async fn drain_applies_after_a_restart_and_to_an_unreachable_cluster() {
     // The cluster rejoins when the controller can connect to it.
     far.resume_api_server().unwrap();
     condition_is(source, "away", "Ready", "True", "Mirroring").await;
-    done(cli(source, &["undrain", "--cluster-name=away"]));
+    done(cli(source, &["drain", "away", "--end"]));
     members_are(source, ns, "web-federated", Some("web@away"), Some("web")).await;
     regroup(source, ns, "web", None).await;
     in_step(source, "away", &[selector]).await;

@@ -90,8 +90,7 @@ impl Fleet {
         drop(reader);
         let output = Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
             .env("KUBECONFIG", &self.kubeconfig)
-            .args(["fleet", command, "--file"])
-            .arg(file)
+            .args(words(command, file))
             .args(flags)
             .stdin(Stdio::null())
             .stdout(writer)
@@ -143,21 +142,24 @@ impl Fleet {
     }
 }
 
-/// Runs a command of `fleet`.
-fn run_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> Outcome {
-    let file = file.to_str().unwrap();
-    run(
-        kubeconfig,
-        &[&["fleet", command, "--file", file][..], flags].concat(),
-    )
+/// The words of a command with the file of a fleet. Commands that can also do without one do not belong to `fleet`.
+fn words<'w>(command: &'w str, file: &'w Path) -> Vec<&'w str> {
+    let is_of_fleet = !["drain"].contains(&command);
+    let fleet = is_of_fleet.then_some("fleet");
+    let words = [command, "--file", file.to_str().unwrap()];
+    fleet.into_iter().chain(words).collect()
 }
 
-/// Starts a command of `fleet` without a terminal, and discards its output.
+/// Runs a command with the file of a fleet.
+fn run_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> Outcome {
+    run(kubeconfig, &[&words(command, file)[..], flags].concat())
+}
+
+/// Starts a command with the file of a fleet without a terminal, and discards its output.
 fn spawn_fleet(kubeconfig: &Path, command: &str, file: &Path, flags: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .env("KUBECONFIG", kubeconfig)
-        .args(["fleet", command, "--file"])
-        .arg(file)
+        .args(words(command, file))
         .args(flags)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -42,7 +42,7 @@ const QUESTIONS: [&[&str]; 26] = [
     &["diagnose", "kubernetes", "--from", "default/none"],
     &["diagnose", "shop/web-east", "-o", "json"],
     &["plan", "--link", "east"],
-    &["drain", "--cluster-name", "east", "--dry-run"],
+    &["drain", "east", "--dry-run"],
     &["unlink", "--cluster-name", "east"],
     &["hand-back", "--dry-run"],
     &["uninstall"],

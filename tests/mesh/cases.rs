@@ -96,7 +96,7 @@ const CASES: &[(&str, Case)] = &[
     ("linked again beside a stream with slices", |rig| {
         Box::pin(form::linked_again(rig))
     }),
-    ("drain and undrain", |rig| Box::pin(drain::under_load(rig))),
+    ("drain and its end", |rig| Box::pin(drain::under_load(rig))),
     ("local Pods preferred, dead and back", |rig| {
         Box::pin(prefer::local_pods(rig))
     }),

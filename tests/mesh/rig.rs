@@ -145,8 +145,8 @@ impl Rig {
         self.link().await?;
         self.federate_through(Form::Discovery).await?;
         sleep(FORGOTTEN).await;
-        let undrain = ["undrain", "--cluster-name=east", "--wait=0s"];
-        self.west.linkerd_mc(&undrain).map(|_| ())
+        let end = ["drain", "east", "--end", "--wait=0s"];
+        self.west.linkerd_mc(&end).map(|_| ())
     }
 
     /// Starts another Pod of `east`, which is not among [`Self::east_pods`] yet.

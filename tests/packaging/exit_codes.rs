@@ -12,18 +12,17 @@ use crate::{NOBODY, read, said};
 const OTHERS: &str = "All others";
 
 /// Commands that read a cluster first of all, and what they need for it.
-const READERS: [&str; 14] = [
+const READERS: [&str; 13] = [
     "allow --service-account-name x",
     "check --wait 0s",
     "diagnose shop/web-east",
-    "drain --cluster-name x",
+    "drain x",
     "gateways",
     "graph",
     "link --from x --to y",
     "plan --link x",
     "rotate --all",
     "status",
-    "undrain --cluster-name x",
     "unlink --cluster-name x",
     "verify --source x --target y",
     "version",

@@ -29,20 +29,20 @@ use crate::{
 };
 
 /// A target cluster in one source cluster.
-pub(in crate::cli) struct DrainIn<'a> {
+pub(super) struct DrainIn<'a> {
     /// The source cluster.
-    pub(in crate::cli) cluster: &'a Cluster,
+    pub(super) cluster: &'a Cluster,
     /// The target cluster.
-    pub(in crate::cli) name: &'a ClusterName,
+    pub(super) name: &'a ClusterName,
     /// Namespace of the Links.
-    pub(in crate::cli) namespace: &'a str,
+    pub(super) namespace: &'a str,
     /// Whether other source clusters are waited for at the same time. Their progress would be drawn over each other.
-    pub(in crate::cli) has_others: bool,
+    pub(super) has_others: bool,
 }
 
 /// How a drain began.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Drained {
+pub(super) enum Drained {
     /// The Links have the annotation. Nothing was waited for.
     Written,
     /// The cluster has left all federated Services.
@@ -53,7 +53,7 @@ pub(in crate::cli) enum Drained {
 
 impl DrainIn<'_> {
     /// The Links to the cluster, at least one.
-    pub(in crate::cli) async fn links(&self) -> anyhow::Result<Vec<Link>> {
+    pub(super) async fn links(&self) -> anyhow::Result<Vec<Link>> {
         let mut found = links(self.cluster, self.namespace).await?;
         let hint = known_clusters(
             &found,
@@ -70,7 +70,7 @@ impl DrainIn<'_> {
     }
 
     /// The commands that set or remove the annotation of these Links, a line each.
-    pub(in crate::cli) fn commands(&self, links: &[Link], end: Option<Timestamp>) -> String {
+    pub(super) fn commands(&self, links: &[Link], end: Option<Timestamp>) -> String {
         let (namespace, key) = (self.namespace, labels::DRAINED_UNTIL);
         let flags = &self.cluster.flags;
         let commands = links.iter().map(|link| {
@@ -91,7 +91,7 @@ impl DrainIn<'_> {
     }
 
     /// Drains the cluster of these Links, and waits until it has left.
-    pub(in crate::cli) async fn drain(
+    pub(super) async fn drain(
         &self,
         links: &[Link],
         end: Timestamp,
@@ -122,11 +122,7 @@ impl DrainIn<'_> {
     }
 
     /// Ends the drain of the cluster of these Links, and waits until it has rejoined.
-    pub(in crate::cli) async fn undrain(
-        &self,
-        links: &[Link],
-        wait: Duration,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn rejoin(&self, links: &[Link], wait: Duration) -> anyhow::Result<()> {
         self.annotate(links, None).await?;
         if wait.is_zero() {
             return Ok(());
@@ -222,8 +218,8 @@ pub(super) fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
 }
 
 /// The Links that have the annotation of a drain. `None` if the cluster is not drained: no Link has the annotation, and
-/// no status shows a drain. Statuses still show one after an `undrain` that timed out; then the list may be empty.
-pub(in crate::cli) fn to_undrain(mut links: Vec<Link>) -> Option<Vec<Link>> {
+/// no status shows a drain. Statuses still show one after a `drain --end` that timed out; then the list may be empty.
+pub(super) fn to_rejoin(mut links: Vec<Link>) -> Option<Vec<Link>> {
     let is_over = is_back(&links).is_ok();
     links.retain(|link| link.annotations().contains_key(labels::DRAINED_UNTIL));
     (!links.is_empty() || !is_over).then_some(links)

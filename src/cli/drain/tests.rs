@@ -7,7 +7,7 @@ use super::{
     source::{has_left, is_back},
     *,
 };
-use crate::api::link::Link;
+use crate::{api::link::Link, cli::fleet::parse};
 
 /// A Link whose status has these conditions, as type, reason and message, and this reason for its federated Service.
 fn link(conditions: &[(&str, &str, &str)], federated: &str) -> Link {
@@ -85,7 +85,7 @@ fn cluster_is_back_when_nothing_says_that_it_is_drained() {
 }
 
 #[test]
-fn undrain_again_waits_until_the_status_shows_no_drain() {
+fn ending_again_waits_until_the_status_shows_no_drain() {
     let drained = &[("Drained", "Annotated", "until then")][..];
     let annotated = |mut link: Link| {
         let annotations = link.metadata.annotations.get_or_insert_default();
@@ -99,7 +99,7 @@ fn undrain_again_waits_until_the_status_shows_no_drain() {
         (vec![link(drained, "Mirrored")], Some(0)),
         (vec![link(&[], "Drained")], Some(0)),
     ] {
-        assert_eq!(to_undrain(links).map(|links| links.len()), expected);
+        assert_eq!(to_rejoin(links).map(|links| links.len()), expected);
     }
 }
 
@@ -124,4 +124,18 @@ fn drain_lasts_a_minute_to_a_week() {
     ] {
         assert_eq!(span(text).ok(), expected, "{text:?}");
     }
+}
+
+#[test]
+fn all_clusters_that_link_to_it_are_drained() {
+    let text =
+        "name: f\nclusters: [{name: a}, {name: b}, {name: c}]\nlinks: [{hub: a, spokes: all}]\n";
+    let loaded = parse("fleet.yaml", text, std::path::Path::new(""), "linkerd").unwrap();
+    let of = |name: &str| match sources(&loaded, &name.parse().unwrap()) {
+        Ok(sources) => sources.iter().map(ToString::to_string).collect(),
+        Err(error) => vec![error.to_string()],
+    };
+    assert_eq!(of("a"), ["b", "c"]);
+    assert_eq!(of("b"), ["the file links no cluster to b"]);
+    assert_eq!(of("d"), ["the file has no cluster d"]);
 }

@@ -12,9 +12,17 @@ use crate::{
     api::labels::LINKERD_NAMESPACE,
     cli::common::{
         args::Global,
-        complete::{offer, typed_value},
+        complete::{self, offer, typed_value},
     },
 };
+
+/// Offers the clusters of the file, or without one the target clusters of Links.
+pub(in crate::cli) fn clusters_or_targets(current: &OsStr) -> Vec<CompletionCandidate> {
+    match typed_value(&["--file"]) {
+        Some(_) => clusters(current),
+        None => complete::clusters(current),
+    }
+}
 
 /// Offers the clusters of the file.
 pub(super) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {

@@ -12,19 +12,27 @@ use crate::{
     cli::common::{args::Global, cluster::connecting, contexts::Contexts},
     clusters::cluster_client::{ClusterClient, KubeContext, side_by_side},
     fleet::FleetCluster,
+    hint::misuse,
     suggest::ClusterFlags,
 };
+
+/// The file of a fleet, for commands that can also do without one.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::cli) struct FleetFile {
+    /// Use the clusters of this file of `fleet`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "context")]
+    pub(in crate::cli) file: Option<PathBuf>,
+    #[command(flatten)]
+    plugins: PluginFlags,
+}
 
 /// Which clusters to use.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct FleetContexts {
     #[command(flatten)]
     contexts: Contexts,
-    /// Use the clusters of this file of `fleet`
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["context", "all_contexts"])]
-    file: Option<PathBuf>,
     #[command(flatten)]
-    plugins: PluginFlags,
+    fleet: FleetFile,
 }
 
 /// The chosen clusters.
@@ -43,6 +51,20 @@ pub(in crate::cli) struct FleetLinks {
     pub(in crate::cli) namespace: String,
 }
 
+impl FleetFile {
+    /// Reads the file, if there is one.
+    pub(in crate::cli) async fn load(
+        &self,
+        global: &Global,
+    ) -> anyhow::Result<Option<LoadedFleet>> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        global.refuse_address()?;
+        load(global, file, &self.plugins).await.map(Some)
+    }
+}
+
 impl FleetContexts {
     /// The chosen clusters. Sends no requests.
     pub(in crate::cli) async fn select(
@@ -50,9 +72,13 @@ impl FleetContexts {
         global: &Global,
         deadline: Duration,
     ) -> anyhow::Result<SelectedClusters> {
-        if let Some(file) = &self.file {
-            global.refuse_address()?;
-            let loaded = load(global, file, &self.plugins).await?;
+        if let Some(loaded) = self.fleet.load(global).await? {
+            if self.contexts.all_contexts {
+                return Err(misuse(
+                    "--all-contexts cannot be used with --file",
+                    "remove one of them",
+                ));
+            }
             return Ok(of_file(global, &loaded, deadline).await);
         }
         let contexts = self.contexts.select(global, deadline).await?;
@@ -167,7 +193,10 @@ links: [{hub: hub, spokes: [west, north]}]
             ..Global::default()
         };
         let chosen = FleetContexts {
-            file: Some(of("fleet.yaml", FLEET)),
+            fleet: FleetFile {
+                file: Some(of("fleet.yaml", FLEET)),
+                ..FleetFile::default()
+            },
             ..FleetContexts::default()
         };
         let second = Duration::from_secs(1);

@@ -35,15 +35,15 @@ use crate::{
 };
 
 /// A file that can be used.
-pub(super) struct LoadedFleet {
+pub(in crate::cli) struct LoadedFleet {
     /// The file, as messages and commands name it.
     pub(super) name: String,
-    pub(super) fleet: Fleet,
+    pub(in crate::cli) fleet: Fleet,
     pub(super) links: Vec<LoadedLink>,
     /// Namespace of the Links and of the accounts.
-    pub(super) namespace: String,
+    pub(in crate::cli) namespace: String,
     /// Namespace of Linkerd's control planes.
-    pub(super) linkerd: String,
+    pub(in crate::cli) linkerd: String,
     /// What the user has allowed.
     pub(super) consent: Consent,
     folder: PathBuf,
@@ -158,7 +158,7 @@ impl ClusterSources for FoundSources<'_> {
 }
 
 /// Parses the text of a file in this folder that names all of its clusters.
-pub(super) fn parse(
+pub(in crate::cli) fn parse(
     name: &str,
     text: &str,
     folder: &Path,
@@ -349,7 +349,7 @@ impl LoadedFleet {
     }
 
     /// A connection to a cluster of the file, and how it is made. Sends no request.
-    pub(super) async fn connect(
+    pub(in crate::cli) async fn connect(
         &self,
         all: &Access,
         name: &ClusterName,
@@ -360,7 +360,7 @@ impl LoadedFleet {
     }
 
     /// A cluster of the file. Fails if there is none of this name.
-    pub(super) fn cluster(&self, name: &ClusterName) -> anyhow::Result<&FleetCluster> {
+    pub(in crate::cli) fn cluster(&self, name: &ClusterName) -> anyhow::Result<&FleetCluster> {
         let clusters = &self.fleet.clusters;
         let found = clusters.iter().find(|cluster| cluster.name == *name);
         found.ok_or_else(|| {

@@ -120,10 +120,6 @@ fn old_names_of_flags_are_accepted_and_hidden() {
             "rotate --cluster-name a --from b --to c",
             "rotate --cluster-name a --target b --source c",
         ),
-        (
-            "drain --cluster-name a --for 2h",
-            "drain --cluster-name a --duration 2h",
-        ),
     ] {
         let parsed = |line: &str| {
             let line = std::iter::once("linkerd-mc").chain(line.split(' '));

@@ -71,7 +71,7 @@ fn what_sends_requests_of_a_federated_service_elsewhere_is_found() {
             degraded(
                 "objects",
                 "Drained",
-                "linkerd-mc --context west undrain --cluster-name east",
+                "linkerd-mc --context west drain east --end",
             ),
         ),
         (

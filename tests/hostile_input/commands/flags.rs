@@ -174,15 +174,14 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// Arguments that a command needs besides the flag, or that keep it from waiting.
-const NEEDED: [(&str, &str); 25] = [
+const NEEDED: [(&str, &str); 22] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
     ("diagnose", "default/x"),
-    ("drain", "--cluster-name=x"),
+    ("drain", "x"),
     ("fleet apply", "--file=../fleet.yaml"),
     ("fleet credentials", "--file=../fleet.yaml --target=x"),
-    ("fleet drain", "--file=../fleet.yaml x"),
     ("fleet import", "--all-contexts --timeout=1s"),
     ("fleet install", "--file=../fleet.yaml x --ignore-cluster"),
     ("fleet plan", "--file=../fleet.yaml"),
@@ -192,7 +191,6 @@ const NEEDED: [(&str, &str); 25] = [
     ),
     ("fleet rotate", "--file=../fleet.yaml --yes"),
     ("fleet status", "--file=../fleet.yaml"),
-    ("fleet undrain", "--file=../fleet.yaml x"),
     ("install", "--ignore-cluster"),
     ("link", "--from=x --to=y"),
     ("link-gen", "--cluster-name=x"),
@@ -200,7 +198,6 @@ const NEEDED: [(&str, &str); 25] = [
     ("revoke", "--service-account-name=x"),
     ("rotate", "--cluster-name=x"),
     ("traffic", "--interval=1s"),
-    ("undrain", "--cluster-name=x"),
     ("unlink", "--cluster-name=x"),
     ("verify", "--target=x --source=y --timeout=30s"),
 ];

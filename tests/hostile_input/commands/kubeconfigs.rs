@@ -118,16 +118,16 @@ async fn kubeconfigs_that_cannot_work_are_errors_without_secrets() {
 /// The commands that read the file of a fleet, with what else they need.
 const FLEET_COMMANDS: [&str; 12] = [
     "check --wait 0s",
+    "drain east",
+    "drain east --end",
     "fleet apply --yes",
     "fleet credentials --target east --output-dir out",
-    "fleet drain east",
     "fleet install east",
     "fleet plan",
     "fleet render --output-dir out",
     "fleet rotate",
     "fleet rotate --dry-run",
     "fleet status",
-    "fleet undrain east",
     "graph",
 ];
 

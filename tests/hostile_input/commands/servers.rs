@@ -25,14 +25,14 @@ const TIMED: [&str; 8] = [
 /// All others that begin with a request. Their deadline is 30 s.
 const OTHERS: [&str; 12] = [
     "allow --service-account-name x",
-    "drain --cluster-name x",
+    "drain x",
     "hand-back",
     "install",
     "link --from x --to y",
     "link-gen --cluster-name x",
     "rotate --all -o json",
     "rotate --cluster-name x",
-    "undrain --cluster-name x",
+    "drain x --end",
     "uninstall",
     "unlink --cluster-name x",
     "unlink --cluster-name x --apply --yes",

@@ -1,4 +1,4 @@
-//! `fleet rotate`, `fleet drain` and `fleet undrain` on real control planes.
+//! `fleet rotate` and `drain --file` on real control planes.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -286,9 +286,9 @@ async fn drained_cluster_leaves_federated_services_everywhere_and_rejoins() {
     let status = fleet.run("status", &mesh, &[]);
     assert!(status.stdout.contains("drained"), "{}", status.stdout);
 
-    // One source cluster does not answer. `undrain` still works in the other one.
+    // One source cluster does not answer. `drain --end` still works in the other one.
     east.pause_api_server().unwrap();
-    let back = fleet.run("undrain", &mesh, &[names[1], "-o=json"]);
+    let back = fleet.run("drain", &mesh, &[names[1], "--end", "-o=json"]);
     east.resume_api_server().unwrap();
     assert_eq!(back.code, 1, "{}", back.stderr);
     let document: Value = serde_json::from_str(&back.stdout).unwrap();
@@ -298,11 +298,11 @@ async fn drained_cluster_leaves_federated_services_everywhere_and_rejoins() {
         shown.collect::<Vec<_>>(),
         [
             (Some(names[0]), Some("failed")),
-            (Some(names[2]), Some("undrained"))
+            (Some(names[2]), Some("ended"))
         ]
     );
     assert_eq!(drained_until(west, names[1]).await, None);
-    let back = fleet.run("undrain", &mesh, &[names[1]]);
+    let back = fleet.run("drain", &mesh, &[names[1], "--end"]);
     assert_eq!(back.code, 0, "{}", back.stderr);
     assert!(
         back.stderr

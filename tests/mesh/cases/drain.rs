@@ -20,8 +20,8 @@ use crate::{
 };
 
 const TIMES: usize = 5;
-const DRAIN: [&str; 3] = ["drain", "--cluster-name", "east"];
-const UNDRAIN: [&str; 3] = ["undrain", "--cluster-name", "east"];
+const DRAIN: [&str; 2] = ["drain", "east"];
+const END: [&str; 3] = ["drain", "east", "--end"];
 /// The minimum duration of a drain.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// How long the last member answers all requests.
@@ -52,7 +52,7 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
         rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
         followed = followed.max(ended.elapsed());
         old.delete().await?;
-        rig.west.linkerd_mc(&UNDRAIN)?;
+        rig.west.linkerd_mc(&END)?;
         let all = rig.expected(FEDERATED);
         rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
     }

@@ -124,10 +124,9 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.east_api.set(Fault::None);
     only(&load.so_far(), &east)?;
 
-    rig.west.linkerd_mc(&["drain", "--cluster-name", "east"])?;
+    rig.west.linkerd_mc(&["drain", "east"])?;
     asked(&load, &west, FOLLOWS).await?;
-    rig.west
-        .linkerd_mc(&["undrain", "--cluster-name", "east"])?;
+    rig.west.linkerd_mc(&["drain", "east", "--end"])?;
     asked(&load, &east, FOLLOWS).await?;
 
     let link = [

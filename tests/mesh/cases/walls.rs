@@ -58,13 +58,12 @@ pub(super) async fn only_gateways(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.prefer(Some("north,east")).await?;
     for (drained, next) in [(None, &far), (Some(NORTH), &east), (Some("east"), &near)] {
         if let Some(drained) = drained {
-            rig.west.linkerd_mc(&["drain", "--cluster-name", drained])?;
+            rig.west.linkerd_mc(&["drain", drained])?;
         }
         asked(&load, next, FOLLOWS).await?;
     }
     for drained in ["east", NORTH] {
-        rig.west
-            .linkerd_mc(&["undrain", "--cluster-name", drained])?;
+        rig.west.linkerd_mc(&["drain", drained, "--end"])?;
     }
     asked(&load, &far, FOLLOWS).await?;
     rig.prefer(None).await?;

@@ -245,7 +245,7 @@ async fn exported_again(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 }
 
 async fn drained(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    let drain = "linkerd-mc --context west drain --cluster-name east --duration 10m";
+    let drain = "linkerd-mc --context west drain east --duration 10m";
     scene.paste(drain).await.map(|_| ())
 }
 
