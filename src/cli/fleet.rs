@@ -16,14 +16,12 @@ mod hub;
 mod identity;
 mod import;
 mod imported;
-mod install;
 mod layout;
 mod link_objects;
 mod link_plan;
 mod link_settings;
 mod loaded;
 mod losses;
-mod matrix;
 mod part;
 mod part_plan;
 mod plan;
@@ -38,8 +36,6 @@ mod render;
 mod rotate;
 mod source;
 mod source_writes;
-mod states;
-mod status;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -64,9 +60,9 @@ use self::{
     source::{FleetConsent, FleetOnly, FleetSource, exit_code},
 };
 pub(super) use self::{
-    complete::clusters_or_targets,
+    complete::{clusters, clusters_or_targets},
     contexts::{FleetContexts, FleetFile, FleetLinks, SelectedClusters},
-    loaded::LoadedFleet,
+    loaded::{LoadedFleet, named},
 };
 use super::common::{
     args::{self, Global},
@@ -74,7 +70,6 @@ use super::common::{
     mirroring::Parse,
     output,
     prompt::confirmed,
-    table::terminal_width,
     wait::{Progress, spin},
 };
 use crate::{
@@ -86,10 +81,6 @@ use crate::{
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
 Examples:
-  # Install the extension into east, with the values of the file
-  linkerd-mc fleet install --file fleet.yaml east \\
-    | kubectl --context east apply -f -
-
   # Show what would be created, changed and deleted in which cluster
   linkerd-mc fleet plan --file fleet.yaml
 
@@ -102,9 +93,6 @@ Examples:
   # With access to east alone: make the accounts of those who link to it,
   # and print what remains for them
   linkerd-mc fleet apply --file fleet.yaml --only east
-
-  # Show how all links are doing
-  linkerd-mc fleet status --file fleet.yaml
 
   # The plan as JSON
   linkerd-mc fleet plan --file fleet.yaml --output json
@@ -154,8 +142,6 @@ impl FleetArgs {
             FleetCommand::Apply(_) | FleetCommand::Credentials(_) => true,
             FleetCommand::Rotate(args) => args.writes(),
             FleetCommand::Plan(_)
-            | FleetCommand::Status(_)
-            | FleetCommand::Install(_)
             | FleetCommand::Render(_)
             | FleetCommand::Import(_)
             | FleetCommand::Schema => false,
@@ -167,8 +153,6 @@ impl FleetArgs {
 enum FleetCommand {
     Plan(FleetPlanArgs),
     Apply(FleetApplyArgs),
-    Status(FleetStatusArgs),
-    Install(install::FleetInstallArgs),
     Rotate(Box<FleetRotateArgs>),
     Render(render::FleetRenderArgs),
     Credentials(credentials::FleetCredentialsArgs),
@@ -229,21 +213,6 @@ struct FleetApplyArgs {
     wait: Duration,
 }
 
-/// Show how the links of the file are doing, on one screen
-///
-/// A row for each source cluster has a sign for each target cluster. Below it are the problems, worst first, and a summary
-/// that explains the signs.
-///
-/// Exit codes: 0 all links are ready, 1 a link is not, or a cluster was not read, 2 invalid usage.
-#[derive(Debug, Args)]
-struct FleetStatusArgs {
-    #[command(flatten)]
-    source: FleetSource,
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
-    output: FleetFormat,
-}
-
 /// Runs the command. `parse` reads the flags of running controllers.
 pub(crate) async fn run(
     global: &Global,
@@ -261,8 +230,6 @@ pub(crate) async fn run(
     match &args.command {
         FleetCommand::Plan(args) => plan(global, args, parse).await,
         FleetCommand::Apply(args) => apply(global, args, parse).await,
-        FleetCommand::Status(args) => status(global, args).await,
-        FleetCommand::Install(args) => Box::pin(install::run(global, args)).await,
         FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
         FleetCommand::Render(args) => render::run(global, args).await,
         FleetCommand::Credentials(args) => credentials::run(global, args).await,
@@ -401,15 +368,4 @@ fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan)
              with {restart}"
         ));
     }
-}
-
-async fn status(global: &Global, args: &FleetStatusArgs) -> anyhow::Result<ExitCode> {
-    let loaded = args.source.load(global).await?;
-    let report = Box::pin(status::report(global, &loaded, args.source.timeout));
-    let report = spin("reading the clusters", report).await;
-    output::data(&match args.output {
-        FleetFormat::Text => matrix::text(&report, terminal_width()),
-        FleetFormat::Json => output::json(&report)?,
-    })?;
-    Ok(output::exit_code(report.has_problems()))
 }

@@ -5,19 +5,28 @@ mod extension;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, Command, FromArgMatches as _, ValueHint};
+use clap::{ArgMatches, Args, Command, FromArgMatches as _, ValueHint};
 use clap_complete::ArgValueCompleter;
 
 pub(super) use self::extension::{ExtensionObjects, InstallFacts};
-use super::common::{
-    args::{self, Global, ManifestOutput},
-    cluster::block_on,
-    complete, output,
+use super::{
+    common::{
+        args::{self, Global, ManifestOutput},
+        cluster::block_on,
+        complete,
+        given::Given,
+        output,
+    },
+    fleet::{self, FleetFile},
 };
 use crate::{
     api::{labels, link::LinkerdConfig},
-    hint::HintExt as _,
-    manifests::values::{Typing, UserValues, Values},
+    client::Access,
+    hint::{HintExt as _, misuse},
+    manifests::{
+        link::ClusterName,
+        values::{Typing, UserValues, Values},
+    },
 };
 
 /// Examples for the end of the help text.
@@ -38,16 +47,45 @@ Examples:
   linkerd-mc install --values values.yaml | kubectl apply -f -
 
   # Render without a cluster, as one JSON object per line
-  linkerd-mc install --ignore-cluster -o json";
+  linkerd-mc install --ignore-cluster -o json
+
+  # Install into east, with the values of a file of `fleet`
+  linkerd-mc install --file fleet.yaml east \\
+    | kubectl --context east apply -f -";
+
+/// What belongs to the file of a fleet, which has the values.
+const NOT_WITH_FILE: [&str; 14] = [
+    "namespace",
+    "gateway",
+    "gateway_port",
+    "gateway_probe_seconds",
+    "gateway_probe_port",
+    "gateway_service_type",
+    "gateway_healthcheck_nodeport",
+    "service_mirror_credentials",
+    "ha",
+    "registry",
+    "values",
+    "set",
+    "set_string",
+    "set_file",
+];
 
 /// Print the manifests of the multicluster extension
 ///
 /// Pipe the output into `kubectl apply -f -`. The command reads Linkerd's trust domain and CNI mode from the cluster,
 /// and changes nothing itself.
-#[derive(Debug, Args)]
+///
+/// With --file, the values are those of `install` at the top of the file of a fleet, and over them those of the cluster.
+#[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Install {
+    /// With --file, the cluster of the file
+    #[arg(value_name = "CLUSTER", requires = "file", add = ArgValueCompleter::new(fleet::clusters))]
+    cluster: Option<ClusterName>,
+    #[command(flatten)]
+    fleet: FleetFile,
     /// Namespace of the extension
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
@@ -117,22 +155,87 @@ struct ValueArgs {
     set_file: Vec<String>,
 }
 
-/// Runs the command.
-pub(crate) fn run(global: &Global, args: &Install) -> anyhow::Result<()> {
-    let (linkerd, none) = (&global.linkerd_namespace, UserValues::default());
+/// What is installed where.
+struct Place {
+    access: Access,
+    linkerd: String,
+    /// The values of the file.
+    given: UserValues,
+    args: Install,
+}
+
+/// Runs the command. `given` are its flags as clap has them.
+pub(crate) fn run(global: &Global, args: &Install, given: &ArgMatches) -> anyhow::Result<()> {
+    let place = if args.fleet.file.is_some() {
+        block_on(Box::pin(Place::of_file(global, args, &Given::of(given))))?
+    } else {
+        Place {
+            access: global.access(),
+            linkerd: global.linkerd_namespace.clone(),
+            given: UserValues::default(),
+            args: args.clone(),
+        }
+    };
+    let Place {
+        access,
+        linkerd,
+        given,
+        args,
+    } = place;
     if args.print_values {
-        let (values, warnings) = merged(linkerd, args, &none, None)?;
+        let (values, warnings) = merged(&linkerd, &args, &given, None)?;
         output::warnings(&warnings);
         return output::data(&values.documented()?);
     }
-    let access = global.access();
-    let asked = InstallFacts::of(&access, linkerd, args.wait);
+    let asked = InstallFacts::of(&access, &linkerd, args.wait);
     let facts = (!args.ignore_cluster)
         .then(|| block_on(asked))
         .transpose()?;
-    let made = rendered(linkerd, args, &none, facts.as_ref())?;
+    let made = rendered(&linkerd, &args, &given, facts.as_ref())?;
     output::warnings(&made.warnings);
     output::data(&args.output.format(&made.manifest)?)
+}
+
+impl Place {
+    /// A cluster of the file.
+    async fn of_file(global: &Global, args: &Install, given: &Given) -> anyhow::Result<Self> {
+        if let Some(flag) = NOT_WITH_FILE.iter().find(|flag| given.has(&[**flag])) {
+            return Err(misuse(
+                format!("--{} cannot be used with --file", flag.replace('_', "-")),
+                "write it into the file, as a value of `install`",
+            ));
+        }
+        let (Some(loaded), Some(name)) = (args.fleet.load(global).await?, &args.cluster) else {
+            return Err(misuse(
+                "missing the name of a cluster",
+                "name a cluster of the file, as in `linkerd-mc install --file fleet.yaml east`",
+            ));
+        };
+        let cluster = loaded.cluster(name)?;
+        let own = loaded.access(&global.access(), cluster);
+        Ok(Self {
+            access: if args.ignore_cluster || args.print_values {
+                own
+            } else {
+                fleet::named(&own, name)?
+            },
+            linkerd: loaded.linkerd.clone(),
+            given: cluster.install.clone(),
+            args: args.of_fleet(&loaded.namespace),
+        })
+    }
+}
+
+impl Install {
+    /// The arguments for a cluster of a fleet. Its file says where the image is, and not a variable of whoever runs the
+    /// command.
+    fn of_fleet(&self, namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            registry: None,
+            ..self.clone()
+        }
+    }
 }
 
 /// The objects for a cluster of a fleet, with these values and no flags. Without `facts`, the cluster was not asked.
@@ -143,10 +246,8 @@ pub(super) fn install_with(
     facts: Option<&InstallFacts>,
 ) -> anyhow::Result<ExtensionObjects> {
     let command = Install::augment_args(Command::new("install")).no_binary_name(true);
-    let matches = command.try_get_matches_from(["--namespace", namespace])?;
-    let mut args = Install::from_arg_matches(&matches)?;
-    // The file of the fleet says where the image is, and not a variable of whoever runs the command.
-    args.registry = None;
+    let matches = command.try_get_matches_from(std::iter::empty::<&str>())?;
+    let args = Install::from_arg_matches(&matches)?.of_fleet(namespace);
     rendered(linkerd, &args, given, facts)
 }
 

@@ -213,7 +213,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let given = matches.subcommand().map_or(matches, |(_, given)| given);
     match &cli.command {
-        Command::Install(args) => install::run(&cli.global, args)?,
+        Command::Install(args) => install::run(&cli.global, args, given)?,
         Command::Link(args) => block_on(link::run(&cli.global, args, given, mirroring_of))?,
         Command::LinkGen(args) => block_on(link_gen::run(&cli.global, args, given))?,
         Command::Fleet(args) => return block_on(fleet::run(&cli.global, args, mirroring_of)),
@@ -422,7 +422,6 @@ mod tests {
         let printing = [
             "link --target a --source b --dry-run",
             "fleet plan --file f",
-            "fleet status --file f",
             "fleet rotate --file f --dry-run",
             "drain --file f a --dry-run",
             "rotate --cluster-name a --dry-run",
@@ -431,6 +430,8 @@ mod tests {
             "unlink --cluster-name a --apply --dry-run",
             "hand-back --dry-run",
             "install",
+            "install --file f a",
+            "status --file f",
             "check",
             "status --wait",
         ];

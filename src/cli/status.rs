@@ -2,6 +2,10 @@
 
 mod args;
 mod ask;
+mod fleet;
+#[cfg(test)]
+mod fleet_tests;
+mod matrix;
 mod services;
 mod view;
 mod watch;
@@ -10,7 +14,7 @@ use std::{cell::RefCell, collections::BTreeSet, fmt, process::ExitCode};
 
 pub(crate) use self::args::StatusArgs;
 use self::{
-    args::Goal,
+    args::{Goal, StatusFormat},
     ask::ask,
     view::{StatusView, absent, render},
 };
@@ -36,7 +40,18 @@ use crate::{
 
 /// Runs the command. Exit code 1 if a cluster did not respond, what was asked for does not exist, or `--wait` timed out.
 pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let contexts = args.contexts.select(global, args.request_timeout).await?;
+    let selected = args.contexts.select(global, args.request_timeout).await?;
+    let contexts = selected.contexts;
+    if let Some(fleet) = selected.fleet.filter(|_| args.shows_fleet()) {
+        let report = fleet::report(&fleet, &contexts);
+        let report = spin("reading the clusters", report).await;
+        output::data(&match args.output {
+            StatusFormat::Json => output::json(&report)?,
+            StatusFormat::Yaml => output::yaml(&report)?,
+            StatusFormat::Table | StatusFormat::Wide => matrix::text(&report, terminal_width()),
+        })?;
+        return Ok(output::exit_code(report.has_problems()));
+    }
     if args.watch {
         watch::show(args, &contexts).await?;
         return Ok(ExitCode::SUCCESS);

@@ -144,7 +144,7 @@ impl Fleet {
 
 /// The words of a command with the file of a fleet. Commands that can also do without one do not belong to `fleet`.
 fn words<'w>(command: &'w str, file: &'w Path) -> Vec<&'w str> {
-    let is_of_fleet = !["drain"].contains(&command);
+    let is_of_fleet = !["drain", "install", "status"].contains(&command);
     let fleet = is_of_fleet.then_some("fleet");
     let words = [command, "--file", file.to_str().unwrap()];
     fleet.into_iter().chain(words).collect()
@@ -404,7 +404,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
         planned.stderr
     );
 
-    // `fleet install` prints the extension with the values of the file, as `install` does with the same values.
+    // `install --file` prints the extension with the values of the file, as `install` does with the same values.
     let values = "gateway: {replicas: 3}\ncontroller: {logLevel: debug}\n";
     let (own, path) = (
         values.replace('\n', "\n  "),

@@ -25,7 +25,7 @@ pub(in crate::cli) fn clusters_or_targets(current: &OsStr) -> Vec<CompletionCand
 }
 
 /// Offers the clusters of the file.
-pub(super) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
+pub(in crate::cli) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
     let names = |loaded: LoadedFleet| {
         let clusters = loaded.fleet.clusters.iter();
         clusters.map(|cluster| cluster.name.to_string()).collect()

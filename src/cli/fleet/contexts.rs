@@ -45,6 +45,8 @@ pub(in crate::cli) struct SelectedClusters {
 /// The links of a fleet.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct FleetLinks {
+    /// The name of the fleet.
+    pub(in crate::cli) name: String,
     /// Sources and targets.
     pub(in crate::cli) links: BTreeSet<(String, String)>,
     /// Namespace of the Links.
@@ -114,6 +116,7 @@ async fn of_file(global: &Global, loaded: &LoadedFleet, deadline: Duration) -> S
     SelectedClusters {
         contexts,
         fleet: Some(FleetLinks {
+            name: loaded.fleet.name.clone(),
             links: links.collect(),
             namespace: loaded.namespace.clone(),
         }),

@@ -293,7 +293,7 @@ fn loaded(fleet: &Fleet, command: &Command, ends: &LinkEnds) -> anyhow::Result<L
 }
 
 /// The access with the name of its context: that of the cluster, or the only one that a tool made for it.
-pub(super) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
+pub(in crate::cli) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
     if access.context.is_some() {
         return Ok(access.clone());
     }
@@ -338,7 +338,7 @@ impl LoadedFleet {
     }
 
     /// The access to a cluster of the file.
-    pub(super) fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
+    pub(in crate::cli) fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
         let own = cluster.kubeconfig.as_ref();
         let access = Access {
             given: self.given.get(&cluster.name).cloned(),

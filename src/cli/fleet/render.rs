@@ -28,7 +28,7 @@ use crate::{
 /// target clusters; of each, only linkerd-config and the Service of the gateway. The same clusters and the same file make
 /// the same bytes.
 ///
-/// With --extension, the folder of each cluster also has what `fleet install` prints for it. For that, all clusters of the
+/// With --extension, the folder of each cluster also has what `install --file` prints for it. For that, all clusters of the
 /// file are read, as `install` does.
 ///
 /// Files that are not needed any more are removed if their first line says that this fleet has written them. Other files

@@ -11,5 +11,4 @@ mod removed;
 mod renamed;
 mod rendered;
 mod settings;
-mod shown;
 mod values;

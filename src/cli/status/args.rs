@@ -6,11 +6,13 @@ use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
 use crate::{
-    cli::common::{
-        args::{cluster_name, duration, namespace, timeout},
-        complete,
-        contexts::Contexts,
-        service_name::{ServiceName, service_name},
+    cli::{
+        common::{
+            args::{cluster_name, duration, namespace, timeout},
+            complete,
+            service_name::{ServiceName, service_name},
+        },
+        fleet::FleetContexts,
     },
     clusters::link_summary::{LinkCondition, LinkSummary},
 };
@@ -29,6 +31,9 @@ Examples:
   # Show two clusters, and whether they link to each other
   linkerd-mc status --context east,west
 
+  # Show how all links of a file of `fleet` are doing, on one screen
+  linkerd-mc status --file fleet.yaml
+
   # Wait until all Links are ready, such as in a script
   linkerd-mc status --wait --for=Ready --timeout=2m";
 
@@ -38,12 +43,18 @@ Examples:
 /// that expire or that Linkerd does not use, and a controller that does not report, whose values are marked as old. Of
 /// the problems with the credentials of a Link, only the first is listed; `check` has all. Secrets that you may not read
 /// are skipped.
+///
+/// With --file, a row for each source cluster of the file has a sign for each target cluster. Below it are the problems,
+/// worst first, and a summary that explains the signs. `-o wide` and flags that choose a target cluster or Services show
+/// the usual tables, for all clusters of the file.
+///
+/// Exit codes: 0 all clusters were read, and with --file all links are ready; 1 otherwise, or --wait has timed out.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(super) contexts: Contexts,
+    pub(super) contexts: FleetContexts,
     /// Show only Links to this target cluster
     #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     pub(super) cluster_name: Option<String>,
@@ -63,10 +74,10 @@ pub(crate) struct StatusArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(super) output: StatusFormat,
     /// Update the output whenever something changes, until interrupted
-    #[arg(short, long, conflicts_with = "wait")]
+    #[arg(short, long, conflicts_with_all = ["wait", "file"])]
     pub(super) watch: bool,
     /// Wait until all Links meet the condition of --for, or fail after --timeout
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file")]
     pub(super) wait: bool,
     /// Condition that --wait waits for
     #[arg(
@@ -86,6 +97,11 @@ pub(crate) struct StatusArgs {
 }
 
 impl StatusArgs {
+    /// Whether the links of a file are shown on one screen, if there is a file.
+    pub(super) fn shows_fleet(&self) -> bool {
+        !self.shows_services() && self.cluster_name.is_none() && self.output != StatusFormat::Wide
+    }
+
     /// Whether Services are shown.
     pub(super) fn shows_services(&self) -> bool {
         let is_one_wanted = self.service.is_some() || self.namespace.is_some();

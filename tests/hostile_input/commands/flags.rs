@@ -174,7 +174,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// Arguments that a command needs besides the flag, or that keep it from waiting.
-const NEEDED: [(&str, &str); 22] = [
+const NEEDED: [(&str, &str); 20] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
@@ -183,14 +183,12 @@ const NEEDED: [(&str, &str); 22] = [
     ("fleet apply", "--file=../fleet.yaml"),
     ("fleet credentials", "--file=../fleet.yaml --target=x"),
     ("fleet import", "--all-contexts --timeout=1s"),
-    ("fleet install", "--file=../fleet.yaml x --ignore-cluster"),
     ("fleet plan", "--file=../fleet.yaml"),
     (
         "fleet render",
         "--file=../fleet.yaml --output-dir=missing --dry-run",
     ),
     ("fleet rotate", "--file=../fleet.yaml --yes"),
-    ("fleet status", "--file=../fleet.yaml"),
     ("install", "--ignore-cluster"),
     ("link", "--from=x --to=y"),
     ("link-gen", "--cluster-name=x"),

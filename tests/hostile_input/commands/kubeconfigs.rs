@@ -122,13 +122,13 @@ const FLEET_COMMANDS: [&str; 12] = [
     "drain east --end",
     "fleet apply --yes",
     "fleet credentials --target east --output-dir out",
-    "fleet install east",
     "fleet plan",
     "fleet render --output-dir out",
     "fleet rotate",
     "fleet rotate --dry-run",
-    "fleet status",
     "graph",
+    "install east",
+    "status",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

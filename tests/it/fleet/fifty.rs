@@ -1,4 +1,4 @@
-//! A fleet of fifty clusters that all link to each other: how long `fleet plan` and `fleet status` take, and how much
+//! A fleet of fifty clusters that all link to each other: how long `fleet plan` and `status --file` take, and how much
 //! memory they use. There are only four control planes. Each seems to be a dozen clusters. `just fleet` runs this
 //! test.
 
@@ -21,7 +21,7 @@ use crate::support::links::links;
 const COUNT: usize = 50;
 const PLANES: usize = 4;
 const LINKS: usize = COUNT * (COUNT - 1);
-/// How long `fleet plan` and `fleet status` may take.
+/// How long `fleet plan` and `status --file` may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long the controllers may take until all Links are ready.
 const LINKED: Duration = Duration::from_secs(300);

@@ -113,7 +113,7 @@ links: [{target: east, source: west}]
         assert_eq!(is_node_port, own == "east");
         let mut controllers = of_kind(&found, "Deployment").into_iter();
         assert!(controllers.any(|deployment| deployment["spec"]["replicas"] == 2));
-        // What `fleet install` prints, but the version that printed it.
+        // What `install --file` prints, but the version that printed it.
         if own != "north" {
             let facts = facts(&format!("{own}.example"));
             let given = &cluster.install;

@@ -1,21 +1,20 @@
-//! What `fleet status` shows.
+//! What `status --file` shows.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use dialoguer::console::measure_text_width;
 use serde_json::{Value, json};
 
+use super::{
+    fleet::{ClusterReport, FleetLinkState, FleetReport, LinkReport},
+    matrix,
+};
 use crate::{
-    cli::fleet::{
-        loaded::parse,
-        matrix,
-        states::{ClusterReport, ClusterStates, FleetLinkState, FleetReport, LinkReport},
-    },
+    cli::fleet::FleetLinks,
     clusters::{
         leader::tests::silent,
         snapshot::{ClusterSnapshot, LinkSnapshot},
     },
-    manifests::link::ClusterName,
 };
 
 /// The Link of `west` to a cluster, with this status.
@@ -47,9 +46,13 @@ fn condition(type_: &str, status: &str, message: &str) -> Value {
 
 #[test]
 fn links_are_reported_worst_first() {
-    let file = "name: f\nclusters: [{name: west}, {name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g}]\n\
-                links: [{hub: a, spokes: [west, b]}, {hub: west, spokes: all, mutual: true}]\n";
-    let loaded = parse("fleet.yaml", file, Path::new(""), "linkerd").unwrap();
+    let of_west = ["a", "b", "c", "d", "e", "f", "g"].map(|target| ("west", target));
+    let pairs = of_west.into_iter().chain([("a", "west"), ("b", "a")]);
+    let fleet = FleetLinks {
+        name: "f".to_owned(),
+        links: pairs.map(|(s, t)| (s.to_owned(), t.to_owned())).collect(),
+        namespace: "linkerd-multicluster".to_owned(),
+    };
     let ready = || condition("Ready", "True", "");
     let alive = json!({ "alive": true });
     let links = vec![
@@ -74,18 +77,14 @@ fn links_are_reported_worst_first() {
     ];
     let mut west = ClusterSnapshot::unreachable("west", "");
     west.links = Ok(links);
-    let known = |west: &ClusterSnapshot| ClusterStates {
-        snapshots: [
-            ("west", west.clone()),
-            ("a", ClusterSnapshot::unreachable("a", "timed out")),
-        ]
-        .map(|(name, snapshot)| (name.parse::<ClusterName>().unwrap(), snapshot))
-        .into(),
-        versions: [("west".parse().unwrap(), "0.1.0".to_owned())].into(),
+    let report = |west: &ClusterSnapshot| {
+        let a = ClusterSnapshot::unreachable("a", "timed out");
+        let versions = BTreeMap::from([("west".to_owned(), "0.1.0".to_owned())]);
+        FleetReport::of(&fleet, &[west.clone(), a], &versions)
     };
-    let report = FleetReport::of(&loaded, &known(&west));
-    let of_west = report.links.iter().filter(|link| link.source == "west");
-    let shown: Vec<_> = of_west
+    let shown = report(&west);
+    let of_west = shown.links.iter().filter(|link| link.source == "west");
+    let states: Vec<_> = of_west
         .map(|link| {
             (
                 link.target.as_str(),
@@ -95,7 +94,7 @@ fn links_are_reported_worst_first() {
         })
         .collect();
     assert_eq!(
-        shown,
+        states,
         [
             ("g", FleetLinkState::Missing, "there is no Link"),
             ("b", FleetLinkState::NotReady, "refused"),
@@ -118,13 +117,13 @@ fn links_are_reported_worst_first() {
             ("a", FleetLinkState::Ready, ""),
         ]
     );
-    assert!(report.has_problems());
+    assert!(shown.has_problems());
     // Nobody reports any more.
     let controller = silent("2026-01-01T01:00:00Z");
     west.leaders
         .insert("linkerd-multicluster".to_owned(), Ok(Some(controller)));
-    let report = FleetReport::of(&loaded, &known(&west));
-    let mut of_a = report
+    let old = report(&west);
+    let mut of_a = old
         .links
         .iter()
         .filter(|link| link.source == "west" && link.target == "a");

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
 
-use super::states::{FleetLinkState, FleetReport, LinkReport};
+use super::fleet::{FleetLinkState, FleetReport, LinkReport};
 use crate::{
     api::text::one_line,
     cli::common::{prose::counted, table::cut_middle},

@@ -1,20 +1,30 @@
-//! How each link of a fleet is doing. Pure.
+//! How each link of a fleet is doing.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::loaded::LoadedFleet;
 use crate::{
     api::conditions::CREDENTIALS_EXPIRING,
-    clusters::{link_summary::LinkSummary, snapshot::ClusterSnapshot},
-    manifests::link::ClusterName,
+    cli::{fleet::FleetLinks, version::all_controllers},
+    clusters::{
+        cluster_client::KubeContext,
+        collect::{Depth, snapshots_of},
+        link_summary::LinkSummary,
+        snapshot::ClusterSnapshot,
+    },
 };
 
-/// What is known of the clusters: their Links, and the versions of their controllers.
-pub(super) struct ClusterStates {
-    pub(super) snapshots: BTreeMap<ClusterName, ClusterSnapshot>,
-    pub(super) versions: BTreeMap<ClusterName, String>,
+/// Reads all clusters of the file side by side.
+pub(super) async fn report(fleet: &FleetLinks, contexts: &[KubeContext]) -> FleetReport {
+    let (snapshots, controllers) = futures::join!(
+        snapshots_of(contexts, Depth::Links),
+        all_controllers(contexts)
+    );
+    let own = controllers.into_iter();
+    let own = own.filter(|row| row.namespace.as_deref() == Some(&fleet.namespace));
+    let versions = own.filter_map(|row| Some((row.context, row.version?)));
+    FleetReport::of(fleet, &snapshots, &versions.collect())
 }
 
 /// How a link is doing, worst first.
@@ -68,23 +78,23 @@ pub(super) struct FleetReport {
 }
 
 impl FleetReport {
-    pub(super) fn of(loaded: &LoadedFleet, known: &ClusterStates) -> Self {
-        let clusters = loaded.fleet.clusters.iter().map(|cluster| {
-            let snapshot = known.snapshots.get(&cluster.name);
-            ClusterReport {
-                name: cluster.name.to_string(),
-                version: known.versions.get(&cluster.name).cloned(),
-                error: snapshot.and_then(|snapshot| snapshot.links.as_ref().err().cloned()),
-            }
+    /// The report of these clusters, with the versions of their controllers as far as they are known.
+    pub(super) fn of(
+        fleet: &FleetLinks,
+        snapshots: &[ClusterSnapshot],
+        versions: &BTreeMap<String, String>,
+    ) -> Self {
+        let clusters = snapshots.iter().map(|snapshot| ClusterReport {
+            name: snapshot.name.clone(),
+            version: versions.get(&snapshot.name).cloned(),
+            error: snapshot.links.as_ref().err().cloned(),
         });
-        let clusters = clusters.collect();
-        let links = loaded.links.iter().map(|link| {
-            let (source, target) = (&link.ends.source, link.ends.target.to_string());
-            let snapshot = known.snapshots.get(source);
-            let (state, problem) = state(snapshot, &loaded.namespace, &target);
+        let links = fleet.links.iter().map(|(source, target)| {
+            let snapshot = snapshots.iter().find(|snapshot| snapshot.name == *source);
+            let (state, problem) = state(snapshot, &fleet.namespace, target);
             LinkReport {
-                source: source.to_string(),
-                target,
+                source: source.clone(),
+                target: target.clone(),
                 state,
                 problem,
             }
@@ -92,8 +102,8 @@ impl FleetReport {
         let mut links: Vec<LinkReport> = links.collect();
         links.sort_by_key(|link| link.state);
         Self {
-            fleet: loaded.fleet.name.clone(),
-            clusters,
+            fleet: fleet.name.clone(),
+            clusters: clusters.collect(),
             links,
         }
     }
