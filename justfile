@@ -34,9 +34,9 @@ quick:
 compat *args:
     tests/it/oldest "$@"
 
-# Kill the controller at every write, and delay or lose every event, in every scenario: 15 minutes or more
+# Kill the controller, and commands that change links, at every write, and delay or lose every event: 40 minutes
 sweep:
-    LINKERD_MC_SWEEP=all cargo test --test it crashes:: -- --ignored --nocapture
+    LINKERD_MC_SWEEP=all cargo test --test it -- crashes:: killed:: --ignored --nocapture --test-threads=1
 
 # Run all kinds of changes and faults at once for some minutes, and check that nothing is lost and memory does not grow
 soak minutes="10":

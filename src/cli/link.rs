@@ -15,15 +15,18 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 pub(crate) use self::args::Link;
 use self::{apply::Prepared, contexts::Direction, source::kubeconfig};
-use super::common::{
-    args::Global,
-    cluster::Cluster,
-    given::Given,
-    interrupt::on_interrupt,
-    mirroring::Parse,
-    output,
-    prompt::confirmed,
-    wait::{POLL_INTERVAL, Progress, poll},
+use super::{
+    common::{
+        args::Global,
+        cluster::Cluster,
+        given::Given,
+        interrupt::on_interrupt,
+        mirroring::Parse,
+        output,
+        prompt::confirmed,
+        wait::{POLL_INTERVAL, Progress, poll},
+    },
+    link_gen::Remark,
 };
 use crate::{
     api::{duration::format_go_duration, link},
@@ -58,18 +61,46 @@ pub(crate) async fn run(
         ));
     }
     let given = Given::of(given);
-    let mut prepared = Vec::new();
-    for (direction, given) in contexts::directions(global, args, &given).await? {
-        let linkerd = &global.linkerd_namespace;
-        let read = Prepared::read(direction, linkerd, &given, args, parse);
-        prepared.push(Box::pin(read).await?);
-    }
+    let directions = contexts::directions(global, args, &given).await?;
+    let (directions, given): (Vec<Direction>, Vec<Given>) = directions.into_iter().unzip();
+    let linkerd = &global.linkerd_namespace;
+    let read = async |directions: Vec<Direction>, is_dry: bool| {
+        let mut all = Vec::new();
+        for (direction, given) in directions.into_iter().zip(&given) {
+            let read = Prepared::read(direction, linkerd, given, (args, is_dry), parse);
+            all.push(Box::pin(read).await?);
+        }
+        anyhow::Ok(all)
+    };
+    // A token that is requested before the answer may be for nothing.
+    let mut prepared = Box::pin(read(directions, true)).await?;
+    prepared
+        .iter()
+        .flat_map(|of| &of.remarks)
+        .for_each(Remark::say);
     let warnings: Vec<String> = prepared.iter().filter_map(Prepared::is_of_fleet).collect();
     output::warnings(&warnings);
     if args.dry_run {
         return show(&prepared, args);
     }
-    confirm(&prepared, args.yes)?;
+    loop {
+        let was_asked = confirm(&prepared, args.yes)?;
+        if !was_asked && args.generated.token_duration.is_none() {
+            break;
+        }
+        // Much may have happened while the question stood.
+        let directions = prepared.iter().map(|of| of.direction.clone()).collect();
+        let again = Box::pin(read(directions, false)).await?;
+        let is_same = again
+            .iter()
+            .zip(&prepared)
+            .all(|(now, then)| now.is_like(then));
+        prepared = again;
+        if is_same {
+            break;
+        }
+        output::note("something has changed meanwhile; this is what would be done now");
+    }
     for prepared in &prepared {
         Box::pin(write(prepared)).await?;
     }
@@ -123,12 +154,13 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the settings that would change, and asks whether they may. Fails if they may not.
-fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
+/// Lists the settings that would change, and asks whether they may. Fails if they may not. Returns whether somebody was
+/// asked.
+fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<bool> {
     let changes = |link: &&Prepared| !link.changes.is_empty() || link.losses.is_some();
     let mut changed = prepared.iter().filter(changes);
     let Some(first) = changed.next() else {
-        return Ok(());
+        return Ok(false);
     };
     for prepared in std::iter::once(first).chain(changed) {
         let Direction { context, name, .. } = &prepared.direction;
@@ -146,7 +178,7 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<()> {
     }
     let otherwise = "pass --yes to change these settings; a flag with the old value keeps it";
     if yes || confirmed("Change these settings?", otherwise)? {
-        return Ok(());
+        return Ok(!yes);
     }
     Err(fail("canceled: nothing was changed", otherwise))
 }

@@ -128,12 +128,14 @@ pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> 
     };
     let there = (given, existing);
     let made = generate(&access, &cluster, linkerd, name, &args.link, there, false);
-    let objects = made.await?;
+    let (objects, remarks) = made.await?;
+    remarks.iter().for_each(Remark::say);
     output::data(&args.output.format(&objects.manifest()?)?)
 }
 
 /// Reads the target cluster behind `access`, and builds the objects that link another cluster to it. What is there
 /// already stays, unless one of the given flags names it. A dry run requests no token, and the objects have a stand-in.
+/// Also returns what the user has to know.
 pub(crate) async fn generate(
     access: &Access,
     cluster: &Cluster,
@@ -142,7 +144,7 @@ pub(crate) async fn generate(
     args: &LinkArgs,
     (given, existing): (&Given, Existing<'_>),
     is_dry_run: bool,
-) -> anyhow::Result<LinkObjects> {
+) -> anyhow::Result<(LinkObjects, Vec<Remark>)> {
     let context = entry(access)?;
     let args = &existing.over(args, given);
     args.agree_on_discovery()?;
@@ -171,8 +173,7 @@ pub(crate) async fn generate(
         existing,
     };
     let objects = wanted.objects(&facts, &way, &token, &mut remarks)?;
-    remarks.iter().for_each(Remark::say);
-    Ok(objects)
+    Ok((objects, remarks))
 }
 
 /// The target cluster, as the user's kubeconfig has it.

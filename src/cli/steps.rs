@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(super) use self::{
     change::{Change, FieldChange, Removes},
     secret::{covers, has_metadata_of},
-    settings::{SettingChange, credentials_changes, revoked, settings_changes},
+    settings::{SettingChange, TOKEN, credentials_changes, revoked, settings_changes},
 };
 use super::common::{
     cluster::Cluster,

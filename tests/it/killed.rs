@@ -1,6 +1,7 @@
 //! Kills commands that change links at each of their writes: before the API server gets the write, or after it, so that
 //! the answer is lost. Whenever that happens, all credentials in use are valid, and mirrors that stay are untouched. The
-//! next run of the command has the same end as one that was never killed, and the one after it writes nothing.
+//! next run of the command has the same end as one that was never killed, and the one after it writes nothing. Two runs at
+//! once are no different.
 //!
 //! By default, the test chooses a kill of each kind for each case at random, and prints the seed, which
 //! `LINKERD_MC_SWEEP_SEED` repeats. With `LINKERD_MC_SWEEP=all`, it tries all.
@@ -251,6 +252,21 @@ impl Sweep {
         }
     }
 
+    /// Two runs at once. Each ends, and the next one finds what a single run leaves.
+    async fn at_once(&mut self, case: &Case, calm: &Calm) {
+        let before = self.stage.prepare(case).await;
+        let args = (case.command)(&self.stage);
+        let mut both = [self.stage.spawn(&args), self.stage.spawn(&args)];
+        let codes = both.each_mut().map(|run| run.wait().unwrap().code());
+        self.ends(
+            case,
+            calm,
+            &before,
+            &format!("{}, two at once: {codes:?}", case.name),
+        )
+        .await;
+    }
+
     async fn killed_at(&mut self, case: &Case, calm: &Calm, write: usize, kill: Kill) {
         let what = format!(
             "{}, killed {kill:?} write {write} of {}",
@@ -262,16 +278,22 @@ impl Sweep {
         if self.stage.killed_at(&args, write, kill).await {
             self.reached += 1;
         }
+        self.ends(case, calm, &before, &what).await;
+    }
+
+    /// What a run has left works, the next run ends as an undisturbed one, and the one after it writes nothing.
+    async fn ends(&mut self, case: &Case, calm: &Calm, before: &BTreeSet<String>, what: &str) {
         let unusable = unusable(&self.stage).await;
         if !unusable.is_empty() {
             self.violations.push(format!("{what}: {unusable:?}"));
         }
+        let args = (case.command)(&self.stage);
         let args = case
             .again
             .filter(|_| case.resumes)
             .map_or(args, |again| again(&self.stage));
         let (outcome, _) = self.stage.counted(&args);
-        let end = self.end(case, &before).await;
+        let end = self.end(case, before).await;
         // What is gone cannot be deleted again.
         let is_gone = outcome.stderr.contains("is not linked");
         if outcome.code != 0 && !is_gone || end != calm.end {
@@ -280,7 +302,7 @@ impl Sweep {
                 outcome.code, outcome.stdout, outcome.stderr, end, calm.end
             ));
         }
-        self.idle(case, &what).await;
+        self.idle(case, what).await;
     }
 }
 
@@ -304,6 +326,7 @@ async fn commands_that_are_killed_at_a_write_lose_nothing_and_end_as_others_do()
     };
     for case in CASES.iter().filter(is_wanted) {
         let calm = sweep.calm(case).await;
+        sweep.at_once(case, &calm).await;
         for kill in [Kill::Before, Kill::After] {
             let all: Vec<usize> = (1..=calm.writes).collect();
             let chosen = match wanted {

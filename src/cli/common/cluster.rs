@@ -52,6 +52,7 @@ pub(crate) async fn connecting<T>(client: impl Future<Output = T>) -> T {
 }
 
 /// A connection to a cluster.
+#[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// The flags that name it, for commands that the user should run.

@@ -29,10 +29,10 @@ use crate::{
             mirroring::Parse,
             output,
         },
-        link_gen::{KubeconfigTarget, generate},
+        link_gen::{KubeconfigTarget, Remark, generate},
         plan::losses::losses,
         steps::{
-            Action, Change, Part, SettingChange, Step, credentials_changes, has_metadata_of,
+            Action, Change, Part, SettingChange, Step, TOKEN, credentials_changes, has_metadata_of,
             revoked, settings_changes,
         },
     },
@@ -54,6 +54,8 @@ pub(super) struct Prepared {
     pub(super) losses: Option<String>,
     /// What happens to credentials that do not work, in words. Nobody is asked about it.
     pub(super) renewed: Vec<String>,
+    /// What the user has to know.
+    pub(super) remarks: Vec<Remark>,
 }
 
 impl Prepared {
@@ -70,13 +72,28 @@ impl Prepared {
         changes.chain(losses).chain(self.renewed.iter().cloned())
     }
 
+    /// Whether the same settings change, with the same effect, and the same objects are written.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let changes = |of: &Self| -> Vec<SettingChange> {
+            let changes = of.changes.iter();
+            // A token that is requested later expires later.
+            let changes = changes.filter(|change| change.field != TOKEN);
+            changes.cloned().collect()
+        };
+        let written = |of: &Self| -> Vec<Change> {
+            of.steps.iter().map(|step| step.change.clone()).collect()
+        };
+        (changes(self), &self.losses, written(self))
+            == (changes(other), &other.losses, written(other))
+    }
+
     /// Reads both clusters. Fails if the link cannot be applied, or if the name belongs to another cluster and is not to
-    /// be `replace`d. Changes nothing.
+    /// be `replace`d. Changes nothing, and requests no token if it `is_dry`.
     pub(super) async fn read(
         direction: Direction,
         linkerd: &str,
         given: &Given,
-        of: &super::Link,
+        (of, is_dry): (&super::Link, bool),
         parse: Parse,
     ) -> anyhow::Result<Self> {
         let args = &direction.args;
@@ -89,10 +106,10 @@ impl Prepared {
             &direction.name,
             args,
             (given, existing),
-            of.dry_run,
+            is_dry,
         );
         let context = &direction.target_context;
-        let objects = made
+        let (objects, remarks) = made
             .await
             .with_context(|| format!("cannot generate the link to {context}"))?;
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
@@ -119,6 +136,7 @@ impl Prepared {
             changes,
             losses: None,
             renewed,
+            remarks,
         };
         prepared.renewed.extend(prepared.written());
         prepared.check_permissions().await?;

@@ -20,6 +20,7 @@ use crate::{
 };
 
 /// One direction of a link.
+#[derive(Clone)]
 pub(super) struct Direction {
     /// Access to the target cluster.
     pub(super) from: Access,

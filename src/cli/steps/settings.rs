@@ -11,8 +11,11 @@ use crate::{
     manifests::link::SETTINGS,
 };
 
+/// The setting of credentials that says how long they last.
+pub(in crate::cli) const TOKEN: &str = "token";
+
 /// A setting whose value would change.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct SettingChange {
     pub(in crate::cli) field: &'static str,
     pub(in crate::cli) old: String,
@@ -146,7 +149,7 @@ pub(in crate::cli) fn credentials_changes(
         ("API server", old.server.clone(), new.server.clone()),
         ("proxy", old.proxy.shown(), new.proxy.shown()),
         ("ServiceAccount", account(old), account(new)),
-        ("token", lasts(old), lasts(new)),
+        (TOKEN, lasts(old), lasts(new)),
     ];
     all.into_iter()
         .filter(|(_, old, new)| old != new && !old.is_empty())

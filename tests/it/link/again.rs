@@ -195,6 +195,18 @@ async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
     link(&["--wait=0s"]);
     let kept = "would keep all settings of the Link renewed in west\n";
     assert_eq!(link(&["--dry-run"]).stdout, kept);
+    // Nor is one requested before the question.
+    let asked = link_west(
+        &kubeconfig,
+        "east",
+        "renewed",
+        &[account, "--token-duration=24h"],
+    );
+    let asked = asked.failure();
+    assert!(
+        asked.contains("\n- token: does not expire -> expires on "),
+        "{asked}"
+    );
     let requested = requests(east, since);
     let requested = requested
         .iter()
