@@ -12,8 +12,8 @@ mod target;
 
 pub(crate) use self::{
     facts::{
-        ClientPod, ClientProxy, ClientView, DESTINATION, GatewayFacts, InboundPort, PodState,
-        RequestPath, SourceFacts, TargetFacts,
+        Answer, ClientPod, ClientView, DESTINATION, EndpointCounts, GatewayFacts, InboundPort,
+        PodState, ProxyCounts, RequestPath, SourceFacts, TargetFacts,
     },
     linkerd::client_view,
     proxy::client_proxy,

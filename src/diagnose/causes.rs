@@ -307,4 +307,7 @@ causes! {
     ConnectionFailed in Answers:
         "The proxy of the Pod that calls cannot connect to any endpoint of the Service. A firewall drops its packets, or its certificate is refused; with `--target`, `diagnose` tells more.",
         "Look at the log of the proxy, which names the endpoint and the error.";
+    RequestsFail in Answers:
+        "Requests or connections of the Pod that calls fail, and nothing above explains it. The evidence has the statuses of the answers and the errors of the proxy.",
+        "Look at the log of the proxy, then at the logs of the Service's Pods in the target cluster and their proxies.";
 }

@@ -129,6 +129,15 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// The local Service, if it exists.
+    pub(super) fn service(&self) -> Option<&'a Service> {
+        match self {
+            Self::Mirror(mirror) => Some(mirror.service),
+            Self::Federated(federated) => Some(federated.service),
+            Self::Absent(_) | Self::AbsentFederated(_) => None,
+        }
+    }
+
     /// The target clusters that it leads to, with the names of the Services there.
     pub(crate) fn remotes(&self) -> Vec<(&str, &str)> {
         match self {

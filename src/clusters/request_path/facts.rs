@@ -137,38 +137,111 @@ pub(crate) struct InboundPort {
 pub(crate) struct ClientProxy {
     /// Whether it has its identity, and has heard from Linkerd's control plane.
     pub ready: bool,
-    /// What it has counted for the Service at first.
-    pub before: ProxyCounts,
+    /// What it has counted for the ports of the Service at first.
+    pub before: BTreeMap<u16, ProxyCounts>,
     /// The same a moment later.
-    pub after: ProxyCounts,
+    pub after: BTreeMap<u16, ProxyCounts>,
 }
 
-/// What a proxy counts for a Service and port.
+/// What a proxy counts for a port of a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProxyCounts {
-    /// Endpoints to which it is connected.
-    pub ready: f64,
-    /// Endpoints to which it is not connected.
-    pub pending: f64,
-    /// Requests that it has refused because the Service does not declare the port.
+    /// The endpoints for requests.
+    pub requests: EndpointCounts,
+    /// The endpoints for connections in which it sees no requests.
+    pub connections: EndpointCounts,
+    /// Connections that it has refused because the Service does not declare the port.
     pub undefined: f64,
-    /// Answers to other requests, by HTTP status and error.
-    pub answers: BTreeMap<(String, String), f64>,
+    /// Answers to requests, and connections that ended.
+    pub answers: BTreeMap<Answer, f64>,
+}
+
+/// The endpoints that a proxy knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct EndpointCounts {
+    /// Those to which it is connected.
+    pub ready: f64,
+    /// Those to which it is not.
+    pub pending: f64,
+}
+
+/// How a request or a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Answer {
+    pub protocol: Protocol,
+    /// The status of HTTP or gRPC, such as `503` or `UNAVAILABLE`; empty if there was no answer.
+    pub status: String,
+    /// The error of the proxy, such as `FAIL_FAST`; empty if there was none.
+    pub error: String,
+}
+
+/// What a proxy sees in a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Protocol {
+    Http,
+    Grpc,
+    Tcp,
+}
+
+impl ProxyCounts {
+    /// The endpoints of the protocol that is used.
+    pub(crate) fn endpoints(&self) -> EndpointCounts {
+        let EndpointCounts { ready, pending } = self.requests;
+        if ready + pending > 0.0 {
+            self.requests
+        } else {
+            self.connections
+        }
+    }
 }
 
 impl ClientProxy {
-    /// Requests that it has refused between the two readings, because the Service does not declare the port.
-    pub(crate) fn refused_now(&self) -> f64 {
-        self.after.undefined - self.before.undefined
+    /// What was counted for each port at first and a moment later.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (u16, ProxyCounts, &ProxyCounts)> {
+        self.after.iter().map(|(port, after)| {
+            let before = self.before.get(port).cloned().unwrap_or_default();
+            (*port, before, after)
+        })
+    }
+}
+
+impl Answer {
+    /// Whether it is a failure: an error of the proxy, or of what answered it.
+    pub(crate) fn is_failure(&self) -> bool {
+        let by_status = match self.protocol {
+            Protocol::Http => self.status.parse::<u16>().is_ok_and(|status| status >= 500),
+            Protocol::Grpc => ["UNAVAILABLE", "INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED"]
+                .contains(&self.status.as_str()),
+            Protocol::Tcp => false,
+        };
+        !self.error.is_empty() || by_status
     }
 
-    /// The answers between the two readings, by HTTP status and error.
-    pub(crate) fn answers_now(&self) -> BTreeMap<(String, String), f64> {
-        let counted = self.after.answers.iter().map(|(key, count)| {
-            let earlier = self.before.answers.get(key).copied().unwrap_or_default();
-            (key.clone(), count - earlier)
-        });
-        counted.filter(|(_, count)| *count > 0.0).collect()
+    /// Whether it is a refusal, which an application may also mean.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let refusals = ["403", "PERMISSION_DENIED"];
+        self.protocol != Protocol::Tcp && refusals.contains(&self.status.as_str())
+    }
+}
+
+/// `with status 503 (FAIL_FAST)`.
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            protocol,
+            status,
+            error,
+        } = self;
+        match (protocol, status.as_str()) {
+            (Protocol::Tcp, _) => f.write_str("connections")?,
+            (_, "") => f.write_str("requests without an answer")?,
+            (Protocol::Http, status) => write!(f, "answers with status {status}")?,
+            (Protocol::Grpc, status) => write!(f, "answers with gRPC status {status}")?,
+        }
+        match error.as_str() {
+            "" => Ok(()),
+            error => write!(f, " ({error})"),
+        }
     }
 }
 

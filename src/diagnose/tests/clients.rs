@@ -10,7 +10,10 @@ use super::{
     },
 };
 use crate::clusters::{
-    request_path::{ClientPod, ClientProxy, RequestPath, facts::ProxyCounts},
+    request_path::{
+        Answer, ClientPod, EndpointCounts, ProxyCounts, RequestPath,
+        facts::{ClientProxy, Protocol},
+    },
     skipped_ports::SkippedPorts,
     snapshot::Destination,
     trust_anchors::tests::B,
@@ -209,8 +212,8 @@ fn what_the_proxy_counts_is_judged_at_last() {
         changed(with_client(facts), |facts| {
             facts.proxy = Some(Ok(ClientProxy {
                 ready: true,
-                before,
-                after,
+                before: [(80, before)].into(),
+                after: [(80, after)].into(),
             }));
         })
     };
@@ -218,15 +221,12 @@ fn what_the_proxy_counts_is_judged_at_last() {
         undefined: count,
         ..ProxyCounts::default()
     };
-    let pending = || ProxyCounts {
-        pending: 1.0,
+    let endpoints = |ready: f64, pending: f64| ProxyCounts {
+        requests: EndpointCounts { ready, pending },
         ..ProxyCounts::default()
     };
-    let connected = ProxyCounts {
-        pending: 1.0,
-        ready: 1.0,
-        ..ProxyCounts::default()
-    };
+    let pending = || endpoints(0.0, 1.0);
+    let connected = || endpoints(1.0, 1.0);
     hold(vec![
         (
             "the refusal of a port is kept",
@@ -265,7 +265,12 @@ fn what_the_proxy_counts_is_judged_at_last() {
             ),
         ),
     ]);
-    for (before, after) in [(refused(5.0), refused(5.0)), (pending(), connected)] {
+    for (before, after) in [
+        (refused(5.0), refused(5.0)),
+        (pending(), connected()),
+        // A connection is made anew.
+        (connected(), pending()),
+    ] {
         assert_eq!(found(&counting(gateway_mirror(), before, after)), None);
     }
     let terminating = changed(with_client(gateway_mirror()), |facts| {
@@ -278,4 +283,124 @@ fn what_the_proxy_counts_is_judged_at_last() {
         facts.proxy = Some(Ok(ClientProxy::default()));
     });
     assert_eq!(found(&unready).unwrap().1, "ProxyNotReady");
+}
+
+/// Facts of a mirror of port 80 and 3306, and what its client counts for a port just now.
+fn answering(port: u16, answers: &[(Protocol, &str, &str, f64)]) -> RequestPath {
+    changed(with_client(gateway_mirror()), |facts| {
+        let answers = answers.iter().map(|(protocol, status, error, count)| {
+            let answer = Answer {
+                protocol: *protocol,
+                status: (*status).to_owned(),
+                error: (*error).to_owned(),
+            };
+            (answer, *count)
+        });
+        let counts = ProxyCounts {
+            answers: answers.collect(),
+            ..ProxyCounts::default()
+        };
+        facts.port = None;
+        facts.proxy = Some(Ok(ClientProxy {
+            ready: true,
+            before: [(port, ProxyCounts::default())].into(),
+            after: [(port, counts)].into(),
+        }));
+    })
+}
+
+/// "Nothing is wrong" needs a witness.
+#[test]
+fn requests_that_fail_are_a_finding_whatever_their_protocol() {
+    use Protocol::{Grpc, Http, Tcp};
+    let logs = "kubectl --context west -n shop logs client-0 -c linkerd-proxy --tail=20";
+    let all = |what, answers: &[_]| {
+        let found = broken("answers", "RequestsFail", logs);
+        (what, answering(80, answers), found)
+    };
+    let some = |what, answers: &[_]| {
+        let found = degraded("answers", "RequestsFail", logs);
+        (what, answering(80, answers), found)
+    };
+    hold(vec![
+        all("no endpoint", &[(Http, "504", "FAIL_FAST", 31.0)]),
+        all(
+            "errors of the server",
+            &[(Http, "502", "", 3.0), (Http, "503", "", 1.0)],
+        ),
+        all("no answer", &[(Http, "", "REQUEST_TIMEOUT", 3.0)]),
+        all("all are refused", &[(Http, "403", "", 3.0)]),
+        all(
+            "some are refused, the others fail",
+            &[(Http, "403", "", 3.0), (Http, "500", "", 1.0)],
+        ),
+        all("gRPC", &[(Grpc, "UNAVAILABLE", "", 3.0)]),
+        all("a database", &[(Tcp, "", "unexpected", 3.0)]),
+        some(
+            "one of two",
+            &[(Http, "200", "", 1.0), (Http, "503", "", 1.0)],
+        ),
+        some(
+            "a database, one of two",
+            &[(Tcp, "", "", 1.0), (Tcp, "", "unexpected", 1.0)],
+        ),
+    ]);
+    for well in [
+        &[
+            (Http, "200", "", 5.0),
+            (Http, "404", "", 1.0),
+            (Http, "403", "", 2.0),
+        ][..],
+        &[(Grpc, "OK", "", 5.0), (Grpc, "NOT_FOUND", "", 1.0)],
+        &[(Tcp, "", "", 5.0)],
+        &[],
+    ] {
+        assert_eq!(found(&answering(80, well)), None, "{well:?}");
+    }
+}
+
+#[test]
+fn refused_connections_to_a_port_that_is_not_declared_are_not_kept_refusals() {
+    let refused = |port: u16| {
+        changed(answering(port, &[]), |facts| {
+            let proxy = facts.proxy.as_mut().unwrap().as_mut().unwrap();
+            proxy.after.get_mut(&port).unwrap().undefined = 2.0;
+        })
+    };
+    assert_eq!(found(&refused(81)).unwrap().1, "PortNotDeclared");
+    assert_eq!(found(&refused(80)).unwrap().1, "PortRefusalKept");
+}
+
+/// The proxy counts endpoints that it takes out because they fail as not connected.
+#[test]
+fn firewall_is_not_blamed_where_something_else_may_explain_it() {
+    let pending = |change: fn(&mut RequestPath)| {
+        changed(with_client(with_target(gateway_mirror())), |facts| {
+            let counts = ProxyCounts {
+                requests: EndpointCounts {
+                    ready: 0.0,
+                    pending: 1.0,
+                },
+                ..ProxyCounts::default()
+            };
+            facts.proxy = Some(Ok(ClientProxy {
+                ready: true,
+                before: [(80, counts.clone())].into(),
+                after: [(80, counts)].into(),
+            }));
+            change(facts);
+        })
+    };
+    let cause = |facts: &RequestPath| found(facts).unwrap().1;
+    assert_eq!(cause(&pending(|_| {})), "GatewayPortClosed");
+    let accrual = pending(|facts| {
+        let service = facts.source.service.as_mut().unwrap().as_mut().unwrap();
+        let key = "balancer.linkerd.io/failure-accrual";
+        service.metadata.annotations.insert(key, "consecutive");
+    });
+    assert_eq!(cause(&accrual), "ConnectionFailed");
+    let unseen = pending(|facts| {
+        facts.target.as_mut().unwrap().config = Err("forbidden".to_owned());
+    });
+    assert_eq!(cause(&unseen), "ConnectionFailed");
 }

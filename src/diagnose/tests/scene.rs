@@ -11,7 +11,8 @@ use crate::{
     clusters::{
         leader::Leader,
         request_path::{
-            ClientPod, ClientProxy, GatewayFacts, PodState, RequestPath, SourceFacts, TargetFacts,
+            ClientPod, GatewayFacts, PodState, RequestPath, SourceFacts, TargetFacts,
+            facts::ClientProxy,
         },
         snapshot::{
             Destination, LinkCredentials, LinkSnapshot, LinkerdCredentials, Proxy, Workload,
