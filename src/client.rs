@@ -13,6 +13,7 @@ mod login;
 mod multiplexed;
 mod networks;
 mod proxy;
+mod read_error;
 pub(crate) mod requests;
 mod resolve;
 mod retry;
@@ -36,6 +37,7 @@ pub(crate) use self::credentials::{insecure_tls, service_account, token_fingerpr
 pub(crate) use self::multiplexed::build;
 pub use self::multiplexed::{CommandClients, multiplexed};
 pub(crate) use self::networks::{allocated_ips, cluster_networks, server_address};
+pub(crate) use self::read_error::{ReadError, ReadErrorKind};
 use self::resolve::{Flags, address_of_flag, resolve, with_flags};
 use crate::{
     hint::{fail, is_misuse},

@@ -36,6 +36,15 @@ pub(crate) fn misuse(what: impl Into<String>, hint: impl Into<String>) -> anyhow
     hinted(what.into(), hint.into(), true, None)
 }
 
+/// Like [`fail`], with the cause.
+pub(crate) fn caused(
+    what: impl Into<String>,
+    hint: impl Into<String>,
+    cause: impl Into<anyhow::Error>,
+) -> anyhow::Error {
+    hinted(what.into(), hint.into(), false, Some(cause.into()))
+}
+
 fn hinted(
     what: String,
     hint: String,
@@ -71,7 +80,7 @@ impl<T, E: Into<anyhow::Error>> HintExt<T> for Result<T, E> {
         what: impl FnOnce() -> String,
         hint: impl FnOnce() -> String,
     ) -> anyhow::Result<T> {
-        self.map_err(|error| hinted(what(), hint(), false, Some(error.into())))
+        self.map_err(|error| caused(what(), hint(), error))
     }
 }
 

@@ -32,6 +32,10 @@ pub(crate) struct Suggested(String);
 pub(crate) struct ToldProblem {
     text: String,
     command: Option<Suggested>,
+    /// What has the problem, such as a cluster. The text begins with it.
+    of: Option<String>,
+    /// Whether another problem is the cause. Then this one has no remedy of its own.
+    is_consequence: bool,
 }
 
 /// The flag that names a cluster.
@@ -189,8 +193,16 @@ impl ToldProblem {
     /// A problem whose text names this command.
     pub(crate) fn new(text: String, command: Suggested) -> Self {
         Self {
-            text,
             command: Some(command),
+            ..text.into()
+        }
+    }
+
+    /// What another problem keeps from being known.
+    pub(crate) fn consequence(text: &str) -> Self {
+        Self {
+            is_consequence: true,
+            ..text.into()
         }
     }
 
@@ -198,8 +210,19 @@ impl ToldProblem {
     pub(crate) fn of(self, name: &str) -> Self {
         Self {
             text: format!("{name}: {}", self.text),
+            of: Some(name.to_owned()),
             ..self
         }
+    }
+
+    /// What has the problem.
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.of.as_deref()
+    }
+
+    /// Whether another problem is its cause.
+    pub(crate) fn is_consequence(&self) -> bool {
+        self.is_consequence
     }
 
     /// What is wrong. These flags name the cluster in the command, and in nothing that the text quotes.
@@ -227,6 +250,8 @@ impl From<String> for ToldProblem {
         Self {
             text,
             command: None,
+            of: None,
+            is_consequence: false,
         }
     }
 }

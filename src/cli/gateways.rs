@@ -17,6 +17,7 @@ use super::common::{
 };
 use crate::{
     api::{k8s::Service, labels, text::one_line},
+    client::ReadError,
     clusters::{
         cluster_client::ClusterClient,
         collect::{Depth, snapshot_of},
@@ -153,7 +154,7 @@ async fn ask(cluster: &ClusterClient) -> anyhow::Result<GatewayAnswer> {
 
 fn known<'a, T>(
     what: &str,
-    answer: Result<&'a T, &String>,
+    answer: Result<&'a T, &ReadError>,
     cluster: &ClusterClient,
 ) -> anyhow::Result<&'a T> {
     answer.map_err(|why| {
@@ -298,7 +299,7 @@ mod tests {
     fn with(links: Vec<LinkSnapshot>) -> ClusterSnapshot {
         ClusterSnapshot {
             links: Ok(links),
-            ..ClusterSnapshot::unreachable("here", "")
+            ..ClusterSnapshot::unreachable("here", &"".into())
         }
     }
 

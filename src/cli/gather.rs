@@ -239,7 +239,7 @@ fn add_file(archive: &mut Archive, folder: &str, file: BundleFile) -> anyhow::Re
         Err(why) => Ok(IndexEntry {
             path,
             what: file.what,
-            content: Err(why),
+            content: Err(why.to_string()),
         }),
         Ok(BundleContent::Text(text)) => add(archive, &path, &what(""), &text),
         Ok(BundleContent::Objects(objects, is_cut)) => {

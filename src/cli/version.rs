@@ -148,7 +148,7 @@ fn of_cluster(context: &str, found: Known<Vec<Workload>>) -> Vec<ControllerVersi
         Ok(found) => found,
         Err(why) => {
             return vec![ControllerVersion {
-                error: Some(why),
+                error: Some(why.to_string()),
                 ..row
             }];
         }
@@ -203,7 +203,7 @@ mod tests {
                 "west: 0.1.0 (namespace mc)\nwest: no tag: controller@sha256:00 (namespace other)\n",
             ),
             (Ok(vec![]), "west: not installed\n"),
-            (Err("timed out".to_owned()), "west: unknown: timed out\n"),
+            (Err("timed out".into()), "west: unknown: timed out\n"),
         ] {
             let rows = of_cluster("west", found);
             assert_eq!(rows.iter().map(line).collect::<String>(), expected);

@@ -1,6 +1,6 @@
-//! Requests to API servers: with a deadline, page by page, and with errors in one short line.
+//! Requests to API servers: with a deadline, and page by page.
 
-use std::{error::Error, fmt::Debug, io, time::Duration};
+use std::{fmt::Debug, time::Duration};
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -8,13 +8,14 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{
     Api, Client,
     api::{ListMeta, ListParams},
-    client::{AuthError, Body},
+    client::Body,
     core::Status,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::{bounds, kubeconfig::unauthenticated};
+pub(crate) use super::read_error::{exceeded_limit, explain, has_answered, is_certificate};
+use super::{ReadError, read_error::ReadErrorKind};
 use crate::{
     api::{route::RouteKind, text::in_brief},
     timing,
@@ -32,13 +33,41 @@ const PAGES: usize = 2_000;
 /// Maximum number of pages in a row without an object.
 const EMPTY_PAGES: usize = 8;
 
-/// Why a request failed.
+/// Why a request failed, for callers that look at the API server's answer. For others, there is [`ReadError`].
 #[derive(Debug)]
 pub(crate) enum RequestError {
     /// The API server returned an error. Its message is one short line.
     Status(Box<Status>),
-    /// There was no response, or it cannot be read. One short line says why.
-    Unanswered(String),
+    /// There was no response, or it cannot be read.
+    Unanswered(ReadError),
+}
+
+impl From<kube::Error> for RequestError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(mut status) => {
+                status.message = in_brief(&status.message);
+                Self::Status(status)
+            }
+            error => Self::Unanswered(error.into()),
+        }
+    }
+}
+
+/// An error of a request, after somebody has looked at the answer.
+impl From<RequestError> for ReadError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Status(status) => kube::Error::Api(status).into(),
+            RequestError::Unanswered(why) => why,
+        }
+    }
+}
+
+impl From<ReadError> for RequestError {
+    fn from(error: ReadError) -> Self {
+        Self::Unanswered(error)
+    }
 }
 
 /// Waits for a response for up to [`DEADLINE`].
@@ -48,23 +77,15 @@ pub(crate) fn request<T>(
     within(DEADLINE, request)
 }
 
-/// Waits for a response for up to `deadline`.
-pub(crate) async fn within<T>(
+/// Waits for a response, or for several, for up to `deadline`. The error is a [`RequestError`] or a [`ReadError`].
+pub(crate) async fn within<T, F: Into<E>, E: From<ReadError>>(
     deadline: Duration,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, RequestError> {
+    read: impl Future<Output = Result<T, F>>,
+) -> Result<T, E> {
     // Boxed, so that the future of the caller does not contain it twice.
-    match timeout(deadline, Box::pin(request)).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(mut status))) => {
-            status.message = in_brief(&status.message);
-            Err(RequestError::Status(status))
-        }
-        Ok(Err(error)) => Err(RequestError::Unanswered(explain(&error))),
-        Err(_) => {
-            let why = format!("timed out after {} s", deadline.as_secs_f32());
-            Err(RequestError::Unanswered(why))
-        }
+    match timeout(deadline, Box::pin(read)).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(ReadError::late(deadline).into()),
     }
 }
 
@@ -123,25 +144,19 @@ pub(crate) async fn clock_ahead(client: &Client) -> SignedDuration {
 }
 
 /// Reads an object, and the API server's time: the clock of this machine may differ from it. `None` if the object does
-/// not exist. The error is one short line.
+/// not exist.
 pub(crate) async fn get_at<K: DeserializeOwned>(
     client: &Client,
     path: &str,
-) -> Result<(Option<K>, Timestamp), String> {
+) -> Result<(Option<K>, Timestamp), ReadError> {
     let request = Request::get(path).body(Body::empty());
     let request = request.map_err(|error| error.to_string())?;
-    let failed = |error: kube::Error| explain(&error);
-    let answer = client.send(request).await.map_err(failed)?;
+    let answer = client.send(request).await?;
     let (status, date) = (
         answer.status(),
         answer.headers().get(http::header::DATE).cloned(),
     );
-    let body = answer
-        .into_body()
-        .collect()
-        .await
-        .map_err(failed)?
-        .to_bytes();
+    let body = answer.into_body().collect().await?.to_bytes();
     let date = date.as_ref().and_then(|date| date.to_str().ok());
     let now = date.and_then(|date| rfc2822::parse(date).ok());
     let now = now.map_or_else(timing::now, |zoned| zoned.timestamp());
@@ -156,10 +171,12 @@ pub(crate) async fn get_at<K: DeserializeOwned>(
         return Ok((None, now));
     }
     let told = serde_json::from_slice::<Status>(&body).unwrap_or_default();
-    Err(match in_brief(&told.message) {
+    let text = match in_brief(&told.message) {
         message if message.is_empty() => format!("HTTP status {status}"),
         message => message,
-    })
+    };
+    let kind = ReadErrorKind::of_status(status.as_u16());
+    Err(ReadError::new(kind, text))
 }
 
 /// Whether an API server serves a kind.
@@ -193,85 +210,6 @@ pub(crate) async fn served_version(
 /// The `continue` token for the next page of a list, if there is one.
 pub(crate) fn next_page(page: ListMeta) -> Option<String> {
     page.continue_.filter(|token| !token.is_empty())
-}
-
-/// The reason of a failed request in one short line: the API server's message, or the innermost cause. Errors of the
-/// client contain addresses, never credentials, nor what a plugin of the kubeconfig printed.
-pub(crate) fn explain(error: &kube::Error) -> String {
-    // Nothing of it could be read: it is no JSON at all.
-    let is_no_json = |error: &serde_json::Error| error.line() <= 1 && error.column() <= 1;
-    if let kube::Error::SerdeError(error) = error
-        && is_no_json(error)
-    {
-        return "the answer is not what an API server sends; is the address that of one?"
-            .to_owned();
-    }
-    if let kube::Error::Api(status) = error {
-        if status.message.trim_start().starts_with('<') {
-            let code = status.code;
-            return format!(
-                "answered HTTP {code} with HTML; is the address that of an API server?"
-            );
-        }
-        return match in_brief(&status.message) {
-            message if message.is_empty() => {
-                format!("HTTP status {} {}", status.code, in_brief(&status.reason))
-            }
-            message => message,
-        };
-    }
-    if let Some(error) = causes(error).find_map(<dyn Error>::downcast_ref::<AuthError>) {
-        return unauthenticated(error, None);
-    }
-    let mut cause: &dyn Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let is_late = cause
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
-    let line = in_brief(&cause.to_string());
-    match line.split_once(" (os error") {
-        // The message of the timeouts of the client's connector.
-        _ if is_late || line == "deadline has elapsed" => "timed out".to_owned(),
-        Some((line, _)) => line.to_lowercase(),
-        None => line,
-    }
-}
-
-/// Whether a failed request got a response.
-pub(crate) fn has_answered(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => true,
-        error => causes(error).any(<dyn Error>::is::<bounds::BrokenResponse>),
-    }
-}
-
-/// Whether a response exceeded a limit. A request for fewer objects may succeed.
-pub(crate) fn exceeded_limit(error: &kube::Error) -> bool {
-    causes(error).any(<dyn Error>::is::<bounds::OverLimit>)
-}
-
-/// Whether the server's certificate could not be verified.
-pub(crate) fn is_certificate(error: &kube::Error) -> bool {
-    causes(error).any(is_invalid_certificate)
-}
-
-fn is_invalid_certificate(cause: &(dyn Error + 'static)) -> bool {
-    if let Some(error) = cause.downcast_ref::<rustls::Error>() {
-        return matches!(error, rustls::Error::InvalidCertificate(_));
-    }
-    // The source of such an error is that of what it wraps.
-    let wrapped = cause
-        .downcast_ref::<io::Error>()
-        .and_then(io::Error::get_ref);
-    wrapped.is_some_and(|wrapped| is_invalid_certificate(wrapped))
-}
-
-fn causes<'a>(error: &'a kube::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(error.source(), |cause: &&'a (dyn Error + 'static)| {
-        (*cause).source()
-    })
 }
 
 #[cfg(test)]
@@ -394,35 +332,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn errors_are_explained_in_one_line() {
-        let api = |message: &str, reason: &str| {
-            let status = json!({ "message": message, "reason": reason, "code": 403 });
-            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
-        };
-        let service = |error: io::Error| kube::Error::Service(error.into());
-        for (error, expected) in [
-            (api("no\n\u{1b}[2J way", "Forbidden"), "no [2J way"),
-            (api("", "For\rbidden"), "HTTP status 403 For bidden"),
-            (
-                service(io::Error::from_raw_os_error(111)),
-                "connection refused",
-            ),
-            (service(io::Error::from_raw_os_error(110)), "timed out"),
-            (service(io::ErrorKind::TimedOut.into()), "timed out"),
-            (
-                service(io::Error::other("deadline has elapsed")),
-                "timed out",
-            ),
-            (
-                service(io::Error::other("invalid peer\ncertificate")),
-                "invalid peer certificate",
-            ),
-        ] {
-            assert_eq!(explain(&error), expected, "{error:?}");
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn requests_time_out_at_the_deadline() {
         let refused = async {
@@ -442,7 +351,7 @@ mod tests {
             ),
         ] {
             match answer {
-                Err(RequestError::Unanswered(why)) => assert_eq!(why, expected),
+                Err(RequestError::Unanswered(why)) => assert_eq!(why.text(), expected),
                 other => panic!("{other:?}"),
             }
         }

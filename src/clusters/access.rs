@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::snapshot::Known;
 use crate::{
     api::{labels, route::GATEWAY_API},
-    client::requests::explain,
+    client::ReadError,
 };
 
 /// Access reviews that run concurrently.
@@ -126,8 +126,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
 {
     let (api, params) = (Api::all(client.clone()), PostParams::default());
-    let answer = api.create(&params, review).await;
-    answer.map_err(|error| explain(&error))
+    Ok(api.create(&params, review).await?)
 }
 
 /// Permissions that our controller needs and does not have. `namespace` is where it runs; `writes_routes`: preferences are
@@ -145,7 +144,7 @@ pub(super) async fn controller_denied(
     let denied: Vec<Option<String>> = stream::iter(needs)
         .map(|(need, verb)| async move {
             let permitted = may_controller(client, namespace, need, verb).await?;
-            Ok::<_, String>((!permitted).then(|| format!("{verb} {}", need.full_name())))
+            Ok::<_, ReadError>((!permitted).then(|| format!("{verb} {}", need.full_name())))
         })
         .buffered(REVIEWS_AT_ONCE)
         .try_collect()

@@ -6,7 +6,7 @@ pub(crate) mod redaction;
 
 use std::collections::BTreeSet;
 
-use futures::{StreamExt as _, TryFutureExt as _, stream};
+use futures::{StreamExt as _, stream};
 use http::Request;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{
@@ -21,13 +21,12 @@ use self::{
 };
 use super::{
     cluster_client::ClusterClient,
-    deadline::within,
     snapshot::Known,
     workloads::{container_statuses, containers},
 };
 use crate::{
     api::labels,
-    client::requests::{PAGE, explain, next_page},
+    client::requests::{PAGE, next_page, within},
 };
 
 /// Requests that run concurrently.
@@ -282,5 +281,5 @@ async fn asked<T>(
     cluster: &ClusterClient,
     read: impl Future<Output = kube::Result<T>>,
 ) -> Known<T> {
-    within(cluster.deadline, read.map_err(|error| explain(&error))).await
+    within(cluster.deadline, read).await
 }

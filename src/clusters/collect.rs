@@ -22,9 +22,8 @@ use crate::{
         metadata::ResourceId,
     },
     client::{
-        credentials_expiry, credentials_identity, insecure_tls,
-        requests::{explain, list_all},
-        token_fingerprint,
+        ReadError, ReadErrorKind, credentials_expiry, credentials_identity, insecure_tls,
+        requests::list_all, token_fingerprint,
     },
 };
 
@@ -33,9 +32,6 @@ const SECRETS_AT_ONCE: usize = 32;
 
 /// Why there are no Links in a cluster whose API server does not know the kind.
 pub(crate) const NOT_INSTALLED: &str = "the multicluster extension is not installed";
-
-/// How it begins if there are only older versions of Links, which this program does not read.
-pub(crate) const OLDER: &str = "the CRD of Links has only";
 
 /// What to read of each Link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +91,7 @@ pub(crate) async fn older_links(client: &Client) -> Option<String> {
     let versions: Vec<String> = versions.into_iter().map(|known| known.version).collect();
     (!versions.iter().any(|version| version == "v1alpha3")).then(|| {
         format!(
-            "{OLDER} {}, that of Linkerd 2.17 or older, and not v1alpha3",
+            "the CRD of Links has only {}, that of Linkerd 2.17 or older, and not v1alpha3",
             versions.join(", ")
         )
     })
@@ -108,9 +104,12 @@ pub(super) async fn links(cluster: &ClusterClient) -> Known<Vec<LinkSnapshot>> {
         Ok(links) => links,
         Err(kube::Error::Api(status)) if status.code == 404 => {
             let older = older_links(&cluster.client).await;
-            return Err(older.unwrap_or_else(|| NOT_INSTALLED.to_owned()));
+            return Err(match older {
+                Some(older) => ReadError::new(ReadErrorKind::OldLinks, older),
+                None => ReadError::new(ReadErrorKind::NotInstalled, NOT_INSTALLED),
+            });
         }
-        Err(error) => return Err(explain(&error)),
+        Err(error) => return Err(error.into()),
     };
     links.sort_by_cached_key(|object| ResourceId::of(&object.link));
     let links = links
@@ -155,8 +154,8 @@ pub(super) async fn kubeconfigs(
 }
 
 /// What a kubeconfig says about its credentials.
-pub(super) fn credentials(kubeconfig: Result<&[u8], &String>) -> Known<LinkCredentials> {
-    let kubeconfig = kubeconfig.map_err(String::clone)?;
+pub(super) fn credentials(kubeconfig: Result<&[u8], &ReadError>) -> Known<LinkCredentials> {
+    let kubeconfig = kubeconfig.map_err(Clone::clone)?;
     let identity = credentials_identity(kubeconfig);
     Ok(LinkCredentials {
         identity: identity.map_err(|error| error.to_string())?,
@@ -171,13 +170,12 @@ async fn kubeconfig_of(cluster: &ClusterClient, link: &Link) -> Known<Vec<u8>> {
     let name = &link.spec.cluster_credentials_secret;
     let namespace = link.metadata.namespace.as_deref().unwrap_or_default();
     if name.is_empty() {
-        return Err("the Link names no credentials Secret".to_owned());
+        return Err("the Link names no credentials Secret".into());
     }
     let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
-    let secret = api
-        .get(name)
-        .await
-        .map_err(|error| format!("cannot read Secret {namespace}/{name}: {}", explain(&error)))?;
+    let secret = api.get(name).await.map_err(|error| {
+        ReadError::from(error).context(format_args!("cannot read Secret {namespace}/{name}"))
+    })?;
     secret
         .data
         .and_then(|mut data| data.remove(labels::KUBECONFIG_KEY))
@@ -187,5 +185,6 @@ async fn kubeconfig_of(cluster: &ClusterClient, link: &Link) -> Known<Vec<u8>> {
                 "Secret {namespace}/{name} has no key {}",
                 labels::KUBECONFIG_KEY
             )
+            .into()
         })
 }

@@ -34,8 +34,8 @@ use crate::{
         wire::Wire,
     },
     client::{
-        allocated_ips,
-        requests::{explain, is_served, list_all},
+        ReadError, allocated_ips,
+        requests::{is_served, list_all},
         service_range as range,
     },
     mirror::{local_queries, slices_of},
@@ -118,7 +118,7 @@ async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
     match list_all(&api, &mirrored()).await {
         // The API server does not serve the kind.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-        Err(error) => Err(explain(&error)),
+        Err(error) => Err(error.into()),
         Ok(found) => Ok(found
             .into_iter()
             .map(|found| OwnRoute::of(&Route::from(found)))
@@ -151,8 +151,7 @@ async fn list<K>(api: &Api<K>, selector: &str) -> Known<Vec<K>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let found = list_all(api, selector).await;
-    found.map_err(|error| explain(&error))
+    Ok(list_all(api, selector).await?)
 }
 
 /// Endpoints of mirrors that somebody else created.
@@ -163,8 +162,8 @@ pub(super) async fn foreign(client: &Client, own: &OwnObjects) -> Known<Vec<Fore
         slices,
     } = own;
     let (mirrors, probes) = (
-        mirrors.as_ref().map_err(String::clone)?,
-        probes.as_ref().map_err(String::clone)?,
+        mirrors.as_ref().map_err(Clone::clone)?,
+        probes.as_ref().map_err(Clone::clone)?,
     );
     let all = || mirrors.iter().chain(probes);
     let names = all().map(|mirror| mirror.metadata.id()).collect();
@@ -185,14 +184,13 @@ pub(super) async fn service_range(client: &Client, waiting: usize) -> Known<Opti
     }
     let ranges: Vec<ServiceCIDR> = match list_all(&Api::all(client.clone()), "").await {
         Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return Ok(None),
-        answer => answer.map_err(|error| explain(&error))?,
+        answer => answer?,
     };
     let networks = range::networks(&ranges);
     let Some(first) = networks.first() else {
         return Ok(None);
     };
-    let used = allocated_ips(client, first).await;
-    let used = used.map_err(|error| explain(&error))?;
+    let used = allocated_ips(client, first).await?;
     Ok(Some(ServiceRange { networks, used }))
 }
 
@@ -203,7 +201,7 @@ pub(super) async fn link_api(client: &Client) -> (Known<bool>, Known<bool>, Know
         is_permitted(client, "multicluster.linkerd.io", "links", "list"),
         crd(client),
     );
-    (is_served.map_err(|error| explain(&error)), may_list, crd)
+    (is_served.map_err(ReadError::from), may_list, crd)
 }
 
 /// The objects of the controller, in all namespaces.
@@ -228,10 +226,7 @@ pub(super) async fn own_objects(client: &Client) -> OwnObjects {
 async fn crd(client: &Client) -> Known<Crd> {
     let request = http::Request::get(CRD_PATH).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;
-    let crd: Value = client
-        .request(request)
-        .await
-        .map_err(|error| explain(&error))?;
+    let crd: Value = client.request(request).await?;
     Ok(crd_of(&crd))
 }
 
@@ -278,7 +273,7 @@ pub(crate) async fn controllers(client: &Client) -> Known<Vec<Workload>> {
 pub(super) async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> {
     let (name, key) = TRUST_ROOTS;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = api.get_opt(name).await.map_err(|error| explain(&error))?;
+    let map = api.get_opt(name).await?;
     Ok(map
         .and_then(|map| map.data)
         .and_then(|mut data| data.remove(key)))

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::snapshot::{Confinement, Known};
 use crate::{
-    client::requests::{explain, is_served},
+    client::requests::is_served,
     manifests::{
         install::{ADMISSION, SETTINGS, confinement},
         render::Manifest,
@@ -23,7 +23,7 @@ use crate::{
 pub(super) async fn confined(client: &Client, namespace: &str) -> Known<Confinement> {
     // From Kubernetes 1.30 on.
     let is_available = is_served(client, ADMISSION, "ValidatingAdmissionPolicy").await;
-    if !is_available.map_err(|error| explain(&error))? {
+    if !is_available? {
         return Ok(Confinement::Unavailable);
     }
     let expected = confinement(namespace, &Values::default());
@@ -47,8 +47,7 @@ async fn live(client: &Client, object: &Value) -> Known<Option<Value>> {
     let (group, version) = ADMISSION.split_once('/').unwrap_or_default();
     let kind = GroupVersionKind::gvk(group, version, text(&object["kind"]));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let live = api.get_opt(name(object)).await;
-    let live = live.map_err(|error| explain(&error))?;
+    let live = api.get_opt(name(object)).await?;
     Ok(live.map(|live| live.data))
 }
 

@@ -258,7 +258,7 @@ mod tests {
             insecure(&link)
         };
         let safe = || Some(Ok(LinkCredentials::default()));
-        let refused = || Some(Err("forbidden".to_owned()));
+        let refused = || Some(Err("forbidden".into()));
         assert_eq!(found(&status("True"), safe()), None);
         assert_eq!(
             found(&status("True"), refused()).as_deref(),
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn unreadable_credentials_do_not_hide_other_problems() {
-        let refused = || Err("forbidden".to_owned());
+        let refused = || Err("forbidden".into());
         let (link, theirs) = with(Some("a"), "a");
         assert_eq!(found(&link, &refused()), None);
         let (unread, _) = with(None, "a");

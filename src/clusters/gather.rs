@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     api::{k8s::Service, link::LinkerdConfig},
-    client::requests::clock_ahead,
+    client::{ReadError, requests::clock_ahead},
     mirror::is_through_gateway,
 };
 
@@ -339,7 +339,7 @@ async fn controller(
     of_links: BTreeSet<String>,
 ) -> GatheredFacts {
     let client = &cluster.client;
-    let nowhere = || "extension namespace not found".to_owned();
+    let nowhere = || ReadError::from("extension namespace not found");
     let of_namespace = async {
         let Some(namespace) = namespace else {
             return (Err(nowhere()), Err(nowhere()));
@@ -423,7 +423,7 @@ async fn proxies(cluster: &ClusterClient, namespaces: BTreeSet<String>) -> Gathe
 /// A snapshot without facts.
 fn nothing_known(cluster: &ClusterClient, now: Timestamp, version: &str) -> FullSnapshot {
     fn not_read<T>() -> Known<T> {
-        Err(NOT_READ.to_owned())
+        Err(NOT_READ.into())
     }
     FullSnapshot {
         now,
@@ -433,7 +433,7 @@ fn nothing_known(cluster: &ClusterClient, now: Timestamp, version: &str) -> Full
         cluster: ClusterSnapshot {
             flags: cluster.flags.clone(),
             identity: cluster.identity.clone(),
-            ..ClusterSnapshot::unreachable(&cluster.name, NOT_READ)
+            ..ClusterSnapshot::unreachable(&cluster.name, &NOT_READ.into())
         },
         serves_links: not_read(),
         may_list_links: not_read(),

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     api::labels::LEASE_NAME,
-    client::requests::get_at,
+    client::{ReadError, requests::get_at},
     suggest::{ClusterFlags, Suggested, ToldProblem},
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Leader {
 }
 
 /// The Leases of a cluster's installations, by namespace; `None` where there is none.
-pub(crate) type Leaders = BTreeMap<String, Result<Option<Leader>, String>>;
+pub(crate) type Leaders = BTreeMap<String, Result<Option<Leader>, ReadError>>;
 
 impl Leader {
     /// The leader of a Lease; `now` is the API server's time.
@@ -98,7 +98,7 @@ pub(crate) async fn leaders(client: &Client, namespaces: BTreeSet<String>) -> Le
 }
 
 /// Reads the Lease of an installation; `None` if there is none.
-pub(crate) async fn leader(client: &Client, namespace: &str) -> Result<Option<Leader>, String> {
+pub(crate) async fn leader(client: &Client, namespace: &str) -> Result<Option<Leader>, ReadError> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
     let (lease, now) = get_at::<Lease>(client, &path).await?;
     Ok(lease.map(|lease| Leader::of(namespace, lease, now)))

@@ -17,7 +17,7 @@ use crate::{
         metadata::ResourceId,
         selector::Selector,
     },
-    client::requests::explain,
+    client::ReadError,
 };
 
 /// The labels of a Service that export it.
@@ -30,20 +30,20 @@ pub(crate) struct ExportLabels {
 /// Maximum number of Services that are looked at.
 const MOST: u32 = 500;
 
-/// The first Services with other values of these labels than the usual ones. The error is one line that says why they are
-/// unknown.
-pub(crate) async fn unusual(client: &Client) -> Result<BTreeMap<ResourceId, ExportLabels>, String> {
+/// The first Services with other values of these labels than the usual ones.
+pub(crate) async fn unusual(
+    client: &Client,
+) -> Result<BTreeMap<ResourceId, ExportLabels>, ReadError> {
     let services: Api<Service> = Api::all(client.clone());
     let list = async |key: &str, usual: &str| {
         let unusual = format!("{key},{key} notin ({usual})");
         let first = ListParams::default().labels(&unusual).limit(MOST);
         services.list_metadata(&first).await
     };
-    let lists = try_join!(
+    let (exported, federated) = try_join!(
         list(EXPORTED, "true,remote-discovery"),
         list(FEDERATED, "member")
-    );
-    let (exported, federated) = lists.map_err(|error| explain(&error))?;
+    )?;
     let all = exported.items.iter().chain(&federated.items);
     Ok(all
         .map(|service| (ResourceId::of(service), labels_of(service)))

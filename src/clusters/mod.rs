@@ -12,7 +12,6 @@ pub(crate) mod collect;
 pub(crate) mod collect_full;
 mod confinement;
 pub(crate) mod credentials;
-mod deadline;
 pub(crate) mod foreign_endpoints;
 pub(crate) mod gather;
 pub(crate) mod leader;

@@ -45,14 +45,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, client::Body, core::Status};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::time::timeout;
 
 pub(crate) use self::exposition::Sample;
 use self::exposition::{MalformedLine, SampleReader};
 use super::workloads::{PROXY, containers};
 use crate::{
     api::{metadata::ResourceId, text::in_brief},
-    client::requests::{self, RequestError, explain},
+    client::{
+        ReadError,
+        requests::{RequestError, explain, within},
+    },
 };
 
 /// Label of meshed Pods; its value is the namespace of Linkerd's control plane.
@@ -103,6 +105,12 @@ pub(crate) enum ProxyError {
     Malformed(String),
 }
 
+impl From<ReadError> for ProxyError {
+    fn from(error: ReadError) -> Self {
+        Self::Unanswered(error.to_string())
+    }
+}
+
 /// The admin server of a Pod's proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodProxy {
@@ -141,10 +149,10 @@ impl PodProxy {
         deadline: Duration,
     ) -> Result<Self, ProxyError> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-        match requests::within(deadline, pods.get(&pod.name)).await {
+        match within(deadline, pods.get(&pod.name)).await {
             Ok(found) => Self::of(&found),
             Err(RequestError::Status(status)) => Err(refused(pod, &status)),
-            Err(RequestError::Unanswered(why)) => Err(ProxyError::Unanswered(why)),
+            Err(RequestError::Unanswered(why)) => Err(why.into()),
         }
     }
 
@@ -202,16 +210,6 @@ impl PodProxy {
             None => ProxyError::Status(code),
         })
     }
-}
-
-/// Waits for an answer for up to `deadline`.
-async fn within<T>(
-    deadline: Duration,
-    read: impl Future<Output = Result<T, ProxyError>>,
-) -> Result<T, ProxyError> {
-    let late = |_| ProxyError::Unanswered(format!("timed out after {} s", deadline.as_secs_f32()));
-    // Boxed, so that the future of the caller does not contain it twice.
-    timeout(deadline, Box::pin(read)).await.map_err(late)?
 }
 
 /// The API server's own answer. What the proxy answers is no `Status`.

@@ -1,6 +1,6 @@
 //! Facts about clusters. Plain values, so that rules need no client.
 //!
-//! The error of a `Result` is one line that says why a fact is unknown.
+//! The error of a `Result` says why a fact is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,10 @@ use crate::{
     suggest::ClusterFlags,
 };
 
+pub(crate) use crate::client::{ReadError, ReadErrorKind};
+
 /// A fact, or the reason why it is unknown.
-pub(crate) type Known<T> = Result<T, String>;
+pub(crate) type Known<T> = Result<T, ReadError>;
 
 /// What to say about clocks that differ by more than a minute. `server` names the API server.
 pub(crate) fn clock_differs(ahead: SignedDuration, server: &str) -> Option<String> {
@@ -69,14 +71,14 @@ impl ClusterSnapshot {
     }
 
     /// The snapshot of a cluster that cannot be reached.
-    pub(crate) fn unreachable(name: &str, why: &str) -> Self {
+    pub(crate) fn unreachable(name: &str, why: &ReadError) -> Self {
         Self {
             name: name.to_owned(),
             flags: ClusterFlags::default(),
             identity: Identity::default(),
             uid: None,
-            links: Err(why.to_owned()),
-            config: Err(why.to_owned()),
+            links: Err(why.clone()),
+            config: Err(why.clone()),
             leaders: Leaders::new(),
         }
     }

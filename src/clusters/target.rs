@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{labels, link::LinkerdConfig},
-    client::{from_credentials, requests::explain},
+    client::{ReadError, from_credentials, requests::within},
     manifests::yaml,
 };
 
@@ -37,31 +37,23 @@ pub(super) async fn target_snapshot(
     let client = from_credentials(kubeconfig, deadline)
         .await
         .map_err(|error| error.to_string())?;
+    let unreachable = |why: ReadError| why.context("cannot reach the cluster");
     let requests = async {
-        client
-            .apiserver_version()
-            .await
-            .map_err(|error| format!("cannot reach the cluster: {}", explain(&error)))?;
+        client.apiserver_version().await?;
         let (denied, rules, config, unusual) = futures::join!(
             denied(&client),
             rules(&client, linkerd_namespace),
             linkerd_config(&client, linkerd_namespace),
             unusual(&client)
         );
-        Ok(TargetSnapshot {
+        Known::Ok(TargetSnapshot {
             denied,
             rules,
             config,
             unusual,
         })
     };
-    match tokio::time::timeout(deadline, requests).await {
-        Ok(answer) => answer,
-        Err(_) => Err(format!(
-            "cannot reach the cluster: timed out after {}s",
-            deadline.as_secs_f32()
-        )),
-    }
+    within(deadline, requests).await.map_err(unreachable)
 }
 
 async fn denied(client: &Client) -> Known<Vec<String>> {
@@ -103,10 +95,7 @@ pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<Li
         namespace => namespace,
     };
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let config = api
-        .get(labels::LINKERD_CONFIG)
-        .await
-        .map_err(|error| explain(&error))?;
+    let config = api.get(labels::LINKERD_CONFIG).await?;
     let values = config
         .data
         .and_then(|mut data| data.remove(labels::LINKERD_CONFIG_KEY))
@@ -117,6 +106,7 @@ pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<Li
                 labels::LINKERD_CONFIG_KEY
             )
         })?;
-    yaml::from_yaml(&values)
-        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))
+    let config = yaml::from_yaml(&values);
+    Ok(config
+        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))?)
 }

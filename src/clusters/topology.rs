@@ -106,7 +106,7 @@ impl Topology {
                 name: snapshot.name.clone(),
                 flags: snapshot.flags.clone(),
                 reachable: Some(snapshot.links.is_ok()),
-                error: snapshot.links.as_ref().err().cloned(),
+                error: snapshot.links.as_ref().err().map(ToString::to_string),
                 trust_anchors: trusted.as_ref().map(|anchors| {
                     anchors
                         .iter()

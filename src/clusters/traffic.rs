@@ -17,7 +17,7 @@ use super::{
     proxies::{MESHED, PodProxy, ProxyError},
     snapshot::Known,
 };
-use crate::client::requests::{explain, list_all};
+use crate::client::requests::list_all;
 
 /// Maximum number of proxies that are read concurrently.
 const PROXIES_AT_ONCE: usize = 16;
@@ -42,8 +42,7 @@ pub(crate) async fn clients(
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
     };
-    let pods = list_all(&api, MESHED).await;
-    let pods = pods.map_err(|error| explain(&error))?;
+    let pods = list_all(&api, MESHED).await?;
     let mut proxies: Vec<_> = pods
         .iter()
         .filter_map(|pod| PodProxy::of(pod).ok())

@@ -15,7 +15,7 @@ use crate::{
     clusters::{
         foreign_endpoints::{self, EndpointsSource, ForeignEndpoints},
         preference_status::PreferenceStatus,
-        snapshot::{Count, Endpoints, LinkSnapshot},
+        snapshot::{Count, Endpoints, LinkSnapshot, ReadError},
     },
     mirror::Reason,
 };
@@ -138,7 +138,7 @@ fn describe(way: &PathContext<'_>, service: &Service, mode: Mode, report: &mut L
 }
 
 /// The endpoints that the Service has in this cluster.
-pub(super) fn endpoints<'a>(way: &PathContext<'a>) -> Result<Count, &'a String> {
+pub(super) fn endpoints<'a>(way: &PathContext<'a>) -> Result<Count, &'a ReadError> {
     let slices = way.facts.source.slices.as_ref()?;
     Ok(Endpoints::count(slices).of(&way.facts.service))
 }

@@ -10,7 +10,10 @@ use crate::{
         link::ServiceCondition,
         members::{local_member, remote_members},
     },
-    clusters::{request_path::RequestPath, snapshot::LinkSnapshot},
+    clusters::{
+        request_path::RequestPath,
+        snapshot::{LinkSnapshot, ReadError, ReadErrorKind},
+    },
     mirror::{FEDERATED_SUFFIX, Reason},
 };
 
@@ -324,8 +327,8 @@ fn own(facts: &RequestPath) -> NoSubject {
 }
 
 /// What to do if something that is needed could not be read.
-fn unread(why: &str, what: &str) -> String {
-    if why.contains("forbidden") {
+fn unread(why: &ReadError, what: &str) -> String {
+    if why.kind == ReadErrorKind::Forbidden {
         format!("you have to be permitted to {what}; docs/permissions.md has the roles")
     } else {
         "check that the API server answers, or pass a longer --request-timeout".to_owned()

@@ -6,8 +6,7 @@ use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::{labels, link::LinkObject},
     clusters::{
-        collect::OLDER,
-        snapshot::{FullSnapshot, LinkSnapshot, annotation},
+        snapshot::{FullSnapshot, LinkSnapshot, ReadErrorKind, annotation},
         topology,
     },
     mirror::{Host, Target},
@@ -58,7 +57,7 @@ pub(super) fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
         Ok(false) => {
             let what = "multicluster.linkerd.io/v1alpha3 Link not found";
             return match &snapshot.cluster.links {
-                Err(why) if why.starts_with(OLDER) => Verdict::stop(format!(
+                Err(why) if why.kind == ReadErrorKind::OldLinks => Verdict::stop(format!(
                     "{what}: {why}; upgrade Linkerd's extension, or move to linkerd-mc (docs/migrate.md)"
                 )),
                 _ => Verdict::stop(not_installed(what)),

@@ -31,7 +31,10 @@ use self::{
         Controller, Credentials, Gateways, Installation, Links, Proxies, Services, Targets,
     },
 };
-use crate::{api::text::lines, clusters::snapshot::FullSnapshot};
+use crate::{
+    api::text::lines,
+    clusters::snapshot::{FullSnapshot, ReadError},
+};
 
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
@@ -127,10 +130,10 @@ fn last_report(snapshot: &FullSnapshot) -> Option<Timestamp> {
 }
 
 /// The result of a cluster without a client.
-pub(crate) fn unreachable(why: &str) -> CheckResult {
+pub(crate) fn unreachable(why: &ReadError) -> CheckResult {
     CheckResult {
         description: RULES[0].description.to_owned(),
-        error: lines(why),
+        error: lines(why.text()),
         ..CheckResult::default()
     }
 }

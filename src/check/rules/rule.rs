@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::topic::Topic;
 use crate::{
     api::{metadata::ResourceId, text::lines},
-    clusters::snapshot::{FullSnapshot, LinkSnapshot},
+    clusters::snapshot::FullSnapshot,
     suggest::{ClusterFlags, Suggested, ToldProblem},
 };
 
@@ -19,8 +19,6 @@ const LISTED: usize = 10;
 /// reset them.
 pub(super) const INSTALL_AGAIN: &str =
     "apply the output of `install` again, with your values (docs/upgrade.md)";
-/// How a problem ends that is not known, because what it needs was refused.
-pub(super) const NOT_CHECKED: &str = "not checked; see the check of its credentials";
 
 /// The result of one check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -230,8 +228,7 @@ pub(super) fn result(
     verdict: Verdict,
     snapshot: &FullSnapshot,
 ) -> Option<CheckResult> {
-    let clusters = snapshot.links().iter().map(LinkSnapshot::cluster);
-    let mut result = outcome(rule, verdict, &clusters.collect())?;
+    let mut result = outcome(rule, verdict)?;
     result.rank = rank;
     if result.level != Level::Success
         && let Some(service) = (rule.example)(snapshot)
@@ -243,13 +240,8 @@ pub(super) fn result(
     Some(result)
 }
 
-/// The result of a check, without its rank. Problems may begin with the names of `clusters`. `topology` uses it for
-/// checks of several snapshots.
-pub(super) fn outcome(
-    rule: &Rule,
-    verdict: Verdict,
-    clusters: &BTreeSet<&str>,
-) -> Option<CheckResult> {
+/// The result of a check, without its rank. `topology` uses it for checks of several snapshots.
+pub(super) fn outcome(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
     let (level, details, problems) = match verdict {
         Verdict::Skip => return None,
         Verdict::Pass => (Level::Success, vec![], vec![]),
@@ -271,7 +263,7 @@ pub(super) fn outcome(
     let mut seen = BTreeSet::new();
     let mut problems = problems;
     problems.retain(|problem| seen.insert(problem.clone()));
-    let fixes = fixes(rule.fix, &problems, clusters);
+    let fixes = fixes(rule.fix, &problems);
     let texts = problems.iter().map(|problem| problem.text().to_owned());
     let texts = texts.collect();
     Some(CheckResult {
@@ -285,23 +277,20 @@ pub(super) fn outcome(
     })
 }
 
-/// The remedies of problems, each once: the commands that they name, or else that of the check. What was not checked has
-/// none.
-fn fixes(usual: Option<UsualFix>, problems: &[ToldProblem], clusters: &BTreeSet<&str>) -> Vec<Fix> {
-    let checked = |problem: &&ToldProblem| !problem.text().ends_with(NOT_CHECKED);
-    let listed = problems.iter().take(LISTED).filter(checked);
+/// The remedies of problems, each once: the commands that they name, or else that of the check.
+fn fixes(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<Fix> {
+    let listed = problems.iter().take(LISTED);
+    let listed = listed.filter(|problem| !problem.is_consequence());
     let fixes = listed.filter_map(|problem| match problem.command() {
         Some(named) => Some(Fix::here(named.clone())),
-        None => usual_fix(usual?, problem, clusters),
+        None => usual_fix(usual?, problem.subject()),
     });
     let mut seen = BTreeSet::new();
     fixes.filter(|fix| seen.insert(fix.clone())).collect()
 }
 
-/// The usual remedy of a check. A problem of a target cluster begins with its name.
-fn usual_fix(usual: UsualFix, problem: &ToldProblem, clusters: &BTreeSet<&str>) -> Option<Fix> {
-    let named = problem.text().split_once(": ").map(|(name, _)| name);
-    let cluster = named.filter(|name| clusters.contains(name));
+/// The usual remedy of a check, for a problem of this target cluster.
+fn usual_fix(usual: UsualFix, cluster: Option<&str>) -> Option<Fix> {
     if cluster.is_none() && (usual.is_in_target || usual.command.contains("{}")) {
         return None;
     }
@@ -328,8 +317,7 @@ mod tests {
 
     /// The remedies of these problems.
     fn remedies(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<String> {
-        let clusters = BTreeSet::from(["east", "north"]);
-        let found = fixes(usual, problems, &clusters).into_iter();
+        let found = fixes(usual, problems).into_iter();
         let found = found.map(|fix| match fix.cluster {
             Some(cluster) => format!("in {cluster}: {}", fix.command.line()),
             None => fix.command.line().to_owned(),
@@ -349,6 +337,12 @@ mod tests {
         let plain = |texts: &[&str]| -> Vec<ToldProblem> {
             texts.iter().map(|text| ToldProblem::from(*text)).collect()
         };
+        let of = |cluster: &str, texts: &[&str]| {
+            let problems = plain(texts).into_iter();
+            problems
+                .map(|problem| problem.of(cluster))
+                .collect::<Vec<_>>()
+        };
         let rotate = ClusterFlags::default().mc("rotate --cluster-name {}", &["east"]);
         let named = ToldProblem::new(format!("east: run {rotate}, not `me`"), rotate);
         for (usual, problems, expected) in [
@@ -365,7 +359,12 @@ mod tests {
             ),
             (
                 Some(usual("linkerd-mc status --cluster-name {}", false)),
-                plain(&["east: a", "east: b", "north: c", "Service x: d"]),
+                [
+                    of("east", &["a", "b"]),
+                    of("north", &["c"]),
+                    plain(&["east: d"]),
+                ]
+                .concat(),
                 &[
                     "linkerd-mc status --cluster-name east",
                     "linkerd-mc status --cluster-name north",
@@ -373,7 +372,10 @@ mod tests {
             ),
             (
                 Some(usual("kubectl get y", true)),
-                plain(&["east: a", &format!("north: {NOT_CHECKED}")]),
+                vec![
+                    ToldProblem::from("a").of("east"),
+                    ToldProblem::consequence("not checked").of("north"),
+                ],
                 &["in east: kubectl get y"],
             ),
         ] {
@@ -402,7 +404,7 @@ mod tests {
             "east: shop/web: no",
         ];
         let verdict = Verdict::of(problems.to_vec());
-        let result = outcome(&rule, verdict, &BTreeSet::new()).unwrap();
+        let result = outcome(&rule, verdict).unwrap();
         assert_eq!(
             result.error,
             lines("east: shop/web: no\neast: shop/api: no")

@@ -39,15 +39,15 @@ pub(super) fn ready(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Skip;
     }
     let problems = snapshot.links().iter().filter_map(|link| {
-        let cluster = link.cluster();
-        match link.condition("Ready") {
-            Some(("True", _)) => None,
-            Some((_, "")) => Some(format!("{cluster}: not ready")),
-            Some((_, message)) => Some(format!("{cluster}: {message}")),
-            None => Some(format!("{cluster}: no status reported yet")),
-        }
+        let what = match link.condition("Ready") {
+            Some(("True", _)) => return None,
+            Some((_, "")) => "not ready",
+            Some((_, message)) => message,
+            None => "no status reported yet",
+        };
+        Some(ToldProblem::from(what).of(link.cluster()))
     });
-    Verdict::of(problems.collect())
+    Verdict::of(problems.collect::<Vec<_>>())
 }
 
 pub(super) fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {

@@ -2,19 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::{INSTALL_AGAIN, NOT_CHECKED, Verdict};
+use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     api::{labels, members::remote_members, metadata::ResourceId},
     clusters::{
         credentials,
         misspelled::misspelled,
-        snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot},
+        snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
         trust_anchors,
     },
     mirror::{DEFAULT_DOMAIN, is_through_gateway},
     suggest::{ClusterFlags, ToldProblem},
 };
 
+/// What to say of a check that needs credentials which were refused.
+const NOT_CHECKED: &str = "not checked; see the check of its credentials";
 /// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
 /// discovery, for these checks, and those that every ServiceAccount has.
 #[rustfmt::skip]
@@ -43,7 +45,7 @@ const READ: &[&str] = &["get", "list", "watch"];
 pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         if let Some(Err(why)) = &link.credentials {
-            return Some(vec![why.as_str().into()]);
+            return Some(vec![why.text().into()]);
         }
         if is_through_gateway(&link.link) {
             // Only the controller connects to it.
@@ -52,7 +54,7 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
             return Some(problem.map(|(_, why)| why.into()).into_iter().collect());
         }
         Some(match link.target.as_ref()? {
-            Err(why) if why.ends_with(": Unauthorized") => {
+            Err(why) if why.kind == ReadErrorKind::Unauthorized => {
                 let rotate =
                     ClusterFlags::default().mc("rotate --cluster-name {}", &[link.cluster()]);
                 let what = format!(
@@ -60,7 +62,7 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
                 );
                 vec![ToldProblem::new(what, rotate)]
             }
-            Err(why) => vec![why.as_str().into()],
+            Err(why) => vec![why.text().into()],
             Ok(target) => match &target.denied {
                 Err(why) => vec![format!("cannot check permissions: {why}").into()],
                 Ok(denied) if denied.is_empty() => vec![],
@@ -323,7 +325,7 @@ fn per_each<'l>(
         let cluster = link.cluster();
         match judge(link) {
             Some(found) => problems.extend(found.into_iter().map(|problem| problem.of(cluster))),
-            None => unknown.push(ToldProblem::from(NOT_CHECKED).of(cluster)),
+            None => unknown.push(ToldProblem::consequence(NOT_CHECKED).of(cluster)),
         }
     }
     if problems.is_empty() && !unknown.is_empty() {

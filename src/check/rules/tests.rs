@@ -22,8 +22,8 @@ use crate::{
         skipped_ports::SkippedPorts,
         snapshot::{
             AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot,
-            LinkCredentials, LinkSnapshot, LinkerdCredentials, MeshedPod, Proxy, ServiceRange,
-            TargetSnapshot, Workload,
+            Known, LinkCredentials, LinkSnapshot, LinkerdCredentials, MeshedPod, Proxy,
+            ServiceRange, TargetSnapshot, Workload,
         },
         trust_anchors::tests::{A, B},
     },
@@ -309,7 +309,7 @@ fn evaluate(snapshot: &FullSnapshot) -> Vec<CheckResult> {
     super::evaluate(snapshot, |_| true).results
 }
 
-fn no<T>() -> Result<T, String> {
+fn no<T>() -> Known<T> {
     Err("refused".into())
 }
 

@@ -1,7 +1,5 @@
 //! Checks that compare several clusters. Linkerd's extension has neither of them.
 
-use std::collections::BTreeSet;
-
 use super::{
     rule::{CheckResult, Severity, Verdict, outcome, rule},
     topic::Topic,
@@ -39,7 +37,7 @@ pub(crate) fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
     // The verdicts are already known: these rules look at the topology, not at the snapshot of one cluster.
     .filter_map(|(description, severity, verdict)| {
         let rule = rule(Topic::Targets, description, "", severity, |_| Verdict::Skip);
-        outcome(&rule, verdict, &BTreeSet::new())
+        outcome(&rule, verdict)
     })
     .collect()
 }

@@ -94,7 +94,8 @@ impl Checks<'_> {
         }
         self.says(at, String::new());
         let snapshot = one.done.borrow_mut().snapshot.take();
-        snapshot.unwrap_or_else(|| ClusterSnapshot::unreachable(&context.name, "not checked"))
+        snapshot
+            .unwrap_or_else(|| ClusterSnapshot::unreachable(&context.name, &"not checked".into()))
     }
 
     /// Sets the check that is running for a cluster, and shows that of the first cluster that has one.

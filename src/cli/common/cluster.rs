@@ -16,11 +16,11 @@ use crate::{
         link::LinkerdConfig,
     },
     client::{
-        Access, IdentifiedCluster, Identity,
-        requests::{self, DEADLINE, RequestError},
+        Access, IdentifiedCluster, Identity, ReadError, ReadErrorKind,
+        requests::{self, DEADLINE},
     },
     clusters::{cluster_client::kube_system_uid, snapshot::clock_differs},
-    hint::{HintExt as _, fail},
+    hint::{HintExt as _, caused, fail},
     manifests::yaml,
     suggest::{ClusterFlags, Suggested},
     timing,
@@ -164,14 +164,17 @@ impl Cluster {
         what: &str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> anyhow::Result<T> {
-        match requests::request(request).await {
-            Ok(answer) => Ok(answer),
-            Err(RequestError::Status(status)) => Err(anyhow::anyhow!(status.message.clone())).hint(
-                || format!("cannot {what} ({})", self.server),
-                || rejected_hint(status.code).to_owned(),
-            ),
-            Err(RequestError::Unanswered(why)) => self.unreachable(why),
-        }
+        let answer = requests::within(DEADLINE, request).await;
+        answer.map_err(|why: ReadError| {
+            let (kind, server) = (why.kind, &self.server);
+            let failed = match kind {
+                ReadErrorKind::Certificate | ReadErrorKind::Unreachable => {
+                    format!("cannot reach the API server {server}")
+                }
+                _ => format!("cannot {what} ({server})"),
+            };
+            caused(failed, hint(kind), why)
+        })
     }
 
     /// Like [`Self::request`]; `None` if the object does not exist, or the server does not know its kind.
@@ -236,27 +239,24 @@ impl Cluster {
             .hint(broken, repair)?;
         yaml::from_yaml(text).hint(broken, repair)
     }
-
-    fn unreachable<T>(&self, cause: String) -> anyhow::Result<T> {
-        let hint = if cause.contains("certificate") {
-            "check that the context's certificate authority signed the server's certificate, and that --api-addr is one of its names"
-        } else {
-            "check that the cluster is up, and that --context is the right one"
-        };
-        Err(anyhow::Error::msg(cause)).hint(
-            || format!("cannot reach the API server {}", self.server),
-            || hint.into(),
-        )
-    }
 }
 
-fn rejected_hint(code: u16) -> &'static str {
-    match code {
-        401 => "your login has expired, or is not valid; log in again",
-        403 => {
+/// What to do if a request fails.
+fn hint(kind: ReadErrorKind) -> &'static str {
+    match kind {
+        ReadErrorKind::Unauthorized => "your login has expired, or is not valid; log in again",
+        ReadErrorKind::Forbidden => {
             "your user lacks the permission named above; choose another one with --context, --as or --as-group"
         }
-        409 => "it has changed meanwhile; run this again, which looks at it as it is now",
+        ReadErrorKind::Conflict => {
+            "it has changed meanwhile; run this again, which looks at it as it is now"
+        }
+        ReadErrorKind::Certificate => {
+            "check that the context's certificate authority signed the server's certificate, and that --api-addr is one of its names"
+        }
+        ReadErrorKind::Unreachable => {
+            "check that the cluster is up, and that --context is the right one"
+        }
         _ => "the API server rejected the request; see the cause above",
     }
 }

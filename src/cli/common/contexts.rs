@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{args::Global, cluster::connecting, output};
 use crate::{
-    client::{Access, IdentifiedCluster},
+    client::{Access, IdentifiedCluster, ReadError, ReadErrorKind},
     clusters::{
         cluster_client::{ClusterClient, KubeContext, side_by_side},
         collect::NOT_INSTALLED,
@@ -111,7 +111,7 @@ pub(crate) fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()
         return Ok(());
     };
     snapshot.links.as_ref().map(|_| ()).map_err(|why| {
-        if why == NOT_INSTALLED {
+        if why.kind == ReadErrorKind::NotInstalled {
             return not_installed(&snapshot.name, &snapshot.flags);
         }
         fail(
@@ -163,7 +163,7 @@ async fn context_of(
     let client = ClusterClient::new(&name, &access, deadline, linkerd_namespace).await;
     KubeContext {
         name,
-        client: client.map_err(|error| format!("{error:#}")),
+        client: client.map_err(ReadError::from),
         flags: access.flags(),
     }
 }

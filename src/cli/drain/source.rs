@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
@@ -25,7 +26,10 @@ use crate::{
     },
     hint::fail,
     manifests::link::ClusterName,
-    mirror::{Reason, target::drain::until},
+    mirror::{
+        Reason,
+        target::drain::{shown_end, until},
+    },
 };
 
 /// A target cluster in one source cluster.
@@ -201,7 +205,7 @@ pub(super) fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
         let conditions = link.status.iter().flat_map(|status| &status.conditions);
         for condition in conditions {
             match condition.type_.as_str() {
-                DRAINED if condition.message.starts_with(&until(end)) => {
+                DRAINED if is_of(condition, end) => {
                     if condition.reason != drained::LEAVING {
                         return Ok(condition.reason == drained::DRAINED);
                     }
@@ -215,6 +219,11 @@ pub(super) fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
         }
     }
     Err(why)
+}
+
+/// Whether a condition `Drained` is about the drain that lasts until `end`.
+fn is_of(drained: &Condition, end: Timestamp) -> bool {
+    shown_end(&drained.message).is_some_and(|shown| shown.as_second() == end.as_second())
 }
 
 /// The Links that have the annotation of a drain. `None` if the cluster is not drained: no Link has the annotation, and

@@ -137,7 +137,7 @@ async fn of_cluster(
         Err(error) => {
             return KubeContext {
                 name,
-                client: Err(format!("{error:#}")),
+                client: Err(error.into()),
                 flags: ClusterFlags::default(),
             };
         }
@@ -145,7 +145,7 @@ async fn of_cluster(
     let client = ClusterClient::new(&name, &access, deadline, linkerd).await;
     KubeContext {
         name,
-        client: client.map_err(|error| format!("{error:#}")),
+        client: client.map_err(Into::into),
         flags: access.flags(),
     }
 }
@@ -175,7 +175,7 @@ links: [{hub: hub, spokes: [west, north]}]
             let command = context.flags.kubectl("", &[]);
             let client = match &context.client {
                 Ok(client) => client.identity.server.clone(),
-                Err(why) => why.split(':').next().unwrap_or_default().to_owned(),
+                Err(why) => why.text().split(':').next().unwrap_or_default().to_owned(),
             };
             format!("{}: {client}; {}", context.name, command.line())
         });

@@ -51,7 +51,7 @@ pub(super) async fn diagnoses(
         };
         let text = match diagnose(&path, commands) {
             Ok(diagnosis) => Ok(report::text(&diagnosis)),
-            Err(none) => Err(none.what),
+            Err(none) => Err(none.what.into()),
         };
         BundleFile {
             path: format!("diagnose/{}-{}.txt", service.namespace, service.name),

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     cli::common::contexts::refuse_silence,
+    client::ReadError,
     clusters::{
         cluster_client::{KubeContext, side_by_side},
         collect::{Depth, snapshots_of},
@@ -85,7 +86,7 @@ async fn services_of(
         collect_full::mirrors(&client),
         collect_full::endpoints(&client)
     );
-    let failed = |what: &str, why: String| {
+    let failed = |what: &str, why: ReadError| {
         fail(
             format!("cannot list {what} of {name}: {why}"),
             "--services requires permission to list Services and EndpointSlices in all namespaces",

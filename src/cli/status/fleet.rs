@@ -87,7 +87,7 @@ impl FleetReport {
         let clusters = snapshots.iter().map(|snapshot| ClusterReport {
             name: snapshot.name.clone(),
             version: versions.get(&snapshot.name).cloned(),
-            error: snapshot.links.as_ref().err().cloned(),
+            error: snapshot.links.as_ref().err().map(ToString::to_string),
         });
         let links = fleet.links.iter().map(|(source, target)| {
             let snapshot = snapshots.iter().find(|snapshot| snapshot.name == *source);

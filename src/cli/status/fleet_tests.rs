@@ -75,10 +75,10 @@ fn links_are_reported_worst_first() {
         ),
         link("f", &json!({})),
     ];
-    let mut west = ClusterSnapshot::unreachable("west", "");
+    let mut west = ClusterSnapshot::unreachable("west", &"".into());
     west.links = Ok(links);
     let report = |west: &ClusterSnapshot| {
-        let a = ClusterSnapshot::unreachable("a", "timed out");
+        let a = ClusterSnapshot::unreachable("a", &"timed out".into());
         let versions = BTreeMap::from([("west".to_owned(), "0.1.0".to_owned())]);
         FleetReport::of(&fleet, &[west.clone(), a], &versions)
     };

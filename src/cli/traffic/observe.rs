@@ -8,6 +8,7 @@ use crate::{
     clusters::{
         cluster_client::{ClusterClient, KubeContext},
         proxies::ProxyError,
+        snapshot::Known,
         traffic::{
             TrafficClients, TrafficSample, TrafficServices, clients, samples, traffic_services,
         },
@@ -59,12 +60,12 @@ impl<'a> Observer<'a> {
         };
         sampled.unwrap_or_else(|why| Observation {
             context,
-            problem: Some(why),
+            problem: Some(why.to_string()),
             ..Observation::default()
         })
     }
 
-    async fn sample(&mut self, cluster: &ClusterClient) -> Result<Observation, String> {
+    async fn sample(&mut self, cluster: &ClusterClient) -> Known<Observation> {
         let args = self.args;
         let max = usize::try_from(args.max_clients).unwrap_or(usize::MAX);
         let wanted = args.wanted();
@@ -72,8 +73,8 @@ impl<'a> Observer<'a> {
             traffic_services(cluster, &wanted),
             clients(cluster, args.client_namespace.as_deref(), max)
         );
-        let services = services.map_err(|why| format!("cannot list Services: {why}"))?;
-        let clients = clients.map_err(|why| format!("cannot list Pods: {why}"))?;
+        let services = services.map_err(|why| why.context("cannot list Services"))?;
+        let clients = clients.map_err(|why| why.context("cannot list Pods"))?;
         let deadline = args.request_timeout;
         let samples = samples(&cluster.client, &clients.proxies, &services, deadline).await;
         tracing::debug!(context = self.context.name, "proxies sampled");

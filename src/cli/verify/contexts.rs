@@ -5,6 +5,7 @@ use futures::try_join;
 use super::args::VerifyArgs;
 use crate::{
     cli::common::{args::Global, cluster::connecting, contexts::refuse_silence},
+    client::ReadError,
     clusters::{
         canaries::{
             namespaces::{self, FoundNamespace},
@@ -269,7 +270,7 @@ fn offered(
     }
 }
 
-fn unreachable(cluster: &ClusterClient, why: &str) -> anyhow::Error {
+fn unreachable(cluster: &ClusterClient, why: &ReadError) -> anyhow::Error {
     fail(
         format!("cannot ask {}: {why}", cluster.name),
         "check that the cluster is up, and that the context is the right one",

@@ -8,6 +8,7 @@ use super::contexts::{Pair, Verified};
 use crate::{
     api::{link::Link, metadata::ResourceId},
     cli::common::wait::Progress,
+    client::ReadError,
     clusters::{
         canaries::{
             CLIENT, CanarySpec, Role, SERVER,
@@ -110,7 +111,7 @@ impl Run<'_> {
     /// Starts a Pod, and waits until it is ready. An error names its cluster.
     async fn start_pod(&self, cluster: &ClusterClient, name: &str, role: Role) -> Known<()> {
         let started = pods::start(cluster, &self.canaries, name, role, self.until).await;
-        started.map_err(|why| format!("{}: {why}", cluster.name))
+        started.map_err(|why| why.context(&cluster.name))
     }
 
     /// The steps of a mode. Returns whether its mirror exists.
@@ -157,7 +158,7 @@ impl Run<'_> {
         let find = watch.until(|mirrors| mirrors.existing(&service.mirror).cloned());
         match timeout_at(self.limit(), find).await {
             Ok(mirror) => Ok(mirror),
-            Err(_) => Err(self.unmirrored(service).await),
+            Err(_) => Err(self.unmirrored(service).await.into()),
         }
     }
 
@@ -204,7 +205,8 @@ impl Run<'_> {
                 service.mirror,
                 STEP.as_secs(),
                 self.pair.source.flags.mc("gateways", &[])
-            )),
+            )
+            .into()),
         }
     }
 
@@ -216,7 +218,7 @@ impl Run<'_> {
     ) -> Known<(Instant, String)> {
         let address = mirror.cluster_ip.as_deref().filter(|ip| *ip != "None");
         let address = address.ok_or_else(|| format!("{} has no ClusterIP", service.mirror))?;
-        let mut last = "the client was not asked".to_owned();
+        let mut last = ReadError::from("the client was not asked");
         let asking = async {
             loop {
                 match self.ask(address).await {
@@ -234,6 +236,7 @@ impl Run<'_> {
                 STEP.as_secs(),
                 self.pair.source.flags.mc("check", &[])
             )
+            .into()
         })
     }
 
@@ -271,7 +274,7 @@ impl Run<'_> {
             for cluster in [&self.pair.target, &self.pair.source] {
                 services::delete_all(cluster, &self.canaries.namespace).await?;
             }
-            Ok(watch.until(SeenMirrors::all_gone).await)
+            Known::Ok(watch.until(SeenMirrors::all_gone).await)
         };
         let removed = match timeout_at(self.limit(), removing).await {
             Ok(Ok(at)) => Ok(StepFinding {
@@ -279,7 +282,7 @@ impl Run<'_> {
                 detail: "no mirror is left".to_owned(),
             }),
             Ok(Err(why)) => Err(why),
-            Err(_) => Err(format!("mirrors are left after {} s", STEP.as_secs())),
+            Err(_) => Err(format!("mirrors are left after {} s", STEP.as_secs()).into()),
         };
         self.record(None, "removal", began, removed);
     }
@@ -298,7 +301,7 @@ impl Run<'_> {
     ) {
         let (result, at, detail) = match found {
             Ok(StepFinding { at, detail }) => (StepResult::Passed, at, detail),
-            Err(why) => (StepResult::Failed, Instant::now(), why),
+            Err(why) => (StepResult::Failed, Instant::now(), why.to_string()),
         };
         let took = at.saturating_duration_since(began).as_millis();
         self.report.push(VerifyStep {
@@ -317,10 +320,7 @@ impl Pair {
     /// The Services go first, and the mirrors with them. Otherwise the controller would create mirrors again while their
     /// namespace is deleted.
     pub(super) async fn remove(&self, namespace: &str, until: Instant) -> Known<bool> {
-        let left = self
-            .left(namespace)
-            .await
-            .map_err(|error| format!("{error:#}"))?;
+        let left = self.left(namespace).await?;
         let [source, target] = &left;
         for (cluster, left) in [(&self.target, target), (&self.source, source)] {
             if left.is_some() {
@@ -341,7 +341,7 @@ impl Pair {
         };
         let (here, there) =
             futures::join!(delete(&self.source, source), delete(&self.target, target));
-        let failed = |name: &str, result: Known<()>| result.map_err(|why| format!("{name}: {why}"));
+        let failed = |name: &str, result: Known<()>| result.map_err(|why| why.context(name));
         failed(&self.source.name, here)?;
         failed(&self.target.name, there)?;
         Ok(source.is_some() || target.is_some())

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     api::text::in_brief,
-    client::requests::{RequestError, within},
+    client::{
+        ReadError,
+        requests::{RequestError, within},
+    },
     clusters::snapshot::Known,
 };
 
@@ -40,10 +43,8 @@ pub(crate) async fn dial(
     let request = request.map_err(|error| error.to_string())?;
     match within(limit, client.request_text(request)).await {
         Ok(text) => answer(&text),
-        Err(RequestError::Status(status)) => Err(format!(
-            "the API server cannot ask the client to send a request: {}",
-            status.message
-        )),
+        Err(RequestError::Status(status)) => Err(ReadError::from(kube::Error::Api(status))
+            .context("the API server cannot ask the client to send a request")),
         Err(RequestError::Unanswered(why)) => Err(why),
     }
 }
@@ -53,12 +54,12 @@ fn answer(text: &str) -> Known<String> {
     let dialed: Dialed = serde_json::from_str(text)
         .map_err(|_| format!("the client says {:?}, which is no JSON", in_brief(text)))?;
     if let Some(error) = dialed.errors.first() {
-        return Err(in_brief(error));
+        return Err(in_brief(error).into());
     }
     let first = dialed.responses.into_iter().next();
     first
         .filter(|answer| !answer.is_empty())
-        .ok_or_else(|| "a proxy answered in the place of the canary".to_owned())
+        .ok_or_else(|| "a proxy answered in the place of the canary".into())
 }
 
 #[cfg(test)]
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn only_an_answer_with_a_body_is_one_of_the_canary() {
-        let answer = |text: &str| answer(text).map_err(|why| why.chars().take(40).collect());
+        let answer = |text: &str| answer(text).map_err(|why| why.text().chars().take(40).collect());
         assert_eq!(answer(r#"{"responses":["canary"]}"#), Ok("canary".into()));
         for (text, expected) in [
             (

@@ -12,7 +12,6 @@ use kube::{
 use super::CanarySpec;
 use crate::{
     api::labels::VERIFY,
-    client::requests::explain,
     clusters::{cluster_client::ClusterClient, snapshot::Known},
 };
 
@@ -29,7 +28,7 @@ pub(crate) enum FoundNamespace {
 /// Looks up a namespace.
 pub(crate) async fn find(cluster: &ClusterClient, name: &str) -> Known<FoundNamespace> {
     let found = api(cluster).get_metadata_opt(name).await;
-    Ok(match found.map_err(|error| explain(&error))? {
+    Ok(match found? {
         None => FoundNamespace::Nothing,
         Some(found) if found.labels().contains_key(VERIFY) => {
             FoundNamespace::Canaries(found.uid().unwrap_or_default())
@@ -42,7 +41,8 @@ pub(crate) async fn find(cluster: &ClusterClient, name: &str) -> Known<FoundName
 pub(crate) async fn create(cluster: &ClusterClient, canaries: &CanarySpec) -> Known<()> {
     let (api, namespace) = (api(cluster), canaries.namespace());
     let created = api.create(&PostParams::default(), &namespace).await;
-    created.map(|_| ()).map_err(|error| explain(&error))
+    created?;
+    Ok(())
 }
 
 /// Deletes the namespace of this UID, with all that is in it, and waits until it is gone.
@@ -60,17 +60,18 @@ pub(crate) async fn delete(
         Ok(_) => {}
         // It is gone, or it is another one now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-        Err(error) => return Err(explain(&error)),
+        Err(error) => return Err(error.into()),
     }
     let watched: Api<Namespace> = Api::all(cluster.client.clone());
     let gone = await_condition(watched, name, is_deleted(uid));
     match tokio::time::timeout(limit, gone).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => Err(error.to_string().into()),
         Err(_) => Err(format!(
             "namespace {name} is still terminating after {} s",
             limit.as_secs()
-        )),
+        )
+        .into()),
     }
 }
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
-use crate::clusters::{access::may, cluster_client::ClusterClient, snapshot::Known};
+use crate::{
+    client::ReadError,
+    clusters::{access::may, cluster_client::ClusterClient, snapshot::Known},
+};
 
 /// Access reviews that run concurrently.
 const REVIEWS_AT_ONCE: usize = 8;
@@ -61,7 +64,7 @@ pub(crate) async fn denied(
         .map(async |(group, resource, verb)| {
             let what = attributes(namespace, group, resource, verb);
             let is_permitted = may(&cluster.client, what).await?;
-            Ok::<_, String>((!is_permitted).then_some((resource, verb)))
+            Ok::<_, ReadError>((!is_permitted).then_some((resource, verb)))
         })
         .buffered(REVIEWS_AT_ONCE)
         .try_collect()

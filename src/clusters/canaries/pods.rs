@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{CanarySpec, Role};
 use crate::{
     api::text::in_brief,
-    client::requests::explain,
     clusters::{
         cluster_client::ClusterClient,
         snapshot::Known,
@@ -40,25 +39,26 @@ pub(crate) async fn start(
     let pod = canaries.pod(name, role);
     let soon = until.min(Instant::now() + NEW);
     let created = create(cluster, &canaries.namespace, &pod, soon).await;
-    let created = created.map_err(|why| format!("cannot create Pod {name}: {why}"))?;
+    let created = created.map_err(|why| why.context(format_args!("cannot create Pod {name}")))?;
     if !containers(&created).any(|container| container.name == PROXY) {
         return Err(format!(
             "Linkerd's injector added no proxy to Pod {name}; run {}",
             cluster.flags.linkerd("check", &[])
-        ));
+        )
+        .into());
     }
     let client = cluster.client.clone();
     let pods: Api<Pod> = Api::namespaced(client, &canaries.namespace);
     let ends = |pod: Option<&Pod>| pod.is_some_and(|pod| is_ready(pod) || stuck(pod).is_some());
     match timeout_at(until, await_condition(pods, name, ends)).await {
         Ok(Ok(Some(pod))) if is_ready(&pod) => Ok(()),
-        Ok(Ok(Some(pod))) => Err(unready(&pod, name)),
-        Ok(Ok(None)) => Err(format!("Pod {name} is gone")),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok(Some(pod))) => Err(unready(&pod, name).into()),
+        Ok(Ok(None)) => Err(format!("Pod {name} is gone").into()),
+        Ok(Err(error)) => Err(error.to_string().into()),
         Err(_) => {
             let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &canaries.namespace);
-            let pod = api.get(name).await.map_err(|error| explain(&error))?;
-            Err(unready(&pod, name))
+            let pod = api.get(name).await?;
+            Err(unready(&pod, name).into())
         }
     }
 }
@@ -76,7 +76,7 @@ async fn create(cluster: &ClusterClient, namespace: &str, pod: &Pod, until: Inst
             {
                 sleep(PAUSE).await;
             }
-            created => return created.map_err(|error| explain(&error)),
+            created => return Ok(created?),
         }
     }
 }

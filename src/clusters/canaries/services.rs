@@ -11,7 +11,6 @@ use kube::{
 use super::CanarySpec;
 use crate::{
     api::labels::VERIFY,
-    client::requests::explain,
     clusters::{cluster_client::ClusterClient, snapshot::Known},
 };
 
@@ -26,15 +25,15 @@ pub(crate) async fn create(
     let created = api(cluster, &canaries.namespace)
         .create(&PostParams::default(), &service)
         .await;
-    created.map(|_| ()).map_err(|error| explain(&error))
+    created?;
+    Ok(())
 }
 
 /// Deletes the Services of canaries, also those of an earlier run.
 pub(crate) async fn delete_all(cluster: &ClusterClient, namespace: &str) -> Known<()> {
     let services = api(cluster, namespace);
-    let failed = |error: kube::Error| explain(&error);
     let own = ListParams::default().labels(VERIFY);
-    for service in services.list_metadata(&own).await.map_err(failed)? {
+    for service in services.list_metadata(&own).await? {
         let only = DeleteParams::background().preconditions(Preconditions {
             uid: service.uid(),
             resource_version: None,
@@ -42,7 +41,7 @@ pub(crate) async fn delete_all(cluster: &ClusterClient, namespace: &str) -> Know
         match services.delete(&service.name_any(), &only).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

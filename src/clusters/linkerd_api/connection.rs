@@ -16,7 +16,7 @@ use tower::service_fn;
 use super::error::LinkerdApiError;
 use crate::{
     api::text::in_brief,
-    client::requests::{self, RequestError, explain},
+    client::{ReadError, ReadErrorKind, requests},
     clusters::workloads::DESTINATION_PODS,
 };
 
@@ -53,13 +53,7 @@ impl Controllers {
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let of_component = ListParams::default().labels(DESTINATION_PODS);
         let found = requests::within(deadline, pods.list(&of_component)).await;
-        let found = found.map_err(|error| match error {
-            RequestError::Status(status) if status.code == 403 => {
-                LinkerdApiError::Forbidden(status.message)
-            }
-            RequestError::Status(status) => no_connection(namespace, status.message),
-            RequestError::Unanswered(why) => no_connection(namespace, why),
-        })?;
+        let found = found.map_err(|error: ReadError| no_answer(namespace, error))?;
         let ready = found.into_iter().find(is_ready);
         let ready = ready.ok_or_else(|| LinkerdApiError::NoController(namespace.to_owned()))?;
         Ok(Self::Pod {
@@ -135,12 +129,7 @@ async fn forward(
 ) -> Result<(Channel, Connection), LinkerdApiError> {
     let place = format!("port {port} of Pod {name}");
     let forwarder = pods.portforward(name, &[port]).await;
-    let mut forwarder = forwarder.map_err(|error| match &error {
-        kube::Error::Api(status) if status.code == 403 => {
-            LinkerdApiError::Forbidden(explain(&error))
-        }
-        error => no_connection(&place, explain(error)),
-    })?;
+    let mut forwarder = forwarder.map_err(|error| no_answer(&place, error))?;
     let refused = forwarder.take_error(port).map(FutureExt::boxed);
     let stream = forwarder.take_stream(port);
     let stream = stream.ok_or_else(|| no_connection(&place, "there is no stream"))?;
@@ -161,6 +150,15 @@ async fn channel(
     let endpoint = Endpoint::from_static("http://linkerd-destination");
     let connected = endpoint.connect_with_connector(connector).await;
     connected.map_err(|error| no_connection(place, error.to_string()))
+}
+
+/// Why the API server does not lead to a place.
+fn no_answer(place: &str, why: impl Into<ReadError>) -> LinkerdApiError {
+    let why = why.into();
+    match why.kind {
+        ReadErrorKind::Forbidden => LinkerdApiError::Forbidden(why.to_string()),
+        _ => no_connection(place, why.text()),
+    }
 }
 
 fn no_connection(place: &str, why: impl AsRef<str>) -> LinkerdApiError {

@@ -15,7 +15,7 @@ use crate::{
         k8s::{EndpointSlice, Service, TargetRef},
         metadata::ResourceId,
     },
-    client::requests::explain,
+    client::ReadError,
     clusters::{
         cluster_client::ClusterClient,
         linkerd_api::{ControllerAddresses, LinkerdApi, LinkerdApiError, ProxyWorkload},
@@ -79,8 +79,8 @@ async fn api(cluster: &ClusterClient, addresses: &ControllerAddresses) -> Known<
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` passes")]
-fn told(error: LinkerdApiError) -> String {
-    error.to_string()
+fn told(error: LinkerdApiError) -> ReadError {
+    error.to_string().into()
 }
 
 fn first_port(service: &Service) -> Option<u16> {
@@ -128,7 +128,7 @@ impl InboundPolicies {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
         Some(match pods.get(&id.name).await {
             Ok(found) => Ok(self.of_pod(pod::state(&found), port).await),
-            Err(error) => Err(explain(&error)),
+            Err(error) => Err(error.into()),
         })
     }
 }

@@ -23,12 +23,14 @@ use crate::{
         route::{Route, RouteKind},
         wire::Wire,
     },
-    client::requests::{explain, list_all},
+    client::{
+        ReadError,
+        requests::{list_all, within},
+    },
     clusters::{
         cluster_client::ClusterClient,
         collect::{Depth, snapshot_of},
         collect_full,
-        deadline::{late, within},
         snapshot::{ClusterSnapshot, Known},
         workloads::DESTINATION_PODS,
     },
@@ -41,7 +43,9 @@ pub(crate) async fn source_facts(cluster: &ClusterClient, service: &ResourceId) 
     let linkerd = &cluster.linkerd_namespace;
     let of_controllers = async {
         let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Credentials)).await;
-        links.unwrap_or_else(|_| ClusterSnapshot::unreachable(&cluster.name, &late(deadline)))
+        links.unwrap_or_else(|_| {
+            ClusterSnapshot::unreachable(&cluster.name, &ReadError::late(deadline))
+        })
     };
     let replicas = within(deadline, destination_replicas(client, linkerd));
     let of_linkerd = futures::future::join5(
@@ -124,35 +128,31 @@ pub(crate) async fn client_pod(
 ) -> Known<Result<ClientPod, Vec<String>>> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &id.namespace);
     let read = async {
-        match api.get_opt(&id.name).await {
-            Err(error) => Err(explain(&error)),
-            Ok(Some(found)) => Ok(Ok(pod::client(&found))),
-            Ok(None) => {
-                let others = list_all(&api, "").await.map_err(|error| explain(&error))?;
-                let names = others.into_iter().filter_map(|pod| pod.metadata.name);
-                Ok(Err(names.collect()))
-            }
+        if let Some(found) = api.get_opt(&id.name).await? {
+            return Ok(Ok(pod::client(&found)));
         }
+        let others = list_all(&api, "").await?;
+        let names = others.into_iter().filter_map(|pod| pod.metadata.name);
+        Known::Ok(Err(names.collect()))
     };
     within(cluster.deadline, read).await
 }
 
 async fn namespace_exists(client: &Client, name: &str) -> Known<bool> {
     let api: Api<Namespace> = Api::all(client.clone());
-    let found = api.get_opt(name).await.map_err(|error| explain(&error))?;
+    let found = api.get_opt(name).await?;
     Ok(found.is_some())
 }
 
 pub(super) async fn get_service(client: &Client, id: &ResourceId) -> Known<Option<Service>> {
     let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &id.namespace);
-    let found = api.get_opt(&id.name).await;
-    let found = found.map_err(|error| explain(&error))?;
+    let found = api.get_opt(&id.name).await?;
     Ok(found.map(Service::from))
 }
 
 async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<String, bool>> {
     let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &service.namespace);
-    let found = list_all(&api, "").await.map_err(|error| explain(&error))?;
+    let found = list_all(&api, "").await?;
     let found = found.into_iter().map(Service::from).map(|service| {
         let is_mirror = !service.metadata.label(l::MIRRORED_SERVICE).is_empty();
         (service.metadata.name().to_owned(), is_mirror)
@@ -165,9 +165,7 @@ pub(super) async fn slices(client: &Client, service: &ResourceId) -> Known<Vec<E
     let api: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), &service.namespace);
     let names = [(service.namespace.clone(), service.name.clone())].into();
     let query = slices_of(&names).concat();
-    let found = list_all(&api, &query)
-        .await
-        .map_err(|error| explain(&error))?;
+    let found = list_all(&api, &query).await?;
     Ok(found.into_iter().map(EndpointSlice::from).collect())
 }
 
@@ -175,7 +173,7 @@ pub(super) async fn slices(client: &Client, service: &ResourceId) -> Known<Vec<E
 async fn routes(client: &Client, service: &ResourceId) -> Known<Vec<Route>> {
     let lists = RouteKind::ALL.map(async |kind| {
         let found = routes_of_kind(client, service, kind).await;
-        found.map_err(|error| format!("{}: {}", kind.kind(), explain(&error)))
+        found.map_err(|error| ReadError::from(error).context(kind.kind()))
     });
     let lists: Known<Vec<Vec<Route>>> = join_all(lists).await.into_iter().collect();
     let mut routes = lists?.concat();
@@ -204,8 +202,7 @@ async fn routes_of_kind(
 /// How many Pods the destination controller should have.
 async fn destination_replicas(client: &Client, namespace: &str) -> Known<Option<i32>> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-    let found = api.get_opt(DESTINATION).await;
-    let found = found.map_err(|error| explain(&error))?;
+    let found = api.get_opt(DESTINATION).await?;
     Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
 }
 
@@ -230,16 +227,13 @@ pub(super) async fn pods(
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let found = list_all(&api, selector).await;
-    let found = found.map_err(|error| explain(&error))?;
+    let found = list_all(&api, selector).await?;
     Ok(found.iter().map(pod::state).collect())
 }
 
 /// The networks of Pods that the nodes have.
 async fn pod_networks(client: &Client) -> Known<Vec<IpNet>> {
-    let nodes: Vec<Node> = list_all(&Api::all(client.clone()), "")
-        .await
-        .map_err(|error| explain(&error))?;
+    let nodes: Vec<Node> = list_all(&Api::all(client.clone()), "").await?;
     let networks = nodes.into_iter().filter_map(|node| node.spec);
     let networks =
         networks.filter_map(|spec| spec.pod_cidrs.or_else(|| Some(vec![spec.pod_cidr?])));

@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     api::{labels as l, metadata::ResourceId},
-    client::requests::{explain, list_all},
+    client::requests::{list_all, within},
     clusters::{
         cluster_client::ClusterClient,
-        deadline::within,
         linkerd_api::ControllerAddresses,
         snapshot::{Known, annotation},
         target::linkerd_config,
@@ -61,7 +60,7 @@ pub(crate) async fn target_facts(
         let (Ok(Some(service)), Ok(slices)) = (&service, &slices) else {
             return None;
         };
-        let asked = async { Ok(policies.of_service(client, service, slices, port).await) };
+        let asked = async { Known::Ok(policies.of_service(client, service, slices, port).await) };
         let asked = within(deadline, asked).await;
         asked.unwrap_or_else(|why| Some(Err(why)))
     };
@@ -87,8 +86,7 @@ pub(crate) async fn target_facts(
 
 async fn gateways(client: &Client) -> Known<Vec<GatewayFacts>> {
     let api: Api<WholeService> = Api::all(client.clone());
-    let found = list_all(&api, GATEWAYS).await;
-    let found = found.map_err(|error| explain(&error))?;
+    let found = list_all(&api, GATEWAYS).await?;
     let with_identity = found
         .iter()
         .filter(|service| !annotation(&service.metadata, l::GATEWAY_IDENTITY).is_empty());
@@ -96,7 +94,7 @@ async fn gateways(client: &Client) -> Known<Vec<GatewayFacts>> {
         let mut gateway = gateway(service);
         gateway.pods = match selector(service) {
             Some(selector) => pods(client, Some(&gateway.id.namespace), &selector).await,
-            None => Err("its Service selects no Pods".to_owned()),
+            None => Err("its Service selects no Pods".into()),
         };
         gateway
     });

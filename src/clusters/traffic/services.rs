@@ -15,12 +15,11 @@ use crate::{
         members::{local_member, remote_members},
         metadata::ResourceId,
     },
-    client::from_credentials,
+    client::{from_credentials, requests::within},
     clusters::{
         cluster_client::ClusterClient,
         collect::{kubeconfigs, links},
         collect_full::{list_slices, mirrors},
-        deadline::within,
         shown_mode::ShownMode,
         snapshot::{Known, LinkSnapshot},
     },
@@ -249,13 +248,13 @@ async fn target_client(
     let link = links.iter().find(|link| link.cluster() == name);
     let link = link.ok_or("there is no Link to it")?;
     if is_through_gateway(&link.link) {
-        return Err("only the controller reaches its API server, through the gateway".to_owned());
+        return Err("only the controller reaches its API server, through the gateway".into());
     }
     let found = kubeconfigs(cluster, std::slice::from_ref(link)).await;
     let kubeconfig = found.into_iter().next().flatten();
     let kubeconfig = kubeconfig.ok_or("its Link cannot be read")??;
     let client = from_credentials(&kubeconfig, cluster.deadline).await;
-    client.map_err(|error| error.to_string())
+    client.map_err(|error| error.to_string().into())
 }
 
 #[cfg(test)]
@@ -372,7 +371,7 @@ mod tests {
             &of("east"),
             Ok(vec![slice("web", &["10.2.0.1", "10.1.0.1"])]),
         );
-        services.note("north", &of("north"), Err("forbidden".to_owned()));
+        services.note("north", &of("north"), Err("forbidden".into()));
         let shown = services.addresses.iter().map(|((id, address), clusters)| {
             let clusters: Vec<&str> = clusters.iter().map(String::as_str).collect();
             format!("{} {address} {}", id.name, clusters.join(","))

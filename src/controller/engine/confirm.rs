@@ -234,7 +234,7 @@ pub(super) async fn ask(client: Client, remote: &RemoteRef) -> Answer {
         Ok(live) => Answer::Live(Some(Box::new(live.into()))),
         Err(RequestError::Status(status)) if status.code == 404 => Answer::Live(None),
         Err(RequestError::Status(status)) => Answer::None(status.message.clone()),
-        Err(RequestError::Unanswered(message)) => Answer::None(message),
+        Err(RequestError::Unanswered(why)) => Answer::None(why.to_string()),
     }
 }
 

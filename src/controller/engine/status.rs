@@ -212,7 +212,7 @@ async fn patch_status(
         // The Link was deleted, or its CRD has no status: there is nothing to write to.
         Err(RequestError::Status(status)) if status.code == 404 => Ok(LinkStatus::default()),
         Err(RequestError::Status(status)) => Err(status.message.clone()),
-        Err(RequestError::Unanswered(message)) => Err(message),
+        Err(RequestError::Unanswered(why)) => Err(why.to_string()),
     }
 }
 

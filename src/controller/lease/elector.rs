@@ -177,7 +177,7 @@ impl Elector {
         let (name, params) = (&self.settings.name, PostParams::default());
         let request = self.api.replace(name, &params, lease);
         let answer = within(self.settings.request_limit(), request).await;
-        answer.map_err(|error| match error {
+        answer.map_err(|error: RequestError| match error {
             RequestError::Status(status) if status.code == 404 => Failure::Conflict,
             error => error.into(),
         })
@@ -188,7 +188,7 @@ impl Elector {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
         let answer = within(self.settings.request_limit(), request).await;
-        answer.map_err(Failure::from)
+        answer.map_err(|error: RequestError| error.into())
     }
 }
 
@@ -198,7 +198,7 @@ impl From<RequestError> for Failure {
             // A conflict, or the lease was created by somebody else first.
             RequestError::Status(status) if status.code == 409 => Self::Conflict,
             RequestError::Status(status) => Self::Other(status.message.clone()),
-            RequestError::Unanswered(why) => Self::Other(why),
+            RequestError::Unanswered(why) => Self::Other(why.to_string()),
         }
     }
 }

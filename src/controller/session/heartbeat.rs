@@ -45,9 +45,10 @@ pub(super) async fn heartbeat(
         let (connection, pause) = match answer {
             Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
             Err(RequestError::Status(status)) => (refused(&status), after_refusal(&status)),
-            Err(RequestError::Unanswered(why)) => {
-                (ConnectionStatus::Lost(why.into()), LOST_HEARTBEAT)
-            }
+            Err(RequestError::Unanswered(why)) => (
+                ConnectionStatus::Lost(why.to_string().into()),
+                LOST_HEARTBEAT,
+            ),
         };
         if is_well && !was_well {
             recovered.send_modify(|times| *times += 1);

@@ -8,7 +8,11 @@ use kube::{
 };
 use tokio::{sync::watch as latest, time::sleep};
 
-use crate::{client::requests::within, mirror::Limit, timing::jitter};
+use crate::{
+    client::requests::{RequestError, within},
+    mirror::Limit,
+    timing::jitter,
+};
 
 /// Time between two requests for `/version`. An outage between two of them goes unnoticed, but then the pauses of
 /// watches are still short.
@@ -88,7 +92,9 @@ impl<K> Watched<K> {
 pub(in crate::controller) async fn notice_recovery(client: Client, recovered: latest::Sender<u64>) {
     let mut was_well = true;
     while !recovered.is_closed() {
-        let is_well = within(LIMIT, client.apiserver_version()).await.is_ok();
+        let is_well = within::<_, _, RequestError>(LIMIT, client.apiserver_version())
+            .await
+            .is_ok();
         if is_well && !was_well {
             recovered.send_modify(|times| *times += 1);
         }

@@ -23,7 +23,7 @@ use crate::clusters::{
 fn what_is_wrong_with_the_client_is_found() {
     let client = |change: fn(&mut ClientPod)| {
         changed(with_client(gateway_mirror()), |facts| {
-            facts.proxy = Some(Err("forbidden".to_owned()));
+            facts.proxy = Some(Err("forbidden".into()));
             change(facts.client.as_mut().unwrap().as_mut().unwrap());
         })
     };
@@ -400,7 +400,7 @@ fn firewall_is_not_blamed_where_something_else_may_explain_it() {
     });
     assert_eq!(cause(&accrual), "ConnectionFailed");
     let unseen = pending(|facts| {
-        facts.target.as_mut().unwrap().config = Err("forbidden".to_owned());
+        facts.target.as_mut().unwrap().config = Err("forbidden".into());
     });
     assert_eq!(cause(&unseen), "ConnectionFailed");
 }

@@ -13,6 +13,7 @@ use crate::{
     api::{labels as l, link::Link},
     clusters::{
         request_path::{GatewayFacts, RequestPath},
+        snapshot::ReadError,
         trust_anchors::tests::B,
     },
     diagnose::{causes::Layer, report},
@@ -339,7 +340,7 @@ fn only_layers_that_change_are_printed_again() {
 
 #[test]
 fn what_may_not_be_read_is_said_and_nothing_is_concluded_from_it() {
-    let no = || "forbidden".to_owned();
+    let no = || ReadError::from("forbidden");
     let facts = changed(with_client(with_target(flat_mirror())), |facts| {
         let source = &mut facts.source;
         source.slices = Err(no());

@@ -417,7 +417,7 @@ fn pod_that_is_being_deleted_is_a_cause_once_its_proxy_is_gone() {
             let pod = facts.client.as_mut().unwrap().as_mut().unwrap();
             (pod.state.ready, pod.state.terminating) = (false, true);
             if is_gone {
-                facts.proxy = Some(Err("the API server cannot reach it".to_owned()));
+                facts.proxy = Some(Err("the API server cannot reach it".into()));
             }
         })
     };

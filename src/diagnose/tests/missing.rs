@@ -9,7 +9,14 @@ use super::{
         with_target,
     },
 };
-use crate::{api::k8s::Service, clusters::request_path::RequestPath, diagnose::diagnose};
+use crate::{
+    api::k8s::Service,
+    clusters::{
+        request_path::RequestPath,
+        snapshot::{ReadError, ReadErrorKind},
+    },
+    diagnose::diagnose,
+};
 
 fn missing(link_conditions: &[Value], said: &[Value]) -> RequestPath {
     changed(gateway_mirror(), |facts| {
@@ -253,9 +260,9 @@ fn names_that_are_no_mirror_get_a_suggestion() {
         ),
         (
             changed(named("web-east", None), |facts| {
-                facts.source.service = Err("forbidden".to_owned());
+                facts.source.service = Err(ReadError::new(ReadErrorKind::Forbidden, "no"));
             }),
-            "cannot read Service shop/web-east: forbidden",
+            "cannot read Service shop/web-east: no",
             "you have to be permitted",
         ),
     ] {

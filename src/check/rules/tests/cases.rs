@@ -1,7 +1,11 @@
 //! The result of each rule for a cluster with one problem.
 
 use super::*;
-use crate::clusters::{leader::tests::silent, preference_status::tests::federated};
+use crate::clusters::{
+    leader::tests::silent,
+    preference_status::tests::federated,
+    snapshot::{ReadError, ReadErrorKind},
+};
 
 pub(super) type Change = fn(&mut FullSnapshot);
 
@@ -33,7 +37,7 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
     ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
     ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
     ("remote cluster access credentials are valid", |f| east(f).target = Some(no()), Level::Error, "east: refused"),
-    ("remote cluster access credentials are valid", |f| east(f).target = Some(Err("cannot reach the cluster: Unauthorized".to_owned())), Level::Error, "east: the API server refuses the token, which was revoked or has expired; run `linkerd-mc rotate --cluster-name east`"),
+    ("remote cluster access credentials are valid", |f| east(f).target = Some(Err(ReadError::new(ReadErrorKind::Unauthorized, "cannot reach the cluster: no"))), Level::Error, "east: the API server refuses the token, which was revoked or has expired; run `linkerd-mc rotate --cluster-name east`"),
     ("remote cluster access credentials are valid", |f| through_gateway(f, "True"), Level::Success, ""),
     ("remote cluster access credentials are valid", |f| through_gateway(f, "False"), Level::Error, "east: no answer"),
     ("remote cluster access credentials are valid", |f| target(f).denied = no(), Level::Error, "east: cannot check permissions: refused"),
@@ -174,7 +178,7 @@ pub(super) const CASES: &[(&str, Change, Level, &str)] = &[
 ];
 
 /// Sets what is known of the controller's Lease.
-fn lead(snapshot: &mut FullSnapshot, leader: Result<Option<Leader>, String>) {
+fn lead(snapshot: &mut FullSnapshot, leader: Known<Option<Leader>>) {
     let leaders = &mut snapshot.cluster.leaders;
     leaders.insert("linkerd-multicluster".to_owned(), leader);
 }
@@ -210,11 +214,7 @@ fn range() -> ServiceRange {
 }
 
 /// Makes this number of Services wait to be mirrored.
-pub(super) fn crowd(
-    snapshot: &mut FullSnapshot,
-    waiting: i64,
-    range: Result<Option<ServiceRange>, String>,
-) {
+pub(super) fn crowd(snapshot: &mut FullSnapshot, waiting: i64, range: Known<Option<ServiceRange>>) {
     status(
         snapshot,
         &json!({"mirrored": 2, "federated": 1, "unhealthy": waiting}),

@@ -1,7 +1,7 @@
 //! Tests of the failures after which no later check runs.
 
 use super::*;
-use crate::clusters::collect::OLDER;
+use crate::clusters::snapshot::{ReadError, ReadErrorKind};
 
 #[test]
 fn no_check_runs_after_a_fatal_failure() {
@@ -19,9 +19,9 @@ fn no_check_runs_after_a_fatal_failure() {
 fn a_crd_of_an_older_linkerd_is_named_and_not_installed_over() {
     let mut snapshot = well();
     snapshot.serves_links = Ok(false);
-    snapshot.cluster.links = Err(format!("{OLDER} v1alpha2, and not v1alpha3"));
+    snapshot.cluster.links = Err(ReadError::new(ReadErrorKind::OldLinks, "only v1alpha2"));
     let result = evaluate(&snapshot).pop().unwrap();
-    let why = "Link not found: the CRD of Links has only v1alpha2";
+    let why = "Link not found: only v1alpha2";
     assert!(result.error.contains(why), "{}", result.error);
     assert!(result.fixes.is_empty(), "{:?}", result.fixes);
 }

