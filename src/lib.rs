@@ -22,7 +22,7 @@
 //! - **Level-triggered.** An event only enqueues a key. The key is then planned from the current state.
 //! - **The core is pure.** [`mirror`] has no client, no clock and no logging.
 //! - **One writer.** In the controller, only `controller::apply` writes mirrors, and only `controller::engine::status`
-//!   writes the status of a Link. The command `hand-back` does both too, while no controller runs.
+//!   writes the status of a Link. The command `hand-back` does both too, while no controller runs, and `take-over` removes such statuses.
 //! - **Unknown is not absent.** Nothing is deleted because it could not be read.
 //! - **Nothing changed, nothing written.**
 

@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "unlink",
             "revoke",
             "uninstall",
+            "take-over",
             "hand-back",
         ],
     ),

@@ -169,7 +169,7 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
 
 /// Clears the status of the Links, because it is no longer updated. Whoever waits for `Ready` after the controller is
 /// started again must not see the old value.
-async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+pub(super) async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let api = cluster.api::<PartialObjectMeta<Link>>(namespace);
     let params = ListParams::default();
     let found = api.list_metadata(&params);

@@ -28,6 +28,7 @@ mod status;
 mod steps;
 #[cfg(test)]
 mod suggestions;
+mod take_over;
 mod traffic;
 mod uninstall;
 mod unlink;
@@ -72,6 +73,7 @@ enum Command {
     Drain(drain::DrainArgs),
     Unlink(unlink::Unlink),
     Uninstall(uninstall::Uninstall),
+    TakeOver(take_over::TakeOver),
     HandBack(hand_back::HandBack),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -136,6 +138,7 @@ impl Command {
             Self::Rotate(args) => args.writes(),
             Self::Drain(args) => args.writes(),
             Self::Unlink(args) => args.writes(),
+            Self::TakeOver(args) => args.writes(),
             Self::HandBack(args) => args.writes(),
             Self::RunController(_) | Self::Verify(_) => true,
             Self::Install(_)
@@ -227,6 +230,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Drain(args) => return block_on(drain::run(&cli.global, args)),
         Command::Unlink(args) => block_on(unlink::run(&cli.global, args))?,
         Command::Uninstall(args) => block_on(uninstall::run(&cli.global, args))?,
+        Command::TakeOver(args) => block_on(take_over::run(&cli.global, args, mirroring_of))?,
         Command::HandBack(args) => block_on(hand_back::run(&cli.global, args))?,
         Command::Completions(args) => completions::completions(&command(), args)?,
         Command::Man(args) => completions::man(command(), args)?,
@@ -414,6 +418,8 @@ mod tests {
             "drain a",
             "drain a --end",
             "unlink --cluster-name a --apply",
+            "take-over",
+            "take-over --remove",
             "hand-back",
             "verify --target a --source b",
         ];
@@ -428,6 +434,7 @@ mod tests {
             "drain a --dry-run",
             "unlink --cluster-name a",
             "unlink --cluster-name a --apply --dry-run",
+            "take-over --dry-run",
             "hand-back --dry-run",
             "install",
             "install --file f a",

@@ -10,10 +10,11 @@ use anyhow::Context as _;
 use clap::{ArgMatches, Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use self::changes::{PlanProblem, PlannedChange, Preview, flatten};
+use self::changes::flatten;
+pub(super) use self::changes::{PlanProblem, PlannedChange, Preview};
 use super::common::{
     args::{self, Global},
     cluster::connecting,
@@ -24,7 +25,8 @@ use super::common::{
 };
 use crate::{
     api::{labels as l, link::Link},
-    controller::preview::{self, Proposed},
+    client::requests::DEADLINE,
+    controller::preview::{self, PreviewSettings, Proposed},
     hint::fail,
     manifests::yaml,
     mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
@@ -185,6 +187,16 @@ pub(super) fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
 fn duplicate_of<'s>(state: &'s State, link: &str) -> Option<&'s str> {
     let cluster = state.links.get(link)?.cluster.as_ref()?;
     state.links.holder(cluster).filter(|holder| *holder != link)
+}
+
+/// What the controller would write for a Link now. Reads the target cluster with the Link's credentials.
+pub(super) async fn preview_of(
+    client: &Client,
+    settings: PreviewSettings,
+    link: &str,
+) -> anyhow::Result<Preview> {
+    let state = preview::state(client, settings, link, None, None, DEADLINE);
+    Ok(preview(&mut Box::pin(state).await?, link))
 }
 
 /// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.

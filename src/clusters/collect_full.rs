@@ -263,9 +263,23 @@ pub(super) async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<
         .collect())
 }
 
+/// What the CRD of Links lacks of ours; everything if there is none.
+pub(crate) async fn missing_in_crd(client: &Client) -> Known<Vec<String>> {
+    let served = is_served(client, "multicluster.linkerd.io/v1alpha3", "Link").await;
+    if served.map_err(|error| explain(&error))? {
+        return Ok(crd(client).await?.missing());
+    }
+    Ok(Crd::default().missing())
+}
+
+/// The Deployments of all service mirrors, ours and Linkerd's, in all namespaces.
+pub(crate) async fn service_mirrors(client: &Client) -> Known<Vec<Workload>> {
+    deployments(client, |_| None).await
+}
+
 /// Our controllers, in all namespaces.
 pub(crate) async fn controllers(client: &Client) -> Known<Vec<Workload>> {
-    let mut found = deployments(client, |_| None).await?;
+    let mut found = service_mirrors(client).await?;
     found.retain(Workload::is_ours);
     Ok(found)
 }

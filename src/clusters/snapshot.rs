@@ -345,6 +345,30 @@ pub(crate) struct Crd {
     pub has_columns: bool,
 }
 
+/// Fields that our CRD adds to a Link's status.
+const STATUS_FIELDS: [&str; 7] = [
+    "conditions",
+    "gateway",
+    "mirrored",
+    "federated",
+    "unhealthy",
+    "targetClusterName",
+    "observedGeneration",
+];
+
+impl Crd {
+    /// What it lacks of ours.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let fields = STATUS_FIELDS.iter();
+        let missing = fields.filter(|field| !self.status_fields.contains(**field));
+        let columns = (!self.has_columns).then(|| "columns for kubectl".to_owned());
+        missing
+            .map(|field| format!("status.{field}"))
+            .chain(columns)
+            .collect()
+    }
+}
+
 /// A Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Workload {

@@ -22,11 +22,12 @@ use crate::support::{
 /// Commands that a shell runs before each example of a command, or before the first one if it is in [`READS`]. The current
 /// context is `west` unless these commands change it.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 14] = [
+const BEFORE: [(&str, &str); 15] = [
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
     ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
     ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("unlink", "linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster delete serviceaccount controller-east --ignore-not-found; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east; linkerd-mc --context east link-gen --cluster-name east -o json 2>/dev/null | grep '\"kind\":\"Link\"' | sed 's/\"name\":\"east\"/\"name\":\"east-again\"/' | kubectl apply -f -"),
+    ("take-over", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000,\"replicas\":1,\"updatedReplicas\":1,\"readyReplicas\":1,\"availableReplicas\":1}}'"),
     ("hand-back", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
     ("uninstall", "linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
     ("status", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done"),
@@ -98,7 +99,7 @@ const LIMIT: &str = "300";
 /// The commands whose examples run first, and those whose examples run last, as in the life of a cluster. The examples
 /// of other commands run in between.
 const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];
-const LAST: [&str; 3] = ["unlink", "hand-back", "uninstall"];
+const LAST: [&str; 4] = ["take-over", "unlink", "hand-back", "uninstall"];
 
 /// Examples of a command: each begins with a comment, and ends before an empty line.
 fn examples(command: &str) -> Vec<String> {

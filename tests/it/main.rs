@@ -152,6 +152,8 @@ mod plan;
 mod proxy;
 // `rotate`.
 mod rotate;
+// `take-over`.
+mod take_over;
 // `unlink` and `uninstall`.
 mod unlink;
 // `--version`, and the metric with the version of the build.

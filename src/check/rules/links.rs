@@ -13,17 +13,6 @@ use crate::{
     suggest::{ClusterFlags, ToldProblem},
 };
 
-/// Fields that our CRD adds to a Link's status.
-const STATUS_FIELDS: [&str; 7] = [
-    "conditions",
-    "gateway",
-    "mirrored",
-    "federated",
-    "unhealthy",
-    "targetClusterName",
-    "observedGeneration",
-];
-
 /// Prefix of `linkerd.io/created-by` on objects of linkerd-mc.
 const OUR_CLI: &str = "linkerd-mc/cli";
 /// Prefix of `linkerd.io/created-by` on objects of `linkerd multicluster`.
@@ -77,14 +66,7 @@ pub(super) fn crd_up_to_date(snapshot: &FullSnapshot) -> Verdict {
         Err(why) => return Verdict::warn(format!("cannot read the CRD: {why}")),
         Ok(crd) => crd,
     };
-    let mut missing: Vec<_> = STATUS_FIELDS
-        .iter()
-        .filter(|field| !crd.status_fields.contains(**field))
-        .map(|field| format!("status.{field}"))
-        .collect();
-    if !crd.has_columns {
-        missing.push("columns for kubectl".into());
-    }
+    let missing = crd.missing();
     if missing.is_empty() {
         return Verdict::Pass;
     }

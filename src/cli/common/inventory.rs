@@ -145,11 +145,11 @@ impl ApiKind {
     pub(crate) async fn with_names(
         self,
         cluster: &Cluster,
-        namespace: &str,
+        namespace: Option<&str>,
         names: &[String],
     ) -> anyhow::Result<Vec<ListedObject>> {
         let kind = resource(self.0, self.1);
-        let api = api(cluster, &kind, Some(namespace));
+        let api = api(cluster, &kind, namespace);
         let what = format!("read {}", kind.plural);
         let mut found = Vec::new();
         for name in names {

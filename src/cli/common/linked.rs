@@ -73,7 +73,7 @@ impl LinkedObjects {
             return Ok(Self {
                 links: listed(&links),
                 secrets: objects::SECRET
-                    .with_names(cluster, namespace, &names)
+                    .with_names(cluster, Some(namespace), &names)
                     .await?,
                 remaining,
                 ..Self::default()
@@ -87,7 +87,7 @@ impl LinkedObjects {
         (linked.leftovers, linked.mirrors, linked.secrets) = futures::try_join!(
             leftovers(cluster, namespace, name, linked.is_only_elsewhere()),
             linked.mirrors_now(cluster, name, namespace),
-            objects::SECRET.with_names(cluster, namespace, &names),
+            objects::SECRET.with_names(cluster, Some(namespace), &names),
         )?;
         if linked.elsewhere.is_empty() {
             let of_linkerd = linkerds_secrets(cluster, linkerd, name).await?;
@@ -323,7 +323,7 @@ pub(crate) fn known_clusters(links: &[Link], where_else: &str) -> String {
 
 /// Objects of Linkerd's service mirror for this link. Of our own objects, only Services have this label. `only_here`
 /// leaves out those that are in no namespace.
-async fn leftovers(
+pub(crate) async fn leftovers(
     cluster: &Cluster,
     namespace: &str,
     name: &ClusterName,
@@ -348,8 +348,8 @@ async fn leftovers(
     let lists = kinds.map(|(kind, namespace)| Box::pin(kind.list(cluster, namespace, of_cluster)));
     let (labelled, budgets, leases) = futures::try_join!(
         futures::future::try_join_all(lists),
-        objects::DISRUPTION_BUDGET.with_names(cluster, namespace, &budgets),
-        objects::LEASE.with_names(cluster, namespace, &leases),
+        objects::DISRUPTION_BUDGET.with_names(cluster, here, &budgets),
+        objects::LEASE.with_names(cluster, here, &leases),
     )?;
     let all = [labelled.concat(), budgets, leases].concat().into_iter();
     Ok(all.map(ListedObject::in_any_version).collect())

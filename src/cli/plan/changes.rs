@@ -7,26 +7,37 @@ use serde_json::Value;
 
 /// The planned writes, and the problems.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(super) struct Preview {
-    pub(super) changes: Vec<PlannedChange>,
-    pub(super) problems: Vec<PlanProblem>,
+pub(in crate::cli) struct Preview {
+    pub(in crate::cli) changes: Vec<PlannedChange>,
+    pub(in crate::cli) problems: Vec<PlanProblem>,
+}
+
+impl Preview {
+    /// Whether it writes this Service in this way: `create`, `patch` or `delete`.
+    pub(in crate::cli) fn writes_service(&self, verb: &str, namespace: &str, name: &str) -> bool {
+        self.changes.iter().any(|change| {
+            (change.verb, change.kind) == (verb, "Service")
+                && change.namespace == namespace
+                && change.name == name
+        })
+    }
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct PlannedChange {
-    pub(super) verb: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(in crate::cli) struct PlannedChange {
+    pub(in crate::cli) verb: &'static str,
+    pub(in crate::cli) kind: &'static str,
+    pub(in crate::cli) namespace: String,
+    pub(in crate::cli) name: String,
     /// Changed fields by path: the value before and after, `null` if there is none.
-    pub(super) fields: BTreeMap<String, (Value, Value)>,
+    pub(in crate::cli) fields: BTreeMap<String, (Value, Value)>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct PlanProblem {
-    pub(super) service: String,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(in crate::cli) struct PlanProblem {
+    pub(in crate::cli) service: String,
+    pub(in crate::cli) reason: &'static str,
+    pub(in crate::cli) message: String,
 }
 
 /// The leaves of `after` that differ from `before`, by path, without preconditions and names.

@@ -1,7 +1,7 @@
 //! Runs the steps of docs/migrate.md exactly as they are written, with Linkerd's own service mirror, while requests go
 //! to mirrors.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use kube::api::DeleteParams;
@@ -86,7 +86,10 @@ async fn round_trip(rig: &mut Rig, former: Former) -> anyhow::Result<Row> {
     agree(rig).await?;
     late.count_anew();
     let load = rig.load_with(vec![rig.host().await?]).await?;
+    let before = cluster_ips(rig).await?;
     walk(rig, &mut deployments, "Take over").await?;
+    let after = cluster_ips(rig).await?;
+    ensure!(before == after, "mirrors changed: {before:?} {after:?}");
     sleep(HOLD).await;
     rig.proxy_is_right(FOLLOWS).await?;
     host_agrees(rig).await?;
@@ -173,6 +176,26 @@ fn steps(section: &str) -> Vec<&'static str> {
         .skip(1)
         .filter_map(|rest| Some(rest.split_once("\n```")?.0))
         .collect()
+}
+
+/// The `ClusterIP`s of all mirrors.
+async fn cluster_ips(rig: &Rig) -> anyhow::Result<BTreeMap<String, String>> {
+    let mirrors = [
+        "services",
+        "-A",
+        "-l",
+        "mirror.linkerd.io/mirrored-service=true",
+    ];
+    let found = rig.west.get(&mirrors).await?;
+    let all = found["items"].as_array().into_iter().flatten();
+    Ok(all
+        .map(|mirror| {
+            let text = |pointer| mirror.pointer(pointer).map(ToString::to_string);
+            let name = [text("/metadata/namespace"), text("/metadata/name")];
+            let name = name.into_iter().flatten().collect();
+            (name, text("/spec/clusterIP").unwrap_or_default())
+        })
+        .collect())
 }
 
 /// Waits until the proxy has the endpoints of the mirrors.
