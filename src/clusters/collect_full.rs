@@ -266,7 +266,7 @@ pub(super) async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<
 /// What the CRD of Links lacks of ours; everything if there is none.
 pub(crate) async fn missing_in_crd(client: &Client) -> Known<Vec<String>> {
     let served = is_served(client, "multicluster.linkerd.io/v1alpha3", "Link").await;
-    if served.map_err(|error| explain(&error))? {
+    if served? {
         return Ok(crd(client).await?.missing());
     }
     Ok(Crd::default().missing())
