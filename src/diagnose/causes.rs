@@ -254,14 +254,14 @@ causes! {
         "Linkerd tells the client's proxy of endpoints that are gone, so a part of its requests fails.",
         "Restart the destination controller. If the endpoints are in a target cluster, rotate the credentials of the Link, which does that too. During a rollout this lasts for a moment only.";
     NothingDiscovered in Discovery:
-        "Linkerd tells the client's proxy of no endpoint: the Service has no ready Pod in any of its clusters, or Linkerd does not hear of them. With `--target`, `diagnose` tells which.",
+        "No endpoint is left: the Service has no ready Pod in any of its clusters, or the controller or Linkerd does not hear of them. With `--target`, `diagnose` tells which.",
         "Look at the Pods of the Service in the target cluster.";
     GatewayIdentityWrong in Network:
         "The Link names another TLS identity than the gateway of the target cluster has, so proxies refuse its certificate.",
         "Link the cluster again, which reads the identity of its gateway.";
     GatewayPortWrong in Network:
-        "The Link names another port than the gateway of the target cluster has.",
-        "Link the cluster again with `--gateway-port 0`, which reads the port of its gateway.";
+        "The gateway does not answer probes, and the Link names another port than its Service has.",
+        "Link the cluster again with `--gateway-port 0`, which reads the port of its gateway. If a load balancer or a NAT maps the port, correct that instead.";
     GatewayAddressUnknown in Network:
         "The Link names no address of the gateway that can be used: it is empty, or its host name cannot be resolved.",
         "Correct the address, or the name server.";

@@ -1,6 +1,10 @@
 //! What a layer judges.
 
-use super::{layer::Commands, subject::Subject};
+use super::{
+    existing,
+    layer::{Commands, Impact},
+    subject::{Mode, Subject},
+};
 use crate::clusters::request_path::{ClientPod, ClientView, RequestPath};
 
 /// The facts, and what the Service is.
@@ -15,6 +19,28 @@ impl<'a> PathContext<'a> {
     pub(super) fn linkerd_namespace(&self) -> &'a str {
         let destination = self.facts.source.destination.as_ref();
         destination.map_or("linkerd", |destination| &destination.namespace)
+    }
+
+    /// How bad it is if a target cluster cannot be reached: a federated Service may have other members, unless no endpoint
+    /// is left in any cluster.
+    pub(super) fn impact(&self) -> Impact {
+        if self.has_no_endpoint() {
+            Impact::Broken
+        } else {
+            self.subject.impact()
+        }
+    }
+
+    /// Whether it is known that a Service that exists has no endpoint in any cluster.
+    pub(super) fn has_no_endpoint(&self) -> bool {
+        match self.subject.mode() {
+            Some(Mode::Gateway) => existing::endpoints(self).is_ok_and(|count| count.ready == 0),
+            Some(Mode::Discovery) => {
+                let told = self.view().map(|view| view.endpoints.as_ref());
+                matches!(told, Some(Ok(Some(told))) if told.is_empty())
+            }
+            None => false,
+        }
     }
 
     /// The Pod that calls, if it was named and read.

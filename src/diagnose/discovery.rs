@@ -35,7 +35,7 @@ fn credentials_of_targets(way: &PathContext<'_>, report: &mut LayerReport) {
         Ok(destination) => destination,
         Err(why) => return report.cannot_see("Linkerd's credentials for target clusters", why),
     };
-    let impact = way.subject.impact();
+    let impact = way.impact();
     for (cluster, _) in way.subject.remotes() {
         if let Some(link) = way.facts.link_to(cluster) {
             let found = of_link(way, link, destination, impact);

@@ -154,7 +154,7 @@ fn of_target(
         list(&there.ready)
     );
     let found = if there.are_apart() {
-        let impact = way.subject.impact();
+        let impact = way.impact();
         Finding::new(Cause::EndpointsNotTold, impact, what)
     } else if is_whole && !there.stale().is_empty() {
         Finding::degraded(Cause::EndpointsStale, what)
@@ -182,15 +182,20 @@ fn of_unseen_target(way: &PathContext<'_>, told: &[DiscoveredEndpoint], report: 
         ));
     }
     let evidence = "Linkerd tells the proxy of no endpoint in any cluster";
+    report.find(Some(nothing_left(way, evidence)));
+}
+
+/// No cluster has an endpoint of the Service.
+pub(super) fn nothing_left(way: &PathContext<'_>, evidence: impl Into<String>) -> Finding {
     let found = Finding::broken(Cause::NothingDiscovered, evidence);
     let namespace = &way.facts.service.namespace;
     let remotes = way.subject.remotes().into_iter();
-    report.find(Some(remotes.fold(found, |found, (cluster, remote)| {
+    remotes.fold(found, |found, (cluster, remote)| {
         found.fixed_in(way.commands, cluster, |flags| {
             flags.kubectl(
                 "-n {} get endpointslices -l kubernetes.io/service-name={}",
                 &[namespace, remote],
             )
         })
-    })));
+    })
 }

@@ -23,7 +23,7 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
     let Some(mode) = way.subject.mode() else {
         return report;
     };
-    let impact = way.subject.impact();
+    let impact = way.impact();
     let clusters: BTreeSet<&str> = way
         .subject
         .remotes()
@@ -45,9 +45,21 @@ pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
 /// The gateway of a target cluster: as its own cluster shows it, and as the controller's probes see it.
 fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &mut LayerReport) {
     let facts = own(way, link, report);
+    let alive = link
+        .status()
+        .and_then(|status| status.condition(c::GATEWAY_ALIVE));
     if let Some(found) = facts.and_then(|facts| differs(way, link, facts)) {
-        report.find(Some(Finding { impact, ..found }));
-        return;
+        let is_alive = alive.is_some_and(|alive| alive.status == "True");
+        if found.cause == Cause::GatewayPortWrong && is_alive {
+            // A load balancer or a NAT may map it.
+            report.see(format!(
+                "{}, and it answers the controller's probes",
+                found.evidence
+            ));
+        } else {
+            report.find(Some(Finding { impact, ..found }));
+            return;
+        }
     }
     let at = address(link);
     if let Some((reason, message)) = link.problem_condition(c::GATEWAY_ADDRESS_REFUSED)
@@ -63,10 +75,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         ));
         return;
     }
-    let Some(condition) = link
-        .status()
-        .and_then(|status| status.condition(c::GATEWAY_ALIVE))
-    else {
+    let Some(condition) = alive else {
         return report.cannot_see(
             format!("the gateway of {}", link.cluster()),
             "the Link's status says nothing of it",

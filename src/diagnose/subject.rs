@@ -39,8 +39,10 @@ pub(crate) struct MirrorOf<'a> {
     pub(crate) mode: Mode,
     /// The target cluster.
     pub(crate) cluster: &'a str,
-    /// Name of the Service in the target cluster, or of its host.
+    /// Name of the Service in the target cluster.
     pub(crate) remote: String,
+    /// The host of that headless Service, if it is the mirror of one.
+    pub(crate) host: Option<String>,
 }
 
 /// How endpoints in target clusters are reached.
@@ -120,15 +122,22 @@ impl<'a> Subject<'a> {
             "" => discovered,
             cluster => cluster,
         };
+        let name = remote_of(service, cluster);
+        // A host of a headless Service, such as `db-0.db`.
+        let (host, remote) = match name.split_once('.') {
+            Some((host, remote)) => (Some(host.to_owned()), remote.to_owned()),
+            None => (None, name),
+        };
         Self::Mirror(MirrorOf {
             service,
+            host,
+            remote,
             mode: if discovered.is_empty() {
                 Mode::Gateway
             } else {
                 Mode::Discovery
             },
             cluster,
-            remote: remote_of(service, cluster),
         })
     }
 
@@ -187,8 +196,13 @@ impl<'a> Subject<'a> {
                 mode,
                 cluster,
                 remote,
+                host,
                 ..
-            }) => format!("mirror of {remote} in {cluster}, {}", mode.words()),
+            }) => {
+                let host = host.as_ref().map(|host| format!("host {host} of "));
+                let host = host.unwrap_or_default();
+                format!("mirror of {host}{remote} in {cluster}, {}", mode.words())
+            }
             Self::Federated(federated) => {
                 let own = federated.local.map(|name| format!("{name} (this cluster)"));
                 let others = federated.members.iter();
@@ -242,7 +256,7 @@ fn is_mirror(service: &Service) -> bool {
     !service.metadata.label(l::MIRRORED_SERVICE).is_empty()
 }
 
-/// Name of the Service that a mirror mirrors.
+/// Name of the Service, or of the host of one, that a mirror mirrors.
 fn remote_of(service: &Service, cluster: &str) -> String {
     let metadata = &service.metadata;
     let fq_name = metadata.annotation(l::REMOTE_FQ_NAME);

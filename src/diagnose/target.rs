@@ -3,11 +3,13 @@
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
+    endpoints::nothing_left,
     existing, exported, inbound,
     layer::{Finding, Impact, LayerReport},
     subject::{Mode, Subject},
 };
 use crate::{
+    api::k8s::Endpoint,
     clusters::{
         request_path::TargetFacts,
         snapshot::{Count, Endpoints},
@@ -17,12 +19,22 @@ use crate::{
 };
 
 pub(super) fn judge(way: &PathContext<'_>) -> LayerReport {
+    let mut report = of_service(way);
+    let is_federated = matches!(way.subject, Subject::Federated(_));
+    if is_federated && way.has_no_endpoint() && !report.is_broken() {
+        let evidence = format!("{} has no ready endpoint in any cluster", way.facts.service);
+        report.find(Some(nothing_left(way, evidence)));
+    }
+    report
+}
+
+fn of_service(way: &PathContext<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Target);
     let Some(mode) = way.subject.mode() else {
         return report;
     };
     let is_federated = matches!(way.subject, Subject::Federated(_));
-    let impact = way.subject.impact();
+    let impact = way.impact();
     let Some(target) = &way.facts.target else {
         unseen(way, mode, is_federated, &mut report);
         return report;
@@ -115,9 +127,20 @@ fn endpoints(
         "{ready} of {total} endpoints of {} in {} are ready",
         target.remote, target.cluster
     );
-    if ready > 0 {
+    let host = match &way.subject {
+        Subject::Mirror(mirror) => mirror.host.as_deref(),
+        _ => None,
+    };
+    let is_of_host =
+        |endpoint: &Endpoint| host.is_none_or(|host| endpoint.hostname.as_deref() == Some(host));
+    let mut all = slices.iter().flat_map(|slice| &slice.endpoints);
+    if ready > 0 && all.any(|endpoint| endpoint.is_ready() && is_of_host(endpoint)) {
         return report.see(state);
     }
+    let state = match host.filter(|_| ready > 0) {
+        Some(host) => format!("{state}, and none of host {host}"),
+        None => state,
+    };
     let found = no_pods(way, &target.cluster, &target.remote.name, impact, state);
     report.find(Some(found));
 }

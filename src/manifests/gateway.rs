@@ -112,33 +112,30 @@ fn load_balancer_addresses(service: &Service) -> Vec<String> {
         .collect()
 }
 
-/// The port for other clusters: on a `NodePort` Service the node port.
+/// The port of this name for other clusters: on a `NodePort` Service the node port.
+pub(crate) fn port_for_others(service: &Service, port_name: &str) -> Option<u16> {
+    let spec = service.spec.as_ref()?;
+    let mut ports = spec.ports.iter().flatten();
+    let port = ports.find(|port| port.name.as_deref() == Some(port_name))?;
+    let port = match spec.type_.as_deref() {
+        Some("NodePort") => port.node_port?,
+        _ => port.port,
+    };
+    u16::try_from(port).ok()
+}
+
 fn port(
     service: &Service,
     port_name: &str,
     name: &str,
     flags: &ClusterFlags,
 ) -> anyhow::Result<u16> {
-    let spec = service.spec.as_ref();
-    let on_nodes = spec.and_then(|spec| spec.type_.as_deref()) == Some("NodePort");
-    spec.and_then(|spec| spec.ports.as_ref())
-        .into_iter()
-        .flatten()
-        .find(|port| port.name.as_deref() == Some(port_name))
-        .and_then(|port| {
-            if on_nodes {
-                port.node_port
-            } else {
-                Some(port.port)
-            }
-        })
-        .and_then(|port| u16::try_from(port).ok())
-        .ok_or_else(|| {
-            fail(
-                format!("the gateway {name} has no port named {port_name}"),
-                another(flags),
-            )
-        })
+    port_for_others(service, port_name).ok_or_else(|| {
+        fail(
+            format!("the gateway {name} has no port named {port_name}"),
+            another(flags),
+        )
+    })
 }
 
 /// What to do if the Service is not that of a gateway.

@@ -18,6 +18,7 @@ use crate::{
         snapshot::{Known, annotation},
         target::linkerd_config,
     },
+    manifests::gateway::port_for_others,
 };
 
 /// Port of the proxy of a gateway. The policy of this port applies to all requests through the gateway.
@@ -108,19 +109,14 @@ fn gateway(service: &WholeService) -> GatewayFacts {
     let ingress = status.load_balancer.and_then(|balancer| balancer.ingress);
     let ingress = ingress.into_iter().flatten();
     let ingress = ingress.flat_map(|one| one.ip.into_iter().chain(one.hostname));
-    let port = |name: &str| {
-        let mut ports = spec.ports.iter().flatten();
-        let port = ports.find(|port| port.name.as_deref() == Some(name))?;
-        u16::try_from(port.port).ok()
-    };
     GatewayFacts {
         id: ResourceId::of(service),
         addresses: ingress
             .chain(spec.external_ips.clone().into_iter().flatten())
             .collect(),
         identity: annotation(&service.metadata, l::GATEWAY_IDENTITY).to_owned(),
-        port: port(l::GATEWAY_PORT_NAME),
-        probe_port: port(l::PROBE_PORT_NAME),
+        port: port_for_others(service, l::GATEWAY_PORT_NAME),
+        probe_port: port_for_others(service, l::PROBE_PORT_NAME),
         pods: Ok(Vec::new()),
         inbound: None,
     }
@@ -154,11 +150,17 @@ mod tests {
             },
             "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }, { "hostname": "gw.example" }] } },
         });
-        let service = serde_json::from_value(service).unwrap();
+        let service: WholeService = serde_json::from_value(service).unwrap();
         let found = gateway(&service);
         assert_eq!(found.addresses, ["192.0.2.1", "gw.example", "192.0.2.9"]);
         assert_eq!((found.port, found.probe_port), (Some(4143), Some(4191)));
         assert_eq!(found.identity, "gateway.mc");
+        // Other clusters connect to Nodes.
+        let mut on_nodes = service.clone();
+        let spec = on_nodes.spec.as_mut().unwrap();
+        spec.type_ = Some("NodePort".to_owned());
+        spec.ports.as_mut().unwrap()[0].node_port = Some(31143);
+        assert_eq!(gateway(&on_nodes).port, Some(31143));
         assert_eq!(selector(&service).as_deref(), Some("app=gateway,b=c"));
         assert_eq!(selector(&WholeService::default()), None);
     }

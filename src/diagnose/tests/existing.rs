@@ -248,7 +248,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
         ),
         (
             "gateway's port",
-            gateway(with_target(gateway_mirror()), |gateway| {
+            gateway(with_target(dead()), |gateway| {
                 gateway.port = Some(4444);
             }),
             broken(
@@ -429,4 +429,50 @@ fn link_without_a_gateway_is_linked_again_with_one() {
             ),
         ),
     ]);
+}
+
+/// A load balancer or a NAT may map the port.
+#[test]
+fn gateway_with_another_port_that_answers_is_right() {
+    let mapped = gateway(with_target(gateway_mirror()), |gateway| {
+        gateway.port = Some(4444);
+    });
+    let diagnosis = diagnosed(&mapped);
+    assert_eq!(found(&mapped), None, "{diagnosis:#?}");
+    let seen = format!("{diagnosis:?}");
+    assert!(
+        seen.contains("has 4444, and it answers the controller's probes"),
+        "{seen}"
+    );
+}
+
+/// The mirror of a host has the name of the host, and the target cluster only the Service.
+#[test]
+fn mirror_of_a_host_belongs_to_the_service_of_the_host() {
+    let host = |hostname: &str| {
+        let mut facts = gateway_mirror();
+        facts.service.name = "db-0-east".to_owned();
+        let labels = json!({ l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: "east" });
+        let annotations = json!({
+            l::MANAGED_BY: l::MANAGER, l::INSTALLATION: MC, l::REMOTE_FQ_NAME: "db-0.db.shop.svc.cluster.local",
+        });
+        facts.source.service = Ok(Some(service("db-0-east", &labels, &annotations, &[80])));
+        facts.source.slices = Ok(vec![slice("db-0-east", &ours(), &[("192.0.2.1", true)])]);
+        let mirrored = service_status("db", "True", "Mirrored");
+        facts.source.links = Ok(vec![link(&[], &[mirrored], &[])]);
+        let mut facts = with_target(facts);
+        let target = facts.target.as_mut().unwrap();
+        let labels = json!({ l::EXPORTED: "true" });
+        target.service = Ok(Some(service("db", &labels, &json!({}), &[80])));
+        target.remote.name = "db".to_owned();
+        let mut slices = slice("db", &json!({}), &[("10.2.0.7", true)]);
+        slices.endpoints[0].hostname = Some(hostname.into());
+        target.slices = Ok(vec![slices]);
+        facts
+    };
+    let well = host("db-0");
+    assert_eq!(found(&well), None, "{:#?}", diagnosed(&well));
+    let subject = diagnosed(&well).what;
+    assert!(subject.contains("host db-0 of db in east"), "{subject}");
+    assert_eq!(found(&host("db-1")).unwrap().1, "NoReadyPods");
 }

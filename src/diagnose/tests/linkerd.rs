@@ -434,3 +434,23 @@ fn pod_that_is_being_deleted_is_a_cause_once_its_proxy_is_gone() {
         ),
     ]);
 }
+
+/// A member without endpoints is one of several, until none is left. More knowledge does not make the answer weaker.
+#[test]
+fn federated_service_without_any_endpoint_is_broken() {
+    let member = service_status("web", "True", "Mirrored");
+    let cause = |facts: &RequestPath| {
+        let (_, cause, is_broken, _) = found(facts).unwrap();
+        (cause, is_broken)
+    };
+    let unseen = with_view(federated("", &member), &[]);
+    assert_eq!(cause(&unseen), ("NothingDiscovered", true));
+    let none_ready = changed(with_target(federated("", &member)), |facts| {
+        facts.target.as_mut().unwrap().slices = Ok(vec![]);
+    });
+    let seen = with_view(none_ready, &[]);
+    assert_eq!(cause(&seen), ("NoReadyPods", true));
+    // The Pods of the target cluster are ready, and Linkerd tells of none.
+    let ready = with_view(with_target(federated("", &member)), &[]);
+    assert_eq!(cause(&ready), ("EndpointsNotTold", true));
+}
