@@ -57,6 +57,8 @@ pub struct Access {
     pub as_groups: Vec<String>,
     /// Address of the API server; overrides the kubeconfig's.
     pub api_addr: Option<String>,
+    /// Namespace of Linkerd's control plane; empty for the usual one.
+    pub linkerd_namespace: String,
     /// Whether a fleet file names the kubeconfig, so that whoever may change that file chooses it. Then it may not run a
     /// program or read a file.
     pub is_of_fleet: bool,
@@ -121,6 +123,7 @@ impl Access {
         all.fold(ClusterFlags::default(), |flags, (flag, value)| {
             flags.with(flag, value)
         })
+        .of_linkerd(&self.linkerd_namespace)
     }
 
     /// The access to another cluster, for which `--api-addr` is not.

@@ -15,6 +15,8 @@ pub(crate) struct ClusterFlags {
     words: Vec<String>,
     /// Address of the API server, for which kubectl has a flag of another name.
     address: Option<String>,
+    /// Namespace of Linkerd's control plane, of which kubectl knows nothing.
+    linkerd: Option<String>,
 }
 
 /// A command to paste. Shown in backticks.
@@ -41,11 +43,8 @@ pub(crate) struct ToldProblem {
 /// The flag that names a cluster.
 const CONTEXT: &str = "--context";
 
-/// Flags that are left out with these values, because these are their defaults.
-const DEFAULTS: [(&str, &str); 2] = [
-    ("--namespace", labels::MULTICLUSTER_NAMESPACE),
-    ("--linkerd-namespace", labels::LINKERD_NAMESPACE),
-];
+/// A flag that is left out with this value, because this is its default.
+const DEFAULT: [&str; 2] = ["--namespace", labels::MULTICLUSTER_NAMESPACE];
 
 impl ClusterFlags {
     /// `--context` with this name.
@@ -76,16 +75,20 @@ impl ClusterFlags {
         self
     }
 
+    /// These flags, and the namespace of Linkerd's control plane, unless it is the default.
+    pub(crate) fn of_linkerd(mut self, namespace: &str) -> Self {
+        let is_default = ["", labels::LINKERD_NAMESPACE].contains(&namespace);
+        self.linkerd = (!is_default).then(|| namespace.to_owned());
+        self
+    }
+
     /// A command of this program. Each `{}` of the template is one of the values.
     pub(crate) fn mc(&self, template: &'static str, values: &[&str]) -> Suggested {
         let mut words = filled(template, values);
-        for (flag, default) in DEFAULTS {
-            let is_default = |pair: &[String]| pair[0] == flag && pair[1] == default;
-            if let Some(at) = words.windows(2).position(is_default) {
-                words.drain(at..at + 2);
-            }
+        if let Some(at) = words.windows(2).position(|pair| pair == DEFAULT) {
+            words.drain(at..at + 2);
         }
-        self.command("linkerd-mc", self.address(), words)
+        self.command("linkerd-mc", self.own(), words)
     }
 
     /// The command that links another cluster to this one. It has no context: it names both of its clusters.
@@ -163,27 +166,38 @@ impl ClusterFlags {
             };
             ["--server".to_owned(), format!("{scheme}{address}")]
         });
-        self.command("kubectl", server, filled(template, values))
+        self.command(
+            "kubectl",
+            server.into_iter().flatten(),
+            filled(template, values),
+        )
     }
 
     /// A command of `linkerd`.
     pub(crate) fn linkerd(&self, template: &'static str, values: &[&str]) -> Suggested {
-        self.command("linkerd", self.address(), filled(template, values))
+        self.command("linkerd", self.own(), filled(template, values))
     }
 
-    fn address(&self) -> Option<[String; 2]> {
-        let address = self.address.clone()?;
-        Some(["--api-addr".to_owned(), address])
+    /// The flags that kubectl does not have.
+    fn own(&self) -> impl Iterator<Item = String> {
+        let own = [
+            ("--api-addr", &self.address),
+            ("--linkerd-namespace", &self.linkerd),
+        ];
+        let given = own
+            .into_iter()
+            .filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
+        given.flatten()
     }
 
     fn command(
         &self,
         program: &str,
-        address: Option<[String; 2]>,
+        own: impl Iterator<Item = String>,
         words: Vec<String>,
     ) -> Suggested {
         let flags = self.words.iter().cloned();
-        let all = flags.chain(address.into_iter().flatten()).chain(words);
+        let all = flags.chain(own).chain(words);
         let all = all.map(|word| format!(" {}", quoted(&word)));
         Suggested(format!("{program}{}", all.collect::<String>()))
     }

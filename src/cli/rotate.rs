@@ -82,7 +82,6 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
         cluster: Cluster::connect(&access).await?,
         namespace: args.namespace.clone(),
         linkerd: global.linkerd_namespace.clone(),
-        access,
     };
     let known = KnownLinks::read(&source.cluster, &source.namespace).await?;
     let chosen = chosen(&source, args, &known.links)?.into_iter().cloned();
@@ -90,7 +89,7 @@ async fn rotate(global: &Global, args: &Rotate) -> anyhow::Result<Vec<RotationOu
         let target = target(global, args, &link.spec.target_cluster_name).await;
         WantedRotation {
             link,
-            from: target.map(TokenSource::Target),
+            from: target.map(|target| TokenSource::Target(Box::new(target))),
         }
     });
     let wanted = side_by_side(wanted).await;

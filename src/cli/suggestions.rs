@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use clap::Parser as _;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-use super::Cli;
+use super::{Cli, common::args::Global};
 
 /// The programs whose commands are printed.
 const PROGRAMS: [&str; 3] = ["linkerd-mc", "kubectl", "linkerd"];
@@ -323,6 +323,36 @@ fn every_printed_command_names_its_cluster() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for (known, why) in UNNAMED {
         assert!(used.contains(&known), "{known} needs no exception: {why}");
+    }
+}
+
+/// The user and the namespace of Linkerd stay as they were given, in all commands.
+#[test]
+fn every_printed_command_keeps_the_flags_that_were_given() {
+    let line = "linkerd-mc --kubeconfig /k --context a --as me --as-group b -L mesh check";
+    let given = Cli::try_parse_from(line.split(' ')).unwrap().global;
+    let flags = given.access().flags();
+    let shown = |global: &Global| {
+        let user = (global.as_user.clone(), global.as_groups.clone());
+        let file = global.kubeconfig.clone();
+        (file, user, global.linkerd_namespace.clone())
+    };
+    let found = found();
+    let all = found.templates.iter().chain(&found.literals);
+    let filled = all.flat_map(|command| words(command));
+    let mut own = filled.filter(|words| words[0] == "linkerd-mc").peekable();
+    assert!(own.peek().is_some());
+    for words in own.filter(|words| !words.iter().any(|word| word == "--context")) {
+        let command = flags.named(&words.join(" "));
+        let again = Cli::try_parse_from(command.split(' ')).unwrap().global;
+        assert_eq!(shown(&again), shown(&given), "{command}");
+    }
+    for (command, expected) in [
+        ("linkerd check", "--linkerd-namespace mesh check"),
+        ("kubectl get pods", "--as-group b get pods"),
+    ] {
+        let command = flags.named(command);
+        assert!(command.ends_with(expected), "{command}");
     }
 }
 

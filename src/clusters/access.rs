@@ -108,7 +108,7 @@ pub(super) async fn is_permitted(
 }
 
 /// Whether the user of `client` may do something.
-pub(super) async fn may(client: &Client, what: ResourceAttributes) -> Known<bool> {
+pub(crate) async fn may(client: &Client, what: ResourceAttributes) -> Known<bool> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(what),

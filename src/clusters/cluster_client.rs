@@ -46,7 +46,6 @@ impl ClusterClient {
         name: &str,
         access: &Access,
         deadline: Duration,
-        linkerd_namespace: &str,
     ) -> anyhow::Result<Self> {
         let config = access.config()?;
         let identity = Identity::of(&config);
@@ -56,7 +55,7 @@ impl ClusterClient {
             client: Box::pin(access.client_of(config, deadline)).await?,
             flags: access.flags(),
             deadline,
-            linkerd_namespace: linkerd_namespace.to_owned(),
+            linkerd_namespace: access.linkerd_namespace.clone(),
         })
     }
 

@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use super::{
     access::is_permitted,
-    cluster_client::ClusterClient,
     foreign_endpoints::{self, ForeignEndpoints},
     own_routes::OwnRoute,
     snapshot::{Crd, Destination, Endpoints, Known, MeshedPod, ServiceRange, Workload},
@@ -52,8 +51,7 @@ const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
 
 /// Linkerd's credentials, and when its destination controller started.
-pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
-    let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
+pub(crate) async fn destination(client: &Client, namespace: &str) -> Known<Destination> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let (secrets, pods) = futures::try_join!(
@@ -64,7 +62,7 @@ pub(crate) async fn destination(cluster: &ClusterClient) -> Known<Destination> {
     // The last one of a cluster is kept: one that Linkerd uses, if there is one.
     credentials.sort_by_key(|(_, credentials)| credentials.lacks.is_empty());
     Ok(Destination {
-        namespace: namespace.clone(),
+        namespace: namespace.to_owned(),
         credentials: credentials.into_iter().collect(),
         started: pods.iter().filter_map(started).min(),
     })

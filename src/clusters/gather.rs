@@ -396,8 +396,10 @@ async fn of_services(
 
 /// The credentials of Links, and those that Linkerd has.
 async fn access(cluster: &ClusterClient, links: Vec<LinkSnapshot>) -> GatheredFacts {
-    let (kubeconfigs, destination) =
-        futures::join!(kubeconfigs(cluster, &links), destination(cluster));
+    let (kubeconfigs, destination) = futures::join!(
+        kubeconfigs(cluster, &links),
+        destination(&cluster.client, &cluster.linkerd_namespace)
+    );
     let mut all = Vec::new();
     for kubeconfig in kubeconfigs {
         let credentials = kubeconfig

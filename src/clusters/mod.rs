@@ -4,7 +4,7 @@
 //!
 //! Modules with a client only read. Only [`canaries`] also writes.
 
-mod access;
+pub(crate) mod access;
 pub(crate) mod bundle;
 pub(crate) mod canaries;
 pub(crate) mod cluster_client;
@@ -26,7 +26,7 @@ pub(crate) mod service_range;
 pub(crate) mod shown_mode;
 pub(crate) mod skipped_ports;
 pub(crate) mod snapshot;
-mod target;
+pub(crate) mod target;
 pub(crate) mod topology;
 pub(crate) mod traffic;
 pub(crate) mod trust_anchors;

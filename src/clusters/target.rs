@@ -89,7 +89,7 @@ async fn rules(client: &Client, namespace: &str) -> Known<Vec<AccessRule>> {
 }
 
 /// Linkerd's configuration in a cluster.
-pub(super) async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
+pub(crate) async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
     let namespace = match namespace {
         "" => labels::LINKERD_NAMESPACE,
         namespace => namespace,

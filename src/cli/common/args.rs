@@ -77,6 +77,7 @@ impl Global {
             as_user: self.as_user.clone(),
             as_groups: self.as_groups.iter().flat_map(|g| groups(g)).collect(),
             api_addr: self.api_addr.clone(),
+            linkerd_namespace: self.linkerd_namespace.clone(),
             is_of_fleet: false,
             given: None,
             shared: self.shared.clone(),

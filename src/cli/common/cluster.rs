@@ -4,7 +4,6 @@ use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
@@ -12,16 +11,15 @@ use tokio::sync::OnceCell;
 use super::output;
 use crate::{
     api::{
-        labels::{self, LINKERD_CONFIG, LINKERD_CONFIG_KEY},
+        labels::{self, LINKERD_CONFIG},
         link::LinkerdConfig,
     },
     client::{
         Access, IdentifiedCluster, Identity, ReadError, ReadErrorKind,
         requests::{self, DEADLINE},
     },
-    clusters::{cluster_client::kube_system_uid, snapshot::clock_differs},
-    hint::{HintExt as _, caused, fail},
-    manifests::yaml,
+    clusters::{cluster_client::kube_system_uid, snapshot::clock_differs, target::linkerd_config},
+    hint::{caused, fail},
     suggest::{ClusterFlags, Suggested},
     timing,
 };
@@ -165,16 +163,7 @@ impl Cluster {
         request: impl Future<Output = kube::Result<T>>,
     ) -> anyhow::Result<T> {
         let answer = requests::within(DEADLINE, request).await;
-        answer.map_err(|why: ReadError| {
-            let (kind, server) = (why.kind, &self.server);
-            let failed = match kind {
-                ReadErrorKind::Certificate | ReadErrorKind::Unreachable => {
-                    format!("cannot reach the API server {server}")
-                }
-                _ => format!("cannot {what} ({server})"),
-            };
-            caused(failed, hint(kind), why)
-        })
+        answer.map_err(|why| self.failed(what, why))
     }
 
     /// Like [`Self::request`]; `None` if the object does not exist, or the server does not know its kind.
@@ -212,32 +201,36 @@ impl Cluster {
 
     /// Linkerd's configuration. Fails when Linkerd is not installed.
     pub(crate) async fn linkerd_config(&self, namespace: &str) -> anyhow::Result<LinkerdConfig> {
-        let what = "read Linkerd's configuration";
-        let config = self
-            .get::<ConfigMap>(what, namespace, LINKERD_CONFIG)
-            .await?;
-        let config = config.ok_or_else(|| {
-            fail(
+        let read = linkerd_config(&self.client, namespace).await;
+        read.map_err(|why| match why.kind {
+            ReadErrorKind::NotFound => fail(
                 format!("ConfigMap {LINKERD_CONFIG} not found in namespace {namespace:?}"),
                 "install Linkerd first, or pass its namespace with --linkerd-namespace",
-            )
-        })?;
-        let broken = || format!("invalid ConfigMap {namespace}/{LINKERD_CONFIG}");
-        let repair = || {
-            let upgrade = self.flags.linkerd("upgrade", &[]);
-            let upgrade = upgrade.piped(&self.flags.kubectl("apply -f -", &[]));
-            format!(
-                "run {}, and repair it with {upgrade}",
-                self.flags.linkerd("check", &[])
-            )
+            ),
+            ReadErrorKind::Other => {
+                let upgrade = self.flags.linkerd("upgrade", &[]);
+                let upgrade = upgrade.piped(&self.flags.kubectl("apply -f -", &[]));
+                let check = self.flags.linkerd("check", &[]);
+                caused(
+                    "cannot use Linkerd's configuration",
+                    format!("run {check}, and repair it with {upgrade}"),
+                    why,
+                )
+            }
+            _ => self.failed("read Linkerd's configuration", why),
+        })
+    }
+
+    /// The error of a request. `what` completes "cannot …".
+    fn failed(&self, what: &str, why: ReadError) -> anyhow::Error {
+        let server = &self.server;
+        let failed = match why.kind {
+            ReadErrorKind::Certificate | ReadErrorKind::Unreachable => {
+                format!("cannot reach the API server {server}")
+            }
+            _ => format!("cannot {what} ({server})"),
         };
-        let text = config
-            .data
-            .as_ref()
-            .and_then(|data| data.get(LINKERD_CONFIG_KEY))
-            .with_context(|| format!("missing key {LINKERD_CONFIG_KEY:?}"))
-            .hint(broken, repair)?;
-        yaml::from_yaml(text).hint(broken, repair)
+        caused(failed, hint(why.kind), why)
     }
 }
 

@@ -17,10 +17,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::cluster::block_on;
-use crate::{
-    api::link::LinkObject,
-    client::{Access, CommandClients},
-};
+use crate::{api::link::LinkObject, client::Access};
 
 /// Environment variable that marks a completion request of a [`script`]; its value is the shell's name.
 const VARIABLE: &str = "LINKERD_MC_COMPLETE";
@@ -215,9 +212,7 @@ fn access(words: &[String]) -> Access {
         as_user: value("--as"),
         as_groups: value("--as-group").into_iter().collect(),
         api_addr: value("--api-addr"),
-        is_of_fleet: false,
-        given: None,
-        shared: CommandClients::default(),
+        ..Access::default()
     }
 }
 

@@ -42,10 +42,9 @@ impl Contexts {
                     "leave it out, or pass a single context",
                 ));
             }
-            let namespace = &global.linkerd_namespace;
             let contexts = names.iter().map(|name| {
                 let access = access.with_context(name);
-                context_of(name.clone(), access, deadline, namespace)
+                context_of(name.clone(), access, deadline)
             });
             let contexts = connecting(side_by_side(contexts)).await;
             if self.all_contexts {
@@ -59,7 +58,7 @@ impl Contexts {
             Some(_) => access.with_context(name),
             None => access,
         };
-        let client = ClusterClient::new(name, &access, deadline, &global.linkerd_namespace);
+        let client = ClusterClient::new(name, &access, deadline);
         let client = connecting(client).await?;
         Ok(vec![KubeContext {
             name: name.clone(),
@@ -154,13 +153,8 @@ fn split(list: &str) -> Vec<String> {
     names
 }
 
-async fn context_of(
-    name: String,
-    access: Access,
-    deadline: Duration,
-    linkerd_namespace: &str,
-) -> KubeContext {
-    let client = ClusterClient::new(&name, &access, deadline, linkerd_namespace).await;
+async fn context_of(name: String, access: Access, deadline: Duration) -> KubeContext {
+    let client = ClusterClient::new(&name, &access, deadline).await;
     KubeContext {
         name,
         client: client.map_err(ReadError::from),

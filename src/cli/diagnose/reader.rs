@@ -42,15 +42,14 @@ impl<'a> PathReader<'a> {
     /// Makes the clients of the clusters. Fails if a context does not exist.
     pub(super) async fn connect(global: &Global, args: &'a Diagnose) -> anyhow::Result<Self> {
         let (access, deadline) = (global.access(), args.request_timeout);
-        let linkerd = &global.linkerd_namespace;
         let context = access.context.clone().unwrap_or_default();
-        let source = ClusterClient::new(&context, &access, deadline, linkerd);
+        let source = ClusterClient::new(&context, &access, deadline);
         let source = connecting(source).await?;
         let target = match &args.target {
             None => None,
             Some(context) => {
                 let access = access.of_other(context);
-                let client = ClusterClient::new(context, &access, deadline, linkerd);
+                let client = ClusterClient::new(context, &access, deadline);
                 Some(connecting(client).await?)
             }
         };

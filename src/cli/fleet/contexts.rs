@@ -130,7 +130,7 @@ async fn of_cluster(
     cluster: &FleetCluster,
     deadline: Duration,
 ) -> KubeContext {
-    let (name, linkerd) = (cluster.name.to_string(), &loaded.linkerd);
+    let name = cluster.name.to_string();
     let access = loaded.access(&global.access(), cluster);
     let access = match named(&access, &cluster.name) {
         Ok(access) => access,
@@ -142,7 +142,7 @@ async fn of_cluster(
             };
         }
     };
-    let client = ClusterClient::new(&name, &access, deadline, linkerd).await;
+    let client = ClusterClient::new(&name, &access, deadline).await;
     KubeContext {
         name,
         client: client.map_err(Into::into),

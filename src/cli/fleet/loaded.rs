@@ -343,6 +343,7 @@ impl LoadedFleet {
         let access = Access {
             given: self.given.get(&cluster.name).cloned(),
             context: cluster.context.clone(),
+            linkerd_namespace: self.linkerd.clone(),
             ..all.clone()
         };
         access.with_kubeconfig_of_fleet(own.map(|path| self.folder.join(path)))

@@ -165,11 +165,10 @@ impl FleetRotation<'_> {
         name: &ClusterName,
         targets: &[(&LinkEnds, LinkPart)],
     ) -> anyhow::Result<Vec<RotationOutcome>> {
-        let (access, cluster) = self.loaded.connect(&self.global.access(), name).await?;
+        let (_, cluster) = self.loaded.connect(&self.global.access(), name).await?;
         let source = SourceCluster {
             name: Some(name.to_string()),
             cluster,
-            access,
             namespace: self.loaded.namespace.clone(),
             linkerd: self.loaded.linkerd.clone(),
         };
@@ -186,7 +185,10 @@ impl FleetRotation<'_> {
             wanted.push(WantedRotation {
                 link: link.clone(),
                 from: match part {
-                    LinkPart::Whole => self.target(target).await.map(TokenSource::Target),
+                    LinkPart::Whole => {
+                        let target = self.target(target).await;
+                        target.map(|target| TokenSource::Target(Box::new(target)))
+                    }
                     LinkPart::Source | LinkPart::Target => {
                         self.handed(ends).map(TokenSource::HandedOver)
                     }

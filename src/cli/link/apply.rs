@@ -1,13 +1,10 @@
 //! Applies the objects of a link to the source cluster: all of them, or none.
 
 use anyhow::Context as _;
-use k8s_openapi::api::{
-    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
-    core::v1::Secret,
-};
+use k8s_openapi::api::{authorization::v1::ResourceAttributes, core::v1::Secret};
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -22,7 +19,6 @@ use crate::{
     },
     cli::{
         common::{
-            cluster::Cluster,
             given::Given,
             inventory::{self, LINK, SECRET},
             linked::{Losses, elsewhere},
@@ -36,6 +32,7 @@ use crate::{
             revoked, settings_changes,
         },
     },
+    clusters::access::may,
     hint::fail,
     manifests::link::LinkObjects,
     suggest::Suggested,
@@ -224,7 +221,8 @@ impl Prepared {
                     name: metadata.name.clone(),
                     ..Default::default()
                 };
-                if !may(&self.source.cluster, attributes).await {
+                // If that cannot be found out, the request itself fails with the reason.
+                if may(&self.source.cluster.client, attributes).await == Ok(false) {
                     return Err(fail(
                         format!(
                             "{} does not permit this user to {verb} {resource} in namespace {}; nothing was applied",
@@ -416,20 +414,4 @@ fn is_like(old: &Secret, new: &Secret, in_use: Option<&KubeconfigTarget>) -> boo
 fn path(secret: &Secret) -> String {
     let namespace = secret.namespace().unwrap_or_default();
     format!("{namespace}/{}", secret.name_any())
-}
-
-/// Whether the user may do something. Yes if that cannot be found out: then the request itself fails with the reason.
-async fn may(cluster: &Cluster, attributes: ResourceAttributes) -> bool {
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(attributes),
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    let api = cluster.all::<SelfSubjectAccessReview>();
-    let params = PostParams::default();
-    let asked = cluster.request("ask for permissions", api.create(&params, &review));
-    let status = asked.await.ok().and_then(|answer| answer.status);
-    status.is_none_or(|status| status.allowed)
 }

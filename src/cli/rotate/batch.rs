@@ -21,12 +21,7 @@ use crate::{
         linked::{KnownLinks, links},
         output,
     },
-    client::requests::DEADLINE,
-    clusters::{
-        cluster_client::{ClusterClient, side_by_side},
-        collect_full,
-        snapshot::{Destination, Known},
-    },
+    clusters::cluster_client::side_by_side,
     hint::fail,
 };
 
@@ -91,7 +86,7 @@ impl<'a> Batch<'a> {
         wanted: Vec<WantedRotation>,
         outcomes: &mut Vec<RotationOutcome>,
     ) -> anyhow::Result<Vec<Rotation<'a>>> {
-        let destination = destination(self.source).await?;
+        let destination = self.source.destination().await;
         let gathered = wanted.into_iter().map(async |wanted| {
             let cluster = wanted.link.spec.target_cluster_name.clone();
             (cluster, Box::pin(self.gather(known, wanted)).await)
@@ -220,7 +215,7 @@ impl<'a> Batch<'a> {
         let waiting = format!("restarting {DESTINATION}");
         let restart = restart::restart(source, self.flags.wait);
         source.wait_for(&waiting, Box::pin(restart)).await?;
-        let known = destination(source).await?;
+        let known = source.destination().await;
         let known = known.map_err(|why| {
             fail(
                 format!("cannot find out whether an old Pod of {DESTINATION} is left: {why}"),
@@ -287,10 +282,4 @@ fn names(rotations: &[Rotation<'_>]) -> BTreeSet<String> {
         .iter()
         .map(|rotation| rotation.cluster().to_owned())
         .collect()
-}
-
-/// Linkerd's credentials, and when its destination controller started.
-async fn destination(source: &SourceCluster) -> anyhow::Result<Known<Destination>> {
-    let cluster = ClusterClient::new("source", &source.access, DEADLINE, &source.linkerd).await?;
-    Ok(collect_full::destination(&cluster).await)
 }

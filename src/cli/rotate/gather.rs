@@ -16,7 +16,10 @@ use crate::{
         common::{cluster::Cluster, linked::links, output, wait::Progress},
         link_gen::{Evidence, by_uid},
     },
-    client::Access,
+    clusters::{
+        collect_full,
+        snapshot::{Destination, Known},
+    },
     hint::fail,
     manifests::kubeconfig::Secret,
     mirror::{has_discovery, is_through_gateway},
@@ -27,7 +30,6 @@ pub(in crate::cli) struct SourceCluster {
     /// What messages call it, if they concern several source clusters.
     pub(in crate::cli) name: Option<String>,
     pub(in crate::cli) cluster: Cluster,
-    pub(in crate::cli) access: Access,
     /// Namespace of Links.
     pub(in crate::cli) namespace: String,
     /// Namespace of Linkerd.
@@ -44,12 +46,17 @@ pub(in crate::cli) struct TargetCluster {
 /// Where the new token of a link comes from.
 pub(in crate::cli) enum TokenSource {
     /// It is created in the target cluster.
-    Target(TargetCluster),
+    Target(Box<TargetCluster>),
     /// The target cluster has handed it over. Without one, the token in the controller's Secret is meant.
     HandedOver(Option<Secret>),
 }
 
 impl SourceCluster {
+    /// Linkerd's credentials, and when its destination controller started.
+    pub(super) async fn destination(&self) -> Known<Destination> {
+        collect_full::destination(&self.cluster.client, &self.linkerd).await
+    }
+
     /// What messages call the link to this cluster.
     pub(super) fn link_to(&self, target: &str) -> String {
         match &self.name {

@@ -36,7 +36,7 @@ pub(super) struct Rotation<'a> {
     /// The time of the cluster that has the tokens, by which their ages count.
     now: Timestamp,
     /// Without it, the link takes a token that was handed over, and nothing is revoked.
-    target: Option<TargetCluster>,
+    target: Option<Box<TargetCluster>>,
     link: Link,
     /// Identifies the link in the target cluster.
     id: String,

@@ -100,7 +100,7 @@ async fn services_of(
 /// Reads the credentials that Linkerd has in each cluster, concurrently.
 async fn destinations_of(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
     side_by_side(contexts.iter().map(async |context| match &context.client {
-        Ok(cluster) => collect_full::destination(cluster).await,
+        Ok(cluster) => collect_full::destination(&cluster.client, &cluster.linkerd_namespace).await,
         Err(why) => Err(why.clone()),
     }))
     .await

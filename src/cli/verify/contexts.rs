@@ -60,8 +60,7 @@ impl Pair {
         let access = global.access();
         let client = async |context: &str| {
             let access = access.with_context(context);
-            let linkerd = &global.linkerd_namespace;
-            let client = ClusterClient::new(context, &access, args.request_timeout, linkerd);
+            let client = ClusterClient::new(context, &access, args.request_timeout);
             connecting(client).await
         };
         Ok(Self {

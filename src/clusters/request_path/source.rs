@@ -51,7 +51,7 @@ pub(crate) async fn source_facts(cluster: &ClusterClient, service: &ResourceId) 
     let of_linkerd = futures::future::join5(
         within(deadline, collect_full::controllers(client)),
         within(deadline, controller_pods(client)),
-        within(deadline, collect_full::destination(cluster)),
+        within(deadline, collect_full::destination(client, linkerd)),
         within(deadline, pods(client, Some(linkerd), DESTINATION_PODS)),
         within(deadline, pod_networks(client)),
     );
