@@ -312,7 +312,7 @@ mod tests {
                     fixes: vec![
                         Fix {
                             cluster: None,
-                            command: flags.mc("rotate --cluster-name {}", &["west"]),
+                            command: flags.mc("rotate {}", &["west"]),
                         },
                         Fix {
                             cluster: Some("west".into()),
@@ -322,7 +322,7 @@ mod tests {
                     ..result(
                         "clusters share trust anchors",
                         Level::Error,
-                        "west: one\nwest: \"two\"; run `linkerd-mc rotate --cluster-name west`, said `kubectl version`",
+                        "west: one\nwest: \"two\"; run `linkerd-mc rotate west`, said `kubectl version`",
                         None,
                     )
                 },
@@ -353,14 +353,14 @@ mod tests {
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
-            west: "two"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`
+            west: "two"; run `linkerd-mc --context east rotate west`, said `kubectl version`
 
         1 error, 1 warning
         ------------------
         × east: clusters share trust anchors
             west: one
-            west: "two"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`
-            run: linkerd-mc --context east rotate --cluster-name west
+            west: "two"; run `linkerd-mc --context east rotate west`, said `kubectl version`
+            run: linkerd-mc --context east rotate west
             run in west: kubectl get pods
         ‼ east: Link and CLI versions match
             Link a/b: [2Jold <&>
@@ -376,8 +376,8 @@ mod tests {
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
-            west: "two"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`
-            run: linkerd-mc --context east rotate --cluster-name west
+            west: "two"; run `linkerd-mc --context east rotate west`, said `kubectl version`
+            run: linkerd-mc --context east rotate west
             run in west: kubectl get pods
 
         Status check results are ×
@@ -413,7 +413,7 @@ mod tests {
                 },
                 {
                   "description": "clusters share trust anchors",
-                  "error": "west: one\nwest: \"two\"; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`",
+                  "error": "west: one\nwest: \"two\"; run `linkerd-mc --context east rotate west`, said `kubectl version`",
                   "result": "error"
                 }
               ]
@@ -445,7 +445,7 @@ mod tests {
             </testcase>
             <testcase classname="linkerd-multicluster: east" name="clusters share trust anchors">
               <failure message="west: one">west: one
-        west: &quot;two&quot;; run `linkerd-mc --context east rotate --cluster-name west`, said `kubectl version`</failure>
+        west: &quot;two&quot;; run `linkerd-mc --context east rotate west`, said `kubectl version`</failure>
             </testcase>
           </testsuite>
         </testsuites>

@@ -22,6 +22,7 @@ mod link_plan;
 mod link_settings;
 mod loaded;
 mod losses;
+mod new_tokens;
 mod part;
 mod part_plan;
 mod plan;
@@ -33,7 +34,6 @@ mod remaining;
 mod removal;
 mod remove;
 mod render;
-mod rotate;
 mod source;
 mod source_writes;
 #[cfg(test)]
@@ -56,13 +56,15 @@ use self::{
     plan::FleetPlan,
     ready::wait_until_ready,
     remove::remove_all,
-    rotate::FleetRotateArgs,
     source::{FleetConsent, FleetOnly, FleetSource, exit_code},
 };
 pub(super) use self::{
-    complete::{clusters, clusters_or_targets},
+    complete::{clusters, clusters_or_targets, rotated},
     contexts::{FleetContexts, FleetFile, FleetLinks, SelectedClusters},
+    facts::is_of as is_of_fleet,
     loaded::{LoadedFleet, named},
+    part::{LinkPart, UsedClusters},
+    remaining::{RemainingStep, text as remaining_text},
 };
 use super::common::{
     args::{self, Global},
@@ -96,9 +98,6 @@ Examples:
 
   # The plan as JSON
   linkerd-mc fleet plan --file fleet.yaml --output json
-
-  # Show how the credentials of all links would be replaced
-  linkerd-mc fleet rotate --file fleet.yaml --dry-run
 
   # Write the Links into a folder for Argo CD or Flux, with the extension
   linkerd-mc fleet render --file fleet.yaml --output-dir clusters --extension
@@ -140,7 +139,6 @@ impl FleetArgs {
     pub(crate) fn writes(&self) -> bool {
         match &self.command {
             FleetCommand::Apply(_) | FleetCommand::Credentials(_) => true,
-            FleetCommand::Rotate(args) => args.writes(),
             FleetCommand::Plan(_)
             | FleetCommand::Render(_)
             | FleetCommand::Import(_)
@@ -153,7 +151,6 @@ impl FleetArgs {
 enum FleetCommand {
     Plan(FleetPlanArgs),
     Apply(FleetApplyArgs),
-    Rotate(Box<FleetRotateArgs>),
     Render(render::FleetRenderArgs),
     Credentials(credentials::FleetCredentialsArgs),
     Import(import::FleetImportArgs),
@@ -230,7 +227,6 @@ pub(crate) async fn run(
     match &args.command {
         FleetCommand::Plan(args) => plan(global, args, parse).await,
         FleetCommand::Apply(args) => apply(global, args, parse).await,
-        FleetCommand::Rotate(args) => Box::pin(rotate::rotate(global, args)).await,
         FleetCommand::Render(args) => render::run(global, args).await,
         FleetCommand::Credentials(args) => credentials::run(global, args).await,
         FleetCommand::Import(args) => Box::pin(import::run(global, args)).await,

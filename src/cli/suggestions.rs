@@ -268,7 +268,7 @@ fn every_printed_command_can_be_pasted() {
 
 /// Sources whose commands have no flags of a cluster, and why that is right.
 #[rustfmt::skip]
-const UNNAMED: [(&str, &str); 15] = [
+const UNNAMED: [(&str, &str); 16] = [
     ("crates/mirror-core/src/mirror/link_status/expiry.rs", "`status` and `link` add the flags of the cluster"),
     ("src/client.rs", "it makes the flags"),
     ("src/cli/common/cluster.rs", "a cluster of a test"),
@@ -279,10 +279,11 @@ const UNNAMED: [(&str, &str); 15] = [
     ("src/diagnose/subject.rs", "`diagnose` adds the flags of the source cluster"),
     ("src/diagnose/layer.rs", "the name of the cluster is printed before the command"),
     ("src/cli/fleet/contexts.rs", "a cluster of a file without a context"),
+    ("src/cli/fleet/credentials.rs", "the name of the cluster is printed before the command: others run it"),
     ("src/cli/fleet/hand_over.rs", "the name of the cluster is printed before the command: others run it"),
     ("src/cli/fleet/layout.rs", "it is written into a file for others"),
     ("src/cli/fleet/removal.rs", "no context has the name of the cluster"),
-    ("src/cli/fleet/rotate/remaining.rs", "`fleet` has no context"),
+    ("src/cli/rotate/remaining.rs", "the name of the cluster is printed before the command: others run it"),
     ("src/cli/link/contexts.rs", "it says that the context of the target cluster has to be added"),
 ];
 /// Commands that use no cluster, or name one.

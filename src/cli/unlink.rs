@@ -223,10 +223,9 @@ async fn revocation(
     let cluster_name = name.to_string();
     let first = linked.elsewhere.first().and_then(|other| {
         let (namespace, _) = other.split_once('/')?;
-        let rotate = cluster.flags.mc(
-            "rotate --namespace {} --cluster-name {}",
-            &[namespace, &cluster_name],
-        );
+        let rotate = cluster
+            .flags
+            .mc("rotate --namespace {} {}", &[namespace, &cluster_name]);
         Some(format!(
             " run {rotate}, because Linkerd's Secret may hold one of them;"
         ))

@@ -70,7 +70,7 @@ fn expiring_at(expiry: Timestamp, link: &LinkSnapshot, now: Timestamp) -> Option
 
 /// The command that replaces the credentials of a Link.
 fn rotate(link: &LinkSnapshot) -> Suggested {
-    ClusterFlags::default().mc("rotate --cluster-name {}", &[link.cluster()])
+    ClusterFlags::default().mc("rotate {}", &[link.cluster()])
 }
 
 /// The same problem from the Link's status, for users who may not read Secrets.

@@ -166,13 +166,12 @@ impl Commands {
     pub(super) fn rotate(&self, cluster: &str, namespace: &str) -> Suggested {
         match self.context_of(cluster) {
             Some(context) => self.source.mc(
-                "rotate --cluster-name {} --target {} --namespace {}",
+                "rotate {} --target {} --namespace {}",
                 &[cluster, context, namespace],
             ),
-            None => self.source.mc(
-                "rotate --cluster-name {} --namespace {}",
-                &[cluster, namespace],
-            ),
+            None => self
+                .source
+                .mc("rotate {} --namespace {}", &[cluster, namespace]),
         }
     }
 

@@ -256,11 +256,7 @@ async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPl
             .credentials_fingerprint
     };
     let before = fingerprint().await;
-    let rotate = [
-        &["rotate", "--cluster-name", NAME, "--no-restart"][..],
-        &contexts,
-    ]
-    .concat();
+    let rotate = [&["rotate", NAME, "--no-restart"][..], &contexts].concat();
     let rotated = run(&both, &rotate);
     assert_eq!(rotated.code, 0, "{}", rotated.stderr);
     assert!(

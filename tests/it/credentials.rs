@@ -187,7 +187,7 @@ async fn link_says_when_its_token_is_about_to_expire() {
     #[expect(clippy::cast_possible_truncation, reason = "it is a whole number")]
     let at = Timestamp::from_second(at.unwrap() as i64).unwrap();
     let expected = format!(
-        "the token expires on {}; renew it with `linkerd-mc rotate --cluster-name ending`",
+        "the token expires on {}; renew it with `linkerd-mc rotate ending`",
         at.strftime("%Y-%m-%d %H:%M UTC")
     );
     assert!(told.message.starts_with(&expected), "{}", told.message);

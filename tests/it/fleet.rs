@@ -144,7 +144,7 @@ impl Fleet {
 
 /// The words of a command with the file of a fleet. Commands that can also do without one do not belong to `fleet`.
 fn words<'w>(command: &'w str, file: &'w Path) -> Vec<&'w str> {
-    let is_of_fleet = !["drain", "install", "status"].contains(&command);
+    let is_of_fleet = !["drain", "install", "rotate", "status"].contains(&command);
     let fleet = is_of_fleet.then_some("fleet");
     let words = [command, "--file", file.to_str().unwrap()];
     fleet.into_iter().chain(words).collect()

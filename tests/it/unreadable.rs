@@ -95,7 +95,7 @@ async fn linking_again_and_rotation_are_refused(
     };
     let before = credentials().await;
     let ends = ["--source", source.name(), "--target", far.name()];
-    let args = [&["rotate", "--cluster-name", link][..], &ends].concat();
+    let args = [&["rotate", link][..], &ends].concat();
     let said = run(&path, &args).failure();
     for part in [
         &format!("the Link {link} cannot be decoded: spec.selector.matchLabels"),

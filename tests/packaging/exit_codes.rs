@@ -21,7 +21,7 @@ const READERS: [&str; 13] = [
     "graph",
     "link --from x --to y",
     "plan --link x",
-    "rotate --all",
+    "rotate --yes",
     "status",
     "unlink --cluster-name x",
     "verify --source x --target y",
@@ -133,7 +133,7 @@ fn invalid_command_line_is_2_and_prints_no_data() {
         "link --to x",
         "link --from x --to x",
         "link --context x --from x --to y",
-        "rotate --context x --to y --all",
+        "rotate --context x --to y --yes",
         "plan --link x --federated-service-selector a,,",
         "install --ignore-cluster --namespace linkerd",
     ] {

@@ -343,7 +343,7 @@ mod tests {
                 .map(|problem| problem.of(cluster))
                 .collect::<Vec<_>>()
         };
-        let rotate = ClusterFlags::default().mc("rotate --cluster-name {}", &["east"]);
+        let rotate = ClusterFlags::default().mc("rotate {}", &["east"]);
         let named = ToldProblem::new(format!("east: run {rotate}, not `me`"), rotate);
         for (usual, problems, expected) in [
             (None, plain(&["east: broken"]), &[][..]),
@@ -355,7 +355,7 @@ mod tests {
             (
                 Some(usual("kubectl get x", false)),
                 vec![named],
-                &["linkerd-mc rotate --cluster-name east"],
+                &["linkerd-mc rotate east"],
             ),
             (
                 Some(usual("linkerd-mc status --cluster-name {}", false)),

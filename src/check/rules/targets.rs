@@ -56,7 +56,7 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
         Some(match link.target.as_ref()? {
             Err(why) if why.kind == ReadErrorKind::Unauthorized => {
                 let rotate =
-                    ClusterFlags::default().mc("rotate --cluster-name {}", &[link.cluster()]);
+                    ClusterFlags::default().mc("rotate {}", &[link.cluster()]);
                 let what = format!(
                     "the API server refuses the token, which was revoked or has expired; run {rotate}"
                 );

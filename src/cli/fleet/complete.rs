@@ -33,14 +33,16 @@ pub(in crate::cli) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
     offer(current, typed().map(names).unwrap_or_default())
 }
 
-/// Offers the links of the file, as `SOURCE/TARGET`.
-pub(super) fn links(current: &OsStr) -> Vec<CompletionCandidate> {
-    let names = |loaded: LoadedFleet| {
+/// Offers what `rotate` takes: clusters, and links of the file as `SOURCE/TARGET`.
+pub(in crate::cli) fn rotated(current: &OsStr) -> Vec<CompletionCandidate> {
+    let links = |loaded: LoadedFleet| {
         let links = loaded.fleet.links.keys();
         let links = links.map(|ends| format!("{}/{}", ends.source, ends.target));
         links.collect()
     };
-    offer(current, typed().map(names).unwrap_or_default())
+    let mut offered = clusters_or_targets(current);
+    offered.extend(offer(current, typed().map(links).unwrap_or_default()));
+    offered
 }
 
 /// The file of the words typed so far.

@@ -16,7 +16,10 @@ use super::{
     apply::account_of,
     facts::AccountFacts,
     gather::{ReadTarget, accounts, read_target},
+    hand_over::take,
     loaded::{LoadedFleet, LoadedLink},
+    new_tokens::new_token,
+    remaining::{RemainingStep, text},
     source::FleetSource,
 };
 use crate::{
@@ -32,6 +35,7 @@ use crate::{
     },
     hint::{fail, misuse},
     manifests::{link::ClusterName, render::Manifest},
+    suggest::ClusterFlags,
     timing,
 };
 
@@ -41,7 +45,11 @@ use crate::{
 /// secrets. An account is created for each source cluster that has none; otherwise its token is used again. The output is
 /// that of `link-gen`, without the Link.
 ///
-/// The Secrets of all source clusters have the same names. So the output has one of them, or one file for each.
+/// The Secrets of all source clusters have the same names. So the output has one of them, or one file for each, which
+/// `link --from-file` takes in the source cluster.
+///
+/// With --new-tokens, this is the first step of a rotation without access to the source clusters. If the newest token of a
+/// source cluster is less than an hour old, and not its only one, it is used again.
 #[derive(Debug, Args)]
 pub(super) struct FleetCredentialsArgs {
     #[command(flatten)]
@@ -58,6 +66,9 @@ pub(super) struct FleetCredentialsArgs {
     /// Print the Link too, after its Secrets
     #[arg(long)]
     with_link: bool,
+    /// Make a new token for each source cluster that has one already, to replace it. Old tokens stay valid
+    #[arg(long)]
+    new_tokens: bool,
     #[command(flatten)]
     output: ManifestOutput,
 }
@@ -82,7 +93,7 @@ pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow:
     let mut remarks = BTreeSet::new();
     let mut made = Vec::new();
     for link in &links {
-        let objects = objects_of(&loaded, link, &target, &accounts, args.with_link);
+        let objects = objects_of(&loaded, link, &target, &accounts, args);
         let (objects, own) = Box::pin(objects)
             .await
             .with_context(|| format!("cannot make the credentials of {}", link.ends.source))?;
@@ -93,7 +104,10 @@ pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow:
         remark.say_of(&args.target.to_string());
     }
     match (&args.output_dir, made.as_slice()) {
-        (Some(folder), made) => write_files(folder, args, made)?,
+        (Some(folder), made) => {
+            write_files(folder, args, made)?;
+            output::data(&text(&remaining(&loaded, folder, args, &links)))?;
+        }
         (None, made) => {
             for (_, manifest) in made {
                 output::data(&args.output.format(manifest)?)?;
@@ -145,7 +159,7 @@ async fn objects_of(
     link: &LoadedLink,
     target: &ReadTarget,
     accounts: &AccountFacts,
-    with_link: bool,
+    args: &FleetCredentialsArgs,
 ) -> anyhow::Result<(Vec<Value>, Vec<Remark>)> {
     let (fleet, namespace) = (&loaded.fleet.name, &loaded.namespace);
     let account = LinkAccount::named(&link.ends.source);
@@ -156,6 +170,9 @@ async fn objects_of(
     for step in missing.map_err(|why| anyhow::anyhow!(why))? {
         step.run(&target.cluster).await?;
     }
+    if own.is_some() && args.new_tokens {
+        own = Some(new_token(loaded, &target.cluster, &link.ends.source).await?);
+    }
     if own.is_none() {
         let made = account_of(&target.cluster, namespace, source, accounts).await?;
         own = token(&made, source, None, now);
@@ -164,10 +181,31 @@ async fn objects_of(
     let mut remarks = Vec::new();
     let made = link.objects(loaded, &target.side, Some(&token), &mut remarks)?;
     link.check_way(&target.side, &token).await?;
-    let link = with_link.then(|| json!(made.link));
+    let link = args.with_link.then(|| json!(made.link));
     let objects = made.secrets().map(|secret| json!(secret)).chain(link);
     let objects = objects.map(|object| labelled(object, fleet)).collect();
     Ok((objects, remarks))
+}
+
+/// What the owners of the source clusters do with the files.
+fn remaining(
+    loaded: &LoadedFleet,
+    folder: &Path,
+    args: &FleetCredentialsArgs,
+    links: &[&LoadedLink],
+) -> Vec<RemainingStep> {
+    let mut steps = Vec::new();
+    for link in links {
+        let source = link.ends.source.to_string();
+        let path = folder.join(&source).join(format!("{}.yaml", args.target));
+        steps.push(take(loaded, &link.ends.source, &path.to_string_lossy()));
+        if args.new_tokens {
+            let values = [loaded.name.as_str(), &source];
+            let rotate = ClusterFlags::default().mc("rotate --file {} --only {}", &values);
+            steps.push(RemainingStep::of(&source, &rotate));
+        }
+    }
+    steps
 }
 
 /// Writes a file for each source cluster.

@@ -142,7 +142,7 @@ impl ClusterFacts {
 }
 
 /// Whether the fleet of this name has made an object.
-pub(super) fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
+pub(in crate::cli) fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
     fleet_of(object).is_some_and(|name| name == fleet)
 }
 

@@ -74,11 +74,9 @@ impl HandOvers {
             }
         }
         for (source, targets) in handed {
-            let flags = flags(loaded, source);
             for target in targets {
-                let values = [FOLDER, &source.to_string(), &target.to_string()];
-                let command = flags.kubectl("apply -f {}/{}/{}.yaml", &values);
-                steps.push(RemainingStep::of(source, &command));
+                let path = format!("{FOLDER}/{source}/{target}.yaml");
+                steps.push(take(loaded, source, &path));
             }
             steps.push(apply(source, false));
         }
@@ -92,6 +90,12 @@ impl HandOvers {
         }
         steps
     }
+}
+
+/// The owner of a source cluster takes what is in this file.
+pub(super) fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> RemainingStep {
+    let command = flags(loaded, source).kubectl("apply -f {}", &[path]);
+    RemainingStep::of(source, &command)
 }
 
 /// The command that prints the accounts with these names, to delete them.

@@ -37,7 +37,7 @@ use crate::{
 /// A file that can be used.
 pub(in crate::cli) struct LoadedFleet {
     /// The file, as messages and commands name it.
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     pub(in crate::cli) fleet: Fleet,
     pub(super) links: Vec<LoadedLink>,
     /// Namespace of the Links and of the accounts.

@@ -11,12 +11,12 @@ use crate::{
 
 /// The clusters that may be used: those of `--only`, or all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct UsedClusters(BTreeSet<ClusterName>);
+pub(in crate::cli) struct UsedClusters(BTreeSet<ClusterName>);
 
 impl UsedClusters {
     /// The clusters with these names or contexts; all if there are none. Fails if one is not in the file, and has not left
     /// it either.
-    pub(super) fn named(
+    pub(in crate::cli) fn named(
         loaded: &LoadedFleet,
         only: &[String],
         has_left: impl Fn(&ClusterName) -> bool,
@@ -57,7 +57,7 @@ impl UsedClusters {
 
 /// What can be done for a link, with the clusters that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkPart {
+pub(in crate::cli) enum LinkPart {
     Whole,
     /// The source cluster takes credentials that were handed over.
     Source,
@@ -67,7 +67,7 @@ pub(super) enum LinkPart {
 
 impl LinkPart {
     /// The part that can be done with these clusters. `None` if there is none.
-    pub(super) fn of(ends: &LinkEnds, used: &UsedClusters) -> Option<Self> {
+    pub(in crate::cli) fn of(ends: &LinkEnds, used: &UsedClusters) -> Option<Self> {
         match (used.contains(&ends.source), used.contains(&ends.target)) {
             (true, true) => Some(Self::Whole),
             (true, false) => Some(Self::Source),

@@ -8,7 +8,7 @@ use crate::suggest::Suggested;
 
 /// A step that somebody with access to another cluster has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct RemainingStep {
+pub(in crate::cli) struct RemainingStep {
     /// Whose step it is.
     pub(super) cluster: String,
     pub(super) command: String,
@@ -16,7 +16,7 @@ pub(super) struct RemainingStep {
 
 impl RemainingStep {
     /// The command for the owner of a cluster.
-    pub(super) fn of(cluster: &impl Display, command: &Suggested) -> Self {
+    pub(in crate::cli) fn of(cluster: &impl Display, command: &Suggested) -> Self {
         Self {
             cluster: cluster.to_string(),
             command: command.line().to_owned(),
@@ -25,7 +25,7 @@ impl RemainingStep {
 }
 
 /// The steps as text, for a shell.
-pub(super) fn text(steps: &[RemainingStep]) -> String {
+pub(in crate::cli) fn text(steps: &[RemainingStep]) -> String {
     let of_one = steps.chunk_by(|step, next| step.cluster == next.cluster);
     let texts = of_one.map(|steps| {
         let commands = steps.iter().map(|step| format!("{}\n", step.command));

@@ -89,9 +89,9 @@ fn command_lines_without_both_contexts_are_misuse() {
     for line in [
         "link --context a --from a --to b",
         "--context a link --from a --to b",
-        "rotate --context a --to b --all",
+        "rotate --context a --to b --yes",
         "link --from a --to b --api-addr 192.0.2.1:6443",
-        "rotate --to b --all --api-addr 192.0.2.1:6443",
+        "rotate --to b --yes --api-addr 192.0.2.1:6443",
         "link --from a --to b --gateway=false --gateway-addresses 192.0.2.1",
         "link --from a --to b --gateway=false --gateway-port 4143",
         "link --target a --source b --gateway=false --selector a=b",
@@ -116,17 +116,15 @@ fn old_names_of_flags_are_accepted_and_hidden() {
             "link-gen --cluster-name a --exclude-labels b --exclude-annotations c",
             "link-gen --cluster-name a --excluded-labels b --excluded-annotations c",
         ),
-        (
-            "rotate --cluster-name a --from b --to c",
-            "rotate --cluster-name a --target b --source c",
-        ),
+        ("rotate a --from b --to c", "rotate a --target b --source c"),
     ] {
         let parsed = |line: &str| {
             let line = std::iter::once("linkerd-mc").chain(line.split(' '));
             format!("{:?}", Cli::try_parse_from(line).unwrap().command)
         };
         assert_eq!(parsed(old), parsed(new), "{old}");
-        let all = crate::cli::command();
+        let mut all = crate::cli::command();
+        all.build();
         let (command, flags) = old.split_once(' ').unwrap();
         let help = all
             .find_subcommand(command)

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::{
     args::RotationFlags,
     decision::{DESTINATION, TokenHolder},
-    gather::{self, SourceCluster, TokenSource},
+    gather::{self, SourceCluster, TargetCluster},
     outcome::{Ending, RotationDetails, RotationOutcome},
     restart,
     rotation::Rotation,
@@ -25,27 +25,28 @@ use crate::{
     hint::fail,
 };
 
-/// A link to rotate, and where its token comes from, or why there can be none.
-pub(in crate::cli) struct WantedRotation {
-    pub(in crate::cli) link: Link,
-    pub(in crate::cli) from: anyhow::Result<TokenSource>,
+/// A link to rotate.
+pub(super) struct WantedRotation {
+    pub(super) link: Link,
+    /// Its target cluster, or why it cannot be used. Without one, the controller's Secret has the new token already.
+    pub(super) target: anyhow::Result<Option<TargetCluster>>,
 }
 
 /// How the links of one source cluster are rotated.
-pub(in crate::cli) struct Batch<'a> {
-    pub(in crate::cli) flags: &'a RotationFlags,
-    pub(in crate::cli) source: &'a SourceCluster,
+pub(super) struct Batch<'a> {
+    pub(super) flags: &'a RotationFlags,
+    pub(super) source: &'a SourceCluster,
     /// Bounds how many links get a new token at the same time, and how many clusters are restarted. Other source clusters
     /// may share it.
-    pub(in crate::cli) limit: &'a Semaphore,
+    pub(super) limit: &'a Semaphore,
     /// Whether links get their new tokens even if a restart would make Linkerd lose a cluster now. The old tokens stay, and
     /// a later run restarts Linkerd and revokes them.
-    pub(in crate::cli) prepares: bool,
+    pub(super) prepares: bool,
 }
 
 impl<'a> Batch<'a> {
     /// Rotates these links. `known` are all of the source cluster.
-    pub(in crate::cli) async fn rotate(
+    pub(super) async fn rotate(
         &self,
         known: &KnownLinks,
         wanted: Vec<WantedRotation>,
@@ -105,6 +106,7 @@ impl<'a> Batch<'a> {
                 Err(error) => {
                     output::error(&error);
                     outcomes.push(RotationOutcome {
+                        source: self.source.name.clone(),
                         cluster,
                         result: Ending::Failed,
                         reason: Some(format!("{error:#}")),
@@ -123,11 +125,11 @@ impl<'a> Batch<'a> {
         known: &KnownLinks,
         wanted: WantedRotation,
     ) -> anyhow::Result<Rotation<'a>> {
-        let WantedRotation { link, from } = wanted;
+        let WantedRotation { link, target } = wanted;
         let what = self.cannot_rotate(&link.spec.target_cluster_name);
         let gathered = async {
             known.check_decoded(&self.source.cluster, &link)?;
-            Rotation::gather(self.source, from?, link).await
+            Rotation::gather(self.source, target?, link).await
         };
         gathered.await.context(what)
     }

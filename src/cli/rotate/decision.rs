@@ -11,7 +11,7 @@ use super::{
 use crate::{cli::common::prose::counted, manifests::kubeconfig::Secret};
 
 /// The Deployment of Linkerd's destination controller.
-pub(in crate::cli) const DESTINATION: &str = "linkerd-destination";
+pub(super) const DESTINATION: &str = "linkerd-destination";
 
 /// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
 pub(in crate::cli) const RECENT: SignedDuration = SignedDuration::from_hours(1);

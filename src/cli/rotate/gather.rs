@@ -21,34 +21,25 @@ use crate::{
         snapshot::{Destination, Known},
     },
     hint::fail,
-    manifests::kubeconfig::Secret,
     mirror::{has_discovery, is_through_gateway},
 };
 
 /// The source cluster.
-pub(in crate::cli) struct SourceCluster {
+pub(super) struct SourceCluster {
     /// What messages call it, if they concern several source clusters.
-    pub(in crate::cli) name: Option<String>,
-    pub(in crate::cli) cluster: Cluster,
+    pub(super) name: Option<String>,
+    pub(super) cluster: Cluster,
     /// Namespace of Links.
-    pub(in crate::cli) namespace: String,
+    pub(super) namespace: String,
     /// Namespace of Linkerd.
-    pub(in crate::cli) linkerd: String,
+    pub(super) linkerd: String,
 }
 
 /// The target cluster of a link.
-pub(in crate::cli) struct TargetCluster {
-    pub(in crate::cli) cluster: Cluster,
+pub(super) struct TargetCluster {
+    pub(super) cluster: Cluster,
     /// The context that was used.
-    pub(in crate::cli) context: String,
-}
-
-/// Where the new token of a link comes from.
-pub(in crate::cli) enum TokenSource {
-    /// It is created in the target cluster.
-    Target(Box<TargetCluster>),
-    /// The target cluster has handed it over. Without one, the token in the controller's Secret is meant.
-    HandedOver(Option<Secret>),
+    pub(super) context: String,
 }
 
 impl SourceCluster {
@@ -217,32 +208,17 @@ pub(super) async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenH
         .collect())
 }
 
-/// A token that was handed over. Fails if it is of another account, or of another cluster, which must not see the token.
-pub(super) fn handed_over(
-    token: &Secret,
-    own: &Stored,
-    account: &TokenAccount,
-) -> anyhow::Result<TokenSecret> {
-    let other = TokenAccount::of(token);
-    let is_same = other.as_ref().is_some_and(|other| {
-        (&other.namespace, &other.name) == (&account.namespace, &account.name)
-    });
-    if !is_same || account.is_elsewhere(token) {
-        return Err(fail(
-            format!(
-                "the token that was handed over is of another account, or of another cluster, than the one in the Secret {}",
-                own.path()
-            ),
-            "take the file that was made for this link",
-        ));
-    }
-    let name = other.and_then(|other| other.secret);
-    Ok(TokenSecret {
-        name: name.unwrap_or_else(|| REQUESTED.to_owned()),
-        text: token.clone(),
+/// The token that the controller's Secret has.
+pub(super) fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
+    TokenSecret {
+        name: account
+            .secret
+            .clone()
+            .unwrap_or_else(|| REQUESTED.to_owned()),
+        text: own.credentials.token().clone(),
         created: None,
         owner: TokenOwner::This,
-    })
+    }
 }
 
 /// Fails if tokens of the target cluster show that it is not the cluster of the link, where a new token would be of no
@@ -293,7 +269,7 @@ mod tests {
                 claims["kubernetes.io/serviceaccount/secret.name"] = json!(secret);
             }
             let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
-            Secret::new(format!("e30.{claims}.sig"))
+            crate::manifests::kubeconfig::Secret::new(format!("e30.{claims}.sig"))
         };
         let kubeconfig = json!({
             "clusters": [{ "name": "c", "cluster": { "server": "https://192.0.2.1" } }],
@@ -307,10 +283,9 @@ mod tests {
             ..KubernetesSecret::default()
         };
         let own = Stored::read(&own).unwrap();
-        let account = TokenAccount::named("mc", "west");
         for secret in [None, Some("west-token-x7k2p")] {
-            let taken = handed_over(&token(secret), &own, &account).unwrap();
-            assert_eq!(taken.secret(), secret);
+            let account = TokenAccount::of(&token(secret)).unwrap();
+            assert_eq!(held(&own, &account).secret(), secret);
         }
     }
 }

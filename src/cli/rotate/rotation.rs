@@ -12,10 +12,7 @@ use super::{
     args::RotationFlags,
     credentials::{Stored, TokenAccount},
     decision::{Decision, Facts, Old, Steps},
-    gather::{
-        Linkerds, SourceCluster, TargetCluster, TokenSource, handed_over, is_of_target, linkerds,
-        own,
-    },
+    gather::{Linkerds, SourceCluster, TargetCluster, held, is_of_target, linkerds, own},
     outcome::{Ending, RotationDetails, RotationOutcome},
     tokens::{TokenSecret, Tokens, link_id},
 };
@@ -35,8 +32,8 @@ pub(super) struct Rotation<'a> {
     source: &'a SourceCluster,
     /// The time of the cluster that has the tokens, by which their ages count.
     now: Timestamp,
-    /// Without it, the link takes a token that was handed over, and nothing is revoked.
-    target: Option<Box<TargetCluster>>,
+    /// Without it, the link has its new token already, and nothing is revoked.
+    target: Option<TargetCluster>,
     link: Link,
     /// Identifies the link in the target cluster.
     id: String,
@@ -68,7 +65,7 @@ impl<'a> Rotation<'a> {
     /// Reads the Secrets of a link, and the tokens in the target cluster.
     pub(super) async fn gather(
         source: &'a SourceCluster,
-        from: TokenSource,
+        target: Option<TargetCluster>,
         link: Link,
     ) -> anyhow::Result<Self> {
         let cluster = link.spec.target_cluster_name.clone();
@@ -84,17 +81,14 @@ impl<'a> Rotation<'a> {
         })?;
         let id = link_id(&source.cluster, &source.namespace, &cluster).await?;
         let fleet = link.labels().get(labels::FLEET).cloned();
-        let (target, tokens) = match from {
-            TokenSource::Target(target) => {
+        let (target, tokens) = match target {
+            Some(target) => {
                 let tokens = Tokens::of(&target.cluster, &account, Some(&id), fleet);
                 let tokens = tokens.list().await?;
                 is_of_target(&target, &link, &own, &account, tokens.iter()).await?;
                 (Some(target), tokens)
             }
-            TokenSource::HandedOver(token) => {
-                let token = token.as_ref().unwrap_or_else(|| own.credentials.token());
-                (None, vec![handed_over(token, &own, &account)?])
-            }
+            None => (None, vec![held(&own, &account)]),
         };
         let Linkerds { ours, is_shared } = linkerds(source, &link, &own, &tokens).await?;
         let dated = target
@@ -129,6 +123,7 @@ impl<'a> Rotation<'a> {
     /// The result, with what was done.
     pub(super) fn ended(self, result: Ending, reason: Option<String>) -> RotationOutcome {
         RotationOutcome {
+            source: self.source.name.clone(),
             cluster: self.link.spec.target_cluster_name,
             result,
             reason,
@@ -233,7 +228,7 @@ impl<'a> Rotation<'a> {
         }
     }
 
-    /// Whether all Secrets have the token that was handed over.
+    /// Whether all Secrets have the token of the controller's.
     fn has_taken(&self) -> bool {
         let mut tokens = self.tokens.iter();
         tokens.all(|token| self.stored().all(|stored| stored.has(&token.text)))
@@ -244,7 +239,7 @@ impl<'a> Rotation<'a> {
     /// nothing if all Secrets have the new token.
     pub(super) async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
         if self.new.is_some() {
-            // Somebody else may have written a token that was handed over, a moment ago.
+            // Somebody else may have written it a moment ago.
             if self.target.is_none() {
                 let fingerprint = self.own.fingerprint();
                 self.in_use(&fingerprint, wait).await?;
@@ -261,7 +256,7 @@ impl<'a> Rotation<'a> {
             (token, false)
         } else {
             let tokens = self.token_secrets();
-            let tokens = tokens.context("no token was handed over")?;
+            let tokens = tokens.context("the target cluster is not used")?;
             let token = tokens.create().await?;
             self.say(&format!(
                 "created the token Secret {}",

@@ -33,7 +33,7 @@ pub(super) fn hold(cases: Vec<Case>) {
     }
 }
 
-pub(super) const ROTATE: &str = "linkerd-mc --context west rotate --cluster-name east";
+pub(super) const ROTATE: &str = "linkerd-mc --context west rotate east";
 pub(super) const LINK: &str = "linkerd-mc link --target east --source west --cluster-name east";
 pub(super) const RELINK: &str =
     "linkerd-mc link --target east-admin --source west --cluster-name east";

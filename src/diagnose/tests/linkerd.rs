@@ -19,8 +19,7 @@ use crate::clusters::{
     request_path::{ClientView, InboundPort, PodState, RequestPath},
 };
 
-const ROTATE_BOTH: &str =
-    "linkerd-mc --context west rotate --cluster-name east --target east-admin";
+const ROTATE_BOTH: &str = "linkerd-mc --context west rotate east --target east-admin";
 /// The identity of the client.
 const CART: &str = "cart.shop.serviceaccount.identity.linkerd.cluster.local";
 

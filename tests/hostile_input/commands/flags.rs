@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 38] = [
+const FREE: [&str; 36] = [
     "as_groups",
     "as_user",
     "clusterprofile_provider_file",
@@ -55,13 +55,11 @@ const FREE: [&str; 38] = [
     "check namespace",
     "fleet apply only",
     "fleet plan only",
-    "fleet rotate hand_over",
-    "fleet rotate only",
-    "fleet rotate take_over",
     "gather output",
     "gateways output",
     "plan excluded_annotations",
     "plan excluded_labels",
+    "rotate only",
     "run-controller excluded_annotations",
     "run-controller excluded_labels",
     "run-controller endpoint_refresh_period",
@@ -174,7 +172,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// Arguments that a command needs besides the flag, or that keep it from waiting.
-const NEEDED: [(&str, &str); 20] = [
+const NEEDED: [(&str, &str); 19] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
@@ -188,13 +186,12 @@ const NEEDED: [(&str, &str); 20] = [
         "fleet render",
         "--file=../fleet.yaml --output-dir=missing --dry-run",
     ),
-    ("fleet rotate", "--file=../fleet.yaml --yes"),
     ("install", "--ignore-cluster"),
     ("link", "--from=x --to=y"),
     ("link-gen", "--cluster-name=x"),
     ("plan", "--link=x"),
     ("revoke", "--service-account-name=x"),
-    ("rotate", "--cluster-name=x"),
+    ("rotate", "x"),
     ("traffic", "--interval=1s"),
     ("unlink", "--cluster-name=x"),
     ("verify", "--target=x --source=y --timeout=30s"),

@@ -124,10 +124,10 @@ const FLEET_COMMANDS: [&str; 12] = [
     "fleet credentials --target east --output-dir out",
     "fleet plan",
     "fleet render --output-dir out",
-    "fleet rotate",
-    "fleet rotate --dry-run",
     "graph",
     "install east",
+    "rotate --yes",
+    "rotate --dry-run",
     "status",
 ];
 

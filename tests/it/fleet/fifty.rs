@@ -60,7 +60,7 @@ fn cpu_of(pid: u32) -> Option<Duration> {
     Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
 }
 
-/// Runs `fleet` and measures it.
+/// Runs a command and measures it.
 fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
     let path = |name: &str| planes.folder.path().join(name);
     let to = |name: &str| File::create(path(name)).unwrap();
@@ -70,7 +70,6 @@ fn measured(planes: &Planes, kubeconfig: &Path, args: &[&str]) -> Measured {
         .arg("-c")
         .arg(format!("ulimit -n {OPEN_FILES}; exec \"$0\" \"$@\""))
         .arg(env!("CARGO_BIN_EXE_linkerd-mc"))
-        .arg("fleet")
         .args(args)
         .env("KUBECONFIG", kubeconfig)
         .stdin(Stdio::null())
@@ -240,9 +239,9 @@ async fn fifty_clusters_are_planned_and_shown_in_seconds_and_linked_in_minutes()
     let file = file.to_str().unwrap();
     let run = |args: &[&str]| measured(&planes, &kubeconfig, &[args, &["--file", file]].concat());
 
-    let schema = measured(&planes, &kubeconfig, &["schema"]);
+    let schema = measured(&planes, &kubeconfig, &["fleet", "schema"]);
     assert_eq!(schema.code, 0, "{}", schema.stderr);
-    let plan = run(&["plan"]);
+    let plan = run(&["fleet", "plan"]);
     assert_eq!(plan.code, 2, "{}", plan.stderr);
     let all = format!("\n{} to create, 0 to change, 0 to delete.\n", LINKS * 7);
     assert!(plan.stdout.ends_with(&all), "{}", plan.stdout);
@@ -256,11 +255,11 @@ async fn fifty_clusters_are_planned_and_shown_in_seconds_and_linked_in_minutes()
 
     let some = planes.file("some.yaml", &clusters, &enough(&clusters));
     let some = some.to_str().unwrap();
-    let apply = ["apply", "--yes", "--wait=0s", "--file", some];
+    let apply = ["fleet", "apply", "--yes", "--wait=0s", "--file", some];
     let applied = measured(&planes, &kubeconfig, &apply);
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     ready(&planes).await;
-    let linked = run(&["plan"]);
+    let linked = run(&["fleet", "plan"]);
     // Links of other clusters of the same control plane have the names of missing ones.
     assert_eq!(linked.code, 1, "{}", linked.stderr);
     eprintln!("{}", linked.stdout.lines().last().unwrap_or_default());

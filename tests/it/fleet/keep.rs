@@ -1,4 +1,4 @@
-//! `fleet rotate` and `drain --file` on real control planes.
+//! `rotate --file` and `drain --file` on real control planes.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -211,10 +211,9 @@ async fn rotate_replaces_all_tokens_with_one_restart_for_each_cluster() {
     assert_eq!(in_use(west, east).await, (held, after.clone()));
     assert_eq!(tokens(east, &names).await[names[2]], [after]);
 
-    // `--link` rotates the tokens of one link only.
-    let link = format!("--link={}/{}", names[2], names[0]);
-    let some = fleet.run("rotate", &mesh, &[&link, "-o=json"]);
+    // With the name of a link, only its tokens are rotated.
     let name = format!("{}/{}", names[2], names[0]);
+    let some = fleet.run("rotate", &mesh, &[&name, "-o=json"]);
     assert_eq!(results(&some), [(name, "rotated".to_owned())].into());
 }
 

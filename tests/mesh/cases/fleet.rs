@@ -32,7 +32,7 @@ const APPLY: &str = "linkerd-mc fleet apply --file fleet.yaml --take-over --yes
         kubectl --context west -n linkerd rollout $what deployment/linkerd-destination
     done";
 const AGAIN: &str = "linkerd-mc fleet plan --file fleet.yaml";
-const ROTATE: &str = "linkerd-mc fleet rotate --file fleet.yaml --yes";
+const ROTATE: &str = "linkerd-mc rotate --file fleet.yaml --yes";
 /// Without a context for it, the cluster that has left the file cannot be read.
 const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml --prune) || [ $? -eq 1 ]
     for account in west east; do grep \"the account $account in north stays\" <<< \"$plan\"; done

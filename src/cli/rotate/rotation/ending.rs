@@ -34,7 +34,7 @@ impl Rotation<'_> {
                 Some(_) => "the controller and Linkerd use this token",
                 None => {
                     "the controller and Linkerd use this token, which was requested: it is in no Secret that `--in-use` could \
-                     name; to revoke older tokens, take over one that `fleet rotate --hand-over` makes"
+                     name; to revoke older tokens, take one that `fleet credentials --new-tokens` makes"
                 }
             });
             return Ok(());

@@ -58,7 +58,7 @@ async fn stale(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     // Times of objects have whole seconds.
     sleep(Duration::from_secs(2)).await;
     scene
-        .paste("linkerd-mc rotate --cluster-name east --target east --source west --no-restart")
+        .paste("linkerd-mc rotate east --target east --source west --no-restart")
         .await?;
     Ok(())
 }

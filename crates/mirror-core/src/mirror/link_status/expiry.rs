@@ -52,7 +52,7 @@ pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
         ExpiryState::Expired => "expired",
     };
     Some(format!(
-        "the token {verb} on {}; renew it with `linkerd-mc rotate --cluster-name {cluster}`. An expired token cuts the \
+        "the token {verb} on {}; renew it with `linkerd-mc rotate {cluster}`. An expired token cuts the \
          controller and Linkerd off from the target cluster: proxies keep the last endpoints, even with a new token in \
          the Secrets, until linkerd-destination restarts",
         at.strftime("%Y-%m-%d %H:%M UTC")
@@ -67,10 +67,10 @@ mod tests {
     fn stage_depends_only_on_the_time_that_is_left() {
         let at: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
         let expires = Some(
-            "the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`",
+            "the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate east`",
         );
         let expired = Some(
-            "the token expired on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate --cluster-name east`",
+            "the token expired on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate east`",
         );
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let second = Duration::from_secs(1);
