@@ -17,7 +17,7 @@ use super::{
         given::Given,
         output,
     },
-    fleet::{self, FleetFile},
+    fleet::{FleetFile, clusters, named},
 };
 use crate::{
     api::{labels, link::LinkerdConfig},
@@ -82,7 +82,7 @@ const NOT_WITH_FILE: [&str; 14] = [
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Install {
     /// With --file, the cluster of the file
-    #[arg(value_name = "CLUSTER", requires = "file", add = ArgValueCompleter::new(fleet::clusters))]
+    #[arg(value_name = "CLUSTER", requires = "file", add = ArgValueCompleter::new(clusters))]
     cluster: Option<ClusterName>,
     #[command(flatten)]
     fleet: FleetFile,
@@ -208,7 +208,7 @@ impl Place {
         let (Some(loaded), Some(name)) = (args.fleet.load(global).await?, &args.cluster) else {
             return Err(misuse(
                 "missing the name of a cluster",
-                "name a cluster of the file, as in `linkerd-mc install --file fleet.yaml east`",
+                "name a cluster of the file",
             ));
         };
         let cluster = loaded.cluster(name)?;
@@ -217,7 +217,7 @@ impl Place {
             access: if args.ignore_cluster || args.print_values {
                 own
             } else {
-                fleet::named(&own, name)?
+                named(&own, name)?
             },
             linkerd: loaded.linkerd.clone(),
             given: cluster.install.clone(),
@@ -246,6 +246,7 @@ pub(super) fn install_with(
     facts: Option<&InstallFacts>,
 ) -> anyhow::Result<ExtensionObjects> {
     let command = Install::augment_args(Command::new("install")).no_binary_name(true);
+    let command = Global::augment_args(command);
     let matches = command.try_get_matches_from(std::iter::empty::<&str>())?;
     let args = Install::from_arg_matches(&matches)?.of_fleet(namespace);
     rendered(linkerd, &args, given, facts)
