@@ -13,7 +13,7 @@ use super::{
     cluster_client::{ClusterClient, KubeContext, kube_system_uid, side_by_side},
     leader::leaders,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
-    target::linkerd_config,
+    target::config_in_force,
 };
 use crate::{
     api::{
@@ -63,7 +63,7 @@ pub(crate) async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> Cluste
         );
         (links, leaders)
     };
-    let config = linkerd_config(&cluster.client, &cluster.linkerd_namespace);
+    let config = config_in_force(&cluster.client, &cluster.linkerd_namespace);
     let uid = kube_system_uid(&cluster.client);
     let ((links, leaders), config, uid) = futures::join!(links, config, uid);
     ClusterSnapshot {

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fmt::Debug};
 use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace, Pod, Secret},
+    core::v1::{Namespace, Pod, Secret},
     networking::v1::ServiceCIDR,
 };
 use kube::{Api, Client, api::PartialObjectMeta};
@@ -42,8 +42,6 @@ use crate::{
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
 const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
-/// ConfigMap with the trust anchors for proxies.
-const TRUST_ROOTS: (&str, &str) = ("linkerd-identity-trust-roots", "ca-bundle.crt");
 /// Lists of slices that are requested concurrently.
 const LISTS_AT_ONCE: usize = 8;
 /// Path of the Link CRD.
@@ -280,15 +278,6 @@ pub(crate) async fn controllers(client: &Client) -> Known<Vec<Workload>> {
     let mut found = service_mirrors(client).await?;
     found.retain(Workload::is_ours);
     Ok(found)
-}
-
-pub(super) async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> {
-    let (name, key) = TRUST_ROOTS;
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = api.get_opt(name).await?;
-    Ok(map
-        .and_then(|map| map.data)
-        .and_then(|mut data| data.remove(key)))
 }
 
 /// Meshed pods of these namespaces.

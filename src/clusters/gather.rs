@@ -18,7 +18,7 @@ use super::{
     collect::{credentials, kubeconfigs, links},
     collect_full::{
         OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
-        own_routes, pods, service_range, services, trust_roots,
+        own_routes, pods, service_range, services,
     },
     confinement::confined,
     foreign_endpoints::ForeignEndpoints,
@@ -29,7 +29,7 @@ use super::{
         ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot, Known,
         LinkCredentials, LinkSnapshot, MeshedPod, Part, ServiceRange, TargetSnapshot, Workload,
     },
-    target::{self, linkerd_config},
+    target::{self, config_in_force, trust_roots},
     workloads::ParseArgs,
 };
 use crate::{
@@ -316,7 +316,7 @@ async fn installation(cluster: &ClusterClient) -> GatheredFacts {
         kube_system_uid(client),
         extension_namespaces(client),
         links(cluster),
-        linkerd_config(client, &cluster.linkerd_namespace),
+        config_in_force(client, &cluster.linkerd_namespace),
         link_api(client),
         clock_ahead(client),
     );

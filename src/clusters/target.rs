@@ -43,7 +43,7 @@ pub(super) async fn target_snapshot(
         let (denied, rules, config, unusual) = futures::join!(
             denied(&client),
             rules(&client, linkerd_namespace),
-            linkerd_config(&client, linkerd_namespace),
+            config_in_force(&client, linkerd_namespace),
             unusual(&client)
         );
         Known::Ok(TargetSnapshot {
@@ -90,10 +90,7 @@ async fn rules(client: &Client, namespace: &str) -> Known<Vec<AccessRule>> {
 
 /// Linkerd's configuration in a cluster.
 pub(crate) async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
-    let namespace = match namespace {
-        "" => labels::LINKERD_NAMESPACE,
-        namespace => namespace,
-    };
+    let namespace = or_default(namespace);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let config = api.get(labels::LINKERD_CONFIG).await?;
     let values = config
@@ -109,4 +106,35 @@ pub(crate) async fn linkerd_config(client: &Client, namespace: &str) -> Known<Li
     let config = yaml::from_yaml(&values);
     Ok(config
         .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))?)
+}
+
+/// Linkerd's configuration, with the trust anchors that are in force: proxies read them from a ConfigMap of their own. The
+/// configuration has those of the installation, or none if something else provides them. Without permission to read the
+/// ConfigMap, they are all that is known.
+pub(super) async fn config_in_force(client: &Client, namespace: &str) -> Known<LinkerdConfig> {
+    let (config, anchors) = futures::join!(
+        linkerd_config(client, namespace),
+        trust_roots(client, namespace)
+    );
+    let mut config = config?;
+    if let Ok(Some(anchors)) = anchors {
+        config.identity_trust_anchors_pem = anchors;
+    }
+    Ok(config)
+}
+
+/// The trust anchors that proxies of a cluster accept, as one PEM bundle.
+pub(super) async fn trust_roots(client: &Client, namespace: &str) -> Known<Option<String>> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), or_default(namespace));
+    let map = api.get_opt(labels::LINKERD_TRUST_ROOTS).await?;
+    let data = map.and_then(|map| map.data);
+    Ok(data.and_then(|mut data| data.remove(labels::LINKERD_TRUST_ROOTS_KEY)))
+}
+
+/// The namespace of Linkerd.
+fn or_default(namespace: &str) -> &str {
+    match namespace {
+        "" => labels::LINKERD_NAMESPACE,
+        namespace => namespace,
+    }
 }

@@ -13,6 +13,12 @@ use std::{
 
 use assert_cmd::Command;
 use control_plane::{LinkerdOptions, trust_anchor};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
 
 use self::planes::{Planes, results};
@@ -209,11 +215,23 @@ async fn a_fleet_is_put_together(planes: &Planes) {
         results["linked clusters share trust anchors"]["result"],
         "error"
     );
-    planes
-        .east
-        .linkerd(&LinkerdOptions::default())
-        .await
-        .unwrap();
+    let well = LinkerdOptions::default();
+    planes.east.linkerd(&well).await.unwrap();
+
+    // What counts are the anchors that proxies accept, and not those of the installation.
+    let roots = Api::<ConfigMap>::namespaced(planes.east.client(), l::LINKERD_NAMESPACE);
+    let other = json!({ "data": { l::LINKERD_TRUST_ROOTS_KEY: trust_anchor().unwrap() } });
+    let (params, other) = (PatchParams::default(), Patch::Merge(&other));
+    let patched = roots.patch(l::LINKERD_TRUST_ROOTS, &params, &other);
+    patched.await.unwrap();
+    let (results, _) = planes.check(&["--all-contexts"]);
+    for row in [
+        "clusters share trust anchors",
+        "linked clusters share trust anchors",
+    ] {
+        assert_eq!(results[row]["result"], "error", "{row}");
+    }
+    planes.east.linkerd(&well).await.unwrap();
 }
 
 fn a_dead_cluster_costs_one_timeout(planes: &Planes) {

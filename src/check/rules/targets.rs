@@ -27,6 +27,7 @@ const NEEDED: &[Permission] = &[
     ("batch", &["jobs"], None, READ),
     ("policy.linkerd.io", &["servers"], None, READ),
     ("", &["configmaps"], Some("linkerd-config"), &["get"]),
+    ("", &["configmaps"], Some(labels::LINKERD_TRUST_ROOTS), &["get"]),
     ("", &["events"], None, &["create", "patch"]),
     ("events.k8s.io", &["events"], None, &["create", "patch"]),
     ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], None, &["create"]),
@@ -55,8 +56,7 @@ pub(super) fn access(snapshot: &FullSnapshot) -> Verdict {
         }
         Some(match link.target.as_ref()? {
             Err(why) if why.kind == ReadErrorKind::Unauthorized => {
-                let rotate =
-                    ClusterFlags::default().mc("rotate {}", &[link.cluster()]);
+                let rotate = ClusterFlags::default().mc("rotate {}", &[link.cluster()]);
                 let what = format!(
                     "the API server refuses the token, which was revoked or has expired; run {rotate}"
                 );

@@ -332,8 +332,8 @@ impl<'a> Execution<'a> {
                 listed(adoption.gone)
             ),
             format!(
-                "run {} for their Services, if they should be mirrored",
-                flags.mc("diagnose", &[])
+                "run {}, which says why their Services are not mirrored",
+                flags.mc("status --services", &[])
             ),
         ))
     }

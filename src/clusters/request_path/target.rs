@@ -16,7 +16,7 @@ use crate::{
         cluster_client::ClusterClient,
         linkerd_api::ControllerAddresses,
         snapshot::{Known, annotation},
-        target::linkerd_config,
+        target::config_in_force,
     },
     manifests::gateway::port_for_others,
 };
@@ -54,7 +54,10 @@ pub(crate) async fn target_facts(
         within(deadline, get_service(client, &remote)),
         within(deadline, slices(client, &remote)),
         within(deadline, gateways(client)),
-        within(deadline, linkerd_config(client, &cluster.linkerd_namespace)),
+        within(
+            deadline,
+            config_in_force(client, &cluster.linkerd_namespace)
+        ),
         InboundPolicies::of(cluster, linkerd),
     );
     let serving = async {

@@ -169,6 +169,10 @@ pub const LEASE_NAME: &str = "service-mirror-write";
 pub const LINKERD_CONFIG: &str = "linkerd-config";
 /// Data key of [`LINKERD_CONFIG`]: a YAML document.
 pub const LINKERD_CONFIG_KEY: &str = "values";
+/// Name of the `ConfigMap` with the trust anchors that proxies accept, in the namespace of Linkerd's control plane.
+pub const LINKERD_TRUST_ROOTS: &str = "linkerd-identity-trust-roots";
+/// Data key of [`LINKERD_TRUST_ROOTS`]: a PEM bundle.
+pub const LINKERD_TRUST_ROOTS_KEY: &str = "ca-bundle.crt";
 /// Default name of the gateway.
 pub const GATEWAY_NAME: &str = "linkerd-gateway";
 /// Default name of the ServiceAccount that a remote controller uses.
