@@ -206,12 +206,19 @@ fn excess_of(rules: &[AccessRule]) -> Option<String> {
 }
 
 fn is_needed(group: &str, resource: &str, names: &[String], verb: &str) -> bool {
-    NEEDED.iter().any(|(groups, resources, name, verbs)| {
-        *groups == group
-            && resources.contains(&resource)
-            && verbs.contains(&verb)
-            && name.is_none_or(|name| names == [name])
-    })
+    let is_needed = |named: Option<&str>| {
+        NEEDED.iter().any(|(groups, resources, name, verbs)| {
+            *groups == group
+                && resources.contains(&resource)
+                && verbs.contains(&verb)
+                && (name.is_none() || *name == named)
+        })
+    };
+    if names.is_empty() {
+        is_needed(None)
+    } else {
+        names.iter().all(|name| is_needed(Some(name)))
+    }
 }
 
 fn full_name(group: &str, resource: &str) -> String {
