@@ -116,6 +116,7 @@ A file for three clusters that all link to each other, whose contexts have
 the names of the clusters:
 
   name: example
+  id: 3c9e41b7
   clusters:
   - name: east
   - name: west

@@ -27,6 +27,7 @@ pub(crate) struct ComposedCluster {
 #[derive(Debug)]
 pub(crate) struct ComposedFleet {
     pub(crate) name: String,
+    pub(crate) id: String,
     /// The namespace of the Links, if it is not the default.
     pub(crate) namespace: Option<String>,
     /// The namespace of Linkerd's control planes, if it is not the default.
@@ -38,7 +39,8 @@ pub(crate) struct ComposedFleet {
 impl ComposedFleet {
     /// The text of the file: one entry for each link. What all links have in common is said once.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
-        let mut text = format!("name: {}\n", to_scalar(&self.name)?);
+        let [name, id] = [&self.name, &self.id].map(|text| to_scalar(text));
+        let mut text = format!("name: {}\nid: {}\n", name?, id?);
         let namespaces = [
             ("namespace", &self.namespace),
             ("linkerdNamespace", &self.linkerd),

@@ -21,6 +21,9 @@ use crate::{
     },
 };
 
+/// Characters that a label has at most.
+const LABEL: usize = 63;
+
 /// Finds clusters that are not in the file by their names.
 pub(crate) trait ClusterSources {
     /// Those of the contexts that a list of patterns names, in the kubeconfig at a path or in that of the command.
@@ -113,7 +116,14 @@ fn fleet(
     for key in ["name", "clusters", "links"] {
         reader.required(root, &fields, key, FILE)?;
     }
-    let name = reader.name(fields["name"], "name")?.to_string();
+    let mut name = reader.name(fields["name"], "name")?.to_string();
+    if let Some(node) = fields.get("id") {
+        name = Fleet::identity(&name, &reader.name(node, "id")?.to_string());
+        if name.len() > LABEL {
+            let rule = format!("must have at most {LABEL} characters with the name and a dot");
+            return Err(reader.invalid(node, "id", &rule));
+        }
+    }
     let linkerd = fields.get("linkerdNamespace").map(|node| {
         let name = reader.name(node, "linkerdNamespace")?;
         anyhow::Ok((name.to_string(), node.line))

@@ -51,6 +51,12 @@ pub(super) const FILE: &[FileKey] = &[
         "Name of the fleet: a label of all objects that it makes",
         Name,
     ),
+    key(
+        "id",
+        "What tells the file from others of the same name, which no other file has. The label is then NAME.ID; without it, \
+         --prune is refused",
+        Name,
+    ),
     flag("namespace"),
     key(
         "linkerdNamespace",

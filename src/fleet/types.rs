@@ -12,7 +12,7 @@ pub(crate) type ComposedSettings = BTreeMap<&'static str, Value>;
 /// What a file says.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    /// Its name, which is a label of all that is made.
+    /// Its identity, which is a label of all that is made: the name, and the ID after a dot if the file has one.
     pub(crate) name: String,
     /// Flags for all links.
     pub(crate) flags: Vec<FlagValue>,
@@ -115,6 +115,16 @@ impl fmt::Display for LinkEnds {
 }
 
 impl Fleet {
+    /// The identity of a file with this name and this ID. A name has no dot.
+    pub(crate) fn identity(name: &str, id: &str) -> String {
+        format!("{name}.{id}")
+    }
+
+    /// Whether the file has an ID. Another file may have the same name.
+    pub(crate) fn has_id(&self) -> bool {
+        self.name.contains('.')
+    }
+
     /// The flags of `link` for one of the links: first those for all, then the target's, then its settings.
     pub(crate) fn words(&self, ends: &LinkEnds) -> Vec<String> {
         let mut targets = self.clusters.iter();

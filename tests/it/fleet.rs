@@ -8,6 +8,7 @@ mod hub;
 mod identity;
 mod keep;
 mod many;
+mod namesakes;
 mod only;
 mod ten;
 
@@ -76,7 +77,11 @@ impl Fleet {
             .map(|cluster| format!("- name: {cluster}\n"));
         let clusters: String = clusters.collect();
         let file = self.folder.path().join("fleet.yaml");
-        fs::write(&file, format!("name: f\nclusters:\n{clusters}{links}")).unwrap();
+        fs::write(
+            &file,
+            format!("name: f\nid: t\nclusters:\n{clusters}{links}"),
+        )
+        .unwrap();
         file
     }
 
@@ -175,7 +180,7 @@ async fn made(plane: &ControlPlane) -> BTreeSet<String> {
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
         let found = api
-            .list(&ListParams::default().labels(&format!("{FLEET}=f")))
+            .list(&ListParams::default().labels(&format!("{FLEET}=f.t")))
             .await;
         let found = found.unwrap().items.into_iter();
         found

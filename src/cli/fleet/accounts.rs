@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    facts::{AccountFacts, fleet_of, is_of},
+    facts::{AccountFacts, is_of, other_fleet},
     loaded::LoadedFleet,
 };
 use crate::{
@@ -116,7 +116,7 @@ pub(super) fn account_writes(
 ) -> Result<Vec<Step>, String> {
     let name = &account.name;
     let own = facts.account(name);
-    if let Some(other) = own.and_then(fleet_of).filter(|other| *other != fleet) {
+    if let Some(other) = own.and_then(|own| other_fleet(own, fleet)) {
         return Err(format!(
             "the ServiceAccount {name} belongs to the fleet {other}"
         ));

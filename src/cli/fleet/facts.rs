@@ -146,6 +146,13 @@ pub(in crate::cli) fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
     fleet_of(object).is_some_and(|name| name == fleet)
 }
 
+/// Another fleet that has made an object. What was made before the file had an ID may be its own, or that of a file of the
+/// same name without one.
+pub(super) fn other_fleet<'o>(object: &'o impl kube::Resource, fleet: &str) -> Option<&'o str> {
+    let before = fleet.split_once('.').map(|(name, _)| name);
+    fleet_of(object).filter(|other| *other != fleet && Some(*other) != before)
+}
+
 /// The fleet that has made an object.
 pub(super) fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
     let labels = object.meta().labels.as_ref()?;

@@ -17,6 +17,7 @@ use super::{
     loaded::{link_flags, parse},
     part::UsedClusters,
     plan::FleetPlan,
+    source::new_id,
 };
 use crate::{
     api::labels,
@@ -111,7 +112,13 @@ pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Resu
     let ImportedFleet {
         mut fleet,
         left_out,
-    } = import(&clusters, args.name.as_deref(), &args.namespace, &defaults);
+    } = import(
+        &clusters,
+        args.name.as_deref(),
+        &new_id(),
+        &args.namespace,
+        &defaults,
+    );
     if global.linkerd_namespace != labels::LINKERD_NAMESPACE {
         fleet.linkerd = Some(global.linkerd_namespace.clone());
     }

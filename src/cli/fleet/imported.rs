@@ -34,10 +34,12 @@ struct FoundLink<'f> {
     held: Option<KubeconfigTarget>,
 }
 
-/// Turns clusters into a fleet. Without a name, it is that of the only fleet to which Links belong.
+/// Turns clusters into a fleet. Without a name, it is the only fleet to which Links belong, if there is one. If this says
+/// no ID, it gets the new one.
 pub(super) fn import(
     clusters: &[ImportedCluster],
     name: Option<&str>,
+    new_id: &str,
     namespace: &str,
     defaults: &LinkOptions,
 ) -> ImportedFleet {
@@ -105,9 +107,12 @@ pub(super) fn import(
         })
     });
     let composed = composed.collect();
+    let identity = name.map_or_else(|| fleet_name(clusters), str::to_owned);
+    let (name, id) = identity.split_once('.').unwrap_or((&identity, new_id));
     ImportedFleet {
         fleet: ComposedFleet {
-            name: name.map_or_else(|| fleet_name(clusters), str::to_owned),
+            name: name.to_owned(),
+            id: id.to_owned(),
             namespace: Some(namespace.to_owned())
                 .filter(|namespace| namespace != labels::MULTICLUSTER_NAMESPACE),
             linkerd: None,

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use serde::Serialize;
 
 use super::{
+    facts::{ClusterFacts, fleet_of},
     hand_over::HandOvers,
     link_plan::LinkCase,
     loaded::{LoadedFleet, LoadedLink},
@@ -69,6 +71,22 @@ pub(super) struct ClusterPlan {
     /// What is not done, because clusters that it needs are not used.
     #[serde(rename = "notDone")]
     pub(super) not_done: Vec<String>,
+}
+
+/// Links of other files with the name of this one, which are never deleted.
+fn of_namesakes(loaded: &LoadedFleet, name: &ClusterName, facts: &ClusterFacts) -> Vec<String> {
+    let own = loaded.fleet.name.as_str();
+    let plain = |fleet: &str| fleet.split('.').next().map(str::to_owned);
+    let links = facts.links.iter();
+    let links = links.filter(|link| !loaded.wants(name, &link.spec.target_cluster_name));
+    let stays = links.filter_map(|link| {
+        let other = fleet_of(link).filter(|other| *other != own && plain(other) == plain(own))?;
+        Some(format!(
+            "the Link {} stays: it belongs to the fleet {other}, another file with this name",
+            link.name_any()
+        ))
+    });
+    stays.collect()
 }
 
 impl ClusterPlan {
@@ -318,6 +336,11 @@ impl<'p> Planning<'p> {
                 targets,
                 sources,
             } = removal(self.loaded, name, self.known, self.used, &renamed);
+            if let Some(Ok(facts)) = self.known.get(*name) {
+                cluster
+                    .not_done
+                    .extend(of_namesakes(self.loaded, name, facts));
+            }
             if self.loaded.consent.prunes.is_none() {
                 cluster.unwanted.extend(steps);
                 continue;

@@ -18,7 +18,7 @@ use crate::{
         cluster_name::context_of,
         output,
     },
-    hint::misuse,
+    hint::{fail, misuse},
     manifests::link::ClusterName,
 };
 
@@ -90,11 +90,28 @@ pub(super) struct FleetConsent {
     replace: Vec<ClusterName>,
 }
 
+/// An ID that no other file has.
+pub(super) fn new_id() -> String {
+    format!("{:08x}", fastrand::u32(..))
+}
+
 impl FleetConsent {
     /// What the flags allow for this file.
     pub(super) fn of(&self, loaded: &LoadedFleet) -> anyhow::Result<Consent> {
         for name in &self.replace {
             loaded.cluster(name)?;
+        }
+        if self.prune.is_some() && !loaded.fleet.has_id() {
+            let (name, file) = (&loaded.fleet.name, &loaded.name);
+            return Err(fail(
+                format!(
+                    "{file} has no id: --prune could delete links of another file with the name {name}"
+                ),
+                format!(
+                    "add the line `id: {}`, and apply it with --take-over first",
+                    new_id()
+                ),
+            ));
         }
         Ok(Consent {
             replaced: self.replace.iter().cloned().collect(),

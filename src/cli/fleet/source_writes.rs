@@ -5,7 +5,7 @@ use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::{
-    facts::{ClusterFacts, fleet_of, is_of, kubeconfig},
+    facts::{ClusterFacts, is_of, kubeconfig, other_fleet},
     loaded::{LoadedFleet, LoadedLink, places},
 };
 use crate::{
@@ -57,8 +57,7 @@ impl SourceWrites<'_> {
                 return Some(format!("the Link {target} is for the cluster {other}"));
             }
             NameHolder::Same(link) => {
-                let other = fleet_of(link).filter(|other| *other != self.loaded.fleet.name);
-                if let Some(other) = other {
+                if let Some(other) = other_fleet(link, &self.loaded.fleet.name) {
                     return Some(format!("the Link {target} belongs to the fleet {other}"));
                 }
             }

@@ -56,7 +56,7 @@ async fn nothing_is_lost_when_a_link_of_a_fleet_is_linked_again() {
     let changed = link(&["--excluded-labels=secret"]);
     assert_eq!(changed.code, 0, "{}", changed.stderr);
     let said =
-        "the Link name-east belongs to the fleet f; `fleet apply` sets it to what the file says";
+        "the Link name-east belongs to the fleet f.t; `fleet apply` sets it to what the file says";
     assert!(changed.stderr.contains(said), "{}", changed.stderr);
     assert_eq!(made(&west).await, linked_to(&names[..2]));
     let mesh = fleet.file(&names, MESH);

@@ -102,7 +102,7 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
     apply(&profile(east, "True", &evil).to_string()).await;
     apply(&profile(west, "False", &evil).to_string()).await;
     let file = folder.join("fleet.yaml");
-    let text = "name: f\nclusters:\n- clusterProfiles: {context: hub-north, namespace: default, selector: env=prod}\n\
+    let text = "name: f\nid: t\nclusters:\n- clusterProfiles: {context: hub-north, namespace: default, selector: env=prod}\n\
                 links: [{mesh: all}]\n";
     fs::write(&file, text).unwrap();
     // The user has a kubeconfig for the hub alone.
@@ -140,7 +140,7 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
     };
     let both = [entry("hub-east"), entry("hub-west")].map(|entry| format!("{{{entry}}}"));
     let on_one_line = format!(
-        "name: f\nclusters: [{}]\nlinks: [{{mesh: all}}]\n",
+        "name: f\nid: t\nclusters: [{}]\nlinks: [{{mesh: all}}]\n",
         both.join(", ")
     );
     fs::write(&file, on_one_line).unwrap();

@@ -21,7 +21,7 @@ fn mesh(fleet: &Fleet, clusters: &[(&str, &str)]) -> PathBuf {
     let clusters =
         clusters.map(|(name, context)| format!("- name: {name}\n  context: {context}\n"));
     let clusters: String = clusters.collect();
-    let text = format!("name: f\nclusters:\n{clusters}links:\n- mesh: all\n");
+    let text = format!("name: f\nid: t\nclusters:\n{clusters}links:\n- mesh: all\n");
     let file = fleet.folder.path().join("identity.yaml");
     fs::write(&file, text).unwrap();
     file

@@ -96,7 +96,7 @@ impl Planes {
     /// Writes a fleet file with these clusters and links. The name of each cluster is that of its context.
     pub(super) fn file(&self, name: &str, clusters: &[String], links: &str) -> PathBuf {
         let clusters = clusters.join("\n- name: ");
-        let text = format!("name: f\nclusters:\n- name: {clusters}\nlinks: {links}\n");
+        let text = format!("name: f\nid: t\nclusters:\n- name: {clusters}\nlinks: {links}\n");
         let file = self.folder.path().join(name);
         fs::write(&file, text).unwrap();
         file

@@ -202,7 +202,10 @@ fn file(stage: &Stage, which: &str, settings: &str) -> PathBuf {
         _ if settings.is_empty() => "- {mesh: all}\n".to_owned(),
         _ => format!("- {{mesh: all, settings: {settings}}}\n"),
     };
-    let text = format!("name: k\nclusters:\n{}links:\n{links}", clusters.concat());
+    let text = format!(
+        "name: k\nid: t\nclusters:\n{}links:\n{links}",
+        clusters.concat()
+    );
     let file = stage.folder.path().join("fleet.yaml");
     fs::write(&file, text).unwrap();
     file

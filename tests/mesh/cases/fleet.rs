@@ -249,7 +249,7 @@ fn write(rig: &Rig, north: Option<(&str, &Cluster)>, links: &Value) -> anyhow::R
             "apiServerAddress": north.plane.url(),
         }));
     }
-    let file = json!({ "name": "rig", "clusters": clusters, "links": links });
+    let file = json!({ "name": "rig", "id": "mesh", "clusters": clusters, "links": links });
     // JSON is YAML.
     Ok(fs::write(
         rig.west.place.home.join("fleet.yaml"),
@@ -259,7 +259,7 @@ fn write(rig: &Rig, north: Option<(&str, &Cluster)>, links: &Value) -> anyhow::R
 
 /// The names of what the fleet has made in a cluster, a line each.
 async fn made(cluster: &Cluster) -> anyhow::Result<String> {
-    let label = format!("{FLEET}=rig");
+    let label = format!("{FLEET}=rig.mesh");
     let get = ["get", MADE, "--all-namespaces", "-o", "name", "-l", &label];
     cluster.plane.kubectl(&get).await
 }

@@ -129,7 +129,7 @@ fn what_cannot_be_meant_is_an_error_with_its_line_and_a_suggestion() {
         (
             "",
             "line 1 of fleet.yaml must be a map, not nothing",
-            "use the keys name, namespace",
+            "use the keys name, id, namespace",
         ),
         (
             "a: [",

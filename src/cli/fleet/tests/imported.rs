@@ -91,6 +91,7 @@ fn imported(clusters: &[ImportedCluster]) -> ImportedFleet {
     import(
         clusters,
         Some("f"),
+        "new",
         labels::MULTICLUSTER_NAMESPACE,
         &defaults,
     )
@@ -113,7 +114,7 @@ fn file(of_clusters: &[&str], links: &str) -> String {
     let clusters = NAMES.iter().zip(of_clusters);
     let clusters = clusters.map(|(name, set)| format!("- {{name: \"{name}\"{set}}}\n"));
     format!(
-        "name: f\nclusters:\n{}links:{links}",
+        "name: f\nid: new\nclusters:\n{}links:{links}",
         clusters.collect::<String>()
     )
 }
