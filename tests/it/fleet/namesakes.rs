@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use control_plane::ControlPlane;
-use kube::{ResourceExt as _, api::ListParams};
+use kube::{ResourceExt, api::ListParams};
 use linkerd_mc::api::labels::FLEET;
 
 use super::Fleet;
@@ -13,7 +13,7 @@ use crate::support::links::links;
 async fn links_of(plane: &ControlPlane, fleet: &str) -> BTreeSet<String> {
     let own = ListParams::default().labels(&format!("{FLEET}={fleet}"));
     let found = links(plane).list(&own).await.unwrap().items;
-    found.iter().map(|link| link.name_any()).collect()
+    found.iter().map(ResourceExt::name_any).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
