@@ -3,6 +3,7 @@
 mod apply;
 mod args;
 mod contexts;
+mod handed;
 mod source;
 mod summary;
 pub(super) mod taken;
@@ -14,7 +15,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::ListParams};
 
 pub(crate) use self::args::Link;
-use self::{apply::Prepared, contexts::Direction, source::kubeconfig};
+use self::{
+    apply::Prepared,
+    contexts::{Direction, LinkedTarget},
+    handed::kubeconfig,
+};
 use super::{
     common::{
         args::Global,
@@ -61,7 +66,13 @@ pub(crate) async fn run(
         ));
     }
     let given = Given::of(given);
-    let directions = contexts::directions(global, args, &given).await?;
+    let directions = match &args.from_file {
+        Some(file) => {
+            refuse_flags(&given)?;
+            vec![(contexts::handed(global, args, file)?, given)]
+        }
+        None => contexts::directions(global, args, &given).await?,
+    };
     let (directions, given): (Vec<Direction>, Vec<Given>) = directions.into_iter().unzip();
     let linkerd = &global.linkerd_namespace;
     let read = async |directions: Vec<Direction>, is_dry: bool| {
@@ -127,6 +138,41 @@ pub(crate) async fn run(
     Ok(())
 }
 
+/// Fails if there are flags that decide what the file decides.
+fn refuse_flags(given: &Given) -> anyhow::Result<()> {
+    const OWN: [&str; 15] = [
+        "from_file",
+        "source",
+        "namespace",
+        "replace",
+        "dry_run",
+        "yes",
+        "wait",
+        "output",
+        "kubeconfig",
+        "as_user",
+        "as_groups",
+        "linkerd_namespace",
+        "verbose",
+        "quiet",
+        "color",
+    ];
+    // Groups of flags have the names of types.
+    let mut flags = given
+        .flags()
+        .filter(|flag| flag.starts_with(char::is_lowercase));
+    match flags.find(|flag| !OWN.contains(flag)) {
+        None => Ok(()),
+        Some(flag) => Err(misuse(
+            format!(
+                "--{} cannot be used with --from-file",
+                flag.replace('_', "-")
+            ),
+            "the file has all settings; ask its owner for another one, or change them with `link` or kubectl afterwards",
+        )),
+    }
+}
+
 /// Shows what would be done.
 fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
     for prepared in prepared {
@@ -157,7 +203,8 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
 /// Lists the settings that would change, and asks whether they may. Fails if they may not. Returns whether somebody was
 /// asked.
 fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<bool> {
-    let changes = |link: &&Prepared| !link.changes.is_empty() || link.losses.is_some();
+    let changes =
+        |link: &&Prepared| !link.changes.is_empty() || link.losses.is_some() || link.is_handed();
     let mut changed = prepared.iter().filter(changes);
     let Some(first) = changed.next() else {
         return Ok(false);
@@ -169,9 +216,10 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<bool> {
         } else {
             "this would change"
         };
-        output::line(&format!(
-            "{context} is linked to {name} already; {will} the Link:"
-        ));
+        output::line(&match prepared.source.link {
+            Some(_) => format!("{context} is linked to {name} already; {will} the Link:"),
+            None => format!("this links {context} to {name}, as the file says:"),
+        });
         for line in prepared.lines() {
             output::line(&format!("- {line}"));
         }
@@ -301,18 +349,16 @@ fn warnings_of_credentials(prepared: &Prepared, left: Option<&Secret>) -> Vec<St
 
 /// Prints how much is mirrored. Returns warnings about Services that look as if they should be, and are not.
 async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
-    let Direction {
-        context,
-        name,
-        target,
-        ..
-    } = &prepared.direction;
+    let Direction { context, name, .. } = &prepared.direction;
     let (cluster, link) = (&prepared.source.cluster, name.to_string());
     let links = prepared.links();
     let live = cluster.request("read the Link", links.get(&link)).await?;
     output::data(&format!("{}\n", summary::summary(&link, context, &live)))?;
+    let LinkedTarget::Context(target) = &prepared.direction.target else {
+        return Ok(Vec::new());
+    };
     // Users who may link need not be able to list all Services.
-    let Ok(found) = unusual(&target.client).await else {
+    let Ok(found) = unusual(&target.cluster.client).await else {
         return Ok(Vec::new());
     };
     let warnings = found.iter();

@@ -1,6 +1,7 @@
 //! `link` and `plan`: one command links two clusters, and `plan` shows beforehand what the controller would do.
 
 mod again;
+mod from_file;
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -26,6 +26,11 @@ impl Given {
         renamed
     }
 
+    /// All of them.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// Whether one of these is there.
     pub(crate) fn has(&self, flags: &[&str]) -> bool {
         flags.iter().any(|flag| self.0.contains(*flag))

@@ -94,7 +94,8 @@ impl HandOvers {
 
 /// The owner of a source cluster takes what is in this file.
 pub(super) fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> RemainingStep {
-    let command = flags(loaded, source).kubectl("apply -f {}", &[path]);
+    let context = context(loaded, source);
+    let command = ClusterFlags::default().mc("link --from-file {} --source {}", &[path, &context]);
     RemainingStep::of(source, &command)
 }
 
@@ -111,9 +112,14 @@ fn joined(names: &BTreeSet<ClusterName>) -> String {
     names.join(",")
 }
 
-/// The flags that name a cluster: the context of the file, or the one with the name of the cluster.
+/// The flags that name a cluster.
 pub(super) fn flags(loaded: &LoadedFleet, name: &ClusterName) -> ClusterFlags {
+    ClusterFlags::of_context(&context(loaded, name))
+}
+
+/// The context of the file, or the one with the name of the cluster.
+fn context(loaded: &LoadedFleet, name: &ClusterName) -> String {
     let cluster = loaded.cluster(name).ok();
     let context = cluster.and_then(|cluster| cluster.context.clone());
-    ClusterFlags::of_context(&context.unwrap_or_else(|| name.to_string()))
+    context.unwrap_or_else(|| name.to_string())
 }

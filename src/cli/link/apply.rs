@@ -9,13 +9,14 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    contexts::Direction,
-    source::{Before, InUse, SourceState, kubeconfig},
+    contexts::{Direction, LinkedTarget},
+    handed::kubeconfig,
+    source::{Before, InUse, SourceState},
 };
 use crate::{
     api::{
         labels::{self, KUBECONFIG_KEY},
-        link::Link,
+        link::{Link, LinkSpec},
     },
     cli::{
         common::{
@@ -62,6 +63,11 @@ impl Prepared {
         self.source.cluster.api(&namespace)
     }
 
+    /// Whether the owner of the target cluster has handed it over, so that all of it has to be confirmed.
+    pub(super) fn is_handed(&self) -> bool {
+        matches!(self.direction.target, LinkedTarget::Handed(_))
+    }
+
     /// What applying the link does to one that is there, a line each.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let changes = self.changes.iter().map(ToString::to_string);
@@ -96,22 +102,34 @@ impl Prepared {
         let args = &direction.args;
         let source = SourceState::read(&direction, &args.namespace, linkerd, of.replace).await?;
         let existing = source.existing();
-        let made = generate(
-            &direction.from,
-            &direction.target,
-            linkerd,
-            &direction.name,
-            args,
-            (given, existing),
-            is_dry,
-        );
-        let context = &direction.target_context;
-        let (objects, remarks) = made
-            .await
-            .with_context(|| format!("cannot generate the link to {context}"))?;
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
-        if let Some(old) = &source.link {
-            changes.extend(settings_changes(old, &objects.link));
+        let (objects, remarks) = match &direction.target {
+            LinkedTarget::Context(target) => {
+                let made = generate(
+                    &target.access,
+                    &target.cluster,
+                    linkerd,
+                    &direction.name,
+                    args,
+                    (given, existing),
+                    is_dry,
+                );
+                let what = || format!("cannot generate the link to {}", target.context);
+                made.await.with_context(what)?
+            }
+            LinkedTarget::Handed(handed) => {
+                renewed.extend(handed.ways());
+                (handed.objects(&existing)?, Vec::new())
+            }
+        };
+        match (&source.link, &direction.target) {
+            (Some(old), _) => changes.extend(settings_changes(old, &objects.link)),
+            // Somebody else has chosen all settings.
+            (None, LinkedTarget::Handed(_)) => {
+                let none = Link::new("", LinkSpec::default());
+                changes.extend(settings_changes(&none, &objects.link));
+            }
+            (None, LinkedTarget::Context(_)) => {}
         }
         let new = kubeconfig(&objects.credentials).and_then(|new| KubeconfigTarget::of(&new.0));
         match (source.in_use(), new) {
@@ -172,7 +190,10 @@ impl Prepared {
         if self.source.link.is_none() || self.changes.is_empty() && !is_of_another {
             return None;
         }
-        let (source, target) = (&self.source.cluster, &self.direction.target);
+        let LinkedTarget::Context(target) = &self.direction.target else {
+            return Some(Losses::unknown("the target cluster is not used"));
+        };
+        let (source, target) = (&self.source.cluster, &target.cluster);
         let link = &self.objects.link;
         match losses(&source.client, &target.client, link, parse).await {
             Ok(losses) => losses.text(&self.direction.name.to_string()),

@@ -1,8 +1,8 @@
 //! The flags of `link`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 
 use crate::{
@@ -29,7 +29,10 @@ Examples:
   linkerd-mc link --target east --source west --dry-run
 
   # Change one setting of the Link, and keep all others
-  linkerd-mc link --target east --source west --excluded-labels team --yes";
+  linkerd-mc link --target east --source west --excluded-labels team --yes
+
+  # Without access to east: take what its owner has handed over
+  linkerd-mc link --from-file handed/west/east.yaml --source west";
 
 /// Link two clusters
 ///
@@ -39,6 +42,9 @@ Examples:
 ///
 /// If the clusters are linked already, what is set stays unless a flag names it. What would change is listed, and has
 /// to be confirmed.
+///
+/// With --from-file, only the source cluster is used. The file has two Secrets and a Link, or the Secrets alone for a Link
+/// that is there. Other objects, and kubeconfigs that would run programs or read files, are refused.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -49,6 +55,10 @@ pub(crate) struct Link {
     /// Context of the source cluster, where the mirrors are created
     #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub(super) source: Option<String>,
+    /// Take the link that the owner of the target cluster has written to this file with `fleet credentials` or `link-gen`; -
+    /// for stdin. Everything that is not part of a link is refused, and all settings are shown
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["target", "mutual"])]
+    pub(super) from_file: Option<PathBuf>,
     /// Name of the target cluster, and the suffix of its mirrors [default: from the name of its context]
     #[arg(long, alias = "target-cluster-name", value_name = "NAME")]
     pub(super) cluster_name: Option<ClusterName>,

@@ -1,10 +1,13 @@
 //! The two clusters of a link: which contexts, which names, and which way.
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, path::Path};
 
 use anyhow::Context as _;
 
-use super::args::Link;
+use super::{
+    args::Link,
+    handed::{HandedLink, Namespaces},
+};
 use crate::{
     cli::{
         common::{
@@ -19,17 +22,28 @@ use crate::{
     suggest::ClusterFlags,
 };
 
+/// Where a link leads.
+#[derive(Clone)]
+pub(super) enum LinkedTarget {
+    Context(Box<TargetContext>),
+    /// Its owner has handed it over.
+    Handed(Box<HandedLink>),
+}
+
+/// The target cluster.
+#[derive(Clone)]
+pub(super) struct TargetContext {
+    pub(super) access: Access,
+    pub(super) context: String,
+    pub(super) cluster: Cluster,
+    /// As the user's kubeconfig has it.
+    pub(super) entry: ClusterEntry,
+}
+
 /// One direction of a link.
 #[derive(Clone)]
 pub(super) struct Direction {
-    /// Access to the target cluster.
-    pub(super) from: Access,
-    /// Context of the target cluster.
-    pub(super) target_context: String,
-    /// The target cluster.
-    pub(super) target: Cluster,
-    /// The target cluster, as the user's kubeconfig has it.
-    pub(super) entry: ClusterEntry,
+    pub(super) target: LinkedTarget,
     /// Access to the source cluster.
     pub(super) access: Access,
     /// Context of the source cluster.
@@ -59,7 +73,7 @@ pub(super) async fn directions(
         context: target,
     };
     let there = direction(&access, &target, &source, args.generated.clone()).await?;
-    refuse_itself(&there, &access.with_context(&source)).await?;
+    refuse_itself(&there, &target.context, &access.with_context(&source)).await?;
     let mut directions = vec![(there, given.clone())];
     if args.mutual {
         let own = args.source_cluster_name.as_ref();
@@ -81,6 +95,35 @@ pub(super) async fn directions(
         directions.push((back, given));
     }
     Ok(directions)
+}
+
+/// The link in a file. Its objects alone say which cluster it leads to.
+pub(super) fn handed(global: &Global, args: &Link, file: &Path) -> anyhow::Result<Direction> {
+    let context = args.source.clone().ok_or_else(|| {
+        misuse(
+            "missing --source",
+            "pass the context of the cluster that takes the link",
+        )
+    })?;
+    let shown = file.display().to_string();
+    let text = if shown == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    let text = text.with_context(|| format!("cannot read {shown}"))?;
+    let namespaces = Namespaces {
+        links: &args.generated.namespace,
+        linkerd: &global.linkerd_namespace,
+    };
+    let handed = HandedLink::read(&shown, &text, &namespaces)?;
+    Ok(Direction {
+        name: handed.name.clone(),
+        target: LinkedTarget::Handed(Box::new(handed)),
+        access: global.access().with_context(&context),
+        context,
+        args: args.generated.clone(),
+    })
 }
 
 /// The contexts of the target and of the source cluster. Prompts for missing ones if it `can_ask`.
@@ -164,14 +207,21 @@ fn name(context: &str, given: Option<&ClusterName>, flag: &str) -> anyhow::Resul
 }
 
 /// Fails if both contexts lead to one cluster.
-async fn refuse_itself(direction: &Direction, source: &Access) -> anyhow::Result<()> {
+async fn refuse_itself(
+    direction: &Direction,
+    context: &str,
+    source: &Access,
+) -> anyhow::Result<()> {
+    let LinkedTarget::Context(target) = &direction.target else {
+        return Ok(());
+    };
     let source = Cluster::connect(source).await?;
-    let (target, source) = futures::join!(direction.target.identify(), source.identify());
+    let (target, source) = futures::join!(target.cluster.identify(), source.identify());
     if target.may_be(&source) {
         return Err(misuse(
             format!(
-                "the contexts {} and {} lead to the same cluster",
-                direction.target_context, direction.context
+                "the contexts {context} and {} lead to the same cluster",
+                direction.context
             ),
             "choose contexts of two clusters; a cluster cannot be linked to itself",
         ));
@@ -187,11 +237,14 @@ async fn direction(
 ) -> anyhow::Result<Direction> {
     let from = access.with_context(&target.context);
     let why = || format!("cannot generate the link to {}", target.context);
-    Ok(Direction {
+    let side = TargetContext {
         entry: entry(&from).with_context(why)?.cluster,
-        target: Cluster::connect(&from).await.with_context(why)?,
-        from,
-        target_context: target.context.clone(),
+        cluster: Cluster::connect(&from).await.with_context(why)?,
+        access: from,
+        context: target.context.clone(),
+    };
+    Ok(Direction {
+        target: LinkedTarget::Context(Box::new(side)),
         access: access.with_context(source),
         context: source.to_owned(),
         name: target.name.clone(),

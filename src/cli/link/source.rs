@@ -1,14 +1,15 @@
 //! What the source cluster has of a link before anything is written.
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
 use super::{
-    contexts::Direction,
+    contexts::{Direction, LinkedTarget},
+    handed::kubeconfig,
     taken::{NameHolder, holder, objection},
 };
 use crate::{
-    api::{labels::KUBECONFIG_KEY, link::Link, metadata::cluster_uid},
+    api::{link::Link, metadata::cluster_uid},
     cli::{
         common::{
             cluster::Cluster,
@@ -167,7 +168,10 @@ impl SourceState {
 
     /// What the Secrets say about the cluster that they lead to.
     async fn evidence(&self, direction: &Direction) -> Vec<Evidence> {
-        let actual = direction.target.uid().await;
+        let actual = match &direction.target {
+            LinkedTarget::Context(target) => target.cluster.uid().await,
+            LinkedTarget::Handed(handed) => handed.uid().map(str::to_owned),
+        };
         let of_link = self.link.as_ref().and_then(cluster_uid);
         let mut evidence = Vec::from_iter(by_uid(of_link, actual.as_deref()));
         for secret in self.all() {
@@ -177,7 +181,10 @@ impl SourceState {
             } else if matches!(secret, Before::Unknown) {
                 evidence.push(Evidence::Unreadable);
             } else if let Some(old) = secret.kubeconfig() {
-                evidence.push(compare(&old, &direction.entry, &direction.target).await);
+                evidence.push(match &direction.target {
+                    LinkedTarget::Context(of) => compare(&old, &of.entry, &of.cluster).await,
+                    LinkedTarget::Handed(handed) => handed.evidence(&old),
+                });
             }
         }
         evidence
@@ -230,11 +237,6 @@ impl SourceState {
              all mirrors of the other one",
         ))
     }
-}
-
-/// The kubeconfig in a Secret.
-pub(super) fn kubeconfig(secret: &Secret) -> Option<&ByteString> {
-    secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }
 
 /// The Secret that the cluster has now.

@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 36] = [
+const FREE: [&str; 37] = [
     "as_groups",
     "as_user",
     "clusterprofile_provider_file",
@@ -43,6 +43,7 @@ const FREE: [&str; 36] = [
     "directory",
     "file",
     "from_existing",
+    "from_file",
     "kubeconfig",
     "link_file",
     "output_dir",

@@ -16,9 +16,18 @@ fn rotate(plane: &ControlPlane, file: &Path, flags: &[&str]) -> Outcome {
 }
 
 /// Takes the credentials in a file.
-async fn take(plane: &ControlPlane, file: &Path) {
-    let apply = ["apply", "-f", file.to_str().unwrap()];
-    plane.kubectl(&apply).await.unwrap();
+fn take(plane: &ControlPlane, file: &Path) {
+    let file = file.to_str().unwrap();
+    let own = [
+        "link",
+        "--from-file",
+        file,
+        "--source",
+        plane.name(),
+        "--yes",
+    ];
+    let taken = run(plane.kubeconfig(), &own);
+    assert_eq!(taken.code, 0, "{}", taken.stderr);
 }
 
 fn json(outcome: &Outcome) -> Value {
@@ -61,7 +70,7 @@ async fn rotation_needs_no_rights_in_both_clusters_of_a_link() {
     assert_eq!(in_use(west, east).await, since);
 
     // West takes its token, and restarts Linkerd.
-    take(west, &own).await;
+    take(west, &own);
     let link = format!("{of_west}/{of_east}");
     fleet.writes();
     let taken = rotate(west, &mesh, &[&link, "-o=json"]);

@@ -64,7 +64,13 @@ async fn pasted(plane: &ControlPlane, command: &str, folder: &Path) {
         }
         program => {
             assert_eq!(program, "linkerd-mc");
-            succeeded(&run(plane.kubeconfig(), &arguments));
+            // People are asked.
+            let yes: &[&str] = if arguments[0] == "link" {
+                &["--yes"]
+            } else {
+                &[]
+            };
+            succeeded(&run(plane.kubeconfig(), &[&arguments, yes].concat()));
         }
     }
 }

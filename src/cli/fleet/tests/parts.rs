@@ -31,7 +31,7 @@ fn left(plan: &FleetPlan) -> (Vec<String>, Vec<String>) {
 
 const HAND_OVER: [&str; 3] = [
     "east: linkerd-mc fleet credentials --file fleet.yaml --target east --source west --with-link --output-dir handed",
-    "west: kubectl --context west apply -f handed/west/east.yaml",
+    "west: linkerd-mc link --from-file handed/west/east.yaml --source west",
     "west: linkerd-mc fleet apply --file fleet.yaml --only west",
 ];
 const APPLY_EAST: &str = "east: linkerd-mc fleet apply --file fleet.yaml --only east";
@@ -301,7 +301,9 @@ fn steps_of_a_mesh_are_in_an_order_in_which_they_can_be_done() {
     let apply =
         |cluster: &str| format!("{cluster}: linkerd-mc fleet apply {file} --only {cluster}");
     let take = |source: &str, target: &str| {
-        format!("{source}: kubectl --context {source} apply -f handed/{source}/{target}.yaml")
+        format!(
+            "{source}: linkerd-mc link --from-file handed/{source}/{target}.yaml --source {source}"
+        )
     };
     assert_eq!(
         steps,
