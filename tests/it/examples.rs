@@ -22,8 +22,9 @@ use crate::support::{
 /// Commands that a shell runs before each example of a command, or before the first one if it is in [`READS`]. The current
 /// context is `west` unless these commands change it.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 16] = [
+const BEFORE: [(&str, &str); 17] = [
     ("install", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
+    ("link", "mkdir -p handed/west; linkerd-mc --context east link-gen --cluster-name east > handed/west/east.yaml"),
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
     ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
     ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),

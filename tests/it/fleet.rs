@@ -387,7 +387,7 @@ async fn plan_shows_what_each_cluster_needs_and_writes_nothing() {
     assert!(
         planned
             .stdout
-            .contains("  + 2 Links plan-north, plan-west: mesh, line 7\n"),
+            .contains("  + 2 Links plan-north, plan-west: mesh, line 8\n"),
         "{}",
         planned.stdout
     );

@@ -148,7 +148,10 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     let dir = ["--output-dir", secrets.to_str().unwrap()];
     for target in names {
         let flags = [&["--target", target], &dir[..]].concat();
-        assert_eq!(succeeded(&fleet.run("credentials", &file, &flags)), "");
+        let printed = fleet.run("credentials", &file, &flags);
+        let printed = succeeded(&printed);
+        let remaining = printed.matches("# What remains, for ").count();
+        assert_eq!(remaining, 2, "{printed}");
     }
     assert_eq!(fleet.writes(), [""; 0]);
     let handed_over = files(&secrets);
@@ -183,7 +186,7 @@ async fn rendered_files_and_handed_over_credentials_link_as_apply_does() {
     );
     assert_eq!(
         succeeded(&imported),
-        "name: f\nclusters:\n- name: git-east\n- name: git-north\n- name: git-west\nlinks:\n\
+        "name: f\nid: t\nclusters:\n- name: git-east\n- name: git-north\n- name: git-west\nlinks:\n\
          - target: git-north\n  source: git-east\n- target: git-west\n  source: git-east\n\
          - target: git-east\n  source: git-north\n- target: git-west\n  source: git-north\n\
          - target: git-east\n  source: git-west\n- target: git-north\n  source: git-west\n"

@@ -136,7 +136,7 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
 
     // The entries of the file may be on one line.
     let entry = |name: &str| {
-        text.lines().nth(2).unwrap()[2..].replace("env=prod", &format!("cluster={name}"))
+        text.lines().nth(3).unwrap()[2..].replace("env=prod", &format!("cluster={name}"))
     };
     let both = [entry("hub-east"), entry("hub-west")].map(|entry| format!("{{{entry}}}"));
     let on_one_line = format!(
@@ -163,7 +163,7 @@ async fn clusters_of_a_hub_are_linked_with_the_plugins_of_flags() {
     let unread = run(&away, &[&args[..], &flags[..2]].concat());
     assert_eq!(unread.code, 1, "{}", unread.stdout);
     let why = format!(
-        "cannot read the clusterProfiles of {}, line 3",
+        "cannot read the clusterProfiles of {}, line 4",
         file.display()
     );
     assert!(unread.stderr.contains(&why), "{}", unread.stderr);

@@ -82,7 +82,7 @@ async fn link_of_another_owner_is_shown_and_taken_and_nothing_else_is() {
     assert_eq!(asked.code, 1, "{}", asked.stderr);
     for shown in [
         "federation: (none) -> none",
-        "selector: (none) -> handed=yes",
+        "selector: (none) -> handed in (yes)",
         "gatewayAddress: (none) -> ",
         "the controller connects to https://",
         "Linkerd connects to https://",
@@ -97,7 +97,7 @@ async fn link_of_another_owner_is_shown_and_taken_and_nothing_else_is() {
         dry.stdout
     );
     assert!(
-        dry.stdout.contains("selector: (none) -> handed=yes"),
+        dry.stdout.contains("selector: (none) -> handed in (yes)"),
         "{}",
         dry.stdout
     );

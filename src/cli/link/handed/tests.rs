@@ -84,7 +84,7 @@ fn everything_else_is_refused_in_one_sentence_that_quotes_no_credentials() {
         ),
         (
             |all| {
-                all.push(json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "x" } }))
+                all.push(json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "x" } }));
             },
             "it has the \"ClusterRoleBinding\" \"x\", and a link has only Secrets and a Link",
         ),
@@ -164,7 +164,7 @@ fn everything_else_is_refused_in_one_sentence_that_quotes_no_credentials() {
         (
             |all| {
                 all[1]["metadata"]["labels"]["multicluster.linkerd.io/cluster-name"] =
-                    json!("north")
+                    json!("north");
             },
             "the Secret \"cluster-credentials-east\" in linkerd has the label of another cluster",
         ),
@@ -258,7 +258,7 @@ fn kubeconfigs_neither_run_programs_nor_read_files() {
                 k["users"]
                     .as_array_mut()
                     .unwrap()
-                    .push(json!({ "name": "x", "user": { "exec": {} } }))
+                    .push(json!({ "name": "x", "user": { "exec": {} } }));
             },
             " does not have exactly one of its users",
         ),
