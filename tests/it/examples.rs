@@ -46,7 +46,7 @@ const BEFORE: [(&str, &str); 17] = [
 const READS: [&str; 5] = ["status", "traffic", "diagnose", "check", "verify"];
 
 /// Replacements in examples: the text, what is run instead, and why.
-const OTHERWISE: [(&str, &str, &str); 3] = [
+const OTHERWISE: [(&str, &str, &str); 4] = [
     (
         "/usr/local/share/man/man1",
         "man1",
@@ -61,6 +61,11 @@ const OTHERWISE: [(&str, &str, &str); 3] = [
         "--admin-addr 127.0.0.1:9999",
         "--admin-addr 127.0.0.1:0 --probe-address $GATEWAYS",
         "that port may be taken, and the gateways are stand-ins",
+    ),
+    (
+        "west=west-token-x7k2p",
+        "west=$(kubectl --context east -n linkerd-multicluster get secrets -o name | sed -n 's|secret/\\(west-token-.*\\)|\\1|p' | head -1)",
+        "the end of the name is random",
     ),
 ];
 
