@@ -32,7 +32,9 @@ pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, from_credentials,
     watcher_from_credentials,
 };
-pub(crate) use self::credentials::{insecure_tls, service_account, token_fingerprint};
+pub(crate) use self::credentials::{
+    insecure_tls, kubeconfig_in, service_account, token_fingerprint,
+};
 #[cfg(test)]
 pub(crate) use self::multiplexed::build;
 pub use self::multiplexed::{CommandClients, multiplexed};

@@ -18,7 +18,6 @@ pub(crate) use self::args::Link;
 use self::{
     apply::Prepared,
     contexts::{Direction, LinkedTarget},
-    handed::kubeconfig,
 };
 use super::{
     common::{
@@ -35,7 +34,7 @@ use super::{
 };
 use crate::{
     api::{duration::format_go_duration, link},
-    client::fingerprint,
+    client::{fingerprint, kubeconfig_in},
     clusters::{
         misspelled::{misspelled, unusual},
         topology,
@@ -375,7 +374,7 @@ async fn wait_until_ready(
 ) -> anyhow::Result<()> {
     let Direction { context, name, .. } = &prepared.direction;
     let cluster = &prepared.source.cluster;
-    let credentials = kubeconfig(&prepared.objects.credentials);
+    let credentials = kubeconfig_in(&prepared.objects.credentials);
     let credentials = credentials.map(|kubeconfig| fingerprint(&kubeconfig.0));
     let credentials = credentials.unwrap_or_default();
     let link = name.to_string();

@@ -21,21 +21,23 @@ use kube::{
 
 pub(super) use self::{
     api_server::{ApiServerFacts, Way},
-    existing::{Evidence, Existing, KubeconfigTarget, by_uid, compare, keep_cluster_uid},
+    existing::{Existing, keep_cluster_uid},
     facts::{LinkFacts, WantedLink},
     flags::LinkArgs,
     remark::Remark,
 };
+pub(super) use super::common::link_credentials::{Evidence, KubeconfigTarget, by_uid, compare};
 use super::{
     common::{
         args::{Global, ManifestOutput},
         cluster::Cluster,
         given::Given,
+        link_credentials::TokenAccount,
         output,
-        wait::{POLL_INTERVAL, poll, spin},
+        wait::spin,
     },
     plan,
-    rotate::TokenAccount,
+    rotate::{filled, token_in},
 };
 use crate::{
     api::{duration::format_go_duration, labels, metadata::cluster_uid},
@@ -70,9 +72,6 @@ Examples:
   # Link on a flat network without a gateway, with a token for 90 days
   linkerd-mc --context east link-gen --cluster-name east \\
     --gateway=false --token-duration 2160h";
-
-/// How long to wait for the token of a new Secret.
-const TOKEN_WAIT: Duration = Duration::from_secs(5);
 
 /// Print the objects that link another cluster to this one
 ///
@@ -110,11 +109,8 @@ pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> 
     });
     if let Some(old) = &credentials {
         let recorded = proposed.as_ref().and_then(|file| cluster_uid(&file.link));
-        let evidence = match by_uid(recorded, cluster.uid().await.as_deref()) {
-            Some(evidence) => evidence,
-            None => compare(old, &entry(&access)?.cluster, &cluster).await,
-        };
-        if evidence != Evidence::Same {
+        let entry = entry(&access)?.cluster;
+        if compare(old, recorded, &entry, &cluster).await != Evidence::Same {
             return Err(misuse(
                 "the Link of --from-existing leads to another cluster",
                 "choose the cluster that it leads to with --context, or leave its credentials out of the file",
@@ -228,40 +224,26 @@ async fn stored_token(
     let secrets = cluster.api::<KubernetesSecret>(namespace);
     let tokens =
         ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
-    let attempt = async || {
-        let all = cluster
-            .request("list the token Secrets", secrets.list(&tokens))
-            .await?
-            .items;
-        let secret = with_token(&all, name, held).ok_or_else(|| {
-            fail(
-                format!(
-                    "no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"
-                ),
-                format!(
-                    "create one with {}, or request a token with --token-duration",
-                    cluster.allow(namespace, name)
-                ),
-            )
-        })?;
-        let token = secret.data.as_ref().and_then(|data| data.get("token"));
-        let Some(token) = token.filter(|token| !token.0.is_empty()) else {
-            return anyhow::Ok(Err(secret.name_any()));
-        };
-        let text = std::str::from_utf8(&token.0).context("the token is not valid UTF-8")?;
-        Ok(Ok(Secret::new(text)))
-    };
-    let token = spin(
-        "waiting for the token",
-        poll(POLL_INTERVAL, TOKEN_WAIT, attempt, |_| ()),
-    )
-    .await?;
-    token.map_err(|secret| {
+    let all = cluster
+        .request("list the token Secrets", secrets.list(&tokens))
+        .await?
+        .items;
+    let secret = with_token(&all, name, held).ok_or_else(|| {
         fail(
-            format!("the Secret {namespace}/{secret} has no token yet"),
-            "check that kube-controller-manager, which adds the token, is running, or request a token with --token-duration",
+            format!("no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"),
+            format!(
+                "create one with {}, or request a token with --token-duration",
+                cluster.allow(namespace, name)
+            ),
         )
-    })
+    })?;
+    // To wait takes the right to read single Secrets, which `list` does not give.
+    if let Some(token) = token_in(secret) {
+        return Ok(token);
+    }
+    let secret = secret.name_any();
+    let secret = spin("waiting for the token", filled(cluster, namespace, &secret)).await?;
+    token_in(&secret).context("the token is not valid UTF-8")
 }
 
 /// The Secret whose token is used: the one with the token that is `held` already, if it belongs to the ServiceAccount

@@ -24,8 +24,8 @@ use super::common::{
     wait::spin,
 };
 use crate::{
-    api::{labels as l, link::Link},
-    client::requests::DEADLINE,
+    api::link::Link,
+    client::{kubeconfig_in, requests::DEADLINE},
     controller::preview::{self, PreviewSettings, Proposed},
     hint::fail,
     manifests::yaml,
@@ -167,13 +167,12 @@ pub(super) fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
                 let Ok(secret) = serde_json::from_value::<Secret>(document) else {
                     continue;
                 };
-                let name = secret.name_any();
-                let kubeconfig = secret
-                    .data
-                    .and_then(|mut data| data.remove(l::KUBECONFIG_KEY));
-                if let Some(kubeconfig) = kubeconfig {
+                if let Some(kubeconfig) = kubeconfig_in(&secret) {
                     // Linkerd's Secret has the same name, and comes after the controller's.
-                    credentials.entry(name).or_insert(kubeconfig.0);
+                    let kubeconfig = || kubeconfig.0.clone();
+                    credentials
+                        .entry(secret.name_any())
+                        .or_insert_with(kubeconfig);
                 }
             }
             _ => {}

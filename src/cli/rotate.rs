@@ -35,10 +35,10 @@ use self::{
     remaining::remaining,
 };
 pub(super) use self::{
-    credentials::TokenAccount,
     decision::RECENT,
-    tokens::{TokenOwner, TokenSecret, Tokens, link_id},
+    tokens::{TokenOwner, TokenSecret, Tokens, filled, link_id, token_in},
 };
+pub(super) use super::common::link_credentials::TokenAccount;
 use super::{
     common::{
         args::Global,
@@ -181,11 +181,11 @@ impl RotationRun<'_> {
     /// Does all parts side by side. What fails in a cluster of a file is in the outcome.
     async fn rotate(&self, parts: &Parts<'_>) -> anyhow::Result<Vec<RotationOutcome>> {
         let Some(loaded) = self.file else {
-            return Box::pin(self.of_source(None, &[])).await;
+            return self.of_source(None, &[]).await;
         };
         let sources = parts.sources.iter();
         let sources = sources.map(async |(name, links)| {
-            let done = Box::pin(self.of_source(*name, links)).await;
+            let done = self.of_source(*name, links).await;
             done.unwrap_or_else(|error| {
                 output::error(&error);
                 let failed = links.iter();
@@ -206,7 +206,7 @@ impl RotationRun<'_> {
         name: Option<&ClusterName>,
         links: &[(&LinkEnds, LinkPart)],
     ) -> anyhow::Result<Vec<RotationOutcome>> {
-        let done = self.try_source(name, links).await;
+        let done = Box::pin(self.try_source(name, links)).await;
         match name {
             Some(name) => done.with_context(|| format!("cannot rotate the credentials in {name}")),
             None => done,

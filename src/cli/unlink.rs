@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     api::labels,
-    client::{Access, token_claims},
+    client::Access,
     hint::{HintExt as _, fail, misuse},
     manifests::{link::ClusterName, render::Manifest},
 };
@@ -209,14 +209,8 @@ async fn revocation(
         .find(|secret| secret.object.namespace.as_ref() == Some(namespace))?;
     let secrets = cluster.api::<Secret>(namespace);
     let read = cluster.request("read the credentials", secrets.get(own.name()));
-    let kubeconfig = read.await.ok()?.data?.remove(labels::KUBECONFIG_KEY)?;
-    let credentials = KubeconfigTarget::of(&kubeconfig.0)?;
-    let account = credentials.account.as_ref()?;
-    let secret = token_claims(credentials.token.as_ref()?.expose())?;
-    let secret = secret
-        .get("kubernetes.io/serviceaccount/secret.name")?
-        .as_str()?;
-    if !is_of_rotation(secret, &account.name) {
+    let account = KubeconfigTarget::of_secret(&read.await.ok()?)?.account?;
+    if !is_of_rotation(account.secret.as_ref()?, &account.name) {
         return None;
     }
     let id = link_id(cluster, namespace, &name.to_string()).await.ok()?;

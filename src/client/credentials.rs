@@ -5,6 +5,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use jiff::Timestamp;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Client, Config, config::Kubeconfig};
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     multiplexed::{build, multiplexed},
     resolve::{Flags, resolve},
 };
-use crate::api::tls::InsecureTls;
+use crate::api::{labels::KUBECONFIG_KEY, tls::InsecureTls};
 
 /// Maximum size of a kubeconfig in bytes, which is that of a Secret.
 const CREDENTIALS_MAX: usize = 1 << 20;
@@ -37,6 +38,11 @@ pub enum CredentialsError {
     /// An entry that cannot be used, such as an invalid address, certificate or key.
     #[error("the kubeconfig of the credentials cannot be used: {0}")]
     Unusable(String),
+}
+
+/// The kubeconfig in a credentials Secret.
+pub(crate) fn kubeconfig_in(secret: &Secret) -> Option<&ByteString> {
+    secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }
 
 /// A client for the kubeconfig of a Link's credentials Secret. Each request ends within `deadline`.

@@ -23,7 +23,7 @@ use crate::{
     },
     client::{
         ReadError, ReadErrorKind, credentials_expiry, credentials_identity, insecure_tls,
-        requests::list_all, token_fingerprint,
+        kubeconfig_in, requests::list_all, token_fingerprint,
     },
 };
 
@@ -176,10 +176,8 @@ async fn kubeconfig_of(cluster: &ClusterClient, link: &Link) -> Known<Vec<u8>> {
     let secret = api.get(name).await.map_err(|error| {
         ReadError::from(error).context(format_args!("cannot read Secret {namespace}/{name}"))
     })?;
-    secret
-        .data
-        .and_then(|mut data| data.remove(labels::KUBECONFIG_KEY))
-        .map(|kubeconfig| kubeconfig.0)
+    kubeconfig_in(&secret)
+        .map(|kubeconfig| kubeconfig.0.clone())
         .ok_or_else(|| {
             format!(
                 "Secret {namespace}/{name} has no key {}",

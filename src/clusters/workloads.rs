@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{labels, metadata::ResourceId},
-    client::{credentials_expiry, token_fingerprint},
+    client::{credentials_expiry, kubeconfig_in, token_fingerprint},
 };
 
 /// Selects the Pods of Linkerd's destination controller, which have its policy controller too.
@@ -162,9 +162,7 @@ pub(super) fn started(pod: &Pod) -> Option<Timestamp> {
 /// The target cluster of a credentials Secret of Linkerd, and the Secret's content.
 pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredentials)> {
     let cluster = label(&secret.metadata, labels::CREDENTIALS_CLUSTER);
-    let data = secret.data.as_ref();
-    let kubeconfig = data.and_then(|data| data.get(labels::KUBECONFIG_KEY));
-    let kubeconfig = kubeconfig.map(|kubeconfig| kubeconfig.0.as_slice());
+    let kubeconfig = kubeconfig_in(secret).map(|kubeconfig| kubeconfig.0.as_slice());
     let fields = secret.metadata.managed_fields.iter().flatten();
     let written = fields.filter(|entry| wrote_data(entry));
     let written = written.filter_map(|entry| entry.time.as_ref().map(|time| time.0));
@@ -186,7 +184,6 @@ pub(super) fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCre
 
 /// What Linkerd needs and a credentials Secret does not have (`cluster_store.go`).
 fn lacks(secret: &Secret) -> Vec<String> {
-    let data = secret.data.as_ref();
     let mut lacks = Vec::new();
     if secret.type_.as_deref() != Some(labels::CREDENTIALS_TYPE) {
         lacks.push(format!("the type {}", labels::CREDENTIALS_TYPE));
@@ -197,7 +194,7 @@ fn lacks(secret: &Secret) -> Vec<String> {
             lacks.push(format!("the annotation {key}"));
         }
     }
-    if !data.is_some_and(|data| data.contains_key(labels::KUBECONFIG_KEY)) {
+    if kubeconfig_in(secret).is_none() {
         lacks.push(format!("the key {}", labels::KUBECONFIG_KEY));
     }
     lacks

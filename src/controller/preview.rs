@@ -36,7 +36,7 @@ use crate::{
         wire::{StoredObject, Subset, Wire},
     },
     budget::Budget,
-    client::{cluster_networks, from_credentials},
+    client::{cluster_networks, from_credentials, kubeconfig_in},
     hint::{HintExt as _, fail},
     mirror::{
         self, ApiServerThrough, Config, Confirmed, Indexed, Limit, Limits, LinkEntry, Links,
@@ -284,8 +284,7 @@ async fn read_credentials(
         .await
         .with_context(|| format!("cannot read Secret {secret}"))?;
     found
-        .and_then(|secret| secret.data?.remove(l::KUBECONFIG_KEY))
-        .map(|kubeconfig| kubeconfig.0)
+        .and_then(|secret| Some(kubeconfig_in(&secret)?.0.clone()))
         .ok_or_else(|| {
             fail(
                 format!("no credentials found in Secret {namespace}/{secret}"),

@@ -12,6 +12,7 @@ pub(super) mod frame;
 pub(super) mod given;
 pub(super) mod interrupt;
 pub(super) mod inventory;
+pub(super) mod link_credentials;
 pub(super) mod linked;
 pub(super) mod log_format;
 pub(super) mod mirroring;

@@ -3,12 +3,11 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
 };
 
 use anyhow::anyhow;
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Secret as TokenSecret, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 
 use super::{
     facts::AccountFacts,
@@ -19,11 +18,8 @@ use super::{
 };
 use crate::{
     cli::{
-        common::{
-            cluster::Cluster,
-            output,
-            wait::{POLL_INTERVAL, poll},
-        },
+        common::{cluster::Cluster, output},
+        rotate::filled,
         steps::{Change, Part, Step},
     },
     fleet::LinkEnds,
@@ -33,8 +29,6 @@ use crate::{
 
 /// Number of links that are written at the same time.
 const SIDE_BY_SIDE: usize = 16;
-/// How long to wait for the token of a new account.
-const TOKEN_WAIT: Duration = Duration::from_secs(30);
 
 /// What was done, and what could not be.
 #[derive(Debug, Default)]
@@ -221,22 +215,6 @@ pub(super) async fn account_of(
     let account = cluster
         .request("read the ServiceAccount", accounts.get(name))
         .await?;
-    let secrets = cluster.api::<TokenSecret>(namespace);
-    let secret = format!("{name}-token");
-    let attempt = async || {
-        let read = cluster
-            .request("read the token Secret", secrets.get(&secret))
-            .await?;
-        let token = read.data.as_ref().and_then(|data| data.get("token"));
-        let is_filled = token.is_some_and(|token| !token.0.is_empty());
-        anyhow::Ok(if is_filled { Ok(read) } else { Err(()) })
-    };
-    let token = poll(POLL_INTERVAL, TOKEN_WAIT, attempt, |()| ()).await?;
-    let token = token.map_err(|()| {
-        fail(
-            format!("the Secret {namespace}/{secret} has no token yet"),
-            "check that kube-controller-manager, which adds the token, is running",
-        )
-    })?;
+    let token = filled(cluster, namespace, &format!("{name}-token")).await?;
     Ok(known.with(account, token))
 }

@@ -3,21 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::{
-    ByteString,
-    api::{
-        core::v1::{Secret, ServiceAccount},
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
-    },
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::ResourceExt as _;
 
 use crate::{
-    api::{
-        labels::{self, KUBECONFIG_KEY},
-        link::Link,
-    },
-    cli::link_gen::{ApiServerFacts, KubeconfigTarget, LinkFacts},
+    api::{labels, link::Link},
+    cli::link_gen::{ApiServerFacts, LinkFacts},
     manifests::{kubeconfig::ClusterEntry, link::ClusterName},
 };
 
@@ -163,14 +157,4 @@ pub(super) fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
 pub(super) fn account_of(token: &Secret) -> Option<&str> {
     let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
     of.map(String::as_str)
-}
-
-/// The kubeconfig in credentials, if it is a valid one.
-pub(super) fn kubeconfig(secret: &Secret) -> Option<KubeconfigTarget> {
-    KubeconfigTarget::of(&kubeconfig_text(secret)?.0)
-}
-
-/// The text of the kubeconfig in credentials.
-pub(super) fn kubeconfig_text(secret: &Secret) -> Option<&ByteString> {
-    secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }

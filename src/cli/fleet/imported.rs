@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt as _;
 
 use super::{
-    facts::{ImportedCluster, fleet_of, kubeconfig},
+    facts::{ImportedCluster, fleet_of},
     link_settings::{cluster_settings, link_settings},
 };
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
-    cli::link_gen::{Evidence, KubeconfigTarget, by_uid},
+    cli::link_gen::{Evidence, KubeconfigTarget},
     fleet::{ComposedCluster, ComposedFleet, ComposedSettings, LinkEnds},
     manifests::link::{ClusterName, LinkOptions},
 };
@@ -130,7 +130,7 @@ fn held(cluster: &ImportedCluster, link: &Link, namespace: &str) -> Option<Kubec
     let secret = secrets.find(|secret| {
         secret.name_any() == *name && secret.namespace().as_deref() == Some(namespace)
     });
-    secret.and_then(kubeconfig)
+    secret.and_then(KubeconfigTarget::of_secret)
 }
 
 /// The cluster that a Link leads to: by its credentials, or by its name if there are none.
@@ -162,8 +162,8 @@ fn target_of(
             let mut accounts = cluster.accounts.iter();
             accounts.find(|account| account.name_any() == of.name)
         });
-        let evidence = by_uid(cluster_uid(link), cluster.uid.as_deref());
-        evidence.unwrap_or_else(|| held.evidence(&cluster.entry, known)) == Evidence::Same
+        let uids = (cluster_uid(link), cluster.uid.as_deref());
+        held.leads_to(uids, &cluster.entry, known) == Evidence::Same
     };
     let same = (0..clusters.len()).filter(|at| leads_to(&clusters[*at]));
     let same: Vec<usize> = same.collect();

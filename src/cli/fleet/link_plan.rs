@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 
 use super::{
     accounts::{LinkAccount, account_writes, token},
-    facts::{AccountFacts, ClusterFacts, TargetSide, kubeconfig},
+    facts::{AccountFacts, ClusterFacts, TargetSide},
     loaded::{LoadedFleet, LoadedLink},
     source_writes::SourceWrites,
 };
@@ -113,7 +113,7 @@ impl LinkCase<'_> {
         let secrets = namespaces.map(|namespace| self.source.credentials(namespace, &name));
         let found = secrets.into_iter().flatten();
         found
-            .filter_map(|secret| Some((secret, kubeconfig(secret)?)))
+            .filter_map(|secret| Some((secret, KubeconfigTarget::of_secret(secret)?)))
             .collect()
     }
 
@@ -134,13 +134,10 @@ impl LinkCase<'_> {
         let of_link = link.and_then(cluster_uid);
         let evidence = held.iter().map(|(secret, held)| {
             let recorded = cluster_uid(*secret).or(of_link);
-            if let Some(found) = by_uid(recorded, actual) {
-                return found;
-            }
             let account = held.account.as_ref();
             let account = account.filter(|account| account.namespace == self.loaded.namespace);
             let known = account.and_then(|account| accounts.account(&account.name));
-            held.evidence(&side.facts.context.cluster, known)
+            held.leads_to((recorded, actual), &side.facts.context.cluster, known)
         });
         let evidence: Vec<_> = evidence.chain(by_uid(of_link, actual)).collect();
         let why = objection(&evidence)?;

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{
-    facts::kubeconfig_text,
     gather::{ReadCluster, ReadClusters},
     loaded::LoadedFleet,
 };
@@ -20,7 +19,7 @@ use crate::{
         common::wait::{Progress, poll},
         link::is_ready,
     },
-    client::fingerprint,
+    client::{fingerprint, kubeconfig_in},
     fleet::LinkEnds,
     manifests::link::ClusterName,
 };
@@ -77,7 +76,7 @@ async fn of_source(
                 .cluster
                 .request("read the credentials", secrets.get_opt(&secret))
                 .await?;
-            let held = held.as_ref().and_then(kubeconfig_text);
+            let held = held.as_ref().and_then(kubeconfig_in);
             let held = held.map(|text| fingerprint(&text.0)).unwrap_or_default();
             let is_ready = match &live {
                 Some(live) => is_ready(live, &held),

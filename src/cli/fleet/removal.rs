@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
 use super::{
-    facts::{AccountFacts, ClusterFacts, account_of, is_of, kubeconfig},
+    facts::{AccountFacts, ClusterFacts, account_of, is_of},
     hand_over::{flags, revoke},
     loaded::LoadedFleet,
     part::UsedClusters,
@@ -172,7 +172,7 @@ fn users(
         let account = of.account.and_then(|account| account.uid);
         account.is_some() && account.as_deref() == uid
     };
-    match staying.find(|secret| kubeconfig(secret).is_some_and(uses)) {
+    match staying.find(|secret| KubeconfigTarget::of_secret(secret).is_some_and(uses)) {
         Some(secret) => stays(format!(
             "the Secret {} in {source}, which {}, uses it",
             secret.name_any(),

@@ -5,14 +5,14 @@ use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::{
-    facts::{ClusterFacts, is_of, kubeconfig, other_fleet},
+    facts::{ClusterFacts, is_of, other_fleet},
     loaded::{LoadedFleet, LoadedLink, places},
 };
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
     cli::{
         link::taken::{NameHolder, holder},
-        link_gen::{Evidence, by_uid, keep_cluster_uid},
+        link_gen::{Evidence, KubeconfigTarget, by_uid, keep_cluster_uid},
         steps::{
             Action, Change, FieldChange, Part, SettingChange, Step, credentials_changes,
             has_metadata_of, labelled, note, settings_changes,
@@ -83,7 +83,7 @@ impl SourceWrites<'_> {
                 ..step
             })
         };
-        let (now, new) = (kubeconfig(old), kubeconfig(wanted));
+        let [now, new] = [old, wanted].map(KubeconfigTarget::of_secret);
         let (Some(now), Some(new), true) = (&now, &new, has_token) else {
             return renew(Vec::new());
         };

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::{
     contexts::{Direction, LinkedTarget},
-    handed::kubeconfig,
     source::{Before, InUse, SourceState},
 };
 use crate::{
@@ -33,6 +32,7 @@ use crate::{
             revoked, settings_changes,
         },
     },
+    client::kubeconfig_in,
     clusters::access::may,
     hint::fail,
     manifests::link::LinkObjects,
@@ -131,7 +131,7 @@ impl Prepared {
             }
             (None, LinkedTarget::Context(_)) => {}
         }
-        let new = kubeconfig(&objects.credentials).and_then(|new| KubeconfigTarget::of(&new.0));
+        let new = KubeconfigTarget::of_secret(&objects.credentials);
         match (source.in_use(), new) {
             (InUse::Known(old), Some(new)) => {
                 changes.extend(credentials_changes(Some(old), &new));
@@ -263,7 +263,7 @@ impl Prepared {
         let Some(new) = &self.objects.control_plane_credentials else {
             return false;
         };
-        matches!(&self.source.secrets[1], Before::Found(old) if kubeconfig(old) != kubeconfig(new))
+        matches!(&self.source.secrets[1], Before::Found(old) if kubeconfig_in(old) != kubeconfig_in(new))
     }
 
     /// The command that restarts Linkerd's destination controller.
@@ -324,7 +324,9 @@ impl Prepared {
             let said = match (&link, before) {
                 (Err(why), _) => Err(why.clone()),
                 (Ok(()), Before::Unknown) => Err("you may not read it".to_owned()),
-                (Ok(()), Before::Found(old)) if kubeconfig(old) == kubeconfig(new) => continue,
+                (Ok(()), Before::Found(old)) if kubeconfig_in(old) == kubeconfig_in(new) => {
+                    continue;
+                }
                 (Ok(()), before) => self.put_back(new, before).await,
             };
             let path = path(new);
@@ -363,7 +365,7 @@ impl Prepared {
         let (namespace, name) = (new.namespace().unwrap_or_default(), new.name_any());
         let done = if let Before::Found(old) = before {
             let api = self.source.cluster.api::<Secret>(&namespace);
-            let patch = json!({ "data": { KUBECONFIG_KEY: kubeconfig(old) } });
+            let patch = json!({ "data": { KUBECONFIG_KEY: kubeconfig_in(old) } });
             let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
             let patched = api.patch(&name, &params, &patch);
             let restored = self
@@ -391,7 +393,7 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
         let (verb, why) = match before {
             Before::Unknown => ("patch", ""),
             Before::Missing => ("create", "missing"),
-            Before::Found(old) if kubeconfig(old) == kubeconfig(&new) => {
+            Before::Found(old) if kubeconfig_in(old) == kubeconfig_in(&new) => {
                 (!has_metadata_of(&**old, &new)).then_some(("patch", ""))?
             }
             // The settings that differ are listed one by one.
@@ -426,9 +428,9 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
 
 /// Whether a Secret has the credentials of the new one, or those `in_use`, whose changes are listed one by one.
 fn is_like(old: &Secret, new: &Secret, in_use: Option<&KubeconfigTarget>) -> bool {
-    let (old, new) = (kubeconfig(old), kubeconfig(new));
-    let target = old.and_then(|old| KubeconfigTarget::of(&old.0));
-    old == new || target.is_some_and(|old| in_use.is_some_and(|in_use| in_use.is_same(&old)))
+    let target = KubeconfigTarget::of_secret(old);
+    kubeconfig_in(old) == kubeconfig_in(new)
+        || target.is_some_and(|old| in_use.is_some_and(|in_use| in_use.is_same(&old)))
 }
 
 /// Namespace and name of a Secret.

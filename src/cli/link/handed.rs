@@ -1,7 +1,7 @@
 //! A link that the owner of its target cluster has handed over as a file. The file is not trusted: it may have exactly the
 //! objects of one link, and its kubeconfigs neither run programs nor read files. Pure.
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{ResourceExt as _, core::ObjectMeta};
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::{
         text::one_line,
     },
     cli::link_gen::{Evidence, Existing, KubeconfigTarget, keep_cluster_uid},
-    client::insecure_tls,
+    client::{insecure_tls, kubeconfig_in},
     hint::fail,
     manifests::{
         link::{ClusterName, LinkObjects},
@@ -132,7 +132,7 @@ impl HandedLink {
             ("Linkerd", self.control_plane_credentials.as_ref()),
         ];
         let ways = secrets.into_iter().filter_map(|(who, secret)| {
-            let bytes = &kubeconfig(secret?)?.0;
+            let bytes = &kubeconfig_in(secret?)?.0;
             let target = KubeconfigTarget::of(bytes)?;
             let account = target.account.as_ref();
             let account = account.map_or_else(
@@ -201,7 +201,7 @@ impl HandedLink {
         for secret in std::iter::once(&own).chain(&of_linkerd) {
             check_secret(secret, &name)?;
         }
-        let target = kubeconfig(&own).and_then(|own| KubeconfigTarget::of(&own.0));
+        let target = KubeconfigTarget::of_secret(&own);
         Ok(Self {
             target: target.ok_or("its kubeconfig names no API server")?,
             name,
@@ -284,11 +284,6 @@ fn only<T: serde::de::DeserializeOwned>(
     Ok(())
 }
 
-/// The kubeconfig in a Secret.
-pub(super) fn kubeconfig(secret: &Secret) -> Option<&ByteString> {
-    secret.data.as_ref()?.get(KUBECONFIG_KEY)
-}
-
 /// Fails if a map has other keys, or if it is none.
 fn check_keys(
     value: &Value,
@@ -353,7 +348,7 @@ fn check_secret(secret: &Secret, name: &ClusterName) -> Result<(), String> {
     if !keys.eq([KUBECONFIG_KEY]) {
         return Err(format!("{path} has other data than a kubeconfig"));
     }
-    let bytes = kubeconfig(secret).map(|kubeconfig| kubeconfig.0.as_slice());
+    let bytes = kubeconfig_in(secret).map(|kubeconfig| kubeconfig.0.as_slice());
     let text = std::str::from_utf8(bytes.unwrap_or_default()).ok();
     let parsed = text.and_then(|text| yaml::from_yaml::<Value>(text).ok());
     let parsed = parsed.ok_or_else(|| format!("the kubeconfig of {path} is not valid YAML"))?;

@@ -5,7 +5,6 @@ use kube::ResourceExt as _;
 
 use super::{
     contexts::{Direction, LinkedTarget},
-    handed::kubeconfig,
     taken::{NameHolder, holder, objection},
 };
 use crate::{
@@ -33,7 +32,7 @@ impl Before {
     /// The kubeconfig in it, if it is a valid one.
     fn kubeconfig(&self) -> Option<KubeconfigTarget> {
         match self {
-            Self::Found(secret) => KubeconfigTarget::of(&kubeconfig(secret)?.0),
+            Self::Found(secret) => KubeconfigTarget::of_secret(secret),
             Self::Unknown | Self::Missing => None,
         }
     }
@@ -182,7 +181,9 @@ impl SourceState {
                 evidence.push(Evidence::Unreadable);
             } else if let Some(old) = secret.kubeconfig() {
                 evidence.push(match &direction.target {
-                    LinkedTarget::Context(of) => compare(&old, &of.entry, &of.cluster).await,
+                    LinkedTarget::Context(of) => {
+                        compare(&old, recorded, &of.entry, &of.cluster).await
+                    }
                     LinkedTarget::Handed(handed) => handed.evidence(&old),
                 });
             }

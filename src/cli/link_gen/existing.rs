@@ -1,21 +1,12 @@
-//! A link that is there already: what a new one keeps of it unless a flag names it. Pure, except [`compare`].
+//! A link that is there already: what a new one keeps of it unless a flag names it. Pure.
 
-use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
-use serde_json::Value;
 
 use super::flags::LinkArgs;
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
-    cli::{
-        common::{cluster::Cluster, given::Given, proxy_url::ProxyUrl},
-        rotate::TokenAccount,
-    },
-    manifests::{
-        kubeconfig::{ClusterEntry, Secret},
-        link::{LinkObjects, SETTINGS},
-        yaml,
-    },
+    cli::common::{given::Given, link_credentials::KubeconfigTarget},
+    manifests::link::{LinkObjects, SETTINGS},
     mirror::{self, FederatedThrough},
 };
 
@@ -29,118 +20,12 @@ const GATEWAY_FLAGS: [&str; 6] = [
     "gateway_networks",
 ];
 
-/// What a kubeconfig in a Secret says. No `Debug`: it holds credentials.
-#[derive(Clone)]
-pub(in crate::cli) struct KubeconfigTarget {
-    /// Address of the API server, without a slash at its end.
-    pub(in crate::cli) server: String,
-    /// Its certificate authority.
-    authority: String,
-    /// The name in its certificate, if that is not the host of the address.
-    certificate_name: String,
-    /// The proxy on the way to it.
-    pub(in crate::cli) proxy: ProxyUrl,
-    pub(in crate::cli) token: Option<Secret>,
-    /// The ServiceAccount of the token. The UID of an account is that of no other account in any cluster.
-    pub(in crate::cli) account: Option<TokenAccount>,
-}
-
-impl KubeconfigTarget {
-    /// Reads a kubeconfig. `None` if it names no API server.
-    pub(in crate::cli) fn of(kubeconfig: &[u8]) -> Option<Self> {
-        let document: Value = yaml::from_yaml(std::str::from_utf8(kubeconfig).ok()?).ok()?;
-        let text = |path: &str| document.pointer(path).and_then(Value::as_str);
-        let server = text("/clusters/0/cluster/server")?;
-        let authority = text("/clusters/0/cluster/certificate-authority-data");
-        let certificate_name = text("/clusters/0/cluster/tls-server-name");
-        let token = text("/users/0/user/token").map(Secret::new);
-        Some(Self {
-            server: server.trim_end_matches('/').to_owned(),
-            authority: authority.unwrap_or_default().to_owned(),
-            certificate_name: certificate_name.unwrap_or_default().to_owned(),
-            proxy: ProxyUrl::of(text("/clusters/0/cluster/proxy-url")),
-            account: token.as_ref().and_then(TokenAccount::of),
-            token,
-        })
-    }
-
-    /// What it says about the cluster that it leads to, if no UID is recorded. `known` is what that cluster has as the
-    /// account of the token.
-    pub(in crate::cli) fn evidence(
-        &self,
-        entry: &ClusterEntry,
-        known: Option<&ServiceAccount>,
-    ) -> Evidence {
-        // Another address may still be of the same cluster. Then it knows the account.
-        let own = self.account.as_ref().and_then(|own| own.uid.as_ref());
-        let knows = own.is_some() && known.and_then(|known| known.metadata.uid.as_ref()) == own;
-        if knows || self.is_at(entry) {
-            Evidence::Same
-        } else {
-            Evidence::Elsewhere
-        }
-    }
-
-    /// Whether both lead to the same API server in the same way, with the same token. Contexts and users may have other
-    /// names.
-    pub(in crate::cli) fn is_same(&self, other: &Self) -> bool {
-        let parts = |of: &Self| {
-            let address = (of.server.clone(), of.authority.clone());
-            (address, of.certificate_name.clone(), of.proxy.clone())
-        };
-        parts(self) == parts(other) && self.token == other.token
-    }
-
-    /// Whether it has the address and the certificate authority of a cluster of the user's kubeconfig.
-    fn is_at(&self, cluster: &ClusterEntry) -> bool {
-        let authority = cluster.certificate_authority_data.as_deref();
-        self.server == cluster.server.trim_end_matches('/')
-            && self.authority == authority.unwrap_or_default()
-    }
-}
-
-/// What credentials that were applied earlier say about the cluster that they lead to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Evidence {
-    Same,
-    Elsewhere,
-    /// The user may not read them.
-    Unreadable,
-}
-
 /// Keeps the recorded UID of a cluster in the new Link if that one has none: this time, it could not be read.
 pub(in crate::cli) fn keep_cluster_uid(old: &Link, new: &mut Link) {
     if let Some(uid) = cluster_uid(old) {
         let known = new.annotations_mut().entry(labels::CLUSTER_UID.to_owned());
         known.or_insert_with(|| uid.to_owned());
     }
-}
-
-/// What the recorded UID of a cluster says, if it can be compared with that of the cluster that is meant.
-pub(in crate::cli) fn by_uid(recorded: Option<&str>, actual: Option<&str>) -> Option<Evidence> {
-    let is_same = recorded? == actual?;
-    Some(if is_same {
-        Evidence::Same
-    } else {
-        Evidence::Elsewhere
-    })
-}
-
-/// Compares credentials that were applied earlier with a cluster, as the user's kubeconfig has it. Nothing is sent to
-/// the address in the credentials.
-pub(in crate::cli) async fn compare(
-    old: &KubeconfigTarget,
-    entry: &ClusterEntry,
-    target: &Cluster,
-) -> Evidence {
-    let Some(account) = old.account.as_ref().filter(|_| !old.is_at(entry)) else {
-        return old.evidence(entry, None);
-    };
-    let accounts = target.api::<ServiceAccount>(&account.namespace);
-    let read = accounts.get_opt(&account.name);
-    // Without an answer, nothing says that it is the same cluster.
-    let known = target.request("read the ServiceAccount", read).await.ok();
-    old.evidence(entry, known.flatten().as_ref())
 }
 
 /// A link that is there.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    credentials::TokenAccount,
-    tokens::{TokenOwner, TokenSecret},
+use super::tokens::{TokenOwner, TokenSecret};
+use crate::{
+    cli::common::{link_credentials::TokenAccount, prose::counted},
+    manifests::kubeconfig::Secret,
 };
-use crate::{cli::common::prose::counted, manifests::kubeconfig::Secret};
 
 /// The Deployment of Linkerd's destination controller.
 pub(super) const DESTINATION: &str = "linkerd-destination";

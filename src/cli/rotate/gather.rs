@@ -6,14 +6,16 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret as KubernetesSecre
 use kube::api::ListParams;
 
 use super::{
-    credentials::{Stored, TokenAccount},
+    credentials::Stored,
     decision::{DESTINATION, TokenHolder},
     tokens::{REQUESTED, TokenOwner, TokenSecret},
 };
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
     cli::{
-        common::{cluster::Cluster, linked::links, output, wait::Progress},
+        common::{
+            cluster::Cluster, link_credentials::TokenAccount, linked::links, output, wait::Progress,
+        },
         link_gen::{Evidence, by_uid},
     },
     clusters::{
@@ -146,11 +148,11 @@ async fn warn_of_none(source: &SourceCluster, cluster: &str) -> anyhow::Result<(
 /// address if it connects through the gateway.
 fn check_equal(link: &Link, own: &Stored, linkerds: &Stored) -> anyhow::Result<()> {
     let account = |stored: &Stored| {
-        let account = stored.credentials.account()?;
-        Some((account.namespace, account.name))
+        let account = stored.target.account.as_ref()?;
+        Some((account.namespace.clone(), account.name.clone()))
     };
     let same_account = account(own).is_some() && account(own) == account(linkerds);
-    let same_server = own.credentials.server() == linkerds.credentials.server();
+    let same_server = own.target.server == linkerds.target.server;
     if same_account && (same_server || is_through_gateway(link)) {
         return Ok(());
     }
@@ -203,7 +205,7 @@ pub(super) async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenH
     Ok(stored
         .map(|stored| TokenHolder {
             path: stored.path(),
-            token: stored.credentials.token().clone(),
+            token: stored.token,
         })
         .collect())
 }
@@ -215,7 +217,7 @@ pub(super) fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
             .secret
             .clone()
             .unwrap_or_else(|| REQUESTED.to_owned()),
-        text: own.credentials.token().clone(),
+        text: own.token.clone(),
         created: None,
         owner: TokenOwner::This,
     }
@@ -235,7 +237,7 @@ pub(super) async fn is_of_target<'t>(
         Some(evidence) => evidence == Evidence::Same,
         // The server of the link is of its cluster, even if the account has another UID: it may have been created again.
         None => {
-            own.credentials.server() == target.cluster.server()
+            own.target.server == target.cluster.server()
                 || !tokens.any(|token| account.is_elsewhere(&token.text))
         }
     };

@@ -7,13 +7,12 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 
 use super::{
     RotationRun,
-    credentials::TokenAccount,
     outcome::{Ending, RotationOutcome},
     tokens::{TokenOwner, TokenSecret, Tokens},
 };
 use crate::{
     cli::{
-        common::{cluster::Cluster, output},
+        common::{cluster::Cluster, link_credentials::TokenAccount, output},
         fleet::{LoadedFleet, is_of_fleet},
     },
     fleet::LinkEnds,

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 
 use super::{
     args::RotationFlags,
-    credentials::{Stored, TokenAccount},
+    credentials::Stored,
     decision::{Decision, Facts, Old, Steps},
     gather::{Linkerds, SourceCluster, TargetCluster, held, is_of_target, linkerds, own},
     outcome::{Ending, RotationDetails, RotationOutcome},
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     api::{labels, link::Link},
     cli::common::{
+        link_credentials::TokenAccount,
         output,
         wait::{POLL_INTERVAL, poll},
     },
@@ -70,7 +71,7 @@ impl<'a> Rotation<'a> {
     ) -> anyhow::Result<Self> {
         let cluster = link.spec.target_cluster_name.clone();
         let own = own(source, &link.spec.cluster_credentials_secret).await?;
-        let account = own.credentials.account().ok_or_else(|| {
+        let account = own.target.account.clone().ok_or_else(|| {
             fail(
                 format!(
                     "the token in the Secret {} does not belong to a ServiceAccount",
@@ -173,10 +174,7 @@ impl<'a> Rotation<'a> {
         self.is_current = self.target.is_none() && is_read && self.has_taken();
         let facts = Facts {
             tokens: &self.tokens,
-            held: self
-                .stored()
-                .map(|stored| stored.credentials.token())
-                .collect(),
+            held: self.stored().map(|stored| &stored.token).collect(),
             account: &self.account,
             restart_is_due: outdated == Ok(true) && !self.linkerd.is_empty(),
             now: self.now,

@@ -10,11 +10,11 @@ use kube::{
     api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 
-use super::credentials::TokenAccount;
 use crate::{
     api::labels,
     cli::common::{
         cluster::Cluster,
+        link_credentials::TokenAccount,
         wait::{POLL_INTERVAL, poll},
     },
     hint::fail,
@@ -130,18 +130,8 @@ impl<'a> Tokens<'a> {
                 self.api.create(&PostParams::default(), &secret),
             )
             .await?;
-        let name = made.name_any();
-        let attempt = async || {
-            let read = self.api.get(&name);
-            let live = self.target.request("read the token Secret", read).await?;
-            anyhow::Ok(self.token(&live).ok_or(()))
-        };
-        poll(POLL_INTERVAL, FILLED, attempt, |()| ()).await?.map_err(|()| {
-            fail(
-                format!("the Secret {}/{name} has no token yet", self.account.namespace),
-                "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",
-            )
-        })
+        let made = filled(self.target, &self.account.namespace, &made.name_any()).await?;
+        self.token(&made).context("the token is not valid UTF-8")
     }
 
     /// Revokes a token: deletes its Secret.
@@ -175,17 +165,44 @@ impl<'a> Tokens<'a> {
     }
 
     fn token(&self, secret: &KubernetesSecret) -> Option<TokenSecret> {
-        let data = secret.data.as_ref()?.get("token")?;
-        let text = std::str::from_utf8(&data.0)
-            .ok()
-            .filter(|text| !text.is_empty())?;
         Some(TokenSecret {
             name: secret.name_any(),
-            text: Secret::new(text),
+            text: token_in(secret)?,
             created: secret.creation_timestamp().map(|time| time.0),
             owner: self.owner(secret.labels()),
         })
     }
+}
+
+/// The token in a Secret, if there is one yet.
+pub(in crate::cli) fn token_in(secret: &KubernetesSecret) -> Option<Secret> {
+    let data = secret.data.as_ref()?.get("token")?;
+    let text = std::str::from_utf8(&data.0).ok()?;
+    (!text.is_empty()).then(|| Secret::new(text))
+}
+
+/// Waits until kube-controller-manager has added the token to a Secret. Returns the Secret.
+pub(in crate::cli) async fn filled(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<KubernetesSecret> {
+    let api = cluster.api::<KubernetesSecret>(namespace);
+    let attempt = async || {
+        let read = cluster.request("read the token Secret", api.get(name));
+        let live = read.await?;
+        anyhow::Ok(if token_in(&live).is_some() {
+            Ok(live)
+        } else {
+            Err(())
+        })
+    };
+    poll(POLL_INTERVAL, FILLED, attempt, |()| ()).await?.map_err(|()| {
+        fail(
+            format!("the Secret {namespace}/{name} has no token yet"),
+            "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",
+        )
+    })
 }
 
 /// An ID that is unique among the links to a target cluster, from the source cluster, the namespace of the Link, and

@@ -19,7 +19,7 @@ use crate::{
         link::is_ready,
         plan::{Preview, preview_of},
     },
-    client::fingerprint,
+    client::{fingerprint, kubeconfig_in},
     clusters::{
         collect_full::{missing_in_crd, service_mirrors},
         leader::leader,
@@ -257,8 +257,8 @@ pub(super) async fn fingerprint_of(
         return Ok(None);
     }
     let read = cluster.get::<Secret>("read the credentials", namespace, secret);
-    let data = read.await?.and_then(|secret| secret.data);
-    let kubeconfig = data.and_then(|mut data| data.remove(l::KUBECONFIG_KEY));
+    let found = read.await?;
+    let kubeconfig = found.as_ref().and_then(kubeconfig_in);
     Ok(kubeconfig.map(|kubeconfig| fingerprint(&kubeconfig.0)))
 }
 

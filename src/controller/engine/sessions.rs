@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
 use crate::{
-    api::{conditions::credentials_valid, labels as l},
+    api::conditions::credentials_valid,
+    client::kubeconfig_in,
     controller::{
         session::{Outbox, Session, Shared, Spec},
         watch::Event,
@@ -93,10 +94,8 @@ impl Sessions {
 }
 
 fn stored(secret: &Secret) -> StoredCredentials {
-    let data = secret.data.as_ref();
-    let kubeconfig = data.and_then(|data| data.get(l::KUBECONFIG_KEY));
     StoredCredentials {
-        kubeconfig: kubeconfig.map(|kubeconfig| Arc::from(kubeconfig.0.as_slice())),
+        kubeconfig: kubeconfig_in(secret).map(|kubeconfig| Arc::from(kubeconfig.0.as_slice())),
         created: secret.creation_timestamp().map(|time| time.0),
     }
 }

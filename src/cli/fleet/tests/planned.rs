@@ -12,7 +12,7 @@ use crate::{
     api::{labels, link::LinkerdConfig},
     cli::{
         fleet::{
-            facts::{AccountFacts, ClusterFacts, TargetSide, kubeconfig},
+            facts::{AccountFacts, ClusterFacts, TargetSide},
             link_plan::LinkCase,
             loaded::{LoadedFleet, parse},
             part::UsedClusters,
@@ -22,6 +22,7 @@ use crate::{
         },
         link_gen::{ApiServerFacts, LinkFacts},
     },
+    client::kubeconfig_in,
     manifests::{
         install::{RemoteAccess, allow},
         kubeconfig::{self as portable, ClusterEntry, KubeconfigContext},
@@ -606,5 +607,5 @@ fn json_of_a_plan_has_no_credentials() {
     );
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["clusters"][1]["changes"][0]["verb"], "patch");
-    assert!(kubeconfig(&west.credentials[0]).is_some());
+    assert!(kubeconfig_in(&west.credentials[0]).is_some());
 }

@@ -21,33 +21,6 @@ fn kubeconfig(server: &str, authority: &str, uid: Option<&str>) -> KubeconfigTar
 }
 
 #[test]
-fn credentials_are_for_a_cluster_with_their_server_and_authority() {
-    let here = "https://192.0.2.1:6443";
-    let entry = ClusterEntry {
-        server: here.to_owned(),
-        certificate_authority_data: Some("a".into()),
-        ..ClusterEntry::default()
-    };
-    for (server, authority, expected) in [
-        (here, "a", true),
-        ("https://192.0.2.1:6443/", "a", true),
-        // One server may be in front of several clusters, and an authority may have signed for several.
-        ("https://192.0.2.1:6443/c2", "a", false),
-        (here, "b", false),
-        ("https://192.0.2.2:6443", "a", false),
-    ] {
-        let old = kubeconfig(server, authority, None);
-        assert_eq!(old.is_at(&entry), expected, "{server} {authority}");
-    }
-    for nowhere in ["another", "users: [", ""] {
-        assert!(
-            KubeconfigTarget::of(nowhere.as_bytes()).is_none(),
-            "{nowhere}"
-        );
-    }
-}
-
-#[test]
 fn flags_that_set_something_are_flags_of_both_commands() {
     let mut fields = Vec::new();
     for setting in &SETTINGS {
