@@ -156,7 +156,7 @@ struct ValueArgs {
 }
 
 /// What is installed where.
-struct Place {
+struct InstallPlace {
     access: Access,
     linkerd: String,
     /// The values of the file.
@@ -167,16 +167,20 @@ struct Place {
 /// Runs the command. `given` are its flags as clap has them.
 pub(crate) fn run(global: &Global, args: &Install, given: &ArgMatches) -> anyhow::Result<()> {
     let place = if args.fleet.file.is_some() {
-        block_on(Box::pin(Place::of_file(global, args, &Given::of(given))))?
+        block_on(Box::pin(InstallPlace::of_file(
+            global,
+            args,
+            &Given::of(given),
+        )))?
     } else {
-        Place {
+        InstallPlace {
             access: global.access(),
             linkerd: global.linkerd_namespace.clone(),
             given: UserValues::default(),
             args: args.clone(),
         }
     };
-    let Place {
+    let InstallPlace {
         access,
         linkerd,
         given,
@@ -196,7 +200,7 @@ pub(crate) fn run(global: &Global, args: &Install, given: &ArgMatches) -> anyhow
     output::data(&args.output.format(&made.manifest)?)
 }
 
-impl Place {
+impl InstallPlace {
     /// A cluster of the file.
     async fn of_file(global: &Global, args: &Install, given: &Given) -> anyhow::Result<Self> {
         if let Some(flag) = NOT_WITH_FILE.iter().find(|flag| given.has(&[**flag])) {

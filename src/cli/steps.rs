@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 pub(super) use self::{
-    change::{Change, FieldChange, Removes},
+    change::{FieldChange, Removes, StepChange},
     secret::{covers, has_metadata_of},
     settings::{SettingChange, TOKEN, credentials_changes, revoked, settings_changes},
 };
@@ -24,13 +24,13 @@ use super::common::{
 use crate::api::{labels, link::Link};
 
 /// One object that is written or deleted.
-pub(super) struct Step {
+pub(super) struct LinkStep {
     /// What is shown.
-    pub(super) change: Change,
+    pub(super) change: StepChange,
     /// What is done.
     pub(super) action: Action,
     /// What the object is a part of.
-    pub(super) part: Part,
+    pub(super) part: StepPart,
 }
 
 /// How an object is written or deleted. No `Debug`: it may hold credentials.
@@ -52,7 +52,7 @@ pub(super) enum Action {
 
 /// What an object is a part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum StepPart {
     /// It is the Link to this target cluster.
     Link(String),
     /// It has credentials for this target cluster.
@@ -61,7 +61,7 @@ pub(super) enum Part {
     Account(String),
 }
 
-impl Part {
+impl StepPart {
     /// The target cluster of its link, if it is in the source cluster.
     pub(super) fn target(&self) -> Option<&str> {
         match self {
@@ -71,20 +71,20 @@ impl Part {
     }
 }
 
-impl std::fmt::Debug for Step {
+impl std::fmt::Debug for LinkStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.change.fmt(f)
     }
 }
 
 /// As it is shown.
-impl Serialize for Step {
+impl Serialize for LinkStep {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.change.serialize(serializer)
     }
 }
 
-impl Step {
+impl LinkStep {
     /// Whether only labels and annotations change, which say to whom the object belongs.
     pub(super) fn is_note(&self) -> bool {
         matches!(self.action, Action::Note(_))
@@ -100,7 +100,7 @@ impl Step {
 
     /// Whether a Link is deleted.
     pub(super) fn unlinks(&self) -> bool {
-        self.deleted().is_some() && matches!(self.part, Part::Link(_))
+        self.deleted().is_some() && matches!(self.part, StepPart::Link(_))
     }
 
     /// Does it. Fails if the object is not as it was when the step was planned, or not as announced afterwards.
@@ -134,14 +134,14 @@ impl Step {
     }
 
     async fn note(&self, cluster: &Cluster, patch: &Value) -> anyhow::Result<()> {
-        let Change {
+        let StepChange {
             kind,
             namespace,
             name,
             ..
         } = &self.change;
         let kind_of = match self.part {
-            Part::Link(_) => inventory::LINK,
+            StepPart::Link(_) => inventory::LINK,
             _ => inventory::SECRET,
         };
         let client = cluster.client.clone();

@@ -12,8 +12,8 @@ mod target;
 
 pub(crate) use self::{
     facts::{
-        Answer, ClientPod, ClientView, DESTINATION, EndpointCounts, GatewayFacts, InboundPort,
-        PodState, ProxyCounts, RequestPath, SourceFacts, TargetFacts,
+        ClientPod, ClientView, DESTINATION, EndpointCounts, GatewayFacts, InboundPort, PodState,
+        ProxyAnswer, ProxyCounts, RequestPath, SourceFacts, TargetFacts,
     },
     linkerd::client_view,
     proxy::client_proxy,

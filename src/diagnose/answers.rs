@@ -7,7 +7,7 @@ use super::{
     subject::Mode,
 };
 use crate::clusters::{
-    request_path::{Answer, EndpointCounts, ProxyCounts},
+    request_path::{EndpointCounts, ProxyAnswer, ProxyCounts},
     snapshot::LinkSnapshot,
 };
 
@@ -155,17 +155,17 @@ impl PortCounts<'_> {
             let earlier = self.before.answers.get(answer).copied().unwrap_or_default();
             (answer, count - earlier)
         });
-        let counted: Vec<(&Answer, f64)> = counted.filter(|(_, count)| *count > 0.0).collect();
+        let counted: Vec<(&ProxyAnswer, f64)> = counted.filter(|(_, count)| *count > 0.0).collect();
         if counted.is_empty() {
             let what = format!("answers{place}");
             return report.cannot_see(what, "none came meanwhile");
         }
-        let sum = |is: &dyn Fn(&Answer) -> bool| -> f64 {
+        let sum = |is: &dyn Fn(&ProxyAnswer) -> bool| -> f64 {
             let meant = counted.iter().filter(|(answer, _)| is(answer));
             meant.map(|(_, count)| count).sum()
         };
         let all = sum(&|_| true);
-        let failed = sum(&Answer::is_failure);
+        let failed = sum(&ProxyAnswer::is_failure);
         let refused = sum(&|answer| answer.is_refusal() && !answer.is_failure());
         // An application may refuse some requests, and not all.
         let failed = if failed + refused >= all { all } else { failed };

@@ -277,6 +277,9 @@ causes! {
     ProbePortClosed in Network:
         "The gateway does not answer probes, although its Pods are ready: something between the clusters drops them.",
         "Open the ports of the gateway for the source cluster in the firewall and the load balancer.";
+    ProbesFail in Network:
+        "The gateways of all Links do not answer probes, so the cause is more likely here than in each target cluster: the controller's Pod or its proxy, or what this cluster may connect to.",
+        "Look at the controller's Pod and the log of its proxy, then at the NetworkPolicies and the firewall of this cluster.";
     GatewayUnreachable in Network:
         "The gateway of the target cluster does not answer probes: it is down, or a firewall drops them. With `--target`, `diagnose` tells which.",
         "Check the gateway's Pods, then its load balancer and the firewall.";

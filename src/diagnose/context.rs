@@ -1,11 +1,13 @@
 //! What a layer judges.
 
 use super::{
-    existing,
     layer::{Commands, Impact},
     subject::{Mode, Subject},
 };
-use crate::clusters::request_path::{ClientPod, ClientView, RequestPath};
+use crate::clusters::{
+    request_path::{ClientPod, ClientView, RequestPath},
+    snapshot::{Count, Endpoints, ReadError},
+};
 
 /// The facts, and what the Service is.
 pub(crate) struct PathContext<'a> {
@@ -21,6 +23,12 @@ impl<'a> PathContext<'a> {
         destination.map_or("linkerd", |destination| &destination.namespace)
     }
 
+    /// The endpoints that the Service has in this cluster.
+    pub(super) fn endpoints(&self) -> Result<Count, &'a ReadError> {
+        let slices = self.facts.source.slices.as_ref()?;
+        Ok(Endpoints::count(slices).of(&self.facts.service))
+    }
+
     /// How bad it is if a target cluster cannot be reached: a federated Service may have other members, unless no endpoint
     /// is left in any cluster.
     pub(super) fn impact(&self) -> Impact {
@@ -34,7 +42,7 @@ impl<'a> PathContext<'a> {
     /// Whether it is known that a Service that exists has no endpoint in any cluster.
     pub(super) fn has_no_endpoint(&self) -> bool {
         match self.subject.mode() {
-            Some(Mode::Gateway) => existing::endpoints(self).is_ok_and(|count| count.ready == 0),
+            Some(Mode::Gateway) => self.endpoints().is_ok_and(|count| count.ready == 0),
             Some(Mode::Discovery) => {
                 let told = self.view().map(|view| view.endpoints.as_ref());
                 matches!(told, Some(Ok(Some(told))) if told.is_empty())

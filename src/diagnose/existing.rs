@@ -15,7 +15,7 @@ use crate::{
     clusters::{
         foreign_endpoints::{self, EndpointsSource, ForeignEndpoints},
         preference_status::PreferenceStatus,
-        snapshot::{Count, Endpoints, LinkSnapshot, ReadError},
+        snapshot::{Count, LinkSnapshot},
     },
     mirror::Reason,
 };
@@ -131,16 +131,10 @@ fn describe(way: &PathContext<'_>, service: &Service, mode: Mode, report: &mut L
     if mode == Mode::Discovery {
         return;
     }
-    match endpoints(way) {
+    match way.endpoints() {
         Ok(Count { ready, total }) => report.see(format!("{ready} of {total} endpoints are ready")),
         Err(why) => report.cannot_see("EndpointSlices", why),
     }
-}
-
-/// The endpoints that the Service has in this cluster.
-pub(super) fn endpoints<'a>(way: &PathContext<'a>) -> Result<Count, &'a ReadError> {
-    let slices = way.facts.source.slices.as_ref()?;
-    Ok(Endpoints::count(slices).of(&way.facts.service))
 }
 
 /// What is wrong with mirrors and federated Services alike.

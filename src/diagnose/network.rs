@@ -8,6 +8,7 @@ use super::{
     inbound,
     layer::{Finding, Impact, LayerReport},
     subject::Mode,
+    target::no_common_anchor,
 };
 use crate::{
     api::{conditions as c, link::LinkSpec},
@@ -273,6 +274,21 @@ fn dead(
     match ready {
         Some(ready) => {
             let evidence = format!("{silent}; {ready} Pods of gateway {} are ready", gateway.id);
+            let target = way.facts.target_of(cluster);
+            // Probes go through both proxies, which need a common trust anchor.
+            if let Some(Ok(Some(found))) =
+                target.map(|target| no_common_anchor(way, target, impact))
+            {
+                let evidence = format!("{evidence}; {}", found.evidence);
+                return Finding { evidence, ..found };
+            }
+            let others = other_gateways(way, link);
+            if let Some(1..) = others {
+                let all = others.unwrap_or_default() + 1;
+                let evidence = format!("{evidence}; those of all {all} Links do not answer");
+                return Finding::new(Cause::ProbesFail, impact, evidence)
+                    .fixed_by(&controller(way, link));
+            }
             pods(
                 Finding::new(Cause::ProbePortClosed, impact, evidence),
                 namespace,
@@ -283,6 +299,29 @@ fn dead(
             namespace,
         ),
     }
+}
+
+/// The number of other Links with a gateway, if none of these gateways answers probes.
+fn other_gateways(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<usize> {
+    let links = way.facts.source.links.as_ref().ok()?.iter();
+    let others = links
+        .filter(|other| other.namespace() == link.namespace() && other.cluster() != link.cluster());
+    let mut alive = others.filter_map(|other| other.status()?.condition(c::GATEWAY_ALIVE));
+    let mut count = 0;
+    alive
+        .all(|alive| {
+            count += 1;
+            alive.status == "False"
+        })
+        .then_some(count)
+}
+
+/// The command that shows what the controller, which sends the probes, says.
+fn controller(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
+    way.commands.source.kubectl(
+        "-n {} get pods -o wide -l component=controller",
+        &[link.namespace()],
+    )
 }
 
 /// The addresses of the gateway, as the Link names them and as its controller has resolved them.

@@ -4,15 +4,15 @@ use super::{
     causes::{Cause, Layer},
     context::PathContext,
     endpoints::nothing_left,
-    existing, exported, inbound,
+    exported, inbound,
     layer::{Finding, Impact, LayerReport},
     subject::{Mode, Subject},
 };
 use crate::{
-    api::k8s::Endpoint,
+    api::{k8s::Endpoint, link::LinkerdConfig},
     clusters::{
         request_path::TargetFacts,
-        snapshot::{Count, Endpoints},
+        snapshot::{Count, Endpoints, Known},
         trust_anchors,
     },
     suggest::ClusterFlags,
@@ -86,7 +86,7 @@ fn unseen(way: &PathContext<'_>, mode: Mode, is_federated: bool, report: &mut La
         "the target cluster",
         "no context was named; pass --target CONTEXT",
     );
-    let is_empty = existing::endpoints(way).is_ok_and(|count| count.total == 0);
+    let is_empty = way.endpoints().is_ok_and(|count| count.total == 0);
     if mode == Mode::Discovery || is_federated || !is_empty {
         return;
     }
@@ -168,26 +168,34 @@ fn trust_roots(
     impact: Impact,
     report: &mut LayerReport,
 ) {
-    let (own, theirs) = match (&way.facts.source.config, &target.config) {
-        (Err(why), _) => return report.cannot_see("the trust anchors of this cluster", why),
-        (_, Err(why)) => {
-            return report.cannot_see(format!("the trust anchors of {}", target.cluster), why);
-        }
-        (Ok(own), Ok(theirs)) => (
-            trust_anchors::parse(&own.identity_trust_anchors_pem),
-            trust_anchors::parse(&theirs.identity_trust_anchors_pem),
-        ),
+    match no_common_anchor(way, target, impact) {
+        Err((of, why)) => report.cannot_see(format!("the trust anchors of {of}"), why),
+        Ok(None) => report.see("the clusters share a trust anchor"),
+        Ok(found) => report.find(found),
+    }
+}
+
+/// A finding if the clusters have no trust anchor in common. `Err` is the cluster whose anchors are not known, and why.
+pub(super) fn no_common_anchor(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    impact: Impact,
+) -> Result<Option<Finding>, (String, String)> {
+    let known = |of: &str, config: &Known<LinkerdConfig>| {
+        let config = config
+            .as_ref()
+            .map_err(|why| (of.to_owned(), why.to_string()))?;
+        let parsed = trust_anchors::parse(&config.identity_trust_anchors_pem);
+        parsed.map_err(|why| (of.to_owned(), why))
     };
-    let (own, theirs) = match (own, theirs) {
-        (Ok(own), Ok(theirs)) => (own, theirs),
-        (Err(why), _) | (_, Err(why)) => return report.cannot_see("trust anchors", why),
-    };
+    let own = known("this cluster", &way.facts.source.config)?;
+    let theirs = known(&target.cluster, &target.config)?;
     let list = |all: &trust_anchors::Anchors| {
         let all = all.iter().map(|der| trust_anchors::describe(der));
         all.collect::<Vec<_>>().join(", ")
     };
     if !own.is_disjoint(&theirs) {
-        return report.see("the clusters share a trust anchor");
+        return Ok(None);
     }
     let evidence = format!(
         "this cluster trusts {}, and {} trusts {}",
@@ -203,5 +211,5 @@ fn trust_roots(
         )
     };
     let found = found.fixed_by(&bundle(&way.commands.source));
-    report.find(Some(found.fixed_in(way.commands, &target.cluster, bundle)));
+    Ok(Some(found.fixed_in(way.commands, &target.cluster, bundle)))
 }

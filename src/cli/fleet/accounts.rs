@@ -18,7 +18,7 @@ use crate::{
     api::{labels, metadata::cluster_uid},
     cli::{
         link_gen::{Evidence, KubeconfigTarget, by_uid, has, is_of as is_token_of},
-        steps::{Action, Change, Part, Step, covers, labelled},
+        steps::{Action, LinkStep, StepChange, StepPart, covers, labelled},
     },
     manifests::{
         install::{RemoteAccess, allow},
@@ -113,7 +113,7 @@ pub(super) fn account_writes(
     account: &LinkAccount,
     facts: &AccountFacts,
     has_token: bool,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<LinkStep>, String> {
     let name = &account.name;
     let own = facts.account(name);
     if let Some(other) = own.and_then(|own| other_fleet(own, fleet)) {
@@ -161,10 +161,10 @@ pub(super) fn account_writes(
             None if object.kind == "Secret" && has_token => continue,
             None => ("create", format!("the account of {name}")),
         };
-        writes.push(Step {
-            change: Change::of(verb, &object, why),
+        writes.push(LinkStep {
+            change: StepChange::of(verb, &object, why),
             action: Action::Apply(labelled(wanted.clone(), fleet)),
-            part: Part::Account(account.source.clone()),
+            part: StepPart::Account(account.source.clone()),
         });
     }
     Ok(writes)

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         common::{cluster::Cluster, output},
         rotate::filled,
-        steps::{Change, Part, Step},
+        steps::{LinkStep, StepChange, StepPart},
     },
     fleet::LinkEnds,
     hint::fail,
@@ -44,23 +44,24 @@ pub(super) struct FleetOutcome {
 /// The steps of one link: those of its account in the target cluster, and those in the source cluster.
 struct LinkSteps<'s> {
     link: &'s LoadedLink,
-    account: Vec<&'s Step>,
-    source: Vec<&'s Step>,
+    account: Vec<&'s LinkStep>,
+    source: Vec<&'s LinkStep>,
 }
 
 impl<'s> LinkSteps<'s> {
     /// `None` if there are none.
     fn of(link: &'s LoadedLink, plan: &'s FleetPlan) -> Option<Self> {
-        let writes = |cluster: &ClusterName, is_own: &dyn Fn(&Part) -> bool| -> Vec<&'s Step> {
-            let steps = plan.steps_in(cluster).into_iter().flatten();
-            let writes = steps.filter(|step| step.deleted().is_none() && is_own(&step.part));
-            writes.collect()
-        };
+        let writes =
+            |cluster: &ClusterName, is_own: &dyn Fn(&StepPart) -> bool| -> Vec<&'s LinkStep> {
+                let steps = plan.steps_in(cluster).into_iter().flatten();
+                let writes = steps.filter(|step| step.deleted().is_none() && is_own(&step.part));
+                writes.collect()
+            };
         let [source, target] = [&link.ends.source, &link.ends.target].map(ToString::to_string);
         let steps = Self {
             link,
             account: writes(&link.ends.target, &|part| {
-                *part == Part::Account(source.clone())
+                *part == StepPart::Account(source.clone())
             }),
             source: writes(&link.ends.source, &|part| part.target() == Some(&target)),
         };
@@ -113,12 +114,12 @@ impl<'s> LinkSteps<'s> {
             now: plan.now,
         };
         let with_token = case.plan(&made).map_err(|obstacle| anyhow!(obstacle.why))?;
-        let is_shown = |step: &Step| {
+        let is_shown = |step: &LinkStep| {
             let mut shown = self.source.iter();
             shown.any(|shown| shown.change.is_same_object(&step.change))
         };
         if let Some(other) = with_token.source.iter().find(|step| !is_shown(step)) {
-            let Change { kind, name, .. } = &other.change;
+            let StepChange { kind, name, .. } = &other.change;
             return Err(fail(
                 format!(
                     "with the new token, the {kind} {name} would change too, which the plan does not show"
@@ -135,7 +136,7 @@ impl<'s> LinkSteps<'s> {
 
 /// Runs steps in one cluster, and counts them.
 async fn run_all<'s>(
-    steps: impl Iterator<Item = &'s Step>,
+    steps: impl Iterator<Item = &'s LinkStep>,
     read: &ReadCluster,
 ) -> anyhow::Result<usize> {
     let mut count = 0;

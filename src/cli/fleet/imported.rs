@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
-    cli::link_gen::{Evidence, KubeconfigTarget},
+    cli::link_gen::{Evidence, KubeconfigTarget, by_uid},
     fleet::{ComposedCluster, ComposedFleet, ComposedSettings, LinkEnds},
     manifests::link::{ClusterName, LinkOptions},
 };
@@ -151,7 +151,11 @@ fn target_of(
         }
     }
     let Some(held) = held else {
-        let mut all = 0..clusters.len();
+        let is_another = |of: &usize| {
+            let actual = clusters[*of].uid.as_deref();
+            by_uid(cluster_uid(link), actual) == Some(Evidence::Elsewhere)
+        };
+        let mut all = (0..clusters.len()).filter(|of| !is_another(of));
         return all.find(is_called).ok_or_else(|| {
             format!("its credentials are not known, and no context is called {name}")
         });

@@ -15,7 +15,7 @@ use crate::{
     cli::{
         link::taken::objection,
         link_gen::{KubeconfigTarget, Remark, by_uid},
-        steps::Step,
+        steps::LinkStep,
     },
     manifests::{kubeconfig::Secret, link::ClusterName},
 };
@@ -23,9 +23,9 @@ use crate::{
 /// What has to be written for one link.
 pub(super) struct LinkPlan {
     /// In the target cluster, and first.
-    pub(super) account: Vec<Step>,
+    pub(super) account: Vec<LinkStep>,
     /// In the source cluster, in this order. Without a token of the account, the credentials are not those to write.
-    pub(super) source: Vec<Step>,
+    pub(super) source: Vec<LinkStep>,
     /// Name of the account.
     pub(super) name: String,
     /// The token of the account, if there is one.

@@ -17,7 +17,7 @@ use crate::{
         labels,
         link::{Link, LinkerdConfig},
     },
-    cli::steps::Step,
+    cli::steps::LinkStep,
     manifests::{
         kubeconfig::Secret,
         link::{ApiServerAccess, LinkTarget, SETTINGS, link},
@@ -35,7 +35,7 @@ const WAY: [&str; 4] = [
 /// What is planned for a part of a link, and what needs the other cluster.
 #[derive(Default)]
 pub(super) struct PartPlan {
-    pub(super) writes: Vec<Step>,
+    pub(super) writes: Vec<LinkStep>,
     pub(super) not_done: Vec<NotDone>,
     /// Whether the source cluster needs credentials that only the target cluster can make.
     pub(super) needs_credentials: bool,
@@ -109,7 +109,7 @@ impl PartCase<'_> {
         let account = LinkAccount::named(&self.link.ends.source);
         let has_token = accounts.has_token(&account.name);
         let writes = account_writes(fleet, namespace, &account, accounts, has_token)?;
-        let is_new = |write: &Step| {
+        let is_new = |write: &LinkStep| {
             let change = &write.change;
             change.verb == "create" && ["ServiceAccount", "Secret"].contains(&change.kind.as_str())
         };

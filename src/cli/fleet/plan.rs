@@ -21,7 +21,7 @@ use crate::{
     api::link::Link,
     cli::{
         link_gen::Remark,
-        steps::{Action, Step},
+        steps::{Action, LinkStep},
     },
     fleet::LinkEnds,
     manifests::{kubeconfig::Secret, link::ClusterName},
@@ -63,11 +63,11 @@ pub(super) struct ClusterPlan {
     /// Why it is not known.
     pub(super) error: Option<String>,
     #[serde(rename = "changes")]
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<LinkStep>,
     /// What cannot be done, and why.
     pub(super) problems: BTreeSet<String>,
     /// What the file does not name any more, and stays without --prune.
-    pub(super) unwanted: Vec<Step>,
+    pub(super) unwanted: Vec<LinkStep>,
     /// What is not done, because clusters that it needs are not used.
     #[serde(rename = "notDone")]
     pub(super) not_done: Vec<String>,
@@ -124,12 +124,12 @@ impl FleetPlan {
     }
 
     /// All steps.
-    fn steps(&self) -> impl Iterator<Item = &Step> {
+    fn steps(&self) -> impl Iterator<Item = &LinkStep> {
         self.clusters.iter().flat_map(|cluster| &cluster.steps)
     }
 
     /// The steps in one cluster; `None` if it is not used, or not known.
-    pub(super) fn steps_in(&self, cluster: &ClusterName) -> Option<&[Step]> {
+    pub(super) fn steps_in(&self, cluster: &ClusterName) -> Option<&[LinkStep]> {
         let cluster = cluster.to_string();
         let mut clusters = self.clusters.iter();
         let plan = clusters.find(|plan| plan.name == cluster)?;
@@ -154,13 +154,13 @@ impl FleetPlan {
     /// Whether settings of an existing object would change, or an object would go.
     pub(super) fn is_destructive(&self) -> bool {
         let is_destructive =
-            |step: &Step| step.deleted().is_some() || !step.change.fields.is_empty();
+            |step: &LinkStep| step.deleted().is_some() || !step.change.fields.is_empty();
         self.steps().any(is_destructive)
     }
 
     /// The clusters in which Linkerd's Secrets get other credentials. Linkerd reads a Secret once.
     pub(super) fn outdates_linkerd(&self, linkerd: &str) -> Vec<&str> {
-        let is_renewed = |step: &Step| {
+        let is_renewed = |step: &LinkStep| {
             matches!(step.action, Action::Renew(_)) && step.change.namespace == linkerd
         };
         let clusters = self.clusters.iter();
@@ -318,7 +318,7 @@ impl<'p> Planning<'p> {
         }
     }
 
-    fn add(&mut self, cluster: &'p ClusterName, steps: Vec<Step>) {
+    fn add(&mut self, cluster: &'p ClusterName, steps: Vec<LinkStep>) {
         self.clusters
             .entry(cluster)
             .or_default()

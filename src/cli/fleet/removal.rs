@@ -19,7 +19,7 @@ use crate::{
             SERVICE_ACCOUNT,
         },
         link_gen::KubeconfigTarget,
-        steps::{Action, Change, Part, Step},
+        steps::{Action, LinkStep, StepChange, StepPart},
     },
     manifests::link::ClusterName,
     suggest::ClusterFlags,
@@ -31,7 +31,7 @@ pub(super) type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k Cluster
 /// What has to go in one cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterRemoval {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<LinkStep>,
     /// What stays for now, and why.
     pub(super) problems: Vec<String>,
     /// Target clusters that are not used, with accounts that nobody needs after this.
@@ -66,7 +66,7 @@ pub(super) fn removal(
         let target = &link.spec.target_cluster_name;
         let parsed = target.parse::<ClusterName>();
         let new = parsed.as_ref().ok().and_then(|target| renamed.get(target));
-        let part = Part::Link(target.clone());
+        let part = StepPart::Link(target.clone());
         removal.steps.push(replaced(gone(LINK, link, part), new));
         match parsed {
             Ok(target) if known.contains_key(&target) || new.is_some() => {}
@@ -83,7 +83,7 @@ pub(super) fn removal(
     let unused = facts.credentials.iter();
     let unused = unused.filter(|secret| is_unused(loaded, name, facts, secret));
     let unused = unused.filter_map(|secret| {
-        let part = Part::Credentials(target_of(secret)?);
+        let part = StepPart::Credentials(target_of(secret)?);
         Some(gone(SECRET, secret, part))
     });
     removal.steps.extend(unused);
@@ -191,43 +191,43 @@ fn of_account<'f>(
     fleet: &'f str,
     name: &'f str,
     facts: &'f AccountFacts,
-) -> impl Iterator<Item = Step> + 'f {
+) -> impl Iterator<Item = LinkStep> + 'f {
     fn own<'o, K: kube::Resource>(
         kind: ApiKind,
         fleet: &'o str,
         name: &'o str,
         all: &'o [K],
-    ) -> impl Iterator<Item = Step> + 'o {
+    ) -> impl Iterator<Item = LinkStep> + 'o {
         let own = all.iter().filter(move |object| is_of(*object, fleet));
         let own = own.filter(move |object| object.name_any() == name);
-        own.map(move |object| gone(kind, object, Part::Account(name.to_owned())))
+        own.map(move |object| gone(kind, object, StepPart::Account(name.to_owned())))
     }
     let tokens = facts.tokens.iter();
     let tokens =
         tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
-    let tokens = tokens.map(|token| gone(SECRET, token, Part::Account(name.to_owned())));
+    let tokens = tokens.map(|token| gone(SECRET, token, StepPart::Account(name.to_owned())));
     own(CLUSTER_ROLE_BINDING, fleet, name, &facts.bindings)
         .chain(own(SERVICE_ACCOUNT, fleet, name, &facts.accounts))
         .chain(tokens)
         .chain(own(CLUSTER_ROLE, fleet, name, &facts.roles))
 }
 
-fn gone(kind: ApiKind, object: &impl kube::Resource, part: Part) -> Step {
+fn gone(kind: ApiKind, object: &impl kube::Resource, part: StepPart) -> LinkStep {
     let listed = ListedObject::new(kind, object.meta());
     // The controller writes the status of a Link all the time.
     let object = match part {
-        Part::Link(_) => listed.in_any_version(),
+        StepPart::Link(_) => listed.in_any_version(),
         _ => listed,
     };
-    Step {
-        change: Change::of("delete", &object.object, "not in the file".to_owned()),
+    LinkStep {
+        change: StepChange::of("delete", &object.object, "not in the file".to_owned()),
         action: Action::Delete(object),
         part,
     }
 }
 
 /// The deletion of a Link to a cluster that may have a new name.
-fn replaced(mut step: Step, new: Option<&ClusterName>) -> Step {
+fn replaced(mut step: LinkStep, new: Option<&ClusterName>) -> LinkStep {
     if let Some(new) = new {
         step.change.why = format!("its cluster is called {new} in the file");
         step.change.replaced_by = Some(new.to_string());

@@ -22,7 +22,7 @@ use crate::{
             output,
             wait::Progress,
         },
-        steps::{Part, Step},
+        steps::{LinkStep, StepPart},
     },
     fleet::LinkEnds,
     manifests::link::ClusterName,
@@ -85,7 +85,7 @@ async fn links_of(
     unready: &BTreeSet<String>,
     wait: Duration,
 ) -> RemovedLinks {
-    let mut targets: BTreeMap<&str, Vec<&Step>> = BTreeMap::new();
+    let mut targets: BTreeMap<&str, Vec<&LinkStep>> = BTreeMap::new();
     for step in plan.steps.iter().filter(|step| step.deleted().is_some()) {
         if let Some(target) = step.part.target() {
             targets.entry(target).or_default().push(step);
@@ -124,11 +124,12 @@ async fn link(
     loaded: &LoadedFleet,
     read: &ReadCluster,
     target: &str,
-    steps: &[&Step],
+    steps: &[&LinkStep],
     wait: Duration,
 ) -> anyhow::Result<usize> {
     let cluster = &read.cluster;
-    let (links, secrets): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.unlinks());
+    let (links, secrets): (Vec<&LinkStep>, Vec<&LinkStep>) =
+        steps.iter().partition(|step| step.unlinks());
     for link in &links {
         link.run(cluster).await?;
     }
@@ -177,15 +178,15 @@ async fn accounts_of(
 pub(super) fn unused_accounts<'p>(
     plan: &'p ClusterPlan,
     kept: &BTreeSet<(ClusterName, String)>,
-) -> Vec<&'p Step> {
+) -> Vec<&'p LinkStep> {
     let is_kept = |source: &str| {
         let mut kept = kept.iter();
         kept.any(|(from, to)| from.to_string() == source && *to == plan.name)
     };
     let deletions = plan.steps.iter().filter(|step| step.deleted().is_some());
     let unused = deletions.filter(|step| match &step.part {
-        Part::Account(source) => !is_kept(source),
-        Part::Link(_) | Part::Credentials(_) => false,
+        StepPart::Account(source) => !is_kept(source),
+        StepPart::Link(_) | StepPart::Credentials(_) => false,
     });
     unused.collect()
 }

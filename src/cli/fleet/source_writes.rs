@@ -14,8 +14,8 @@ use crate::{
         link::taken::{NameHolder, holder},
         link_gen::{Evidence, KubeconfigTarget, by_uid, keep_cluster_uid},
         steps::{
-            Action, Change, FieldChange, Part, SettingChange, Step, credentials_changes,
-            has_metadata_of, labelled, note, settings_changes,
+            Action, FieldChange, LinkStep, SettingChange, StepChange, StepPart,
+            credentials_changes, has_metadata_of, labelled, note, settings_changes,
         },
     },
 };
@@ -67,7 +67,7 @@ impl SourceWrites<'_> {
     }
 
     /// The write of a Secret with credentials, if there is one. Without a token, those of `wanted` are not valid.
-    pub(super) fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<Step> {
+    pub(super) fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<LinkStep> {
         let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
         let Some(old) = self.source.credentials(&namespace, &name) else {
             return Some(self.apply("create", wanted, &self.places(), Vec::new()));
@@ -78,7 +78,7 @@ impl SourceWrites<'_> {
         let apply = |why: &str, fields| self.apply("patch", &unchanged, why, fields);
         let renew = |fields| {
             let step = apply(NEW_CREDENTIALS, fields);
-            Some(Step {
+            Some(LinkStep {
                 action: Action::Renew(self.labelled(&unchanged)),
                 ..step
             })
@@ -97,7 +97,7 @@ impl SourceWrites<'_> {
     }
 
     /// The write of the Link, if there is one. `Err` says why it is not written.
-    pub(super) fn of_link(&self, wanted: &Link) -> Result<Option<Step>, String> {
+    pub(super) fn of_link(&self, wanted: &Link) -> Result<Option<LinkStep>, String> {
         let name = wanted.name_any();
         let mut links = self.source.links.iter();
         let Some(old) = links.find(|link| link.name_any() == name) else {
@@ -142,7 +142,7 @@ impl SourceWrites<'_> {
     }
 
     /// Writes a Link, with the label of the fleet.
-    fn of_settings(&self, change: Change, old: Option<&Link>, wanted: &Link) -> Step {
+    fn of_settings(&self, change: StepChange, old: Option<&Link>, wanted: &Link) -> LinkStep {
         let mut new = Box::new(wanted.clone());
         let label = (labels::FLEET.to_owned(), self.loaded.fleet.name.clone());
         new.labels_mut().extend([label]);
@@ -150,10 +150,10 @@ impl SourceWrites<'_> {
             keep_cluster_uid(old, &mut new);
         }
         let old = old.cloned().map(Box::new);
-        Step {
+        LinkStep {
             change,
             action: Action::Link { old, new },
-            part: Part::Link(self.link.ends.target.to_string()),
+            part: StepPart::Link(self.link.ends.target.to_string()),
         }
     }
 
@@ -164,11 +164,11 @@ impl SourceWrites<'_> {
         wanted: &KubernetesSecret,
         why: &str,
         fields: Vec<SettingChange>,
-    ) -> Step {
-        Step {
+    ) -> LinkStep {
+        LinkStep {
             change: self.change(verb, wanted, why, fields),
             action: Action::Apply(self.labelled(wanted)),
-            part: Part::Credentials(self.link.ends.target.to_string()),
+            part: StepPart::Credentials(self.link.ends.target.to_string()),
         }
     }
 
@@ -182,8 +182,8 @@ impl SourceWrites<'_> {
         wanted: &K,
         why: &str,
         fields: Vec<SettingChange>,
-    ) -> Change {
-        Change {
+    ) -> StepChange {
+        StepChange {
             verb,
             kind: K::kind(&()).into_owned(),
             namespace: wanted.namespace().unwrap_or_default(),
@@ -196,14 +196,14 @@ impl SourceWrites<'_> {
     }
 
     /// Notes to which fleet an object belongs that is as it should be, and which cluster it is for.
-    fn note<K: Resource<DynamicType = ()>>(&self, wanted: &K, why: &str) -> Step {
+    fn note<K: Resource<DynamicType = ()>>(&self, wanted: &K, why: &str) -> LinkStep {
         let target = self.link.ends.target.to_string();
-        Step {
+        LinkStep {
             change: self.change("patch", wanted, why, Vec::new()),
             action: note(&self.loaded.fleet.name, cluster_uid(wanted)),
             part: match K::kind(&()).as_ref() {
-                "Link" => Part::Link(target),
-                _ => Part::Credentials(target),
+                "Link" => StepPart::Link(target),
+                _ => StepPart::Credentials(target),
             },
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     api::text::one_line,
     cli::{
         common::linked::Losses,
-        steps::{Change, Removes, Step},
+        steps::{LinkStep, Removes, StepChange},
     },
 };
 
@@ -69,8 +69,8 @@ fn add(text: &mut String, cluster: &ClusterPlan) {
 }
 
 /// Changes of one kind for one reason. What has lines of its own is alone.
-fn grouped(steps: &[Step]) -> Vec<Vec<&Change>> {
-    let mut groups: BTreeMap<(u8, &str, &str), Vec<&Change>> = BTreeMap::new();
+fn grouped(steps: &[LinkStep]) -> Vec<Vec<&StepChange>> {
+    let mut groups: BTreeMap<(u8, &str, &str), Vec<&StepChange>> = BTreeMap::new();
     let mut order = Vec::new();
     for change in steps.iter().map(|step| &step.change) {
         if !change.fields.is_empty() || change.removes.is_some() {
@@ -89,7 +89,7 @@ fn grouped(steps: &[Step]) -> Vec<Vec<&Change>> {
 }
 
 /// Changes of one kind for one reason.
-fn add_group(text: &mut String, (mark, style): (&str, Style), group: &[&Change]) {
+fn add_group(text: &mut String, (mark, style): (&str, Style), group: &[&StepChange]) {
     let Some(first) = group.first() else {
         return;
     };

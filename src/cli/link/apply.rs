@@ -28,8 +28,8 @@ use crate::{
         link_gen::{KubeconfigTarget, Remark, generate},
         plan::losses::losses,
         steps::{
-            Action, Change, Part, SettingChange, Step, TOKEN, credentials_changes, has_metadata_of,
-            revoked, settings_changes,
+            Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
+            has_metadata_of, revoked, settings_changes,
         },
     },
     client::kubeconfig_in,
@@ -45,7 +45,7 @@ pub(super) struct Prepared {
     pub(super) source: SourceState,
     pub(super) objects: LinkObjects,
     /// What is written in the source cluster, in this order.
-    steps: Vec<Step>,
+    steps: Vec<LinkStep>,
     /// The settings of the existing link that would change.
     pub(super) changes: Vec<SettingChange>,
     /// What happens to mirrors then, in words.
@@ -83,7 +83,7 @@ impl Prepared {
             let changes = changes.filter(|change| change.field != TOKEN);
             changes.cloned().collect()
         };
-        let written = |of: &Self| -> Vec<Change> {
+        let written = |of: &Self| -> Vec<StepChange> {
             of.steps.iter().map(|step| step.change.clone()).collect()
         };
         (changes(self), &self.losses, written(self))
@@ -162,10 +162,10 @@ impl Prepared {
     /// Secrets of the existing link that are missing or differ from it, and what Linkerd needs then.
     fn written(&self) -> Vec<String> {
         let secrets = self.steps.iter().filter(|step| {
-            matches!(step.part, Part::Credentials(_)) && !step.change.why.is_empty()
+            matches!(step.part, StepPart::Credentials(_)) && !step.change.why.is_empty()
         });
         let written = secrets.map(|step| {
-            let Change {
+            let StepChange {
                 namespace,
                 name,
                 why,
@@ -312,8 +312,8 @@ impl Prepared {
 
     /// Undoes a link that was written in part, so that no unused credentials stay: these steps were done, and the next one
     /// failed.
-    async fn undo(&self, done: impl Iterator<Item = &Step>) {
-        let done: Vec<&Change> = done.map(|step| &step.change).collect();
+    async fn undo(&self, done: impl Iterator<Item = &LinkStep>) {
+        let done: Vec<&StepChange> = done.map(|step| &step.change).collect();
         // The request may have succeeded although its answer was lost.
         let link = self.changed_link().await;
         for (new, before) in self.objects.secrets().zip(&self.source.secrets) {
@@ -384,7 +384,7 @@ impl Prepared {
 }
 
 /// What has to be written in the source cluster.
-fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> Vec<Step> {
+fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> Vec<LinkStep> {
     let target = direction.name.to_string();
     let secrets = objects.secrets().zip(&source.secrets);
     let secrets = secrets.filter_map(|(new, before)| {
@@ -405,23 +405,23 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
             new.metadata.resource_version = old.resource_version();
         }
         let object = SECRET.of_metadata(&new.metadata);
-        Some(Step {
-            change: Change::of(verb, &object, why.to_owned()),
+        Some(LinkStep {
+            change: StepChange::of(verb, &object, why.to_owned()),
             action: Action::Apply(json!(new)),
-            part: Part::Credentials(target.clone()),
+            part: StepPart::Credentials(target.clone()),
         })
     });
     let (old, new) = (source.link.as_ref(), &objects.link);
     let is_done =
         old.is_some_and(|old| settings_changes(old, new).is_empty() && has_metadata_of(old, new));
     let verb = if old.is_some() { "patch" } else { "create" };
-    let link = (!is_done).then(|| Step {
-        change: Change::of(verb, &LINK.of_metadata(&new.metadata), String::new()),
+    let link = (!is_done).then(|| LinkStep {
+        change: StepChange::of(verb, &LINK.of_metadata(&new.metadata), String::new()),
         action: Action::Link {
             old: old.cloned().map(Box::new),
             new: Box::new(new.clone()),
         },
-        part: Part::Link(target.clone()),
+        part: StepPart::Link(target.clone()),
     });
     secrets.chain(link).collect()
 }

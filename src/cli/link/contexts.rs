@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::{
     args::Link,
-    handed::{HandedLink, Namespaces},
+    handed::{HandedLink, HandedNamespaces},
 };
 use crate::{
     cli::{
@@ -112,7 +112,7 @@ pub(super) fn handed(global: &Global, args: &Link, file: &Path) -> anyhow::Resul
         std::fs::read_to_string(file)
     };
     let text = text.with_context(|| format!("cannot read {shown}"))?;
-    let namespaces = Namespaces {
+    let namespaces = HandedNamespaces {
         links: &args.generated.namespace,
         linkerd: &global.linkerd_namespace,
     };

@@ -35,7 +35,7 @@ pub(super) struct HandedLink {
 }
 
 /// The namespaces that the objects may be in.
-pub(super) struct Namespaces<'n> {
+pub(super) struct HandedNamespaces<'n> {
     pub(super) links: &'n str,
     pub(super) linkerd: &'n str,
 }
@@ -158,7 +158,7 @@ impl HandedLink {
 
     /// Reads the text of a file. Fails if it is anything else than a link, or than one with these namespaces. Errors do not
     /// quote it, because it has credentials.
-    pub(super) fn read(file: &str, text: &str, in_: &Namespaces<'_>) -> anyhow::Result<Self> {
+    pub(super) fn read(file: &str, text: &str, in_: &HandedNamespaces<'_>) -> anyhow::Result<Self> {
         Self::try_read(text, in_).map_err(|why| {
             fail(
                 format!("refused {file}: {}; nothing was applied", one_line(&why)),
@@ -168,11 +168,11 @@ impl HandedLink {
         })
     }
 
-    fn try_read(text: &str, in_: &Namespaces<'_>) -> Result<Self, String> {
+    fn try_read(text: &str, in_: &HandedNamespaces<'_>) -> Result<Self, String> {
         let documents = yaml::documents(text).map_err(|_| "it is not valid YAML")?;
         let (mut link, mut own, mut of_linkerd) = (None, None, None);
         for document in documents.iter().filter(|document| !document.is_null()) {
-            let object = Object::of(document)?;
+            let object = HandedObject::of(document)?;
             let place = match (object.kind, object.namespace) {
                 ("Link", namespace) if namespace == in_.links => {
                     only(&object, &mut link)?;
@@ -213,20 +213,20 @@ impl HandedLink {
 }
 
 /// An object that may be one of a link.
-struct Object<'o> {
+struct HandedObject<'o> {
     value: &'o Value,
     kind: &'o str,
     namespace: &'o str,
     name: &'o str,
 }
 
-impl std::fmt::Display for Object<'_> {
+impl std::fmt::Display for HandedObject<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the {} {:?}", self.kind, self.name)
     }
 }
 
-impl<'o> Object<'o> {
+impl<'o> HandedObject<'o> {
     /// An object with nothing that those of a link do not have.
     fn of(value: &'o Value) -> Result<Self, String> {
         let text = |path: &str| value.pointer(path).and_then(Value::as_str);
@@ -273,7 +273,7 @@ impl<'o> Object<'o> {
 
 /// Decodes the only object of its place.
 fn only<T: serde::de::DeserializeOwned>(
-    object: &Object<'_>,
+    object: &HandedObject<'_>,
     place: &mut Option<T>,
 ) -> Result<(), String> {
     if place.is_some() {

@@ -7,7 +7,7 @@ use crate::{cli::common::linked::Losses, manifests::render::ObjectName};
 
 /// One object that would be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct Change {
+pub(in crate::cli) struct StepChange {
     /// `create`, `patch` or `delete`.
     pub(in crate::cli) verb: &'static str,
     pub(in crate::cli) kind: String,
@@ -35,7 +35,7 @@ pub(in crate::cli) enum Removes {
     },
 }
 
-impl Change {
+impl StepChange {
     /// Whether both are about the same object.
     pub(in crate::cli) fn is_same_object(&self, other: &Self) -> bool {
         let object = |of: &Self| (of.kind.clone(), of.namespace.clone(), of.name.clone());

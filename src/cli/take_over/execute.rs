@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{
     found::{FormerMirror, Found, HOLDER, fingerprint_of, mirrors, pods},
-    plan::Step,
+    plan::TakeOverStep,
 };
 use crate::{
     api::{labels as l, link::Link, metadata::ResourceId},
@@ -61,7 +61,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Does these steps, one after the other.
-    pub(super) async fn run(&self, found: &Found, steps: &[Step]) -> anyhow::Result<()> {
+    pub(super) async fn run(&self, found: &Found, steps: &[TakeOverStep]) -> anyhow::Result<()> {
         for step in steps {
             let progress = Progress::new(&step.to_string());
             progress.during(Box::pin(self.step(found, step))).await?;
@@ -69,15 +69,15 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    async fn step(&self, found: &Found, step: &Step) -> anyhow::Result<()> {
+    async fn step(&self, found: &Found, step: &TakeOverStep) -> anyhow::Result<()> {
         match step {
-            Step::Reserve => self.reserve().await,
-            Step::Start => self.start(found).await,
-            Step::Stop(name) => self.scale(name, 0).await,
-            Step::AwaitStopped => self.await_stopped(found).await,
-            Step::Release => self.release().await,
-            Step::AwaitReady => self.await_ready(found).await,
-            Step::AwaitAdopted => self.await_adopted(found).await,
+            TakeOverStep::Reserve => self.reserve().await,
+            TakeOverStep::Start => self.start(found).await,
+            TakeOverStep::Stop(name) => self.scale(name, 0).await,
+            TakeOverStep::AwaitStopped => self.await_stopped(found).await,
+            TakeOverStep::Release => self.release().await,
+            TakeOverStep::AwaitReady => self.await_ready(found).await,
+            TakeOverStep::AwaitAdopted => self.await_adopted(found).await,
         }
     }
 

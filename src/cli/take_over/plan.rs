@@ -13,7 +13,7 @@ use crate::{
 
 /// Something to do. The order of the variants is that of the steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TakeOverStep {
     /// Take the Lease of linkerd-mc's controller.
     Reserve,
     /// Start linkerd-mc's controller, and wait until it is ready.
@@ -30,7 +30,7 @@ pub(super) enum Step {
     AwaitAdopted,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TakeOverStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reserve => "hold the Lease, so that linkerd-mc's controller waits",
@@ -120,7 +120,7 @@ fn prepare(flags: &ClusterFlags, namespace: &str) -> Suggested {
 }
 
 /// What remains to be done; nothing if linkerd-mc has taken over.
-pub(super) fn steps(found: &Found) -> Vec<Step> {
+pub(super) fn steps(found: &Found) -> Vec<TakeOverStep> {
     let mut steps = Vec::new();
     let own = found.own.as_ref();
     let (wanted, available) = own.map_or((0, 0), |own| (own.desired, own.available));
@@ -128,32 +128,32 @@ pub(super) fn steps(found: &Found) -> Vec<Step> {
     let waits = found.lead == Lead::Reserved;
     if runs || waits || wanted == 0 {
         if !waits {
-            steps.push(Step::Reserve);
+            steps.push(TakeOverStep::Reserve);
         }
         if wanted == 0 || available == 0 {
-            steps.push(Step::Start);
+            steps.push(TakeOverStep::Start);
         }
         let running = found.programs.iter().filter(|program| program.desired > 0);
-        steps.extend(running.map(|program| Step::Stop(program.id.name.clone())));
+        steps.extend(running.map(|program| TakeOverStep::Stop(program.id.name.clone())));
         if runs {
-            steps.push(Step::AwaitStopped);
+            steps.push(TakeOverStep::AwaitStopped);
         }
-        steps.push(Step::Release);
+        steps.push(TakeOverStep::Release);
     }
     let is_new = !steps.is_empty();
     if is_new || found.links.iter().any(|link| !link.is_ready) {
-        steps.push(Step::AwaitReady);
+        steps.push(TakeOverStep::AwaitReady);
     }
     let waits = |mirror| !found.stays_foreign(mirror);
     let mut foreign = found.mirrors.iter().filter(|mirror| !mirror.is_ours);
     if is_new || foreign.any(waits) {
-        steps.push(Step::AwaitAdopted);
+        steps.push(TakeOverStep::AwaitAdopted);
     }
     steps
 }
 
 /// What was found, what goes and what is to be done, in lines.
-pub(super) fn shown(found: &Found, steps: &[Step]) -> String {
+pub(super) fn shown(found: &Found, steps: &[TakeOverStep]) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(

@@ -1,6 +1,6 @@
 //! What is left of Linkerd's service mirror after linkerd-mc has taken over.
 
-use super::{found::Found, plan::Step};
+use super::{found::Found, plan::TakeOverStep};
 use crate::{
     cli::common::{
         cluster::Cluster,
@@ -49,7 +49,7 @@ const CLUSTER_WIDE: [(ApiKind, &[&str]); 2] = [
 pub(super) async fn remove(
     cluster: &Cluster,
     found: &Found,
-    steps: &[Step],
+    steps: &[TakeOverStep],
     dry_run: bool,
     yes: bool,
 ) -> anyhow::Result<()> {

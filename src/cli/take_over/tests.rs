@@ -3,7 +3,7 @@
 use super::{
     execute::Adoption,
     found::{FormerLink, FormerMirror, Found, Lead},
-    plan::{Step, refuse, shown, steps},
+    plan::{TakeOverStep, refuse, shown, steps},
 };
 use crate::{
     api::metadata::ResourceId,
@@ -83,26 +83,26 @@ fn found() -> Found {
 }
 
 /// Does a step in the model of a cluster.
-fn done(found: &mut Found, step: &Step) {
+fn done(found: &mut Found, step: &TakeOverStep) {
     let own = found.own.as_mut().unwrap();
     match step {
-        Step::Reserve => found.lead = Lead::Reserved,
-        Step::Start => (own.desired, own.available) = (1, 1),
-        Step::Stop(name) => {
+        TakeOverStep::Reserve => found.lead = Lead::Reserved,
+        TakeOverStep::Start => (own.desired, own.available) = (1, 1),
+        TakeOverStep::Stop(name) => {
             let mut programs = found.programs.iter_mut();
             programs.find(|p| p.id.name == *name).unwrap().desired = 0;
         }
-        Step::AwaitStopped => found.pods.clear(),
-        Step::Release => found.lead = Lead::Controller("ours".to_owned()),
-        Step::AwaitReady => found.links[0].is_ready = true,
-        Step::AwaitAdopted => {
+        TakeOverStep::AwaitStopped => found.pods.clear(),
+        TakeOverStep::Release => found.lead = Lead::Controller("ours".to_owned()),
+        TakeOverStep::AwaitReady => found.links[0].is_ready = true,
+        TakeOverStep::AwaitAdopted => {
             found.mirrors.remove(0);
             let own = found.mirrors.iter_mut();
             let own = own.filter(|mirror| mirror.id.name != "strange-east");
             own.for_each(|mirror| mirror.is_ours = true);
         }
     }
-    if *step == Step::AwaitAdopted {
+    if *step == TakeOverStep::AwaitAdopted {
         found.links[0].preview = Ok(Preview::default());
     }
 }
@@ -129,7 +129,7 @@ fn every_interrupted_run_is_finished_by_the_next_one_and_both_never_write() {
                 done(&mut now, step);
                 assert!(!is_fight(&now), "{step:?}");
             }
-            if starting && let Some(Step::Start) = all.get(first) {
+            if starting && let Some(TakeOverStep::Start) = all.get(first) {
                 now.own.as_mut().unwrap().desired = 1;
             }
             // The second run is interrupted too.

@@ -153,7 +153,7 @@ pub(crate) struct ProxyCounts {
     /// Connections that it has refused because the Service does not declare the port.
     pub undefined: f64,
     /// Answers to requests, and connections that ended.
-    pub answers: BTreeMap<Answer, f64>,
+    pub answers: BTreeMap<ProxyAnswer, f64>,
 }
 
 /// The endpoints that a proxy knows.
@@ -167,7 +167,7 @@ pub(crate) struct EndpointCounts {
 
 /// How a request or a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Answer {
+pub(crate) struct ProxyAnswer {
     pub protocol: Protocol,
     /// The status of HTTP or gRPC, such as `503` or `UNAVAILABLE`; empty if there was no answer.
     pub status: String,
@@ -205,7 +205,7 @@ impl ClientProxy {
     }
 }
 
-impl Answer {
+impl ProxyAnswer {
     /// Whether it is a failure: an error of the proxy, or of what answered it.
     pub(crate) fn is_failure(&self) -> bool {
         let by_status = match self.protocol {
@@ -225,7 +225,7 @@ impl Answer {
 }
 
 /// `with status 503 (FAIL_FAST)`.
-impl std::fmt::Display for Answer {
+impl std::fmt::Display for ProxyAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             protocol,

@@ -6,7 +6,7 @@ use kube::Client;
 
 #[cfg(test)]
 use super::facts::EndpointCounts;
-use super::facts::{Answer, ClientProxy, Protocol, ProxyCounts};
+use super::facts::{ClientProxy, Protocol, ProxyAnswer, ProxyCounts};
 use crate::{
     api::metadata::ResourceId,
     clusters::{
@@ -80,7 +80,7 @@ fn count(
     }
     let counts = counts.entry(of).or_default();
     let mut answered = |protocol, status: &str| {
-        let answer = Answer {
+        let answer = ProxyAnswer {
             protocol,
             status: status.to_owned(),
             error: sample.label("error").to_owned(),

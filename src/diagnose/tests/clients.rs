@@ -11,7 +11,7 @@ use super::{
 };
 use crate::clusters::{
     request_path::{
-        Answer, ClientPod, EndpointCounts, ProxyCounts, RequestPath,
+        ClientPod, EndpointCounts, ProxyAnswer, ProxyCounts, RequestPath,
         facts::{ClientProxy, Protocol},
     },
     skipped_ports::SkippedPorts,
@@ -289,7 +289,7 @@ fn what_the_proxy_counts_is_judged_at_last() {
 fn answering(port: u16, answers: &[(Protocol, &str, &str, f64)]) -> RequestPath {
     changed(with_client(gateway_mirror()), |facts| {
         let answers = answers.iter().map(|(protocol, status, error, count)| {
-            let answer = Answer {
+            let answer = ProxyAnswer {
                 protocol: *protocol,
                 status: (*status).to_owned(),
                 error: (*error).to_owned(),

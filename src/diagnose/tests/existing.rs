@@ -13,7 +13,7 @@ use crate::{
     api::{labels as l, link::Link},
     clusters::{
         request_path::{GatewayFacts, RequestPath},
-        snapshot::ReadError,
+        snapshot::{LinkSnapshot, ReadError},
         trust_anchors::tests::B,
     },
     diagnose::{causes::Layer, report},
@@ -475,4 +475,32 @@ fn mirror_of_a_host_belongs_to_the_service_of_the_host() {
     let subject = diagnosed(&well).what;
     assert!(subject.contains("host db-0 of db in east"), "{subject}");
     assert_eq!(found(&host("db-1")).unwrap().1, "NoReadyPods");
+}
+
+/// The firewall is blamed only if nothing else explains that a gateway with ready Pods does not answer.
+#[test]
+fn rivals_of_a_closed_port_are_looked_at_first() {
+    let dead = |name: &str| {
+        let condition = condition("GatewayAlive", "False", "ProbeFailed", "timed out");
+        let mirrored = service_status("web", "True", "Mirrored");
+        let mut link = link(&[condition], &[mirrored], &[]);
+        name.clone_into(&mut link.link.spec.target_cluster_name);
+        link
+    };
+    let with = |links: Vec<LinkSnapshot>| {
+        with_target(changed(gateway_mirror(), |facts| {
+            facts.source.links = Ok(links);
+        }))
+    };
+    let cause = |facts: &RequestPath| found(facts).unwrap().1;
+    assert_eq!(cause(&with(vec![dead("east")])), "ProbePortClosed");
+    let anchors = changed(with(vec![dead("east")]), |facts| {
+        facts.target.as_mut().unwrap().config = Ok(config(B));
+    });
+    assert_eq!(cause(&anchors), "TrustRootsDiffer");
+    let all = with(vec![dead("east"), dead("north")]);
+    assert_eq!(cause(&all), "ProbesFail");
+    let mut alive = link(&[], &[], &[]);
+    "north".clone_into(&mut alive.link.spec.target_cluster_name);
+    assert_eq!(cause(&with(vec![dead("east"), alive])), "ProbePortClosed");
 }

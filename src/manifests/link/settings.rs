@@ -20,13 +20,13 @@ pub(crate) struct Setting {
     /// Its name: the key in a fleet's file, and the flag in camelCase.
     pub(crate) key: &'static str,
     /// Where a Link has it, and how the flag sets it.
-    pub(crate) place: Place,
+    pub(crate) place: SettingPlace,
     /// Whether it means nothing for a Link without a gateway.
     pub(crate) needs_gateway: bool,
 }
 
 /// Where a Link has a setting.
-pub(crate) enum Place {
+pub(crate) enum SettingPlace {
     /// In the field of the spec that has its name: a selector.
     Selector {
         of: fn(&LinkSpec) -> &Option<LabelSelector>,
@@ -51,7 +51,7 @@ pub(crate) enum Place {
 /// A field of the spec that has the same name as the option.
 macro_rules! field {
     ($place:ident, $field:ident) => {
-        Place::$place {
+        SettingPlace::$place {
             of: |spec| &spec.$field,
             of_mut: |spec| &mut spec.$field,
             given: |options| &options.$field,
@@ -59,7 +59,7 @@ macro_rules! field {
     };
 }
 
-const fn setting(key: &'static str, place: Place) -> Setting {
+const fn setting(key: &'static str, place: SettingPlace) -> Setting {
     Setting {
         key,
         place,
@@ -67,7 +67,7 @@ const fn setting(key: &'static str, place: Place) -> Setting {
     }
 }
 
-const fn of_gateway(key: &'static str, place: Place) -> Setting {
+const fn of_gateway(key: &'static str, place: SettingPlace) -> Setting {
     Setting {
         key,
         place,
@@ -75,16 +75,16 @@ const fn of_gateway(key: &'static str, place: Place) -> Setting {
     }
 }
 
-const fn text(key: &'static str, given: fn(&LinkOptions) -> Option<String>) -> Place {
-    Place::Annotation {
+const fn text(key: &'static str, given: fn(&LinkOptions) -> Option<String>) -> SettingPlace {
+    SettingPlace::Annotation {
         key,
         given,
         in_file: |text| json!(text),
     }
 }
 
-const fn list(key: &'static str, given: fn(&LinkOptions) -> Option<String>) -> Place {
-    Place::Annotation {
+const fn list(key: &'static str, given: fn(&LinkOptions) -> Option<String>) -> SettingPlace {
+    SettingPlace::Annotation {
         key,
         given,
         in_file: |text| {
@@ -134,7 +134,7 @@ pub(crate) const SETTINGS: [Setting; 13] = [
     ),
     setting(
         "enableHeadlessServices",
-        Place::Annotation {
+        SettingPlace::Annotation {
             key: labels::HEADLESS_SERVICES,
             given: |options| {
                 let set = options.enable_headless_services?;
@@ -191,34 +191,36 @@ impl Setting {
     /// The annotation that has it, if it is not in the spec.
     pub(crate) const fn annotation(&self) -> Option<&'static str> {
         match self.place {
-            Place::Annotation { key, .. } => Some(key),
-            Place::Selector { .. } | Place::Keys { .. } => None,
+            SettingPlace::Annotation { key, .. } => Some(key),
+            SettingPlace::Selector { .. } | SettingPlace::Keys { .. } => None,
         }
     }
 
     /// Sets it in a Link, as the flags say.
     pub(crate) fn set(&self, link: &mut Link, options: &LinkOptions) {
         match &self.place {
-            Place::Selector { of_mut, given, .. } => {
+            SettingPlace::Selector { of_mut, given, .. } => {
                 *of_mut(&mut link.spec) = Some(given(options).clone());
             }
-            Place::Keys { of_mut, given, .. } => {
+            SettingPlace::Keys { of_mut, given, .. } => {
                 // A user passes an empty one for none.
                 let keys = given(options).iter().filter(|key| !key.is_empty());
                 *of_mut(&mut link.spec) = keys.cloned().collect();
             }
-            Place::Annotation { key, given, .. } => annotate(link, key, given(options)),
+            SettingPlace::Annotation { key, given, .. } => annotate(link, key, given(options)),
         }
     }
 
     /// Sets it as another Link has it.
     pub(crate) fn keep(&self, link: &mut Link, old: &Link) {
         match &self.place {
-            Place::Selector { of, of_mut, .. } => {
+            SettingPlace::Selector { of, of_mut, .. } => {
                 of_mut(&mut link.spec).clone_from(of(&old.spec));
             }
-            Place::Keys { of, of_mut, .. } => of_mut(&mut link.spec).clone_from(of(&old.spec)),
-            Place::Annotation { key, .. } => {
+            SettingPlace::Keys { of, of_mut, .. } => {
+                of_mut(&mut link.spec).clone_from(of(&old.spec));
+            }
+            SettingPlace::Annotation { key, .. } => {
                 annotate(link, key, old.annotations().get(*key).cloned());
             }
         }
@@ -227,25 +229,25 @@ impl Setting {
     /// Removes it.
     pub(crate) fn remove(&self, link: &mut Link) {
         match &self.place {
-            Place::Selector { of_mut, .. } => *of_mut(&mut link.spec) = None,
-            Place::Keys { of_mut, .. } => of_mut(&mut link.spec).clear(),
-            Place::Annotation { key, .. } => annotate(link, key, None),
+            SettingPlace::Selector { of_mut, .. } => *of_mut(&mut link.spec) = None,
+            SettingPlace::Keys { of_mut, .. } => of_mut(&mut link.spec).clear(),
+            SettingPlace::Annotation { key, .. } => annotate(link, key, None),
         }
     }
 
     /// What a fleet's file has for it; `None` if the Link has the default.
     pub(crate) fn in_file(&self, link: &Link, defaults: &LinkOptions) -> Option<Value> {
         match &self.place {
-            Place::Selector { of, given, .. } => {
+            SettingPlace::Selector { of, given, .. } => {
                 let set = of(&link.spec).as_ref();
                 let is_default = query(set) == query(Some(given(defaults)));
                 (!is_default).then(|| json!(typed(set)))
             }
-            Place::Keys { of, .. } => {
+            SettingPlace::Keys { of, .. } => {
                 let keys = of(&link.spec);
                 (!keys.is_empty()).then(|| json!(keys))
             }
-            Place::Annotation { key, in_file, .. } => {
+            SettingPlace::Annotation { key, in_file, .. } => {
                 link.annotations().get(*key).map(|text| in_file(text))
             }
         }

@@ -194,7 +194,10 @@ pub(super) fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
     [east, west]
 }
 
-fn plan(loaded: &LoadedFleet, clusters: &[(&str, Result<&ClusterFacts, &str>)]) -> FleetPlan {
+pub(super) fn plan(
+    loaded: &LoadedFleet,
+    clusters: &[(&str, Result<&ClusterFacts, &str>)],
+) -> FleetPlan {
     plan_with(loaded, &UsedClusters::default(), clusters)
 }
 
@@ -212,7 +215,7 @@ pub(super) fn plan_with(
 }
 
 /// A plan of east and west in short: `cluster verb kind name: why; field: before -> after (place)`.
-fn short(loaded: &LoadedFleet, [east, west]: [&ClusterFacts; 2]) -> Vec<String> {
+pub(super) fn short(loaded: &LoadedFleet, [east, west]: [&ClusterFacts; 2]) -> Vec<String> {
     lines(&plan(loaded, &[("east", Ok(east)), ("west", Ok(west))]))
 }
 
@@ -477,31 +480,6 @@ fn only_what_the_fleet_has_made_goes() {
             ]
         );
     }
-}
-
-#[test]
-fn file_that_got_an_id_takes_its_links_over() {
-    let [east, mut west] = done(&loaded(FILE));
-    let file = FILE.replace("name: f", "name: f\nid: t");
-    let with_id = loaded(&file);
-    assert_eq!(with_id.fleet.name, "f.t");
-    let said = short(&with_id, [&east, &west]);
-    let notes = said.iter().filter(|line| line.contains("patch"));
-    assert_eq!((notes.count(), said.len()), (3, 3), "{said:?}");
-    // Those of another file stay as they are.
-    let labels = west.links[0].labels_mut();
-    labels.insert(labels::FLEET.to_owned(), "f.u".to_owned());
-    assert_eq!(
-        short(&with_id, [&east, &west]),
-        ["west: the Link east belongs to the fleet f.u"]
-    );
-    let none = loaded(&file.replace("{target: east, source: west}", ""));
-    let none = plan(&none, &[("east", Ok(&east)), ("west", Ok(&west))]);
-    assert_eq!(
-        none.clusters[1].not_done,
-        ["the Link east stays: it belongs to the fleet f.u, another file with this name"]
-    );
-    assert!(!none.is_pending());
 }
 
 #[test]

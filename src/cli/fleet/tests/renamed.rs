@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::planned::{FILE, done, installed, lines, loaded, name, plan_with};
-use crate::cli::{
-    common::test_server::TestServer,
-    fleet::{
-        facts::ClusterFacts,
-        gather::{ReadCluster, ReadClusters, known},
-        identity::tell_apart,
-        loaded::LoadedFleet,
-        part::UsedClusters,
+use kube::ResourceExt as _;
+
+use super::planned::{FILE, done, installed, lines, loaded, name, plan, plan_with, short};
+use crate::{
+    api::labels,
+    cli::{
+        common::test_server::TestServer,
+        fleet::{
+            facts::ClusterFacts,
+            gather::{ReadCluster, ReadClusters, known},
+            identity::tell_apart,
+            loaded::LoadedFleet,
+            part::UsedClusters,
+        },
     },
 };
 
@@ -172,4 +177,29 @@ async fn two_names_of_one_cluster_are_refused() {
     let mut twice = read([("east", east()), ("west", east())]);
     let error = tell_apart(&loaded(FILE), &mut twice).unwrap_err();
     assert_eq!(error.to_string(), "east and west are the same cluster");
+}
+
+#[test]
+fn file_that_got_an_id_takes_its_links_over() {
+    let [east, mut west] = done(&loaded(FILE));
+    let file = FILE.replace("name: f", "name: f\nid: t");
+    let with_id = loaded(&file);
+    assert_eq!(with_id.fleet.name, "f.t");
+    let said = short(&with_id, [&east, &west]);
+    let notes = said.iter().filter(|line| line.contains("patch"));
+    assert_eq!((notes.count(), said.len()), (3, 3), "{said:?}");
+    // Those of another file stay as they are.
+    let labels = west.links[0].labels_mut();
+    labels.insert(labels::FLEET.to_owned(), "f.u".to_owned());
+    assert_eq!(
+        short(&with_id, [&east, &west]),
+        ["west: the Link east belongs to the fleet f.u"]
+    );
+    let none = loaded(&file.replace("{target: east, source: west}", ""));
+    let none = plan(&none, &[("east", Ok(&east)), ("west", Ok(&west))]);
+    assert_eq!(
+        none.clusters[1].not_done,
+        ["the Link east stays: it belongs to the fleet f.u, another file with this name"]
+    );
+    assert!(!none.is_pending());
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::hint::hint_of;
 
-const IN: Namespaces<'static> = Namespaces {
+const IN: HandedNamespaces<'static> = HandedNamespaces {
     links: "mc",
     linkerd: "linkerd",
 };

@@ -152,12 +152,8 @@ fn expiring_credentials_are_reported_and_change_the_status_only_with_their_stage
             let text = format!(
                 "the token {verb} on 1970-04-11 00:00 UTC; renew it with `linkerd-mc rotate east`"
             );
-            (
-                "True".to_owned(),
-                reason.to_owned(),
-                Some(text),
-                at(end - 7 * day),
-            )
+            let since = at(end - 7 * day);
+            ("True".to_owned(), reason.to_owned(), Some(text), since)
         });
         let described = described.cloned().map(|c| {
             let problem = c
