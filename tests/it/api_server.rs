@@ -240,7 +240,7 @@ async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPl
     assert!(
         direct
             .stdout
-            .contains("  api-server-through: gateway -> (none)\n"),
+            .contains("  apiServerThroughGateway: gateway -> (none)\n"),
         "{}",
         direct.stdout
     );

@@ -164,8 +164,8 @@ fn unlink(stage: &Stage) -> Vec<String> {
 
 fn rotate(stage: &Stage, more: &[&str]) -> Vec<String> {
     let [source, far] = stage.both();
-    let mut args = words(&["rotate", "--source", source.name(), "--target", far.name()]);
-    args.extend(words(&["--cluster-name", far.name()]));
+    let mut args = words(&["rotate", far.name(), "--source", source.name()]);
+    args.extend(words(&["--target", far.name()]));
     args.extend(words(more));
     args
 }
