@@ -145,10 +145,14 @@ impl Stage {
         for args in (case.before)(self) {
             self.done(&args);
         }
-        let expected = case.mirrors_before;
+        self.mirrors(case, case.mirrors.before).await
+    }
+
+    /// Waits until there are so many mirrors. Returns them, with their UIDs.
+    async fn mirrors(&self, case: &Case, count: usize) -> BTreeSet<String> {
         let found = eventually("the mirrors", SOON, async || {
             let found = mirrors(self).await?;
-            Ok((found.len() == expected).then_some(found))
+            Ok((found.len() == count).then_some(found))
         });
         found
             .await
@@ -217,17 +221,10 @@ impl Sweep {
 
     /// The state when the controllers have done what follows.
     async fn end(&mut self, case: &Case, before: &BTreeSet<String>) -> String {
-        let expected = case.mirrors_after;
-        let found = eventually("the mirrors", SOON, async || {
-            let found = mirrors(&self.stage).await?;
-            Ok((found.len() == expected).then_some(found))
-        });
-        let found = found
-            .await
-            .unwrap_or_else(|error| panic!("{}: {error:#}", case.name));
+        let found = self.stage.mirrors(case, case.mirrors.after).await;
         let kept = found.intersection(before).count();
-        if kept != case.mirrors_kept {
-            let (kept, expected) = (kept, case.mirrors_kept);
+        if kept != case.mirrors.kept {
+            let (kept, expected) = (kept, case.mirrors.kept);
             self.violations.push(format!(
                 "{}: {kept} of {expected} mirrors are kept",
                 case.name
@@ -238,11 +235,11 @@ impl Sweep {
 
     /// Runs the command once more, which has nothing to do.
     async fn idle(&mut self, case: &Case, what: &str) {
-        let Some(again) = case.again else {
+        let Some(again) = case.idle(&self.stage) else {
             return;
         };
         let before = state(&self.stage).await;
-        let (outcome, writes) = self.stage.counted(&again(&self.stage));
+        let (outcome, writes) = self.stage.counted(&again);
         let after = state(&self.stage).await;
         if outcome.code != 0 || writes > 0 || before != after {
             self.violations.push(format!(
@@ -287,12 +284,7 @@ impl Sweep {
         if !unusable.is_empty() {
             self.violations.push(format!("{what}: {unusable:?}"));
         }
-        let args = (case.command)(&self.stage);
-        let args = case
-            .again
-            .filter(|_| case.resumes)
-            .map_or(args, |again| again(&self.stage));
-        let (outcome, _) = self.stage.counted(&args);
+        let (outcome, _) = self.stage.counted(&case.resume(&self.stage));
         let end = self.end(case, before).await;
         // What is gone cannot be deleted again.
         let is_gone = outcome.stderr.contains("is not linked");

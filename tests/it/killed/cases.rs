@@ -10,119 +10,124 @@ pub(super) struct Case {
     /// The commands that prepare the clusters.
     pub(super) before: fn(&Stage) -> Vec<Vec<String>>,
     pub(super) command: fn(&Stage) -> Vec<String>,
-    /// The command when all is done: it writes nothing.
-    pub(super) again: Option<fn(&Stage) -> Vec<String>>,
-    /// Whether this is also the one that continues after a kill.
-    pub(super) resumes: bool,
-    /// The number of mirrors and federated Services in both clusters.
-    pub(super) mirrors_before: usize,
-    pub(super) mirrors_after: usize,
-    /// How many of those before are still there.
-    pub(super) mirrors_kept: usize,
+    pub(super) again: Again,
+    pub(super) mirrors: MirrorCounts,
 }
 
+/// The command that writes nothing when all is done.
+pub(super) enum Again {
+    /// It is the same one.
+    Same,
+    /// It is this one, which also continues after a kill.
+    Resumed(fn(&Stage) -> Vec<String>),
+    /// There is none: it says that there is nothing to do.
+    Never,
+}
+
+/// The number of mirrors and federated Services in both clusters.
+pub(super) struct MirrorCounts {
+    pub(super) before: usize,
+    pub(super) after: usize,
+    /// How many of those before are still there.
+    pub(super) kept: usize,
+}
+
+impl Case {
+    /// A command that can be run again as it is.
+    const fn new(
+        name: &'static str,
+        before: fn(&Stage) -> Vec<Vec<String>>,
+        command: fn(&Stage) -> Vec<String>,
+        [before_it, after, kept]: [usize; 3],
+    ) -> Self {
+        Self {
+            name,
+            before,
+            command,
+            again: Again::Same,
+            mirrors: MirrorCounts {
+                before: before_it,
+                after,
+                kept,
+            },
+        }
+    }
+
+    const fn again(self, again: Again) -> Self {
+        Self { again, ..self }
+    }
+
+    /// The command that writes nothing when all is done, if there is one.
+    pub(super) fn idle(&self, stage: &Stage) -> Option<Vec<String>> {
+        match self.again {
+            Again::Same => Some((self.command)(stage)),
+            Again::Resumed(again) => Some(again(stage)),
+            Again::Never => None,
+        }
+    }
+
+    /// The command that continues after a kill.
+    pub(super) fn resume(&self, stage: &Stage) -> Vec<String> {
+        match self.again {
+            Again::Resumed(again) => again(stage),
+            Again::Same | Again::Never => (self.command)(stage),
+        }
+    }
+}
+
+/// Each with the mirrors before, after, and those of before that are kept.
 pub(super) const CASES: [Case; 10] = [
-    Case {
-        name: "link",
-        before: |_| vec![],
-        command: |stage| link(stage, &[]),
-        again: Some(|stage| link(stage, &[])),
-        resumes: false,
-        mirrors_before: 2,
-        mirrors_after: 3,
-        mirrors_kept: 2,
-    },
-    Case {
-        name: "link, other settings",
-        before: |stage| vec![link(stage, &[])],
-        command: |stage| link(stage, &["--excluded-labels=secret"]),
-        again: Some(|stage| link(stage, &["--excluded-labels=secret"])),
-        resumes: false,
-        mirrors_before: 3,
-        mirrors_after: 3,
-        mirrors_kept: 3,
-    },
-    Case {
-        name: "link, both directions",
-        before: |_| vec![],
-        command: mutual,
-        again: Some(mutual),
-        resumes: false,
-        mirrors_before: 2,
-        mirrors_after: 4,
-        mirrors_kept: 2,
-    },
-    Case {
-        name: "unlink",
-        before: |stage| vec![mutual(stage)],
-        command: unlink,
-        again: None,
-        resumes: false,
-        mirrors_before: 4,
-        mirrors_after: 3,
-        mirrors_kept: 3,
-    },
-    Case {
-        name: "rotate",
-        before: |stage| vec![mutual(stage), rotate(stage, &[])],
-        command: |stage| rotate(stage, &[]),
-        again: Some(|stage| rotate(stage, &["--older-than=1h"])),
-        resumes: true,
-        mirrors_before: 4,
-        mirrors_after: 4,
-        mirrors_kept: 4,
-    },
-    Case {
-        name: "fleet apply",
-        before: |_| vec![],
-        command: |stage| apply(stage, "all", ""),
-        again: Some(|stage| apply(stage, "all", "")),
-        resumes: false,
-        mirrors_before: 2,
-        mirrors_after: 4,
-        mirrors_kept: 2,
-    },
-    Case {
-        name: "fleet apply, other settings",
-        before: |stage| vec![apply(stage, "all", "")],
-        command: |stage| apply(stage, "all", "{excludedLabels: [secret]}"),
-        again: Some(|stage| apply(stage, "all", "{excludedLabels: [secret]}")),
-        resumes: false,
-        mirrors_before: 4,
-        mirrors_after: 4,
-        mirrors_kept: 4,
-    },
-    Case {
-        name: "fleet apply, links of others",
-        before: |stage| vec![mutual(stage)],
-        command: |stage| apply(stage, "all", "{excludedLabels: [secret]}"),
-        again: Some(|stage| apply(stage, "all", "{excludedLabels: [secret]}")),
-        resumes: false,
-        mirrors_before: 4,
-        mirrors_after: 4,
-        mirrors_kept: 4,
-    },
-    Case {
-        name: "fleet apply, a new name",
-        before: |stage| vec![apply(stage, "all", "")],
-        command: |stage| apply(stage, "renamed", ""),
-        again: Some(|stage| apply(stage, "renamed", "")),
-        resumes: false,
-        mirrors_before: 4,
-        mirrors_after: 4,
-        mirrors_kept: 3,
-    },
-    Case {
-        name: "fleet apply, a link less",
-        before: |stage| vec![apply(stage, "all", "")],
-        command: |stage| apply(stage, "one", ""),
-        again: Some(|stage| apply(stage, "one", "")),
-        resumes: false,
-        mirrors_before: 4,
-        mirrors_after: 3,
-        mirrors_kept: 3,
-    },
+    Case::new("link", |_| vec![], |stage| link(stage, &[]), [2, 3, 2]),
+    Case::new(
+        "link, other settings",
+        |stage| vec![link(stage, &[])],
+        |stage| link(stage, &["--excluded-labels=secret"]),
+        [3, 3, 3],
+    ),
+    Case::new("link, both directions", |_| vec![], mutual, [2, 4, 2]),
+    Case::new("unlink", |stage| vec![mutual(stage)], unlink, [4, 3, 3]).again(Again::Never),
+    Case::new(
+        "rotate",
+        |stage| vec![mutual(stage), rotate(stage, &[])],
+        |stage| rotate(stage, &[]),
+        [4, 4, 4],
+    )
+    .again(Again::Resumed(|stage| rotate(stage, &["--older-than=1h"]))),
+    Case::new("fleet apply", |_| vec![], all, [2, 4, 2]),
+    Case::new(
+        "fleet apply, other settings",
+        |stage| vec![all(stage)],
+        with_settings,
+        [4, 4, 4],
+    ),
+    Case::new(
+        "fleet apply, links of others",
+        |stage| vec![mutual(stage)],
+        with_settings,
+        [4, 4, 4],
+    ),
+    Case::new(
+        "fleet apply, a new name",
+        |stage| vec![all(stage)],
+        |stage| apply(stage, "renamed", ""),
+        [4, 4, 3],
+    ),
+    Case::new(
+        "fleet apply, a link less",
+        |stage| vec![all(stage)],
+        |stage| apply(stage, "one", ""),
+        [4, 3, 3],
+    ),
 ];
+
+/// A fleet of both clusters, which link to each other.
+fn all(stage: &Stage) -> Vec<String> {
+    apply(stage, "all", "")
+}
+
+fn with_settings(stage: &Stage) -> Vec<String> {
+    apply(stage, "all", "{excludedLabels: [secret]}")
+}
 
 fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(|&arg| arg.to_owned()).collect()
