@@ -5,10 +5,6 @@ mod link;
 mod secret;
 mod settings;
 
-use kube::{
-    Api,
-    api::{DynamicObject, Patch, PatchParams},
-};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -21,7 +17,10 @@ use super::common::{
     cluster::Cluster,
     inventory::{self, ListedObject},
 };
-use crate::api::{labels, link::Link};
+use crate::{
+    api::{labels, link::Link},
+    manifests::render::ObjectName,
+};
 
 /// One object that is written or deleted.
 pub(super) struct LinkStep {
@@ -44,8 +43,8 @@ pub(super) enum Action {
         old: Option<Box<Link>>,
         new: Box<Link>,
     },
-    /// It only gets these labels and annotations, which say to whom it belongs.
-    Note(Value),
+    /// It only gets labels and annotations, which say to whom it belongs.
+    Note { object: ObjectName, patch: Value },
     /// It is deleted, if it is still the one that was read.
     Delete(ListedObject),
 }
@@ -87,7 +86,7 @@ impl Serialize for LinkStep {
 impl LinkStep {
     /// Whether only labels and annotations change, which say to whom the object belongs.
     pub(super) fn is_note(&self) -> bool {
-        matches!(self.action, Action::Note(_))
+        matches!(self.action, Action::Note { .. })
     }
 
     /// What is deleted, if this is a deletion.
@@ -119,7 +118,7 @@ impl LinkStep {
             Action::Link { old, new } => {
                 return link::write(cluster, old.as_deref(), new).await.map(Some);
             }
-            Action::Note(patch) => self.note(cluster, patch).await?,
+            Action::Note { object, patch } => inventory::merge(cluster, object, patch).await?,
             Action::Delete(object) => object.delete(cluster).await?,
         }
         Ok(None)
@@ -132,36 +131,15 @@ impl LinkStep {
             _ => Ok(()),
         }
     }
-
-    async fn note(&self, cluster: &Cluster, patch: &Value) -> anyhow::Result<()> {
-        let StepChange {
-            kind,
-            namespace,
-            name,
-            ..
-        } = &self.change;
-        let kind_of = match self.part {
-            StepPart::Link(_) => inventory::LINK,
-            _ => inventory::SECRET,
-        };
-        let client = cluster.client.clone();
-        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &kind_of.resource());
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let what = format!("change {kind} {name}");
-        cluster
-            .request(&what, api.patch(name, &params, &patch))
-            .await?;
-        Ok(())
-    }
 }
 
-/// The labels and annotations of an object of a fleet.
-pub(super) fn note(fleet: &str, uid: Option<&str>) -> Action {
+/// Gives an object the labels and annotations of one of a fleet.
+pub(super) fn note(object: ObjectName, fleet: &str, uid: Option<&str>) -> Action {
     let mut patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
     if let Some(uid) = uid {
         patch["metadata"]["annotations"] = json!({ labels::CLUSTER_UID: uid });
     }
-    Action::Note(patch)
+    Action::Note { object, patch }
 }
 
 /// An object with the label of a fleet.

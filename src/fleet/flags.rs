@@ -7,7 +7,10 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::manifests::located::{Located, YamlContent};
+use crate::manifests::{
+    link::in_words,
+    located::{Located, YamlContent},
+};
 
 /// Keys whose values messages do not quote: the URL of a proxy may have a password.
 const SECRET: [&str; 1] = ["proxyUrl"];
@@ -38,7 +41,7 @@ impl LinkFlags {
 
     /// The flag of a key.
     pub(super) fn arg(&self, key: &str) -> Option<&Arg> {
-        let long = kebab(key);
+        let long = in_words(key, '-');
         let mut all = self.0.get_arguments();
         all.find(|arg| arg.get_long() == Some(&long))
     }
@@ -81,7 +84,7 @@ impl LinkFlags {
         value: &Located,
     ) -> Result<(Option<String>, String), String> {
         let text = self.text(key, value)?;
-        let flag = format!("--{}", kebab(key));
+        let flag = format!("--{}", in_words(key, '-'));
         let is_switch = self
             .arg(key)
             .is_some_and(|arg| matches!(arg.get_action(), ArgAction::SetTrue));
@@ -150,16 +153,4 @@ fn rule(error: &clap::Error) -> String {
         Some(why) => why.to_string(),
         None => "is not a value of the flag".to_owned(),
     }
-}
-
-/// `apiServerAddress` as the name of a flag: `api-server-address`.
-fn kebab(key: &str) -> String {
-    let mut flag = String::with_capacity(key.len() + 4);
-    for c in key.chars() {
-        if c.is_ascii_uppercase() {
-            flag.push('-');
-        }
-        flag.push(c.to_ascii_lowercase());
-    }
-    flag
 }

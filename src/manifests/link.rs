@@ -14,7 +14,7 @@ use kube::{ResourceExt as _, core::ObjectMeta};
 use serde_json::Value;
 
 pub use self::options::{EXPORTED, LinkOptions};
-pub(crate) use self::settings::SETTINGS;
+pub(crate) use self::settings::{SETTINGS, in_words, list_in_file};
 use super::{gateway::RemoteGateway, install::created_by, kubeconfig::Secret, render::Manifest};
 use crate::{
     api::{
@@ -59,6 +59,11 @@ impl ClusterName {
     /// Name of the credentials Secrets of this cluster.
     pub fn credentials_secret(&self) -> String {
         format!("{}{self}", labels::CREDENTIALS_PREFIX)
+    }
+
+    /// The name of the cluster that a credentials Secret with this name is for. It may be none.
+    pub(crate) fn in_secret(name: &str) -> Option<&str> {
+        name.strip_prefix(labels::CREDENTIALS_PREFIX)
     }
 }
 

@@ -93,11 +93,6 @@ impl ApiKind {
         self.named(metadata.namespace.clone(), name)
     }
 
-    /// This kind, as requests need it.
-    pub(crate) fn resource(self) -> ApiResource {
-        resource(self.0, self.1)
-    }
-
     /// Whether the owner is of this kind.
     pub(crate) fn is_of(self, owner: &OwnerReference) -> bool {
         self.0 == owner.api_version && self.1 == owner.kind
@@ -226,6 +221,25 @@ impl ListedObject {
             "run this again, which looks at it as it is now",
         ))
     }
+}
+
+/// Changes an object with a JSON merge patch.
+pub(crate) async fn merge(
+    cluster: &Cluster,
+    object: &ObjectName,
+    patch: &serde_json::Value,
+) -> anyhow::Result<()> {
+    let ObjectName {
+        api_version,
+        kind,
+        namespace,
+        name,
+    } = object;
+    let api = api(cluster, &resource(api_version, kind), namespace.as_deref());
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let what = format!("change {kind} {name}");
+    let patched = api.patch(name, &params, &patch);
+    cluster.request(&what, patched).await.map(|_| ())
 }
 
 /// Deletes an object. Succeeds if it does not exist.

@@ -19,6 +19,16 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// The first `most` of these names, and how many more there are: `a, b and 3 more`.
+pub(crate) fn listed(names: &[String], most: usize) -> String {
+    let named = names.iter().take(most).map(String::as_str);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(most) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 /// Breaks lines that are longer than `width` between words, if `width` is known. The rest of a line is indented like its
 /// first word, and by `hang` columns more.
 pub(crate) fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {

@@ -7,24 +7,25 @@ use std::{
 
 use anyhow::anyhow;
 use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 use super::{
     facts::AccountFacts,
     gather::{ReadCluster, ReadClusters},
-    link_plan::LinkCase,
+    link_plan::{LinkCase, LinkPlan},
     loaded::{LoadedFleet, LoadedLink},
-    plan::FleetPlan,
+    plan::{FleetPlan, PlannedAccount},
 };
 use crate::{
     cli::{
         common::{cluster::Cluster, output},
         rotate::filled,
-        steps::{LinkStep, StepChange, StepPart},
+        steps::{LinkStep, StepPart},
     },
     fleet::LinkEnds,
     hint::fail,
-    manifests::{kubeconfig::Secret, link::ClusterName},
+    manifests::link::ClusterName,
 };
 
 /// Number of links that are written at the same time.
@@ -95,15 +96,36 @@ impl<'s> LinkSteps<'s> {
         let (Some(target), Some(account)) = (target, plan.accounts.get(ends)) else {
             return run_all(self.source.iter().copied(), source).await;
         };
-        let link = self.link.with_account(&account.name);
-        let way = async |token: &Secret| match &target.facts.target {
-            Some(Ok(side)) if !self.source.is_empty() => link.check_way(side, token).await,
-            _ => Ok(()),
+        let made_now = match &account.token {
+            Some(_) => None,
+            None => Some(
+                self.with_new_token(loaded, (source, target), account, plan.now)
+                    .await?,
+            ),
         };
-        if let Some(token) = &account.token {
-            way(token).await?;
-            return run_all(self.source.iter().copied(), source).await;
+        let token = account.token.as_ref();
+        let token = token.or_else(|| made_now.as_ref()?.token.as_ref());
+        if let (Some(token), Some(Ok(side))) = (token, &target.facts.target)
+            && !self.source.is_empty()
+        {
+            let link = self.link.with_account(&account.name);
+            link.check_way(side, token).await?;
         }
+        match &made_now {
+            Some(planned) => run_all(planned.source.iter(), source).await,
+            None => run_all(self.source.iter().copied(), source).await,
+        }
+    }
+
+    /// Plans the link again when its account, which was just made, has its token. Fails if other objects would be written
+    /// than those that were shown.
+    async fn with_new_token(
+        &self,
+        loaded: &LoadedFleet,
+        (source, target): (&ReadCluster, &ReadCluster),
+        account: &PlannedAccount,
+        now: Timestamp,
+    ) -> anyhow::Result<LinkPlan> {
         let known = &target.facts.accounts;
         let made = account_of(&target.cluster, &loaded.namespace, &account.name, known).await?;
         let case = LinkCase {
@@ -111,26 +133,23 @@ impl<'s> LinkSteps<'s> {
             link: self.link,
             source: &source.facts,
             target: &target.facts,
-            now: plan.now,
+            now,
         };
-        let with_token = case.plan(&made).map_err(|obstacle| anyhow!(obstacle.why))?;
+        let plan = case.plan(&made).map_err(|obstacle| anyhow!(obstacle.why))?;
         let is_shown = |step: &LinkStep| {
             let mut shown = self.source.iter();
             shown.any(|shown| shown.change.is_same_object(&step.change))
         };
-        if let Some(other) = with_token.source.iter().find(|step| !is_shown(step)) {
-            let StepChange { kind, name, .. } = &other.change;
-            return Err(fail(
+        match plan.source.iter().find(|step| !is_shown(step)) {
+            None => Ok(plan),
+            Some(LinkStep { change, .. }) => Err(fail(
                 format!(
-                    "with the new token, the {kind} {name} would change too, which the plan does not show"
+                    "with the new token, the {} {} would change too, which the plan does not show",
+                    change.kind, change.name
                 ),
                 "run the same command again, which shows it",
-            ));
+            )),
         }
-        if let Some(token) = &with_token.token {
-            way(token).await?;
-        }
-        run_all(with_token.source.iter(), source).await
     }
 }
 

@@ -1,14 +1,14 @@
 //! From a Link to the keys of the file that make one like it. Pure.
 
 use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::facts::ImportedCluster;
 use crate::{
     api::{labels, link::Link},
     cli::link_gen::KubeconfigTarget,
     fleet::ComposedSettings,
-    manifests::link::{LinkOptions, SETTINGS},
+    manifests::link::{LinkOptions, SETTINGS, list_in_file},
     mirror,
 };
 
@@ -58,7 +58,7 @@ pub(super) fn cluster_settings(
         settings.insert("gateway", json!(false));
     } else if let Some((addresses, port)) = &target.gateway {
         if spec.gateway_address != addresses.join(",") {
-            settings.insert("gatewayAddresses", list(&spec.gateway_address));
+            settings.insert("gatewayAddresses", list_in_file(&spec.gateway_address));
         }
         let own = spec.gateway_port.parse::<u16>().ok();
         if let Some(own) = own.filter(|own| own != port) {
@@ -66,9 +66,4 @@ pub(super) fn cluster_settings(
         }
     }
     settings
-}
-
-fn list(text: &str) -> Value {
-    let items = text.split(',').map(str::trim);
-    json!(items.filter(|item| !item.is_empty()).collect::<Vec<_>>())
 }

@@ -12,7 +12,6 @@ use super::{
     part::UsedClusters,
 };
 use crate::{
-    api::labels,
     cli::{
         common::inventory::{
             ApiKind, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, ListedObject, SECRET,
@@ -140,9 +139,7 @@ fn is_unused(
 
 /// The target cluster that credentials are for.
 fn target_of(secret: &Secret) -> Option<String> {
-    let name = secret.name_any();
-    let target = name.strip_prefix(labels::CREDENTIALS_PREFIX);
-    target.map(str::to_owned)
+    ClusterName::in_secret(&secret.name_any()).map(str::to_owned)
 }
 
 /// Fails if a cluster may still use its account in another one, `there`. `known` are the cluster and what was read of it.

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     api::{labels, link::Link, metadata::cluster_uid},
     cli::{
+        common::inventory::{LINK, SECRET},
         link::taken::{NameHolder, holder},
         link_gen::{Evidence, KubeconfigTarget, by_uid, keep_cluster_uid},
         steps::{
@@ -198,13 +199,15 @@ impl SourceWrites<'_> {
     /// Notes to which fleet an object belongs that is as it should be, and which cluster it is for.
     fn note<K: Resource<DynamicType = ()>>(&self, wanted: &K, why: &str) -> LinkStep {
         let target = self.link.ends.target.to_string();
+        let (kind, part) = match K::kind(&()).as_ref() {
+            "Link" => (LINK, StepPart::Link(target)),
+            _ => (SECRET, StepPart::Credentials(target)),
+        };
+        let object = kind.of_metadata(wanted.meta());
         LinkStep {
             change: self.change("patch", wanted, why, Vec::new()),
-            action: note(&self.loaded.fleet.name, cluster_uid(wanted)),
-            part: match K::kind(&()).as_ref() {
-                "Link" => StepPart::Link(target),
-                _ => StepPart::Credentials(target),
-            },
+            action: note(object, &self.loaded.fleet.name, cluster_uid(wanted)),
+            part,
         }
     }
 

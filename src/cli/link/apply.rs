@@ -397,7 +397,7 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
                 (!has_metadata_of(&**old, &new)).then_some(("patch", ""))?
             }
             // The settings that differ are listed one by one.
-            Before::Found(old) if is_like(old, &new, in_use) => ("patch", ""),
+            Before::Found(old) if is_in_use(old, in_use) => ("patch", ""),
             Before::Found(_) => ("patch", "other credentials"),
         };
         if let Before::Found(old) = before {
@@ -426,11 +426,10 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
     secrets.chain(link).collect()
 }
 
-/// Whether a Secret has the credentials of the new one, or those `in_use`, whose changes are listed one by one.
-fn is_like(old: &Secret, new: &Secret, in_use: Option<&KubeconfigTarget>) -> bool {
-    let target = KubeconfigTarget::of_secret(old);
-    kubeconfig_in(old) == kubeconfig_in(new)
-        || target.is_some_and(|old| in_use.is_some_and(|in_use| in_use.is_same(&old)))
+/// Whether a Secret has the credentials that are `in_use`.
+fn is_in_use(secret: &Secret, in_use: Option<&KubeconfigTarget>) -> bool {
+    let held = KubeconfigTarget::of_secret(secret);
+    held.is_some_and(|held| in_use.is_some_and(|in_use| in_use.is_same(&held)))
 }
 
 /// Namespace and name of a Secret.

@@ -40,9 +40,6 @@ pub(super) struct HandedNamespaces<'n> {
     pub(super) linkerd: &'n str,
 }
 
-/// The annotation with which `link-gen` says to Argo CD that Secrets come before the Link.
-const SYNC_WAVE: &str = "argocd.argoproj.io/sync-wave";
-
 /// The keys of the maps in a kubeconfig that credentials of a link may have. Others run programs, read files, or mean
 /// nothing.
 const KUBECONFIG: [&str; 7] = [
@@ -191,7 +188,7 @@ impl HandedLink {
         }
         let own: Secret = own.ok_or("it has no Secret with credentials for the controller")?;
         let secret = own.name_any();
-        let name = secret.strip_prefix("cluster-credentials-");
+        let name = ClusterName::in_secret(&secret);
         let name = name.and_then(|name| name.parse::<ClusterName>().ok());
         let name = name.ok_or_else(|| format!("{secret:?} is not the name of a link's Secret"))?;
         if let Some(link) = &link {
@@ -261,7 +258,9 @@ impl<'o> HandedObject<'o> {
             let mut keys = keys.map(|(key, _)| key);
             let is_own = |key: &&String| {
                 let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-                domain == "linkerd.io" || domain.ends_with(".linkerd.io") || *key == SYNC_WAVE
+                domain == "linkerd.io"
+                    || domain.ends_with(".linkerd.io")
+                    || *key == labels::SYNC_WAVE
             };
             if let Some(key) = keys.find(|key| !is_own(key)) {
                 return Err(format!("{object} has {key:?} in its {map}"));

@@ -1,8 +1,11 @@
 //! What `link` says at the end: how many Services are mirrored, and which are not. Pure.
 
-use crate::api::{
-    link::{Link, ServiceStatus},
-    selector::Selector,
+use crate::{
+    api::{
+        link::{Link, ServiceStatus},
+        selector::Selector,
+    },
+    cli::common::prose::listed,
 };
 
 /// Services that are named; more are only counted.
@@ -24,16 +27,9 @@ pub(super) fn summary(target: &str, source: &str, link: &Link) -> String {
             how(link)
         );
     }
-    let more = match failed.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let not = match failed.len() {
         0 => String::new(),
-        count => {
-            let named = failed[..count.min(NAMED)].join(", ");
-            format!(", {count} not: {named}{more}")
-        }
+        count => format!(", {count} not: {}", listed(&failed, NAMED)),
     };
     format!("{what}: {mirrored} mirrored, {federated} federated{not}")
 }

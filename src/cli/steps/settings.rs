@@ -234,7 +234,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::manifests::kubeconfig::Secret;
+    use crate::{manifests::kubeconfig::Secret, mirror::fixtures::merge_patch};
 
     fn link(spec: &Value, annotations: &Value) -> Link {
         let mut all = json!({ "targetClusterName": "east" });
@@ -295,25 +295,6 @@ mod tests {
         assert_eq!(settings_changes(&old, &old), []);
     }
 
-    /// A merge patch as the API server applies it (RFC 7396).
-    fn merge(into: &mut Value, patch: &Value) {
-        let Some(patch) = patch.as_object() else {
-            into.clone_from(patch);
-            return;
-        };
-        if !into.is_object() {
-            *into = json!({});
-        }
-        let into = into.as_object_mut().unwrap();
-        for (key, value) in patch {
-            if value.is_null() {
-                into.remove(key);
-            } else {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-    }
-
     fn selectors() -> impl Strategy<Value = Value> {
         let labels = btree_map("[ab]", "[cd]", 0..3);
         let expressions = vec(("[ab]", vec("[cd]", 1..3)), 0..2);
@@ -358,7 +339,7 @@ mod tests {
             let old = of(&one, &three, &five, has_gateway);
             let new = of(&two, &four, &six, has_one_then);
             let mut stored = json!(old);
-            merge(&mut stored, &replacement(&old, &new));
+            merge_patch(&mut stored, &replacement(&old, &new));
             let stored: Link = serde_json::from_value(stored).unwrap();
             prop_assert_eq!(&stored.spec, &new.spec);
             prop_assert_eq!(stored.annotations(), new.annotations());

@@ -27,7 +27,7 @@ use crate::{
         common::{
             cluster::Cluster,
             output,
-            prose::counted,
+            prose::{counted, listed},
             wait::{POLL_INTERVAL, Progress, poll},
         },
         hand_back::forget_statuses,
@@ -244,7 +244,7 @@ impl<'a> Execution<'a> {
                 format!(
                     "Linkerd's service mirror still runs after {:?}: {}",
                     self.wait,
-                    listed(left)
+                    listed(&left, LISTED)
                 ),
                 "run the same command again, which waits for them",
             )
@@ -314,7 +314,7 @@ impl<'a> Execution<'a> {
                 format!(
                     "linkerd-mc has not adopted after {:?}: {}",
                     self.wait,
-                    listed(adoption.waiting)
+                    listed(&adoption.waiting, LISTED)
                 ),
                 format!("run {} for the causes", flags.mc("status", &[])),
             )
@@ -329,7 +329,7 @@ impl<'a> Execution<'a> {
         Err(fail(
             format!(
                 "linkerd-mc has taken over, and these are gone: {}",
-                listed(adoption.gone)
+                listed(&adoption.gone, LISTED)
             ),
             format!(
                 "run {}, which says why their Services are not mirrored",
@@ -367,17 +367,4 @@ impl Adoption {
         }
         adoption
     }
-}
-
-/// The first of these names.
-fn listed(names: Vec<String>) -> String {
-    let more = names.len().saturating_sub(LISTED);
-    let mut names = names;
-    names.truncate(LISTED);
-    let more = if more == 0 {
-        String::new()
-    } else {
-        format!(" and {more} more")
-    };
-    format!("{}{more}", names.join(", "))
 }

@@ -4,7 +4,7 @@ use crate::{
     cli::common::{
         inventory::ListedObject,
         linked::{LinkedObjects, Losses, Mirrors},
-        prose::counted,
+        prose::{counted, listed},
     },
     hint::fail,
     manifests::{link::ClusterName, render::ObjectName},
@@ -29,17 +29,13 @@ pub(super) fn memberships(cluster: &ClusterName, shared: &[ObjectName]) -> Optio
 
 /// The number of federated Services, and the names of the first ones.
 fn with_others(shared: &[ObjectName]) -> String {
-    let named = shared.iter().take(NAMED).map(|service| {
+    let names = shared.iter().map(|service| {
         let namespace = service.namespace.as_deref().unwrap_or_default();
         format!("{namespace}/{}", service.name)
     });
-    let named: Vec<String> = named.collect();
-    let more = match shared.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let names: Vec<String> = names.collect();
     let services = counted(shared.len(), "federated Service");
-    format!("{services} with other members ({}{more})", named.join(", "))
+    format!("{services} with other members ({})", listed(&names, NAMED))
 }
 
 /// A note if other Links of the namespace are for the cluster too.

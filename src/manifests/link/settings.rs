@@ -87,11 +87,14 @@ const fn list(key: &'static str, given: fn(&LinkOptions) -> Option<String>) -> S
     SettingPlace::Annotation {
         key,
         given,
-        in_file: |text| {
-            let items = text.split(',').map(str::trim);
-            json!(items.filter(|item| !item.is_empty()).collect::<Vec<_>>())
-        },
+        in_file: list_in_file,
     }
+}
+
+/// What a file has for a text with commas: a list.
+pub(crate) fn list_in_file(text: &str) -> Value {
+    let items = text.split(',').map(str::trim);
+    json!(items.filter(|item| !item.is_empty()).collect::<Vec<_>>())
 }
 
 /// All settings.
@@ -178,14 +181,7 @@ fn joined(items: &[String]) -> Option<String> {
 impl Setting {
     /// The identifier of its flag: its name in `snake_case`.
     pub(crate) fn flag(&self) -> String {
-        let mut flag = String::with_capacity(self.key.len() + 4);
-        for c in self.key.chars() {
-            if c.is_ascii_uppercase() {
-                flag.push('_');
-            }
-            flag.push(c.to_ascii_lowercase());
-        }
-        flag
+        in_words(self.key, '_')
     }
 
     /// The annotation that has it, if it is not in the spec.
@@ -252,6 +248,18 @@ impl Setting {
             }
         }
     }
+}
+
+/// A name in camelCase as words with a separator: `api-server-address` for `apiServerAddress`.
+pub(crate) fn in_words(name: &str, separator: char) -> String {
+    let mut words = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            words.push(separator);
+        }
+        words.push(c.to_ascii_lowercase());
+    }
+    words
 }
 
 fn annotate(link: &mut Link, key: &str, value: Option<String>) {

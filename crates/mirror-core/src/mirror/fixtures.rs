@@ -6,6 +6,7 @@ mod states;
 use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 #[cfg(test)]
 pub(crate) use self::states::{body, described, plan, plan_unconfirmed, reported};
@@ -278,4 +279,23 @@ pub fn state() -> State {
         config,
         [NS, LINKS].map(|name| (name.to_owned(), NamespacePhase::Active)),
     )
+}
+
+/// Applies a JSON merge patch as an API server does (RFC 7396).
+pub fn merge_patch(into: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(serde_json::Map::new());
+    }
+    let into = into.as_object_mut().unwrap();
+    for (key, value) in patch {
+        if value.is_null() {
+            into.remove(key);
+        } else {
+            merge_patch(into.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
 }

@@ -24,7 +24,7 @@ use crate::{
     mirror::{
         Indexed as _, Namespace, NamespacePhase, Patch,
         desired::endpoints::MAX_ENDPOINTS,
-        fixtures::{GATEWAY, endpoint, slice},
+        fixtures::{GATEWAY, endpoint, merge_patch, slice},
         metadata::is_managed,
     },
 };
@@ -74,25 +74,6 @@ pub(crate) struct Cluster {
 
 pub(crate) fn id(metadata: &Metadata) -> Id {
     metadata.id()
-}
-
-/// RFC 7386.
-fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = Value::Object(serde_json::Map::new());
-    }
-    let into = into.as_object_mut().unwrap();
-    for (key, value) in patch {
-        if value.is_null() {
-            into.remove(key);
-        } else {
-            merge(into.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
 }
 
 fn owners(slice: &EndpointSlice) -> &[OwnerReference] {
@@ -436,7 +417,7 @@ where
         return Err(Refusal::Conflict);
     }
     let mut value = json(before);
-    merge(&mut value, body);
+    merge_patch(&mut value, body);
     let after = serde_json::from_value(value).unwrap();
     assert_ne!(before, &after, "a patch that changes nothing: {body}");
     Ok(after)
