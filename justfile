@@ -28,7 +28,7 @@ test-all: test
 
 # Run the tests that need no control plane and no Go: units, properties, hostile input, documents, structure
 quick:
-    cargo test --package mirror-core --package linkerd-mc --lib --test hostile_input --test docs --test layering -- --skip gitops_tools
+    cargo test --lib --test hostile_input --test docs --test layering -- --skip gitops_tools
 
 # Run tests/it against the oldest Kubernetes that is tested: 10 minutes, once 7 more to build it; arguments choose tests
 compat *args:
@@ -50,13 +50,9 @@ hostile minutes="5":
 fleet:
     cargo test --release --test it fleet::ten -- fleet::fifty --ignored --nocapture --test-threads 1
 
-# Draw docs/modules.md: the modules of src, and which module uses which
-modules:
-    LINKERD_MC_DRAW=1 cargo test --test layering drawing
-
 # Make the files of the Helm chart from the templates and values of `install`
 chart:
-    LINKERD_MC_CHART=1 cargo test --lib manifests::chart
+    LINKERD_MC_CHART=1 cargo test --package linkerd-mc-manifests --lib chart
 
 # Generate docs/reference from the code: commands, values, labels, conditions, causes and metrics
 reference:

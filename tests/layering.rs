@@ -1,8 +1,8 @@
 //! Holds the structure of the code: which module may use which, what the pure core may not use, that each file belongs to
 //! a module, and that none is too long. It reads the sources; it needs no cluster.
 //!
-//! `src/lib.rs` lists the layers. The core is a crate of its own, so the compiler keeps clients, runtimes and logs out of
-//! it; these tests keep out what the standard library offers. Files do not use each other in a circle, so a file can be
+//! Cargo keeps the crates apart, and clients, runtimes and logs out of the core; these tests keep out what the standard
+//! library offers. Files do not use each other in a circle, so a file can be
 //! understood with those below it. Code under `#[cfg(test)]` may use what it likes. A module of `tests/it` uses `support`,
 //! and none of its neighbours. Each rule is shown to fail on a sample in `layering/rules.rs`.
 
@@ -53,7 +53,7 @@ const PACKAGES: [(&str, &[&str]); 6] = [
         "tests/control-plane",
         &["src/lib.rs", "tests/main.rs", "examples/*.rs"],
     ),
-    ("crates/mirror-core", &["src/lib.rs"]),
+    ("", &["crates/*/src/lib.rs"]),
     (
         "tests/programs",
         &["src/lib.rs", "src/main.rs", "examples/*.rs"],
@@ -61,9 +61,6 @@ const PACKAGES: [(&str, &[&str]); 6] = [
     ("tests/requirements", &["src/lib.rs"]),
     ("packaging/image", &["src/lib.rs", "src/main.rs"]),
 ];
-
-/// Folders with the modules that `src/lib.rs` lists.
-const MODULES: [&str; 2] = ["src", "crates/mirror-core/src"];
 
 /// All that the core may depend on: types, parsers, hashes.
 const CORE_DEPENDENCIES: [&str; 9] = [
@@ -84,16 +81,6 @@ const TOO_LONG: [&str; 0] = [];
 /// Names of types that stand several times and wait for another name.
 const SHARED_NAMES: [&str; 1] = ["Failure"];
 
-/// What stands above the drawing.
-const DRAWING: &str = "\
-# Modules
-
-Each box is a module of [src](../src/lib.rs) with its lines of code, tests included. An arrow leads from a module to one that it
-uses. Arrows that a longer path already implies are left out. [tests/layering.rs](../tests/layering.rs) fails if the arrows form a
-circle or this page is outdated; `just modules` draws it again.
-
-";
-
 /// A file, and whether only tests have it in their build.
 struct File {
     path: PathBuf,
@@ -109,17 +96,19 @@ static SOURCES: LazyLock<BTreeMap<PathBuf, Source>> = LazyLock::new(|| {
 });
 
 #[test]
-fn modules_use_only_those_to_their_right_and_the_core_is_pure() {
+fn modules_use_the_neighbours_that_are_listed_and_the_core_is_pure() {
     assert!(SOURCES.len() > 50, "only {} files found", SOURCES.len());
-    let sources = || SOURCES.iter().map(|(path, source)| (inside(path), source));
-    let sources = || sources().filter_map(|(file, source)| Some((file?, source)));
-    let found = sources().flat_map(|(file, source)| {
+    let sources = SOURCES.iter().map(|(path, source)| (inside(path), source));
+    let sources: Vec<(PathBuf, &Source)> = sources
+        .filter_map(|(file, source)| Some((file?, source)))
+        .collect();
+    let found = sources.iter().flat_map(|(file, source)| {
         let found = breaches(file, source).into_iter();
         found.map(|breach| format!("{}: {breach}", file.display()))
     });
     let found: Vec<_> = found.collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
-    let uses = sources().flat_map(|(file, source)| uses(file, source));
+    let uses = sources.iter().flat_map(|(file, source)| uses(file, source));
     let unused = unused(&uses.collect());
     assert!(unused.is_empty(), "permitted, and not used: {unused:?}");
 }
@@ -184,7 +173,7 @@ fn no_files_use_each_other_in_a_circle() {
 /// calls one that calls it back.
 #[test]
 fn no_files_of_the_engine_call_each_other_in_a_circle() {
-    let engine = Path::new("src/controller/engine");
+    let engine = Path::new("crates/controller/src/engine");
     let files = reachable().into_iter().filter(|file| {
         let is_inside = file.path.starts_with(engine) || file.path == engine.with_extension("rs");
         is_inside && !file.test
@@ -202,31 +191,25 @@ fn no_files_of_the_engine_call_each_other_in_a_circle() {
     );
 }
 
-/// `docs/modules.md` shows the modules as they are. `just modules` draws them again.
+/// `docs/architecture.md` draws which crate uses which, as their manifests say.
 #[test]
-fn drawing_of_the_modules_is_current() {
-    let boxes = drawing::boxes(&library());
-    let circles = graph::circles_of(&boxes);
-    assert!(
-        circles.is_empty(),
-        "these modules use each other: {circles:?}"
-    );
-    let reduced = drawing::reduced(&boxes);
-    let text = format!("{DRAWING}{}", drawing::mermaid(&reduced, lines_of));
-    let file = root().join("docs/modules.md");
-    if std::env::var_os("LINKERD_MC_DRAW").is_some() {
-        fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    }
-    let arrows = |text: &str| -> Vec<String> {
-        let lines = text.lines().filter(|line| line.contains("-->"));
-        lines.map(str::to_owned).collect()
-    };
-    let drawn = read(Path::new("docs/modules.md"));
-    assert_eq!(
-        arrows(&drawn),
-        arrows(&text),
-        "docs/modules.md is outdated: run `just modules`"
-    );
+fn drawing_of_the_crates_is_current() {
+    let page = read(Path::new("docs/architecture.md"));
+    let drawn: BTreeSet<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("  ") && line.contains(" --> "))
+        .map(str::trim)
+        .collect();
+    let manifests = crates().into_iter().map(|(name, folder)| {
+        let manifest = folder
+            .parent()
+            .unwrap_or_else(|| Path::new(""))
+            .join("Cargo.toml");
+        (name, read(&manifest))
+    });
+    let arrows = drawing::reduced(&drawing::arrows(&manifests.collect()));
+    let wanted: BTreeSet<&str> = arrows.iter().map(String::as_str).collect();
+    assert_eq!(drawn, wanted, "docs/architecture.md, under \"Crates\"");
 }
 
 /// One name, one thing: whoever searches for a type finds one definition.
@@ -281,7 +264,7 @@ fn no_file_is_too_long_and_each_says_what_it_is() {
     }
 }
 
-/// The library's files, by the module that each is.
+/// The files of the crates, by the module that each is.
 fn library() -> Graph {
     let sources = SOURCES.iter().filter_map(|(path, source)| {
         let inside = inside(path)?.with_extension("");
@@ -294,19 +277,26 @@ fn library() -> Graph {
     Graph::new(sources.collect())
 }
 
-/// Lines of the files of a module, tests included.
-fn lines_of(module: &str) -> usize {
-    let files = all().into_iter().filter(|path| {
-        inside(path).is_some_and(|inside| inside.with_extension("").starts_with(module))
+/// The crates of the program, each with the folder of its sources.
+fn crates() -> Vec<(String, PathBuf)> {
+    let folders = fs::read_dir(root().join("crates")).into_iter().flatten();
+    let named = folders.flatten().map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let folder = Path::new("crates").join(&name).join("src");
+        (name.replace('-', "_"), folder)
     });
-    files.map(|path| read(&path).lines().count()).sum()
+    let mut found: Vec<_> = named.collect();
+    found.push(("linkerd_mc".to_owned(), "src".into()));
+    found
 }
 
-/// The path of a file inside the folder of the modules that it belongs to.
-fn inside(path: &Path) -> Option<&Path> {
-    MODULES
-        .iter()
-        .find_map(|folder| path.strip_prefix(folder).ok())
+/// The path of a file inside of its crate, below the crate's name.
+fn inside(path: &Path) -> Option<PathBuf> {
+    static CRATES: LazyLock<Vec<(String, PathBuf)>> = LazyLock::new(crates);
+    CRATES.iter().find_map(|(name, folder)| {
+        let inside = path.strip_prefix(folder).ok()?;
+        Some(Path::new(name).join(inside))
+    })
 }
 
 /// All sources of the workspace, relative to its root.

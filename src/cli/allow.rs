@@ -2,22 +2,20 @@
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use hints::hint::fail;
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{Resource, ResourceExt as _, api::PartialObjectMeta};
+use manifests::install::{self, RemoteAccess};
+use mirror_core::api::labels;
 use serde::de::DeserializeOwned;
 
 use super::common::{
     args::{self, Global, ManifestOutput},
     cluster::{Cluster, block_on},
     complete, output,
-};
-use crate::{
-    api::labels,
-    hint::fail,
-    manifests::install::{self, RemoteAccess},
 };
 
 const ALLOW_EXAMPLES: &str = "\
@@ -41,7 +39,7 @@ Examples:
 /// revoke each of them separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = ALLOW_EXAMPLES)]
-pub(crate) struct Allow {
+pub struct Allow {
     #[command(flatten)]
     accounts: Accounts,
     /// Permissions of the account
@@ -59,7 +57,7 @@ pub(crate) struct Allow {
 /// This revokes the account's token: clusters that use it lose access immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = REVOKE_EXAMPLES)]
-pub(crate) struct Revoke {
+pub struct Revoke {
     #[command(flatten)]
     accounts: Accounts,
     /// Print even objects that are not the extension's; do not contact the cluster
@@ -97,7 +95,7 @@ enum AccountMode {
 }
 
 /// Runs `allow`.
-pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
+pub fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
     let with_namespace = if args.ignore_cluster {
         args.accounts.are_in_usual_namespace()
     } else {
@@ -128,7 +126,7 @@ pub(crate) fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
 }
 
 /// Runs `revoke`.
-pub(crate) fn revoke(global: &Global, args: &Revoke) -> anyhow::Result<()> {
+pub fn revoke(global: &Global, args: &Revoke) -> anyhow::Result<()> {
     if !args.ignore_cluster {
         block_on(async {
             let cluster = Cluster::connect(&global.access()).await?;
@@ -210,6 +208,7 @@ async fn lacks_namespace(global: &Global, accounts: &Accounts) -> anyhow::Result
 
 #[cfg(test)]
 mod tests {
+    use client::of_test_server;
     use futures::{StreamExt as _, stream};
     use http::{Request, Response, StatusCode};
     use http_body_util::StreamBody;
@@ -219,7 +218,6 @@ mod tests {
     use tower::BoxError;
 
     use super::*;
-    use crate::client::of_test_server;
 
     /// A cluster with roles of the extension, `peer` and `legacy`, and of others, and with the binding `bound` of others.
     fn cluster() -> Cluster {

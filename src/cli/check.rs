@@ -7,6 +7,7 @@ use std::{cell::RefCell, ffi::OsString, path::Path, process::ExitCode, time::Dur
 
 use clap::{ArgAction, Args};
 use futures::future::join_all;
+use observe::clusters::workloads::ParseArgs;
 use tokio::sync::mpsc::unbounded_channel;
 
 use self::{
@@ -20,7 +21,6 @@ use super::{
     },
     fleet::FleetContexts,
 };
-use crate::clusters::workloads::ParseArgs;
 
 /// How long `linkerd check` lets an extension wait.
 const EXTENSION_WAIT: Duration = Duration::from_secs(5 * 60);
@@ -51,7 +51,7 @@ Examples:
 /// With --file, all clusters are checked that the file links to others, and the links between them.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Check {
+pub struct Check {
     #[command(flatten)]
     contexts: FleetContexts,
     /// Output format
@@ -88,11 +88,7 @@ impl Check {
 }
 
 /// Runs the command. Exit code 1 if there are errors.
-pub(crate) async fn run(
-    global: &Global,
-    args: &Check,
-    parse: ParseArgs,
-) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &Check, parse: ParseArgs) -> anyhow::Result<ExitCode> {
     let selected = args.contexts.select(global, args.timeout).await?;
     let selected = selected.sources();
     let contexts = &selected.contexts;
@@ -134,7 +130,7 @@ pub(crate) async fn run(
 /// This is not a clap command, so neither help nor completions show it. Extensions that answer `"checks": "always"` run
 /// against every cluster. We do not: like `linkerd multicluster` we run if a namespace has the extension's label, and
 /// do not fail on clusters that do not use the extension.
-pub(crate) fn extension_metadata(args: &[OsString]) -> Option<String> {
+pub fn extension_metadata(args: &[OsString]) -> Option<String> {
     let [program, question] = args else {
         return None;
     };

@@ -32,7 +32,7 @@ Examples:
 /// The script calls this program, and also completes contexts, namespaces and linked clusters.
 #[derive(Debug, Args)]
 #[command(after_long_help = COMPLETIONS_EXAMPLES)]
-pub(crate) struct Completions {
+pub struct Completions {
     /// Shell that the script is for
     shell: Shell,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Completions {
 /// Print the manual page, or write a page for each command
 #[derive(Debug, Args)]
 #[command(after_long_help = MAN_EXAMPLES)]
-pub(crate) struct Man {
+pub struct Man {
     /// Write all pages to this directory, instead of printing the main page
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub(crate) struct Man {
 
 /// A supported shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
+pub enum Shell {
     /// bash
     Bash,
     /// zsh
@@ -58,7 +58,7 @@ pub(crate) enum Shell {
 }
 
 /// Runs `completions`.
-pub(crate) fn completions(command: &Command, args: &Completions) -> anyhow::Result<()> {
+pub fn completions(command: &Command, args: &Completions) -> anyhow::Result<()> {
     output::data(&script(command, args.shell)?)
 }
 
@@ -72,7 +72,7 @@ fn script(command: &Command, shell: Shell) -> anyhow::Result<String> {
 }
 
 /// Runs `man`.
-pub(crate) fn man(command: Command, args: &Man) -> anyhow::Result<()> {
+pub fn man(command: Command, args: &Man) -> anyhow::Result<()> {
     let Some(directory) = &args.directory else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;

@@ -6,13 +6,14 @@ mod watch;
 
 use std::process::ExitCode;
 
-pub(crate) use self::args::Diagnose;
+use observe::diagnose::report;
+
+pub use self::args::Diagnose;
 use self::{args::DiagnosisFormat, reader::PathReader};
 use super::common::{args::Global, output, wait::spin};
-use crate::diagnose::report;
 
 /// Runs the command. Exit code 1 if a layer is broken.
-pub(crate) async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
     let reading = async {
         let reader = PathReader::connect(global, args).await?;
         let first = reader.diagnose().await?;

@@ -13,6 +13,9 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use futures::future::join_all;
+use hints::hint::fail;
+use manifests::link::ClusterName;
+use mirror_core::api::labels;
 
 use self::{
     report::{DrainReport, DrainResult, SourceDrain},
@@ -29,7 +32,6 @@ use super::{
     },
     fleet::{FleetFile, LoadedFleet, clusters_or_targets},
 };
-use crate::{api::labels, hint::fail, manifests::link::ClusterName};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +71,7 @@ const BOUNDS: (Duration, Duration) = (
 /// left.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct DrainArgs {
+pub struct DrainArgs {
     /// Name of the cluster
     #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(clusters_or_targets))]
     cluster: ClusterName,
@@ -105,13 +107,13 @@ enum DrainFormat {
 
 impl DrainArgs {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         !self.dry_run
     }
 }
 
 /// Runs the command. Exit code 1 if the cluster stays in a federated Service, or a source cluster failed.
-pub(crate) async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let file = args.fleet.load(global).await?;
     if args.writes() {
         on_interrupt(

@@ -43,9 +43,11 @@ mod view;
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
+use client::timing;
+use hints::hint::{fail, misuse};
 
 #[cfg(test)]
-pub(super) use self::loaded::parse;
+pub use self::loaded::parse;
 use self::{
     apply::write_links,
     format::FleetFormat,
@@ -58,7 +60,7 @@ use self::{
     remove::remove_all,
     source::{FleetConsent, FleetOnly, FleetSource, exit_code},
 };
-pub(super) use self::{
+pub use self::{
     complete::{clusters, clusters_or_targets, rotated},
     contexts::{FleetContexts, FleetFile, FleetLinks, SelectedClusters},
     facts::is_of as is_of_fleet,
@@ -74,11 +76,7 @@ use super::common::{
     prompt::confirmed,
     wait::{Progress, spin},
 };
-use crate::{
-    fleet::{LinkFlags, schema},
-    hint::{fail, misuse},
-    timing,
-};
+use crate::fleet::{LinkFlags, schema};
 
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
@@ -130,14 +128,14 @@ the names of the clusters:
 /// names in camelCase. `fleet schema` prints a JSON schema with all keys, which editors use.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct FleetArgs {
+pub struct FleetArgs {
     #[command(subcommand)]
     command: FleetCommand,
 }
 
 impl FleetArgs {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         match &self.command {
             FleetCommand::Apply(_) | FleetCommand::Credentials(_) => true,
             FleetCommand::Plan(_)
@@ -212,11 +210,7 @@ struct FleetApplyArgs {
 }
 
 /// Runs the command. `parse` reads the flags of running controllers.
-pub(crate) async fn run(
-    global: &Global,
-    args: &FleetArgs,
-    parse: Parse,
-) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &FleetArgs, parse: Parse) -> anyhow::Result<ExitCode> {
     let names_contexts = matches!(args.command, FleetCommand::Import(_));
     if global.context.is_some() && !names_contexts {
         return Err(misuse(

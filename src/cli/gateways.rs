@@ -4,7 +4,18 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use client::{ReadError, timing};
 use futures::future::try_join_all;
+use hints::hint::fail;
+use mirror_core::api::{k8s::Service, labels, text::one_line};
+use observe::clusters::{
+    cluster_client::ClusterClient,
+    collect::{Depth, snapshot_of},
+    collect_full,
+    link_summary::LinkSummary,
+    snapshot::ClusterSnapshot,
+    topology::Topology,
+};
 use serde::Serialize;
 
 use super::common::{
@@ -14,20 +25,6 @@ use super::common::{
     output,
     problems::{about, dead_gateway, silences},
     wait::spin,
-};
-use crate::{
-    api::{k8s::Service, labels, text::one_line},
-    client::ReadError,
-    clusters::{
-        cluster_client::ClusterClient,
-        collect::{Depth, snapshot_of},
-        collect_full,
-        link_summary::LinkSummary,
-        snapshot::ClusterSnapshot,
-        topology::Topology,
-    },
-    hint::fail,
-    timing,
 };
 
 const EXAMPLES: &str = "\
@@ -41,7 +38,7 @@ Examples:
 /// Show whether the gateways of target clusters are alive
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Gateways {
+pub struct Gateways {
     /// Show only the gateway of this target cluster
     #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<String>,
@@ -86,7 +83,7 @@ struct ShownGateway {
 }
 
 /// Shows the gateways, and below the table what is wrong with them.
-pub(crate) async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
     let contexts = Contexts::default().select(global, args.wait).await?;
     let asked = contexts.iter().map(|context| async move {
         let cluster = context.client.as_ref();
@@ -261,12 +258,10 @@ fn table(gateways: &[GatewayRow]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::{fixtures::link, fixtures::silent, snapshot::LinkSnapshot};
     use serde_json::json;
 
     use super::*;
-    use crate::clusters::{
-        leader::tests::silent, link_summary::tests::link, snapshot::LinkSnapshot,
-    };
 
     fn some() -> Vec<GatewayRow> {
         let mut without = link("no-gateway", &json!({}));

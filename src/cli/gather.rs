@@ -8,20 +8,10 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
+use client::timing;
+use hints::hint::fail;
 use jiff::Timestamp;
-
-use self::{
-    archive::Archive,
-    diagnoses::diagnoses,
-    index::{IndexEntry, index},
-};
-use super::common::{
-    args::{Global, timeout},
-    contexts::Contexts,
-    output,
-    wait::spin,
-};
-use crate::{
+use observe::{
     check::{
         report::{self, Category},
         rules,
@@ -35,8 +25,18 @@ use crate::{
         workloads::ParseArgs,
     },
     diagnose::layer::Commands,
-    hint::fail,
-    timing,
+};
+
+use self::{
+    archive::Archive,
+    diagnoses::diagnoses,
+    index::{IndexEntry, index},
+};
+use super::common::{
+    args::{Global, timeout},
+    contexts::Contexts,
+    output,
+    wait::spin,
 };
 
 const EXAMPLES: &str = "\
@@ -53,7 +53,7 @@ Examples:
 /// begins with the problems, and says what could not be read. It never has the content of a Secret.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct GatherArgs {
+pub struct GatherArgs {
     #[command(flatten)]
     contexts: Contexts,
     /// File to write, which must not exist [default: linkerd-mc-TIME.tar.gz]
@@ -73,11 +73,7 @@ struct Gathered {
 }
 
 /// Runs the command. Fails if no cluster answered.
-pub(crate) async fn run(
-    global: &Global,
-    args: &GatherArgs,
-    parse: ParseArgs,
-) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &GatherArgs, parse: ParseArgs) -> anyhow::Result<ExitCode> {
     let now = timing::now();
     let name = format!("linkerd-mc-{}", now.strftime("%Y%m%d-%H%M%S"));
     let path = args.output.clone();

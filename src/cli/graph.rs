@@ -9,6 +9,11 @@ mod tree;
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
+use client::timing;
+use observe::clusters::{
+    collect::{Depth, snapshots_of},
+    topology::Topology,
+};
 
 use super::{
     common::{
@@ -19,13 +24,6 @@ use super::{
         wait::spin,
     },
     fleet::FleetContexts,
-};
-use crate::{
-    clusters::{
-        collect::{Depth, snapshots_of},
-        topology::Topology,
-    },
-    timing,
 };
 
 const EXAMPLES: &str = "\
@@ -48,7 +46,7 @@ Examples:
 /// drawn too, and Links that are not in the file are marked.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Graph {
+pub struct Graph {
     #[command(flatten)]
     contexts: FleetContexts,
     /// Output format
@@ -74,7 +72,7 @@ enum GraphFormat {
 }
 
 /// Runs the command. Exit code 1 if one of several clusters did not respond.
-pub(crate) async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
     let selected = args.contexts.select(global, args.timeout).await?;
     let contexts = &selected.contexts;
     // With several clusters, the credentials of a Link tell which of them it leads to.

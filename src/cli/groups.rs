@@ -55,7 +55,7 @@ const IDLE: [(&str, &[&str]); 9] = [
 ];
 
 /// Hides global flags in the help of commands to which they mean nothing. They are still accepted there.
-pub(super) fn without_idle_flags(mut command: Command) -> Command {
+pub fn without_idle_flags(mut command: Command) -> Command {
     let global: Vec<Arg> = command
         .get_arguments()
         .filter(|arg| arg.is_global_set())
@@ -89,7 +89,7 @@ fn with_contexts_of_import(command: Command, global: &[Arg]) -> Command {
 }
 
 /// Lists the commands in groups.
-pub(super) fn grouped(command: Command) -> Command {
+pub fn grouped(command: Command) -> Command {
     let (header, literal) = (
         Style::new().effects(Effects::BOLD | Effects::UNDERLINE),
         Style::new().bold(),

@@ -15,7 +15,9 @@ use std::{
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use client::timing;
 use futures::{StreamExt as _, TryStreamExt as _};
+use hints::hint::fail;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Endpoints, Service},
@@ -25,6 +27,8 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
+use mirror_core::api::{labels as l, link::Link, members::MEMBERS, metadata::ResourceId};
+use observe::clusters::leader::leader;
 use serde_json::{Map, Value, json};
 
 use super::common::{
@@ -36,12 +40,6 @@ use super::common::{
     prompt::confirmed,
     prose::counted,
     wait::{poll, spin},
-};
-use crate::{
-    api::{labels as l, link::Link, members::MEMBERS, metadata::ResourceId},
-    clusters::leader::leader,
-    hint::fail,
-    timing,
 };
 
 const EXAMPLES: &str = "\
@@ -69,7 +67,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// command is interrupted, run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct HandBack {
+pub struct HandBack {
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = l::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
@@ -86,13 +84,13 @@ pub(crate) struct HandBack {
 
 impl HandBack {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         !self.dry_run
     }
 }
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
+pub async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     if !args.dry_run {
         require_stopped(&cluster, &args.namespace).await?;
@@ -169,7 +167,7 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
 
 /// Clears the status of the Links, because it is no longer updated. Whoever waits for `Ready` after the controller is
 /// started again must not see the old value.
-pub(super) async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+pub async fn forget_statuses(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let api = cluster.api::<PartialObjectMeta<Link>>(namespace);
     let params = ListParams::default();
     let found = api.list_metadata(&params);

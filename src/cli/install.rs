@@ -7,8 +7,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _, ValueHint};
 use clap_complete::ArgValueCompleter;
+use client::Access;
+use hints::hint::{HintExt as _, misuse};
+use manifests::{
+    link::ClusterName,
+    values::{Typing, UserValues, Values},
+};
+use mirror_core::api::{labels, link::LinkerdConfig};
 
-pub(super) use self::extension::{ExtensionObjects, InstallFacts};
+pub use self::extension::{ExtensionObjects, InstallFacts};
 use super::{
     common::{
         args::{self, Global, ManifestOutput},
@@ -18,15 +25,6 @@ use super::{
         output,
     },
     fleet::{FleetFile, clusters, named},
-};
-use crate::{
-    api::{labels, link::LinkerdConfig},
-    client::Access,
-    hint::{HintExt as _, misuse},
-    manifests::{
-        link::ClusterName,
-        values::{Typing, UserValues, Values},
-    },
 };
 
 /// Examples for the end of the help text.
@@ -80,7 +78,7 @@ const NOT_WITH_FILE: [&str; 14] = [
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub(crate) struct Install {
+pub struct Install {
     /// With --file, the cluster of the file
     #[arg(value_name = "CLUSTER", requires = "file", add = ArgValueCompleter::new(clusters))]
     cluster: Option<ClusterName>,
@@ -165,7 +163,7 @@ struct InstallPlace {
 }
 
 /// Runs the command. `given` are its flags as clap has them.
-pub(crate) fn run(global: &Global, args: &Install, given: &ArgMatches) -> anyhow::Result<()> {
+pub fn run(global: &Global, args: &Install, given: &ArgMatches) -> anyhow::Result<()> {
     let place = if args.fleet.file.is_some() {
         block_on(Box::pin(InstallPlace::of_file(
             global,
@@ -243,7 +241,7 @@ impl Install {
 }
 
 /// The objects for a cluster of a fleet, with these values and no flags. Without `facts`, the cluster was not asked.
-pub(super) fn install_with(
+pub fn install_with(
     linkerd: &str,
     namespace: &str,
     given: &UserValues,
@@ -342,9 +340,10 @@ fn read_values(name: &str) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use manifests::install::install;
 
     use super::*;
-    use crate::{cli::Cli, manifests::install::install};
+    use crate::cli::Cli;
 
     #[test]
     fn the_controller_understands_every_argument_that_it_is_given() {

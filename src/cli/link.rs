@@ -6,15 +6,23 @@ mod contexts;
 mod handed;
 mod source;
 mod summary;
-pub(super) mod taken;
+pub mod taken;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::ArgMatches;
+use client::{fingerprint, kubeconfig_in};
+use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::ListParams};
+use manifests::link::ClusterName;
+use mirror_core::api::{duration::format_go_duration, link};
+use observe::clusters::{
+    misspelled::{misspelled, unusual},
+    topology,
+};
 
-pub(crate) use self::args::Link;
+pub use self::args::Link;
 use self::{
     apply::Prepared,
     contexts::{Direction, LinkedTarget},
@@ -32,19 +40,9 @@ use super::{
     },
     link_gen::Remark,
 };
-use crate::{
-    api::{duration::format_go_duration, link},
-    client::{fingerprint, kubeconfig_in},
-    clusters::{
-        misspelled::{misspelled, unusual},
-        topology,
-    },
-    hint::{fail, misuse},
-    manifests::link::ClusterName,
-};
 
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
-pub(crate) async fn run(
+pub async fn run(
     global: &Global,
     args: &Link,
     given: &ArgMatches,
@@ -232,7 +230,7 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<bool> {
 
 /// Succeeds if a Link is ready as it was applied last, with the credentials of this fingerprint. `Err` is what its
 /// status says instead, if anything.
-pub(super) fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> {
+pub fn is_ready(live: &link::Link, credentials: &str) -> Result<(), Option<String>> {
     let status = live.status.clone().unwrap_or_default();
     // A status of an older generation is not about what was just applied.
     let current = status.observed_generation == live.metadata.generation;

@@ -10,6 +10,8 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, ValueHint};
+use client::Access;
+use hints::hint::{fail, misuse};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Secret as KubernetesSecret, Service, ServiceAccount},
@@ -18,15 +20,20 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, PostParams},
 };
+use manifests::{
+    kubeconfig::{KubeconfigContext, Secret},
+    link::{ClusterName, LinkObjects},
+};
+use mirror_core::api::{duration::format_go_duration, labels, metadata::cluster_uid};
 
-pub(super) use self::{
+pub use self::{
     api_server::{ApiServerFacts, Way},
     existing::{Existing, keep_cluster_uid},
     facts::{LinkFacts, WantedLink},
     flags::LinkArgs,
     remark::Remark,
 };
-pub(super) use super::common::link_credentials::{Evidence, KubeconfigTarget, by_uid, compare};
+pub use super::common::link_credentials::{Evidence, KubeconfigTarget, by_uid, compare};
 use super::{
     common::{
         args::{Global, ManifestOutput},
@@ -38,15 +45,6 @@ use super::{
     },
     plan,
     rotate::{filled, token_in},
-};
-use crate::{
-    api::{duration::format_go_duration, labels, metadata::cluster_uid},
-    client::Access,
-    hint::{fail, misuse},
-    manifests::{
-        kubeconfig::{KubeconfigContext, Secret},
-        link::{ClusterName, LinkObjects},
-    },
 };
 
 /// Examples for the end of the help text.
@@ -79,7 +77,7 @@ Examples:
 /// mirrors are created. The output has two Secrets with credentials, and the Link.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct LinkGen {
+pub struct LinkGen {
     /// Name of the target cluster, and the suffix of its mirrors
     #[arg(long, value_name = "NAME")]
     cluster_name: ClusterName,
@@ -88,13 +86,13 @@ pub(crate) struct LinkGen {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     from_existing: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) link: LinkArgs,
+    pub link: LinkArgs,
     #[command(flatten)]
     output: ManifestOutput,
 }
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> anyhow::Result<()> {
+pub async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> anyhow::Result<()> {
     args.link.agree(false)?;
     let given = &Given::of(given);
     let proposed = args.from_existing.as_ref().map(plan::read).transpose()?;
@@ -132,7 +130,7 @@ pub(crate) async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> 
 /// Reads the target cluster behind `access`, and builds the objects that link another cluster to it. What is there
 /// already stays, unless one of the given flags names it. A dry run requests no token, and the objects have a stand-in.
 /// Also returns what the user has to know.
-pub(crate) async fn generate(
+pub async fn generate(
     access: &Access,
     cluster: &Cluster,
     linkerd_namespace: &str,
@@ -173,7 +171,7 @@ pub(crate) async fn generate(
 }
 
 /// The target cluster, as the user's kubeconfig has it.
-pub(crate) fn entry(access: &Access) -> anyhow::Result<KubeconfigContext> {
+pub fn entry(access: &Access) -> anyhow::Result<KubeconfigContext> {
     let kubeconfig = access.kubeconfig()?;
     let name = access.context_name(&kubeconfig)?;
     KubeconfigContext::take(&kubeconfig, &name, |path| std::fs::read(path))
@@ -261,14 +259,14 @@ fn with_token<'s>(
 }
 
 /// Whether a Secret has this token.
-pub(super) fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
+pub fn has(secret: &KubernetesSecret, token: &Secret) -> bool {
     let data = secret.data.as_ref().and_then(|data| data.get("token"));
     data.is_some_and(|data| data.0 == token.expose().as_bytes())
 }
 
 /// Whether a token belongs to the ServiceAccount `name`, and was not created by `rotate` for one link, which revokes it
 /// some day.
-pub(super) fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
+pub fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
     is_for_account(secret, name) && !secret.labels().contains_key(labels::TOKEN_OF_LINK)
 }
 
@@ -311,7 +309,7 @@ async fn mint(
 }
 
 /// The gateway's Service; `None` for a link without a gateway.
-pub(super) async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Option<Service>> {
+pub async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Option<Service>> {
     if !args.gateway {
         return Ok(None);
     }

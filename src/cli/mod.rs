@@ -40,9 +40,10 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{
     ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, parser::ValueSource,
 };
+use hints::hint::is_misuse;
+use observe::clusters::workloads::ControllerSettings;
 
 use self::common::{args, cluster::block_on, complete, mirroring, output, plugin, service_mirror};
-use crate::{clusters::workloads::ControllerSettings, hint::is_misuse};
 
 /// Exit code for wrong usage, as clap has it.
 const USAGE: u8 = 2;

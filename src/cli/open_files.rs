@@ -7,7 +7,7 @@ const MANY: u64 = 10_240;
 
 /// Raises the limit that programs begin with, as far as the system allows: often 1,024, and 256 on macOS. A fleet has a
 /// connection to each cluster. Programs in Go do this too.
-pub(super) fn allow_many() {
+pub fn allow_many() {
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(MANY).min(MANY);
     if limit.current.is_some_and(|current| current < allowed) {

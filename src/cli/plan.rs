@@ -1,7 +1,7 @@
 //! `linkerd-mc plan`: shows what the controller would write for a Link. Uses the same core, and writes nothing.
 
 mod changes;
-pub(super) mod losses;
+pub mod losses;
 mod text;
 
 use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -9,12 +9,20 @@ use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use client::{kubeconfig_in, requests::DEADLINE};
+use controller::preview::{self, PreviewSettings, Proposed};
+use hints::hint::fail;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
+use manifests::yaml;
+use mirror_core::{
+    api::link::Link,
+    mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
+};
 use serde_json::{Value, json};
 
 use self::changes::flatten;
-pub(super) use self::changes::{PlanProblem, PlannedChange, Preview};
+pub use self::changes::{PlanProblem, PlannedChange, Preview};
 use super::common::{
     args::{self, Global},
     cluster::connecting,
@@ -22,14 +30,6 @@ use super::common::{
     mirroring::{Mirroring, Parse},
     output,
     wait::spin,
-};
-use crate::{
-    api::link::Link,
-    client::{kubeconfig_in, requests::DEADLINE},
-    controller::preview::{self, PreviewSettings, Proposed},
-    hint::fail,
-    manifests::yaml,
-    mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
 };
 
 /// Examples for the end of the help text.
@@ -59,7 +59,7 @@ const PENDING: u8 = 2;
 /// override them.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct PlanArgs {
+pub struct PlanArgs {
     /// Name of the Link
     #[arg(long, value_name = "NAME", required_unless_present = "link_file", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
     link: Option<String>,
@@ -97,7 +97,7 @@ enum PlanFormat {
 }
 
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
-pub(crate) async fn run(
+pub async fn run(
     global: &Global,
     args: &PlanArgs,
     given: &ArgMatches,
@@ -146,7 +146,7 @@ pub(crate) async fn run(
 }
 
 /// Reads the output of `link-gen`. Errors do not quote it, because it has credentials.
-pub(super) fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
+pub fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
     let mut text = String::new();
     if file.as_os_str() == "-" {
         std::io::stdin()
@@ -189,7 +189,7 @@ fn duplicate_of<'s>(state: &'s State, link: &str) -> Option<&'s str> {
 }
 
 /// What the controller would write for a Link now. Reads the target cluster with the Link's credentials.
-pub(super) async fn preview_of(
+pub async fn preview_of(
     client: &Client,
     settings: PreviewSettings,
     link: &str,

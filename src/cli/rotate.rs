@@ -22,10 +22,13 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Context as _;
 use futures::future::join_all;
+use hints::hint::{fail, misuse};
+use manifests::link::ClusterName;
+use observe::clusters::cluster_client::side_by_side;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-pub(crate) use self::args::Rotate;
+pub use self::args::Rotate;
 use self::{
     args::{RotateFormat, RotationFlags},
     batch::{Batch, WantedRotation},
@@ -34,11 +37,11 @@ use self::{
     outcome::{Ending, RotationOutcome, plan, summary},
     remaining::remaining,
 };
-pub(super) use self::{
+pub use self::{
     decision::RECENT,
     tokens::{TokenOwner, TokenSecret, Tokens, filled, link_id, token_in},
 };
-pub(super) use super::common::link_credentials::TokenAccount;
+pub use super::common::link_credentials::TokenAccount;
 use super::{
     common::{
         args::Global,
@@ -52,15 +55,10 @@ use super::{
     },
     fleet::{LinkPart, LoadedFleet, UsedClusters, remaining_text},
 };
-use crate::{
-    clusters::cluster_client::side_by_side,
-    fleet::LinkEnds,
-    hint::{fail, misuse},
-    manifests::link::ClusterName,
-};
+use crate::fleet::LinkEnds;
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
     if global.context.is_some() && args.source.is_some() {
         return Err(misuse(
             "--context cannot be used with --source",

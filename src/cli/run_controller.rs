@@ -9,6 +9,8 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, builder::PossibleValue};
+use client::{ResponseLimits, multiplexed, server_address};
+use controller::{Options, Settings, Sockets, lease::LeaseSettings, run as run_controller};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
@@ -20,15 +22,11 @@ use super::common::{
     mirroring::{MIB, Mirroring},
     service_mirror::ServiceMirrorFlags,
 };
-use crate::{
-    client::{ResponseLimits, multiplexed, server_address},
-    controller::{Options, Settings, Sockets, lease::LeaseSettings, run as run_controller},
-};
 
 /// Run the controller, which mirrors Services of all linked clusters into this one
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct RunController {
+pub struct RunController {
     /// Address of the endpoints /metrics, /ready, /live and /ping [default: 0.0.0.0:9999]
     #[arg(long, value_name = "IP:PORT")]
     admin_addr: Option<SocketAddr>,
@@ -42,7 +40,7 @@ pub(crate) struct RunController {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     max_writes_per_link: u16,
     #[command(flatten)]
-    pub(super) mirroring: Mirroring,
+    pub mirroring: Mirroring,
     /// Probe gateways at this address instead of at their probe Services
     #[arg(long, value_name = "HOST:PORT")]
     probe_address: Option<String>,
@@ -68,7 +66,7 @@ pub(crate) struct RunController {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Plain)]
     log_format: LogFormat,
     #[command(flatten)]
-    pub(super) service_mirror: ServiceMirrorFlags,
+    pub service_mirror: ServiceMirrorFlags,
 }
 
 /// Default address of the admin server, with the port of Linkerd's service mirror.
@@ -103,7 +101,7 @@ enum LogFormat {
 const SESSION_THREADS: usize = 4;
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
+pub fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
     log(args);
     for warning in args.service_mirror.warnings() {
         tracing::warn!("{warning}");
@@ -139,6 +137,7 @@ pub(crate) fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
                 .unwrap_or(ADMIN),
             server,
             lease,
+            commit: env!("LINKERD_MC_BUILD_COMMIT"),
         };
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
         let ended = Box::pin(run_controller(client, options, stop)).await;

@@ -12,7 +12,16 @@ mod watch;
 
 use std::{cell::RefCell, collections::BTreeSet, fmt, process::ExitCode};
 
-pub(crate) use self::args::StatusArgs;
+use client::timing;
+use hints::hint::fail;
+use mirror_core::api::duration::format_go_duration;
+use observe::clusters::{
+    cluster_client::KubeContext,
+    collect::{Depth, snapshots_of},
+    topology::Topology,
+};
+
+pub use self::args::StatusArgs;
 use self::{
     args::{Goal, StatusFormat},
     ask::ask,
@@ -27,19 +36,9 @@ use super::common::{
     table::terminal_width,
     wait::{Progress, spin},
 };
-use crate::{
-    api::duration::format_go_duration,
-    clusters::{
-        cluster_client::KubeContext,
-        collect::{Depth, snapshots_of},
-        topology::Topology,
-    },
-    hint::fail,
-    timing,
-};
 
 /// Runs the command. Exit code 1 if a cluster did not respond, what was asked for does not exist, or `--wait` timed out.
-pub(crate) async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let selected = args.contexts.select(global, args.request_timeout).await?;
     let contexts = selected.contexts;
     if let Some(fleet) = selected.fleet.filter(|_| args.shows_fleet()) {
@@ -232,17 +231,15 @@ impl fmt::Display for Unmet {
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::{
+        fixtures::{condition, link, snapshots},
+        leader::Leader,
+        link_summary::LinkSummary,
+        topology::{Edge, Topology},
+    };
     use serde_json::json;
 
     use super::*;
-    use crate::clusters::{
-        leader::Leader,
-        link_summary::{
-            LinkSummary,
-            tests::{condition, link},
-        },
-        topology::{Edge, Topology, tests::snapshots},
-    };
 
     #[test]
     fn a_status_of_an_earlier_version_of_the_link_meets_no_goal() {

@@ -5,10 +5,12 @@ mod link;
 mod secret;
 mod settings;
 
+use manifests::render::ObjectName;
+use mirror_core::api::{labels, link::Link};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-pub(super) use self::{
+pub use self::{
     change::{FieldChange, Removes, StepChange},
     secret::{covers, has_metadata_of},
     settings::{SettingChange, TOKEN, credentials_changes, revoked, settings_changes},
@@ -17,23 +19,19 @@ use super::common::{
     cluster::Cluster,
     inventory::{self, ListedObject},
 };
-use crate::{
-    api::{labels, link::Link},
-    manifests::render::ObjectName,
-};
 
 /// One object that is written or deleted.
-pub(super) struct LinkStep {
+pub struct LinkStep {
     /// What is shown.
-    pub(super) change: StepChange,
+    pub change: StepChange,
     /// What is done.
-    pub(super) action: Action,
+    pub action: Action,
     /// What the object is a part of.
-    pub(super) part: StepPart,
+    pub part: StepPart,
 }
 
 /// How an object is written or deleted. No `Debug`: it may hold credentials.
-pub(super) enum Action {
+pub enum Action {
     /// It is applied, as `kubectl apply --server-side` does.
     Apply(Value),
     /// Credentials are replaced. Linkerd, which reads its Secret once, has the old ones until it restarts.
@@ -51,7 +49,7 @@ pub(super) enum Action {
 
 /// What an object is a part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StepPart {
+pub enum StepPart {
     /// It is the Link to this target cluster.
     Link(String),
     /// It has credentials for this target cluster.
@@ -62,7 +60,7 @@ pub(super) enum StepPart {
 
 impl StepPart {
     /// The target cluster of its link, if it is in the source cluster.
-    pub(super) fn target(&self) -> Option<&str> {
+    pub fn target(&self) -> Option<&str> {
         match self {
             Self::Link(target) | Self::Credentials(target) => Some(target),
             Self::Account(_) => None,
@@ -85,12 +83,12 @@ impl Serialize for LinkStep {
 
 impl LinkStep {
     /// Whether only labels and annotations change, which say to whom the object belongs.
-    pub(super) fn is_note(&self) -> bool {
+    pub fn is_note(&self) -> bool {
         matches!(self.action, Action::Note { .. })
     }
 
     /// What is deleted, if this is a deletion.
-    pub(super) fn deleted(&self) -> Option<&ListedObject> {
+    pub fn deleted(&self) -> Option<&ListedObject> {
         match &self.action {
             Action::Delete(object) => Some(object),
             _ => None,
@@ -98,19 +96,19 @@ impl LinkStep {
     }
 
     /// Whether a Link is deleted.
-    pub(super) fn unlinks(&self) -> bool {
+    pub fn unlinks(&self) -> bool {
         self.deleted().is_some() && matches!(self.part, StepPart::Link(_))
     }
 
     /// Does it. Fails if the object is not as it was when the step was planned, or not as announced afterwards.
-    pub(super) async fn run(&self, cluster: &Cluster) -> anyhow::Result<()> {
+    pub async fn run(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let stored = self.write(cluster).await?;
         self.check(stored.as_ref())
     }
 
     /// Does it, and returns a Link that was written as it is stored. Fails if the object is not as it was when the step was
     /// planned.
-    pub(super) async fn write(&self, cluster: &Cluster) -> anyhow::Result<Option<Link>> {
+    pub async fn write(&self, cluster: &Cluster) -> anyhow::Result<Option<Link>> {
         match &self.action {
             Action::Apply(object) | Action::Renew(object) => {
                 inventory::apply(cluster, object).await?;
@@ -125,7 +123,7 @@ impl LinkStep {
     }
 
     /// Fails if the API server has stored another Link than the announced one.
-    pub(super) fn check(&self, stored: Option<&Link>) -> anyhow::Result<()> {
+    pub fn check(&self, stored: Option<&Link>) -> anyhow::Result<()> {
         match (&self.action, stored) {
             (Action::Link { new, .. }, Some(stored)) => settings::check_stored(stored, new),
             _ => Ok(()),
@@ -134,7 +132,7 @@ impl LinkStep {
 }
 
 /// Gives an object the labels and annotations of one of a fleet.
-pub(super) fn note(object: ObjectName, fleet: &str, uid: Option<&str>) -> Action {
+pub fn note(object: ObjectName, fleet: &str, uid: Option<&str>) -> Action {
     let mut patch = json!({ "metadata": { "labels": { labels::FLEET: fleet } } });
     if let Some(uid) = uid {
         patch["metadata"]["annotations"] = json!({ labels::CLUSTER_UID: uid });
@@ -143,7 +141,7 @@ pub(super) fn note(object: ObjectName, fleet: &str, uid: Option<&str>) -> Action
 }
 
 /// An object with the label of a fleet.
-pub(super) fn labelled(mut object: Value, fleet: &str) -> Value {
+pub fn labelled(mut object: Value, fleet: &str) -> Value {
     object["metadata"]["labels"][labels::FLEET] = json!(fleet);
     object
 }

@@ -16,7 +16,7 @@ const SAMPLE: &str = "x";
 /// The commands in some sources.
 #[derive(Debug, Default)]
 struct PrintedCommands {
-    /// Templates of [`crate::suggest::ClusterFlags`], with their programs.
+    /// Templates of [`hints::suggest::ClusterFlags`], with their programs.
     templates: Vec<String>,
     /// Commands in backticks, in string literals.
     literals: Vec<String>,
@@ -105,7 +105,7 @@ fn found() -> PrintedCommands {
 /// Reads all sources, each with its path.
 fn each_source(mut read: impl FnMut(&str, TokenStream)) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut waiting = vec![root.join("src"), root.join("crates/mirror-core/src")];
+    let mut waiting = vec![root.join("src"), root.join("crates")];
     while let Some(path) = waiting.pop() {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() {
@@ -115,7 +115,14 @@ fn each_source(mut read: impl FnMut(&str, TokenStream)) {
                     .map(|entry| entry.unwrap().path()),
             );
         } else if path.extension().is_some_and(|kind| kind == "rs")
-            && !["tests.rs", "suggestions.rs", "documents.rs", "suggest.rs"].contains(&name)
+            && ![
+                "tests.rs",
+                "fixtures.rs",
+                "suggestions.rs",
+                "documents.rs",
+                "suggest.rs",
+            ]
+            .contains(&name)
             && !path.components().any(|part| part.as_os_str() == "tests")
         {
             let text = fs::read_to_string(&path).unwrap();
@@ -270,14 +277,14 @@ fn every_printed_command_can_be_pasted() {
 #[rustfmt::skip]
 const UNNAMED: [(&str, &str); 16] = [
     ("crates/mirror-core/src/mirror/link_status/expiry.rs", "`status` and `link` add the flags of the cluster"),
-    ("src/client.rs", "it makes the flags"),
+    ("crates/client/src/lib.rs", "it makes the flags"),
     ("src/cli/common/cluster.rs", "a cluster of a test"),
-    ("src/check/rules/", "`check` adds the flags of the cluster"),
-    ("src/clusters/credentials.rs", "`check` and `status` add the flags of the cluster"),
-    ("src/clusters/own_routes.rs", "`check` adds the flags of the cluster"),
-    ("src/clusters/snapshot.rs", "a cluster without a client has no Links"),
-    ("src/diagnose/subject.rs", "`diagnose` adds the flags of the source cluster"),
-    ("src/diagnose/layer.rs", "the name of the cluster is printed before the command"),
+    ("crates/observe/src/check/rules/", "`check` adds the flags of the cluster"),
+    ("crates/observe/src/clusters/credentials.rs", "`check` and `status` add the flags of the cluster"),
+    ("crates/observe/src/clusters/own_routes.rs", "`check` adds the flags of the cluster"),
+    ("crates/observe/src/clusters/snapshot.rs", "a cluster without a client has no Links"),
+    ("crates/observe/src/diagnose/subject.rs", "`diagnose` adds the flags of the source cluster"),
+    ("crates/observe/src/diagnose/layer.rs", "the name of the cluster is printed before the command"),
     ("src/cli/fleet/contexts.rs", "a cluster of a file without a context"),
     ("src/cli/fleet/credentials.rs", "the name of the cluster is printed before the command: others run it"),
     ("src/cli/fleet/hand_over.rs", "the name of the cluster is printed before the command: others run it"),
@@ -297,7 +304,7 @@ const ANYWHERE: [&str; 4] = [
 const MENTIONED: [&str; 3] = [
     "src/cli/gather/index.rs",
     "src/cli/run_controller.rs",
-    "src/manifests/",
+    "crates/manifests/src/",
 ];
 
 #[test]

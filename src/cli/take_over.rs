@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use hints::hint::fail;
+use mirror_core::api::labels as l;
 
 use self::{
     execute::Execution,
@@ -29,7 +31,6 @@ use super::common::{
     output,
     prompt::confirmed,
 };
-use crate::{api::labels as l, hint::fail};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +52,7 @@ Examples:
 /// credentials and mirrors stay. `hand-back` is the way back. If the command is interrupted, run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct TakeOver {
+pub struct TakeOver {
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = l::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
@@ -71,13 +72,13 @@ pub(crate) struct TakeOver {
 
 impl TakeOver {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         !self.dry_run
     }
 }
 
 /// Runs the command. `parse` reads the flags of the controller.
-pub(crate) async fn run(global: &Global, args: &TakeOver, parse: Parse) -> anyhow::Result<()> {
+pub async fn run(global: &Global, args: &TakeOver, parse: Parse) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     let namespace = args.namespace.as_str();
     let found = Found::read(&cluster, namespace, &global.linkerd_namespace, parse);

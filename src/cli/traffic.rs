@@ -6,10 +6,12 @@ mod view;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
+use ::observe::clusters::cluster_client::KubeContext;
 use futures::future::join_all;
+use hints::hint::fail;
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::args::TrafficArgs;
+pub use self::args::TrafficArgs;
 use self::{
     args::TrafficFormat,
     observe::Observer,
@@ -22,10 +24,9 @@ use super::common::{
     table::{terminal_size, terminal_width},
     wait::spin,
 };
-use crate::{clusters::cluster_client::KubeContext, hint::fail};
 
 /// Runs the command. Exit code 1 if the proxies of a cluster could not be read.
-pub(crate) async fn run(global: &Global, args: &TrafficArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &TrafficArgs) -> anyhow::Result<ExitCode> {
     let contexts = args.contexts.select(global, args.request_timeout).await?;
     let mut observers: Vec<Observer<'_>> = contexts
         .iter()

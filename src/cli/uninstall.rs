@@ -2,7 +2,11 @@
 
 use clap::Args;
 use futures::future::try_join_all;
+use hints::hint::fail;
 use kube::{ResourceExt as _, api::ListParams, core::ObjectMeta};
+use manifests::render::{Manifest, ObjectName};
+use mirror_core::api::{labels, link::LinkObject, members::remote_members};
+use observe::clusters::collect::older_links;
 
 use super::common::{
     args::{Global, ManifestOutput},
@@ -10,12 +14,6 @@ use super::common::{
     inventory::{self as objects, ApiKind, ListedObject},
     output,
     prose::counted,
-};
-use crate::{
-    api::{labels, link::LinkObject, members::remote_members},
-    clusters::collect::older_links,
-    hint::fail,
-    manifests::render::{Manifest, ObjectName},
 };
 
 const EXAMPLES: &str = "\
@@ -72,13 +70,13 @@ const KEEPING: [ApiKind; 9] = [
 /// has workloads, Services or volumes of others, stays.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Uninstall {
+pub struct Uninstall {
     #[command(flatten)]
     output: ManifestOutput,
 }
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
+pub async fn run(global: &Global, args: &Uninstall) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     refuse_links(&cluster).await?;
     refuse_mirrors(&cluster).await?;
@@ -242,10 +240,11 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use hints::hint::hint_of;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{cli::common::test_server::TestServer, hint::hint_of};
+    use crate::cli::common::test_server::TestServer;
 
     fn object(kind: ApiKind, namespace: &str, name: &str) -> Value {
         let object = kind.named(None, String::new());

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-
+use client::Access;
+use hints::hint::{HintExt as _, fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use manifests::{link::ClusterName, render::Manifest};
+use mirror_core::api::labels;
 
 use self::words::{kept, left_over, memberships, others, plan, question};
 use super::{
@@ -25,12 +28,6 @@ use super::{
     },
     link_gen::KubeconfigTarget,
     rotate::link_id,
-};
-use crate::{
-    api::labels,
-    client::Access,
-    hint::{HintExt as _, fail, misuse},
-    manifests::{link::ClusterName, render::Manifest},
 };
 
 const EXAMPLES: &str = "\
@@ -67,7 +64,7 @@ const GENERATED_BASE: usize = 58;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub(crate) struct Unlink {
+pub struct Unlink {
     /// Name of the target cluster
     #[arg(long, value_name = "NAME", required_unless_present = "link", add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<ClusterName>,
@@ -98,13 +95,13 @@ pub(crate) struct Unlink {
 
 impl Unlink {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         self.apply && !self.dry_run
     }
 }
 
 /// Runs the command.
-pub(crate) async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
+pub async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
     let cluster = Cluster::connect(&global.access()).await?;
     let name = &name(&cluster, args).await?;
     let mut linked = Box::pin(LinkedObjects::gather(

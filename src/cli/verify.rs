@@ -8,9 +8,14 @@ mod view;
 use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
+use hints::hint::fail;
+use observe::{
+    clusters::canaries::CanarySpec,
+    verify::{StepResult, VerifyReport, VerifyStep},
+};
 use tokio::time::Instant;
 
-pub(crate) use self::args::VerifyArgs;
+pub use self::args::VerifyArgs;
 use self::{args::VerifyFormat, contexts::Pair, run::Run};
 use super::common::{
     args::Global,
@@ -19,17 +24,12 @@ use super::common::{
     table::terminal_width,
     wait::Progress,
 };
-use crate::{
-    clusters::canaries::CanarySpec,
-    hint::fail,
-    verify::{StepResult, VerifyReport, VerifyStep},
-};
 
 /// How much of the time is for the deletion at the end.
 const DELETION: Duration = Duration::from_secs(25);
 
 /// Runs the command. Exit code 1 if a step has failed.
-pub(crate) async fn run(global: &Global, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let pair = Pair::connect(global, args).await?;
     if args.cleanup {

@@ -3,6 +3,13 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
+use mirror_core::api::text::one_line;
+use observe::clusters::{
+    cluster_client::{KubeContext, side_by_side},
+    collect_full::controllers,
+    snapshot::{Known, Workload},
+    workloads::tag,
+};
 use serde::Serialize;
 
 use super::common::{
@@ -10,15 +17,6 @@ use super::common::{
     contexts::Contexts,
     output,
     wait::spin,
-};
-use crate::{
-    api::text::one_line,
-    clusters::{
-        cluster_client::{KubeContext, side_by_side},
-        collect_full::controllers,
-        snapshot::{Known, Workload},
-        workloads::tag,
-    },
 };
 
 const EXAMPLES: &str = "\
@@ -34,7 +32,7 @@ Examples:
 /// The version of a controller is the tag of its image.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct VersionArgs {
+pub struct VersionArgs {
     #[command(flatten)]
     contexts: Contexts,
     /// Show only the version of this program, without contacting a cluster
@@ -78,13 +76,13 @@ struct ClientVersion {
 /// The controller of an installation, or why there is none.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ControllerVersion {
+pub struct ControllerVersion {
     /// The context of its cluster.
-    pub(super) context: String,
+    pub context: String,
     /// Its namespace; `null` if there is none.
-    pub(super) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// The tag of its image; `null` if the image has none.
-    pub(super) version: Option<String>,
+    pub version: Option<String>,
     /// Its image.
     image: Option<String>,
     /// Why it is not known.
@@ -97,7 +95,7 @@ const CLIENT: ClientVersion = ClientVersion {
 };
 
 /// Runs the command. Exit code 1 if a cluster did not respond.
-pub(crate) async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<ExitCode> {
     let is_text = args.output == VersionFormat::Text;
     if is_text {
         // Known even if no cluster is.
@@ -127,7 +125,7 @@ pub(crate) async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<E
 }
 
 /// The controllers of all clusters.
-pub(super) async fn all_controllers(contexts: &[KubeContext]) -> Vec<ControllerVersion> {
+pub async fn all_controllers(contexts: &[KubeContext]) -> Vec<ControllerVersion> {
     let answers = side_by_side(contexts.iter().map(async |context| {
         let found = match &context.client {
             Ok(cluster) => controllers(&cluster.client).await,
@@ -184,8 +182,9 @@ fn line(row: &ControllerVersion) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mirror_core::api::{labels, metadata::ResourceId};
+
     use super::*;
-    use crate::api::{labels, metadata::ResourceId};
 
     #[test]
     fn each_controller_has_a_line_and_each_cluster_without_one() {

@@ -3,42 +3,42 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::Context as _;
+use manifests::{
+    link::ClusterName,
+    yaml::{to_flow, to_scalar},
+};
 use serde_json::Value;
 
 use super::{
     keys::{CLUSTER, FileKey, KeyShape, SETTINGS},
     types::{ComposedSettings, LinkEnds},
 };
-use crate::manifests::{
-    link::ClusterName,
-    yaml::{to_flow, to_scalar},
-};
 
 /// A cluster of the file.
 #[derive(Debug)]
-pub(crate) struct ComposedCluster {
-    pub(crate) name: ClusterName,
+pub struct ComposedCluster {
+    pub name: ClusterName,
     /// Its context, if that is not found by its name.
-    pub(crate) context: Option<String>,
-    pub(crate) settings: ComposedSettings,
+    pub context: Option<String>,
+    pub settings: ComposedSettings,
 }
 
 /// What a file should say.
 #[derive(Debug)]
-pub(crate) struct ComposedFleet {
-    pub(crate) name: String,
-    pub(crate) id: String,
+pub struct ComposedFleet {
+    pub name: String,
+    pub id: String,
     /// The namespace of the Links, if it is not the default.
-    pub(crate) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// The namespace of Linkerd's control planes, if it is not the default.
-    pub(crate) linkerd: Option<String>,
-    pub(crate) clusters: Vec<ComposedCluster>,
-    pub(crate) links: BTreeMap<LinkEnds, ComposedSettings>,
+    pub linkerd: Option<String>,
+    pub clusters: Vec<ComposedCluster>,
+    pub links: BTreeMap<LinkEnds, ComposedSettings>,
 }
 
 impl ComposedFleet {
     /// The text of the file: one entry for each link. What all links have in common is said once.
-    pub(crate) fn text(&self) -> anyhow::Result<String> {
+    pub fn text(&self) -> anyhow::Result<String> {
         let [name, id] = [&self.name, &self.id].map(|text| to_scalar(text));
         let mut text = format!("name: {}\nid: {}\n", name?, id?);
         let namespaces = [

@@ -2,23 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use hints::{hint::fail, suggest::closest};
+use manifests::{
+    link::ClusterName,
+    located::{Located, YamlContent},
+};
+
 use super::{
     expand::{LinkRule, SettingLevel},
     keys::{KINDS, LINKS},
     reader::{FileReader, NodeFields},
     types::{FleetCluster, LinkEnds, Place},
 };
-use crate::{
-    hint::fail,
-    manifests::{
-        link::ClusterName,
-        located::{Located, YamlContent},
-    },
-    suggest::closest,
-};
 
 /// Reads an entry of `links`.
-pub(super) fn link_rule(
+pub fn link_rule(
     reader: &FileReader<'_>,
     node: &Located,
     clusters: &[FleetCluster],

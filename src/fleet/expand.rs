@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use hints::hint::fail;
+
 use super::types::{FlagValue, FleetLink, LinkEnds, Place};
-use crate::hint::fail;
 
 /// How specific a place is: a setting of a single link overrides one of several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum SettingLevel {
+pub enum SettingLevel {
     /// A mesh, a hub or groups.
     Several,
     Single,
@@ -15,16 +16,16 @@ pub(super) enum SettingLevel {
 
 /// An entry of `links`.
 #[derive(Clone, Debug)]
-pub(super) struct LinkRule {
-    pub(super) place: Place,
-    pub(super) level: SettingLevel,
+pub struct LinkRule {
+    pub place: Place,
+    pub level: SettingLevel,
     /// The links that it names.
-    pub(super) ends: Vec<LinkEnds>,
-    pub(super) settings: Vec<FlagValue>,
+    pub ends: Vec<LinkEnds>,
+    pub settings: Vec<FlagValue>,
 }
 
 /// The links of all entries. Fails if places that are equally specific give one setting of a link different values.
-pub(super) fn expand(
+pub fn expand(
     file: &str,
     defaults: &[FlagValue],
     rules: &[LinkRule],

@@ -3,6 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use hints::hint::{HintExt as _, fail};
+use manifests::{
+    link::ClusterName,
+    located::{Located, YamlContent, from_yaml_located},
+    values::{UserValues, Values},
+};
 
 use super::{
     entries::link_rule,
@@ -12,20 +18,12 @@ use super::{
     reader::{FileReader, NodeFields},
     types::{Fleet, FleetCluster, FoundCluster, ProfileQuery},
 };
-use crate::{
-    hint::{HintExt as _, fail},
-    manifests::{
-        link::ClusterName,
-        located::{Located, YamlContent, from_yaml_located},
-        values::{UserValues, Values},
-    },
-};
 
 /// Characters that a label has at most.
 const LABEL: usize = 63;
 
 /// Finds clusters that are not in the file by their names.
-pub(crate) trait ClusterSources {
+pub trait ClusterSources {
     /// Those of the contexts that a list of patterns names, in the kubeconfig at a path or in that of the command.
     fn contexts(
         &self,
@@ -38,7 +36,7 @@ pub(crate) trait ClusterSources {
 }
 
 /// The ClusterProfiles that a file names. They have to be read before the file can be.
-pub(crate) fn profile_queries(
+pub fn profile_queries(
     file: &str,
     text: &str,
     flags: &LinkFlags,
@@ -91,7 +89,7 @@ fn query(
 }
 
 /// Reads the text of a file; messages call it `file`.
-pub(crate) fn read(
+pub fn read(
     file: &str,
     text: &str,
     flags: &LinkFlags,

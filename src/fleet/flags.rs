@@ -7,7 +7,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::manifests::{
+use manifests::{
     link::in_words,
     located::{Located, YamlContent},
 };
@@ -17,11 +17,11 @@ const SECRET: [&str; 1] = ["proxyUrl"];
 
 /// The definition of the flags of `link`.
 #[derive(Debug)]
-pub(crate) struct LinkFlags(Command);
+pub struct LinkFlags(Command);
 
 /// What a flag takes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FlagShape {
+pub enum FlagShape {
     Bool,
     Number,
     Text,
@@ -33,28 +33,28 @@ pub(super) enum FlagShape {
 
 impl LinkFlags {
     /// The flags of this command.
-    pub(crate) fn new(command: Command) -> Self {
+    pub fn new(command: Command) -> Self {
         let mut command = command.no_binary_name(true);
         command.build();
         Self(command)
     }
 
     /// The flag of a key.
-    pub(super) fn arg(&self, key: &str) -> Option<&Arg> {
+    pub fn arg(&self, key: &str) -> Option<&Arg> {
         let long = in_words(key, '-');
         let mut all = self.0.get_arguments();
         all.find(|arg| arg.get_long() == Some(&long))
     }
 
     /// The description of a key, as one text.
-    pub(super) fn doc(&self, key: &str) -> String {
+    pub fn doc(&self, key: &str) -> String {
         let arg = self.arg(key);
         let help = arg.and_then(|arg| arg.get_long_help().or_else(|| arg.get_help()));
         help.map(ToString::to_string).unwrap_or_default()
     }
 
     /// What a key takes.
-    pub(super) fn shape(&self, key: &str) -> FlagShape {
+    pub fn shape(&self, key: &str) -> FlagShape {
         let Some(arg) = self.arg(key) else {
             return FlagShape::Text;
         };
@@ -78,11 +78,7 @@ impl LinkFlags {
     }
 
     /// The flag with this value, and the value for messages. `Err` is the rule that the value breaks.
-    pub(super) fn value(
-        &self,
-        key: &str,
-        value: &Located,
-    ) -> Result<(Option<String>, String), String> {
+    pub fn value(&self, key: &str, value: &Located) -> Result<(Option<String>, String), String> {
         let text = self.text(key, value)?;
         let flag = format!("--{}", in_words(key, '-'));
         let is_switch = self
@@ -134,7 +130,7 @@ impl LinkFlags {
     }
 
     /// What was given, for a message about it: `, got …`.
-    pub(super) fn got(key: &str, value: &Located) -> String {
+    pub fn got(key: &str, value: &Located) -> String {
         if SECRET.contains(&key) {
             return String::new();
         }

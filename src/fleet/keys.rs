@@ -1,18 +1,18 @@
 //! The keys of the file. The reader, the suggestions and the JSON schema all use these tables.
 
-use crate::manifests::link as settings;
+use manifests::link as settings;
 
 /// A key of the file, and what it says.
 #[derive(Clone, Copy)]
-pub(super) struct FileKey {
-    pub(super) name: &'static str,
-    pub(super) doc: &'static str,
-    pub(super) shape: KeyShape,
+pub struct FileKey {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub shape: KeyShape,
 }
 
 /// What a key may have as its value.
 #[derive(Clone, Copy)]
-pub(super) enum KeyShape {
+pub enum KeyShape {
     /// Any text.
     Text,
     /// A name: a DNS label.
@@ -45,7 +45,7 @@ const fn flag(name: &'static str) -> FileKey {
 }
 
 /// The file.
-pub(super) const FILE: &[FileKey] = &[
+pub const FILE: &[FileKey] = &[
     key(
         "name",
         "Name of the fleet: a label of all objects that it makes",
@@ -74,7 +74,7 @@ pub(super) const FILE: &[FileKey] = &[
 ];
 
 /// A cluster: how it is reached, and what all links to it have.
-pub(super) const CLUSTER: &[FileKey] = &[
+pub const CLUSTER: &[FileKey] = &[
     key(
         "name",
         "Name of the cluster: the suffix of its mirrors, and its account in other clusters",
@@ -120,7 +120,7 @@ pub(super) const CLUSTER: &[FileKey] = &[
 ];
 
 /// ClusterProfiles of a hub.
-pub(super) const PROFILES: &[FileKey] = &[
+pub const PROFILES: &[FileKey] = &[
     key("context", "Context of the hub in the kubeconfig", Text),
     key("namespace", "Namespace of the ClusterProfiles", Name),
     key(
@@ -131,7 +131,7 @@ pub(super) const PROFILES: &[FileKey] = &[
 ];
 
 /// An entry of `links`: of one of four kinds.
-pub(super) const LINKS: &[FileKey] = &[
+pub const LINKS: &[FileKey] = &[
     key(
         "mesh",
         "Clusters that all link to each other; `all` for all of the file",
@@ -171,7 +171,7 @@ pub(super) const LINKS: &[FileKey] = &[
 ];
 
 /// The settings of links.
-pub(super) const SETTINGS: &[FileKey] = &{
+pub const SETTINGS: &[FileKey] = &{
     let mut keys = [flag(""); settings::SETTINGS.len()];
     let mut i = 0;
     while i < keys.len() {
@@ -182,19 +182,19 @@ pub(super) const SETTINGS: &[FileKey] = &{
 };
 
 /// The key of this name.
-pub(super) fn find(keys: &'static [FileKey], name: &str) -> Option<&'static FileKey> {
+pub fn find(keys: &'static [FileKey], name: &str) -> Option<&'static FileKey> {
     keys.iter().find(|key| key.name == name)
 }
 
 /// A kind of entry of `links`.
-pub(super) struct LinksKind {
+pub struct LinksKind {
     /// The keys that it has; the first names the kind.
-    pub(super) required: &'static [&'static str],
+    pub required: &'static [&'static str],
     /// The keys that it may have too.
-    pub(super) optional: &'static [&'static str],
+    pub optional: &'static [&'static str],
 }
 
-pub(super) const KINDS: [LinksKind; 4] = [
+pub const KINDS: [LinksKind; 4] = [
     LinksKind {
         required: &["mesh"],
         optional: &["settings"],

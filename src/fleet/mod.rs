@@ -16,7 +16,7 @@ mod schema;
 mod tests;
 mod types;
 
-pub(crate) use self::{
+pub use self::{
     compose::{ComposedCluster, ComposedFleet},
     file::{ClusterSources, profile_queries, read},
     flags::LinkFlags,

@@ -3,42 +3,36 @@
 
 use std::collections::BTreeMap;
 
+use hints::{hint::fail, suggest::closest};
+use manifests::{
+    link::ClusterName,
+    located::{Located, YamlContent},
+};
+
 use super::{
     flags::LinkFlags,
     keys::{self, CLUSTER, FILE, FileKey, KeyShape, LINKS, SETTINGS},
     types::{FlagValue, Place},
 };
-use crate::{
-    hint::fail,
-    manifests::{
-        link::ClusterName,
-        located::{Located, YamlContent},
-    },
-    suggest::closest,
-};
 
 /// The keys of a map with their values.
-pub(super) type NodeFields<'n> = BTreeMap<&'static str, &'n Located>;
+pub type NodeFields<'n> = BTreeMap<&'static str, &'n Located>;
 
 /// Reads the parts of a file.
-pub(super) struct FileReader<'r> {
+pub struct FileReader<'r> {
     /// What messages call it.
-    pub(super) file: &'r str,
-    pub(super) flags: &'r LinkFlags,
+    pub file: &'r str,
+    pub flags: &'r LinkFlags,
 }
 
 impl FileReader<'_> {
-    pub(super) fn settings(
-        &self,
-        node: &Located,
-        part: &'static str,
-    ) -> anyhow::Result<Vec<FlagValue>> {
+    pub fn settings(&self, node: &Located, part: &'static str) -> anyhow::Result<Vec<FlagValue>> {
         let fields = self.fields(node, SETTINGS)?;
         self.values(&fields, SETTINGS, part)
     }
 
     /// The values of flags among these keys.
-    pub(super) fn values(
+    pub fn values(
         &self,
         fields: &NodeFields<'_>,
         table: &'static [FileKey],
@@ -63,7 +57,7 @@ impl FileReader<'_> {
     }
 
     /// The keys of a map. Fails if one is not known.
-    pub(super) fn fields<'n>(
+    pub fn fields<'n>(
         &self,
         node: &'n Located,
         table: &'static [FileKey],
@@ -110,7 +104,7 @@ impl FileReader<'_> {
         Ok(fields)
     }
 
-    pub(super) fn required<'n>(
+    pub fn required<'n>(
         &self,
         node: &Located,
         fields: &NodeFields<'n>,
@@ -126,14 +120,14 @@ impl FileReader<'_> {
         })
     }
 
-    pub(super) fn list<'n>(&self, node: &'n Located, key: &str) -> anyhow::Result<&'n [Located]> {
+    pub fn list<'n>(&self, node: &'n Located, key: &str) -> anyhow::Result<&'n [Located]> {
         match &node.content {
             YamlContent::List(list) => Ok(list),
             _ => Err(self.invalid(node, key, "must be a list")),
         }
     }
 
-    pub(super) fn name(&self, node: &Located, key: &str) -> anyhow::Result<ClusterName> {
+    pub fn name(&self, node: &Located, key: &str) -> anyhow::Result<ClusterName> {
         let Some(text) = node.text() else {
             return Err(self.invalid(node, key, "must be a text; quote a name that is a number"));
         };
@@ -141,7 +135,7 @@ impl FileReader<'_> {
         name.map_err(|error| self.invalid(node, key, &error.to_string()))
     }
 
-    pub(super) fn invalid(&self, node: &Located, key: &str, rule: &str) -> anyhow::Error {
+    pub fn invalid(&self, node: &Located, key: &str, rule: &str) -> anyhow::Error {
         let got = LinkFlags::got(key, node);
         let what = format!(
             "invalid {key} in {}, line {}: {rule}{got}",

@@ -11,7 +11,7 @@ use super::{
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
 
 /// The schema.
-pub(crate) fn schema(flags: &LinkFlags) -> Value {
+pub fn schema(flags: &LinkFlags) -> Value {
     let mut schema = of_map(flags, FILE);
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     schema["title"] = json!("A fleet of linkerd-mc: which clusters link to which");

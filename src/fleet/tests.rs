@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use manifests::link::ClusterName;
 use proptest::prelude::*;
 
 use super::{
     expand::{LinkRule, SettingLevel, expand},
     types::{FlagValue, LinkEnds, Place},
 };
-use crate::manifests::link::ClusterName;
 
 const KEYS: [&str; 2] = ["copy", "federation"];
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];

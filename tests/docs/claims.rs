@@ -48,24 +48,28 @@ const QUOTED: [(&str, &str, &str); 8] = [
     (
         "docs/permissions.md",
         "remote cluster access credentials are valid",
-        "src/check",
+        "crates/observe/src/check",
     ),
     (
         "docs/fleet.md",
         "Linkerd uses its current credentials",
-        "src/check",
+        "crates/observe/src/check",
     ),
     (
         "docs/night.md",
         "Linkerd uses its current credentials",
-        "src/check",
+        "crates/observe/src/check",
     ),
     (
         "docs/night.md",
         "Linkerd has the credentials of each Link",
-        "src/check",
+        "crates/observe/src/check",
     ),
-    ("docs/trust.md", "clusters share trust anchors", "src/check"),
+    (
+        "docs/trust.md",
+        "clusters share trust anchors",
+        "crates/observe/src/check",
+    ),
 ];
 
 #[test]

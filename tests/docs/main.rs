@@ -121,15 +121,15 @@ fn tests_in(text: &str) -> Vec<&str> {
     quoted.filter(is_path).collect()
 }
 
-/// Whether a source has a test of this path: `it::file::name` in `tests/it`, any other in `src` or the core.
+/// Whether a source has a test of this path: `it::file::name` in `tests/it`, any other in a crate. The first module of a
+/// path may be the name of its crate.
 fn exists(test: &str) -> bool {
     let Some((module, name)) = test.rsplit_once("::") else {
         return false;
     };
     let files: &[String] = match module.strip_prefix("it::") {
         Some(inside) => &[format!("tests/it/{}", inside.replace("::", "/"))],
-        None => &["src", "crates/mirror-core/src"]
-            .map(|folder| format!("{folder}/{}", module.replace("::", "/"))),
+        None => &in_crates(&module.replace("::", "/")),
     };
     let has = |file: String| {
         let text = fs::read_to_string(root().join(file));
@@ -140,6 +140,18 @@ fn exists(test: &str) -> bool {
         let outer = file.strip_suffix("/tests").unwrap_or(file);
         has(format!("{file}.rs")) || has(format!("{outer}.rs")) || has(format!("{outer}/mod.rs"))
     })
+}
+
+/// Where the sources of a module may be, without their ending.
+fn in_crates(module: &str) -> Vec<String> {
+    let (first, rest) = module.split_once('/').unwrap_or((module, "lib"));
+    let own = [
+        format!("src/{module}"),
+        format!("crates/{first}/src/{rest}"),
+    ];
+    let others = ["mirror-core", "client", "observe", "hints"];
+    let others = others.map(|name| format!("crates/{name}/src/{module}"));
+    own.into_iter().chain(others).collect()
 }
 
 /// Whether a source has a function of this name under an attribute that makes it a test.

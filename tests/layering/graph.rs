@@ -6,7 +6,7 @@ use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 
 use crate::source::{Path, Source};
 
-/// The sources of the library by the module that each is, the root's being empty.
+/// The sources of the crates by the module that each is: the crate's name, and those of the modules.
 pub(crate) struct Graph {
     sources: BTreeMap<Path, Source>,
 }
@@ -46,18 +46,23 @@ impl Graph {
         if depth > MOST {
             return None;
         }
-        let mut at = match path.first()?.as_str() {
-            "crate" | "linkerd_mc" => Path::new(),
-            "self" | "super" => module.clone(),
-            first => {
-                let mut child = module.clone();
-                child.push(first.to_owned());
-                self.sources.contains_key(&child).then(|| module.clone())?
-            }
+        let first = path.first()?;
+        let mut child = module.clone();
+        child.push(first.clone());
+        let (mut at, rest): (Path, _) = match first.as_str() {
+            "crate" => (module[..1].to_vec(), &path[1..]),
+            "self" | "super" => (module.clone(), path),
+            _ if self.sources.contains_key(&child) => (module.clone(), path),
+            // One name alone is a variable or an item that something else brought into scope.
+            _ if path.len() == 1 => return None,
+            _ => (vec![first.clone()], &path[1..]),
         };
-        for name in path {
+        if !self.sources.contains_key(&at) {
+            return None;
+        }
+        for name in rest {
             match name.as_str() {
-                "crate" | "linkerd_mc" | "self" => continue,
+                "self" => continue,
                 "super" => {
                     at.pop()?;
                     continue;
@@ -107,7 +112,7 @@ mod tests {
 
     fn graph(files: &[(&str, &str)]) -> Graph {
         let sources = files.iter().map(|(name, text)| {
-            let module = name.split("::").filter(|part| !part.is_empty());
+            let module = name.split("::");
             (module.map(str::to_owned).collect(), source(text).unwrap())
         });
         Graph::new(sources.collect())
@@ -116,37 +121,35 @@ mod tests {
     #[test]
     fn an_item_is_found_where_it_is_defined() {
         let graph = graph(&[
-            ("", "pub mod a; pub mod b;"),
-            ("a", "mod c; pub use c::Item;"),
-            ("a::c", "pub struct Item;"),
+            ("x", "pub mod a; pub mod b;"),
+            ("x::a", "mod c; pub use c::Item;"),
+            ("x::a::c", "pub struct Item;"),
             (
-                "b",
+                "x::b",
                 "use crate::a::Item; use super::a::c; fn x() { serde::y() }",
             ),
-            (
-                "d",
-                "use linkerd_mc::a::Item as Other; fn x() { self::y() }",
-            ),
+            ("y", "use x::a::Item as Other; fn x() { self::y() }"),
         ]);
         let arrows = graph.arrows();
         let of = |name: &str| -> Vec<String> {
-            let used = &arrows[&vec![name.to_owned()]];
+            let name: Path = name.split("::").map(str::to_owned).collect();
+            let used = &arrows[&name];
             used.iter().map(|path| path.join("::")).collect()
         };
-        assert_eq!(of("b"), ["a::c"]);
-        assert_eq!(of("a"), ["a::c"]);
-        assert_eq!(of("d"), ["a::c"]);
+        assert_eq!(of("x::b"), ["x::a::c"]);
+        assert_eq!(of("x::a"), ["x::a::c"]);
+        assert_eq!(of("y"), ["x::a::c"]);
     }
 
     #[test]
     fn circles_are_found_through_what_is_handed_on() {
         let graph = graph(&[
-            ("", ""),
-            ("a", "mod b; mod c; pub use b::B; pub use c::C;"),
-            ("a::b", "use super::C; pub struct B;"),
-            ("a::c", "pub struct C; fn x() { vec![super::B] }"),
-            ("d", "use crate::a::B;"),
+            ("x", ""),
+            ("x::a", "mod b; mod c; pub use b::B; pub use c::C;"),
+            ("x::a::b", "use super::C; pub struct B;"),
+            ("x::a::c", "pub struct C; fn x() { vec![super::B] }"),
+            ("x::d", "use crate::a::B;"),
         ]);
-        assert_eq!(graph.circles(), [["a::b", "a::c"]]);
+        assert_eq!(graph.circles(), [["x::a::b", "x::a::c"]]);
     }
 }

@@ -181,7 +181,7 @@ fn names(tokens: &TokenStream) -> impl Iterator<Item = String> {
     names.into_iter()
 }
 
-/// The tokens without what stands under `#[cfg(test)]`: an item or a statement ends with its braces or a semicolon.
+/// The tokens without what stands under `#[cfg(test)]`, or under this and the feature `fixtures`: an item or a statement ends with its braces or a semicolon.
 pub(crate) fn without_tests(tokens: TokenStream) -> TokenStream {
     let mut kept = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -228,8 +228,13 @@ fn drop_attributes(tokens: &mut Vec<TokenTree>) {
 }
 
 fn is_cfg_test(attribute: &proc_macro2::Group) -> bool {
+    let names: Vec<String> = names(&attribute.stream()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     attribute.delimiter() == Delimiter::Bracket
-        && names(&attribute.stream()).eq(["cfg".to_owned(), "test".to_owned()])
+        && matches!(
+            names.as_slice(),
+            ["cfg", "test"] | ["cfg", "any", "test", "feature"]
+        )
 }
 
 #[cfg(test)]

@@ -5,15 +5,23 @@ use crate::read;
 #[test]
 fn benchmarks_compile_our_crates_as_they_are_shipped() {
     let manifest = read("Cargo.toml");
-    let dependencies = section(&manifest, "dependencies").unwrap();
+    let dependencies = section(&manifest, "workspace.dependencies").unwrap();
     let ours: Vec<&str> = dependencies
         .lines()
         .filter(|line| line.contains("path = "))
-        .filter_map(|line| line.split_once(" = "))
-        .map(|(name, _)| name)
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(" = ")?;
+            let package = rest.split_once("package = \"");
+            Some(package.map_or(name, |(_, package)| {
+                package.split('"').next().unwrap_or(name)
+            }))
+        })
         .chain(["linkerd-mc"])
         .collect();
-    assert!(ours.len() > 1, "no crate of ours in [dependencies]");
+    assert!(
+        ours.len() > 1,
+        "no crate of ours in [workspace.dependencies]"
+    );
     for name in ours {
         let shipped = level(&manifest, "dist", name).unwrap();
         assert_eq!(level(&manifest, "bench", name), Some(shipped), "{name}");

@@ -2,38 +2,38 @@
 
 use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, time::Duration};
 
-use tokio::sync::mpsc::UnboundedSender;
-
-use crate::{
+use client::timing;
+use observe::{
     check::rules::{self, CheckResult, Evaluated, Level, Topic, evaluate, first_check},
-    cli::common::wait::{Progress, poll},
     clusters::{
         cluster_client::{ClusterClient, KubeContext},
         gather::Gathering,
         snapshot::{ClusterSnapshot, Part},
         workloads::ParseArgs,
     },
-    timing,
 };
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::cli::common::wait::{Progress, poll};
 
 /// Interval of retries.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The results of a topic in the cluster with this index.
-pub(super) struct TopicResults {
-    pub(super) at: usize,
-    pub(super) topic: Topic,
-    pub(super) results: Vec<CheckResult>,
+pub struct TopicResults {
+    pub at: usize,
+    pub topic: Topic,
+    pub results: Vec<CheckResult>,
 }
 
 /// The checks of all clusters.
-pub(super) struct Checks<'a> {
-    pub(super) parse: ParseArgs,
+pub struct Checks<'a> {
+    pub parse: ParseArgs,
     /// How long checks that may pass later are retried.
-    pub(super) wait: Duration,
-    pub(super) progress: &'a Progress,
+    pub wait: Duration,
+    pub progress: &'a Progress,
     /// For each cluster, the check that is running; empty when all have ended.
-    pub(super) running: RefCell<Vec<String>>,
+    pub running: RefCell<Vec<String>>,
 }
 
 /// The checks of one cluster.
@@ -60,7 +60,7 @@ struct CheckedTopics {
 impl Checks<'_> {
     /// Checks a cluster, and repeats the checks that may still pass, unless another error decides the outcome already.
     /// Returns what is known of the cluster.
-    pub(super) async fn run(
+    pub async fn run(
         &self,
         at: usize,
         context: &KubeContext,

@@ -3,23 +3,23 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-
-use super::progress::TopicResults;
-use crate::{
+use hints::suggest::ClusterFlags;
+use observe::{
     check::{
         report::{self, CATEGORY, Category},
         rules::{CheckResult, Level, evaluate_topology},
     },
-    cli::{
-        common::{output, prose::wrapped, table::terminal_width},
-        fleet::{FleetLinks, SelectedClusters},
-    },
     clusters::{snapshot::ClusterSnapshot, topology::Topology},
-    suggest::ClusterFlags,
+};
+
+use super::progress::TopicResults;
+use crate::cli::{
+    common::{output, prose::wrapped, table::terminal_width},
+    fleet::{FleetLinks, SelectedClusters},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum CheckFormat {
+pub enum CheckFormat {
     /// All checks
     Table,
     /// Same as table
@@ -35,7 +35,7 @@ pub(super) enum CheckFormat {
 }
 
 /// The results so far, and how they are printed.
-pub(super) struct Report {
+pub struct Report {
     format: CheckFormat,
     clusters: Vec<ReportedCluster>,
     /// The links that the clusters should have.
@@ -52,7 +52,7 @@ struct ReportedCluster {
 }
 
 impl Report {
-    pub(super) fn new(format: CheckFormat, selected: &SelectedClusters) -> Self {
+    pub fn new(format: CheckFormat, selected: &SelectedClusters) -> Self {
         let contexts = &selected.contexts;
         let several = contexts.len() > 1;
         let clusters = contexts.iter().map(|context| ReportedCluster {
@@ -68,7 +68,7 @@ impl Report {
     }
 
     /// Whether rows are printed as they come.
-    pub(super) fn is_streamed(&self) -> bool {
+    pub fn is_streamed(&self) -> bool {
         match self.format {
             CheckFormat::Table | CheckFormat::Basic | CheckFormat::Short => true,
             CheckFormat::Json | CheckFormat::Yaml | CheckFormat::Junit => false,
@@ -76,7 +76,7 @@ impl Report {
     }
 
     /// Takes the results of a topic, and prints them.
-    pub(super) fn take(&mut self, found: TopicResults) -> anyhow::Result<()> {
+    pub fn take(&mut self, found: TopicResults) -> anyhow::Result<()> {
         let TopicResults { at, topic, results } = found;
         let cluster = &mut self.clusters[at];
         let category = Category {
@@ -91,7 +91,7 @@ impl Report {
     }
 
     /// Prints what is left, after the results of all clusters. Exit code 1 if there are errors.
-    pub(super) fn end(self, snapshots: &[ClusterSnapshot]) -> anyhow::Result<ExitCode> {
+    pub fn end(self, snapshots: &[ClusterSnapshot]) -> anyhow::Result<ExitCode> {
         let between = between(snapshots, self.fleet.as_ref());
         let (format, is_streamed) = (self.format, self.is_streamed());
         let all = if is_streamed {
@@ -175,8 +175,9 @@ fn between(snapshots: &[ClusterSnapshot], fleet: Option<&FleetLinks>) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use observe::{check::rules::Topic, clusters::fixtures::snapshots};
+
     use super::*;
-    use crate::{check::rules::Topic, clusters::topology::tests::snapshots};
 
     fn result(rank: usize) -> CheckResult {
         CheckResult {

@@ -7,48 +7,46 @@ use clap_complete::ArgValueCompleter;
 
 use super::complete;
 
-use crate::{
-    api::{
-        duration::{DurationError, parse_go_duration},
-        labels,
-        names::{MAX_SUBDOMAIN, is_dns_label},
-        selector::SelectorError,
-        selector_text::parse_selector,
-    },
-    client::{Access, CommandClients},
-    hint::misuse,
-    manifests::{
-        link::{ClusterName, ClusterNameError},
-        render::Manifest,
-        values::refuse_taken,
-    },
+use client::{Access, CommandClients};
+use hints::hint::misuse;
+use manifests::{
+    link::{ClusterName, ClusterNameError},
+    render::Manifest,
+    values::refuse_taken,
+};
+use mirror_core::api::{
+    duration::{DurationError, parse_go_duration},
+    labels,
+    names::{MAX_SUBDOMAIN, is_dns_label},
+    selector::SelectorError,
+    selector_text::parse_selector,
 };
 
 /// Flags of every command.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
+pub struct Global {
     /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, then in-cluster]
     #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: the current context]
     #[arg(long, global = true, value_name = "NAME", add = ArgValueCompleter::new(complete::contexts))]
-    pub(crate) context: Option<String>,
+    pub context: Option<String>,
     /// User to impersonate
     #[arg(long = "as", global = true, value_name = "USER")]
-    pub(crate) as_user: Option<String>,
+    pub as_user: Option<String>,
     /// Group to impersonate (repeatable)
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
-    pub(crate) as_groups: Vec<String>,
+    pub as_groups: Vec<String>,
     /// Address of the API server; overrides the kubeconfig's
     #[arg(long, global = true, value_name = "HOST:PORT", value_parser = api_addr)]
-    pub(crate) api_addr: Option<String>,
+    pub api_addr: Option<String>,
     /// Namespace of Linkerd's control plane
     #[arg(short = 'L', long, global = true, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(crate) linkerd_namespace: String,
+    pub linkerd_namespace: String,
     /// Whether that flag was given.
     #[arg(skip)]
-    pub(crate) names_linkerd: bool,
+    pub names_linkerd: bool,
     /// Print debug logs to stderr
     // An optional value, because `linkerd check` passes `--verbose=false`.
     #[arg(
@@ -56,21 +54,21 @@ pub(crate) struct Global {
         default_value_t = false, default_missing_value = "true",
         hide_default_value = true, hide_possible_values = true, value_name = "BOOL"
     )]
-    pub(crate) verbose: bool,
+    pub verbose: bool,
     /// Print no notes and no progress to stderr; warnings and errors stay
     #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// When to use colors
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: ColorChoice,
+    pub color: ColorChoice,
     /// What the command has for all of its clusters.
     #[arg(skip)]
-    pub(crate) shared: CommandClients,
+    pub shared: CommandClients,
 }
 
 impl Global {
     /// The cluster that these flags name.
-    pub(crate) fn access(&self) -> Access {
+    pub fn access(&self) -> Access {
         Access {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -85,7 +83,7 @@ impl Global {
     }
 
     /// Fails if `--api-addr` is given: it is the address of one cluster, and the command uses two.
-    pub(crate) fn refuse_address(&self) -> anyhow::Result<()> {
+    pub fn refuse_address(&self) -> anyhow::Result<()> {
         match self.api_addr {
             Some(_) => Err(misuse(
                 "--api-addr cannot be used with several clusters",
@@ -106,7 +104,7 @@ fn groups(value: &str) -> Vec<String> {
 
 /// Format of printed manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ManifestFormat {
+pub enum ManifestFormat {
     /// Documents separated by `---`
     #[default]
     Yaml,
@@ -116,7 +114,7 @@ pub(crate) enum ManifestFormat {
 
 /// How manifests are printed.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ManifestOutput {
+pub struct ManifestOutput {
     /// Output format
     #[arg(
         short = 'o',
@@ -129,7 +127,7 @@ pub(crate) struct ManifestOutput {
 
 impl ManifestFormat {
     /// A manifest in this format.
-    pub(crate) fn text(self, manifest: &Manifest) -> anyhow::Result<String> {
+    pub fn text(self, manifest: &Manifest) -> anyhow::Result<String> {
         match self {
             Self::Yaml => Ok(manifest.to_yaml()),
             Self::Json => manifest.to_json(),
@@ -139,13 +137,13 @@ impl ManifestFormat {
 
 impl ManifestOutput {
     /// A manifest in the wanted format.
-    pub(crate) fn format(&self, manifest: &Manifest) -> anyhow::Result<String> {
+    pub fn format(&self, manifest: &Manifest) -> anyhow::Result<String> {
         self.format.text(manifest)
     }
 }
 
 /// Parses the name of a namespace.
-pub(crate) fn namespace(text: &str) -> Result<String, String> {
+pub fn namespace(text: &str) -> Result<String, String> {
     if is_dns_label(text) {
         Ok(text.to_owned())
     } else {
@@ -157,7 +155,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
 }
 
 /// Parses the name of an object such as a ServiceAccount: DNS labels joined by dots.
-pub(crate) fn object_name(text: &str) -> Result<String, String> {
+pub fn object_name(text: &str) -> Result<String, String> {
     if text.len() <= MAX_SUBDOMAIN && text.split('.').all(is_dns_label) {
         Ok(text.to_owned())
     } else {
@@ -167,18 +165,18 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
 
 /// Parses the name of an account of another cluster. It is also the name of a `ClusterRole` and of its binding, so it
 /// must not be one that Kubernetes or the extension itself needs. Nor may it be the account of all Pods of the namespace.
-pub(crate) fn account_name(text: &str) -> Result<String, String> {
+pub fn account_name(text: &str) -> Result<String, String> {
     refuse_taken(text)?;
     object_name(text)
 }
 
 /// Parses a label selector, and returns it as it was typed.
-pub(crate) fn selector(text: &str) -> Result<String, SelectorError> {
+pub fn selector(text: &str) -> Result<String, SelectorError> {
     parse_selector(text).map(|_| text.to_owned())
 }
 
 /// Parses a registry of images: a host, with a port and a path if needed; empty for none.
-pub(crate) fn registry(text: &str) -> Result<String, String> {
+pub fn registry(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
     if text.contains("://") || !text.chars().all(allowed) {
         return Err("must be a host and a path, such as registry.example.com/linkerd".to_owned());
@@ -187,7 +185,7 @@ pub(crate) fn registry(text: &str) -> Result<String, String> {
 }
 
 /// Parses the address of an API server. A host alone means https.
-pub(crate) fn server_address(text: &str) -> Result<String, String> {
+pub fn server_address(text: &str) -> Result<String, String> {
     let url = if text.contains("://") {
         text.to_owned()
     } else {
@@ -224,7 +222,7 @@ fn api_addr(text: &str) -> Result<String, String> {
 }
 
 /// Parses an IP address or a host name.
-pub(crate) fn host(text: &str) -> Result<String, String> {
+pub fn host(text: &str) -> Result<String, String> {
     let text = text.trim();
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     // As in URLs, a name whose last label is a number is an IPv4 address.
@@ -239,12 +237,12 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
 }
 
 /// Parses a duration such as `30s` or `1h30m`.
-pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
+pub fn duration(text: &str) -> Result<Duration, DurationError> {
     parse_go_duration(text)
 }
 
 /// Parses a timeout, which is not zero.
-pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+pub fn timeout(text: &str) -> Result<Duration, String> {
     match duration(text) {
         Ok(Duration::ZERO) => Err("must be longer than 0, such as 10s".to_owned()),
         Ok(duration) => Ok(duration),
@@ -253,12 +251,12 @@ pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the name of a target cluster, and returns it as it was typed.
-pub(crate) fn cluster_name(text: &str) -> Result<String, ClusterNameError> {
+pub fn cluster_name(text: &str) -> Result<String, ClusterNameError> {
     text.parse().map(|_: ClusterName| text.to_owned())
 }
 
 /// Parses days, such as `30d`, or any other duration.
-pub(crate) fn days_or_duration(text: &str) -> Result<Duration, String> {
+pub fn days_or_duration(text: &str) -> Result<Duration, String> {
     let days = text.trim().strip_suffix('d').map(str::parse::<u32>);
     match days {
         Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),

@@ -8,10 +8,8 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 
-use crate::{
-    api::link::LinkObject,
-    clusters::cluster_client::{ClusterClient, WATCH},
-};
+use mirror_core::api::link::LinkObject;
+use observe::clusters::cluster_client::{ClusterClient, WATCH};
 
 /// Changes within this time of each other are handled together.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -19,12 +17,10 @@ const TOGETHER: Duration = Duration::from_millis(200);
 const REDRAW: Duration = Duration::from_secs(5);
 
 /// Something that yields whenever a Link may have changed.
-pub(crate) type LinkChanges = Pin<Box<dyn Stream<Item = ()> + Send>>;
+pub type LinkChanges = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
 /// The changes of all Links of these clusters. It never ends: a watch that breaks is opened again.
-pub(crate) fn link_changes<'c>(
-    clusters: impl IntoIterator<Item = &'c ClusterClient>,
-) -> LinkChanges {
+pub fn link_changes<'c>(clusters: impl IntoIterator<Item = &'c ClusterClient>) -> LinkChanges {
     let mut streams: Vec<LinkChanges> = Vec::new();
     for cluster in clusters {
         let api: Api<LinkObject> = Api::all(cluster.client.clone());
@@ -37,7 +33,7 @@ pub(crate) fn link_changes<'c>(
 }
 
 /// Waits for the next change, and for those that come with it; no longer than [`REDRAW`].
-pub(crate) async fn next_change(changes: &mut LinkChanges) {
+pub async fn next_change(changes: &mut LinkChanges) {
     if tokio::time::timeout(REDRAW, changes.next()).await.is_ok() {
         while tokio::time::timeout(TOGETHER, changes.next()).await.is_ok() {}
     }

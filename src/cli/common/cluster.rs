@@ -3,32 +3,34 @@
 use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
 use anyhow::Context as _;
+use client::{
+    Access, IdentifiedCluster, Identity, ReadError, ReadErrorKind,
+    requests::{self, DEADLINE},
+    timing,
+};
+use hints::{
+    hint::{caused, fail},
+    suggest::{ClusterFlags, Suggested},
+};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+use mirror_core::api::{
+    labels::{self, LINKERD_CONFIG},
+    link::LinkerdConfig,
+};
+use observe::clusters::{
+    cluster_client::kube_system_uid, snapshot::clock_differs, target::linkerd_config,
+};
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use super::output;
-use crate::{
-    api::{
-        labels::{self, LINKERD_CONFIG},
-        link::LinkerdConfig,
-    },
-    client::{
-        Access, IdentifiedCluster, Identity, ReadError, ReadErrorKind,
-        requests::{self, DEADLINE},
-    },
-    clusters::{cluster_client::kube_system_uid, snapshot::clock_differs, target::linkerd_config},
-    hint::{caused, fail},
-    suggest::{ClusterFlags, Suggested},
-    timing,
-};
 
 /// How long to wait for an exec plugin of the kubeconfig before the user is told.
 const MOMENT: Duration = Duration::from_secs(5);
 
 /// Runs a command that sends requests. Other commands start no runtime.
-pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -40,7 +42,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> a
 }
 
 /// Waits for the client of a cluster. On a terminal, a plugin of the kubeconfig may ask a person, and has no deadline.
-pub(crate) async fn connecting<T>(client: impl Future<Output = T>) -> T {
+pub async fn connecting<T>(client: impl Future<Output = T>) -> T {
     let mut client = pin!(client);
     if let Ok(client) = tokio::time::timeout(MOMENT, client.as_mut()).await {
         return client;
@@ -51,10 +53,10 @@ pub(crate) async fn connecting<T>(client: impl Future<Output = T>) -> T {
 
 /// A connection to a cluster.
 #[derive(Clone)]
-pub(crate) struct Cluster {
-    pub(crate) client: Client,
+pub struct Cluster {
+    pub client: Client,
     /// The flags that name it, for commands that the user should run.
-    pub(crate) flags: ClusterFlags,
+    pub flags: ClusterFlags,
     server: String,
     identity: Box<Identity>,
     ahead: Box<OnceCell<SignedDuration>>,
@@ -63,7 +65,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Sets up a client. Sends no request, but runs the exec plugin of the kubeconfig.
-    pub(crate) async fn connect(access: &Access) -> anyhow::Result<Self> {
+    pub async fn connect(access: &Access) -> anyhow::Result<Self> {
         let config = access.config()?;
         let server = config.cluster_url.to_string();
         let identity = Box::new(Identity::of(&config));
@@ -79,7 +81,7 @@ impl Cluster {
 
     /// A cluster whose API server is `client`.
     #[cfg(test)]
-    pub(crate) fn of_test_server(client: Client) -> Self {
+    pub fn of_test_server(client: Client) -> Self {
         Self {
             client,
             flags: ClusterFlags::of_context("east"),
@@ -91,7 +93,7 @@ impl Cluster {
     }
 
     /// The objects of a kind in a namespace.
-    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
+    pub fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -99,17 +101,17 @@ impl Cluster {
     }
 
     /// The objects of a kind in all namespaces, or those without one.
-    pub(crate) fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+    pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client.clone())
     }
 
     /// The command that installs the extension in it.
-    pub(crate) fn install(&self) -> Suggested {
+    pub fn install(&self) -> Suggested {
         self.flags.install()
     }
 
     /// The command that creates an account for other clusters in it.
-    pub(crate) fn allow(&self, namespace: &str, account: &str) -> Suggested {
+    pub fn allow(&self, namespace: &str, account: &str) -> Suggested {
         if account == labels::REMOTE_ACCESS_ACCOUNT {
             return self.install();
         }
@@ -121,7 +123,7 @@ impl Cluster {
     }
 
     /// Asks which cluster it is.
-    pub(crate) async fn identify(&self) -> IdentifiedCluster {
+    pub async fn identify(&self) -> IdentifiedCluster {
         IdentifiedCluster {
             identity: Identity::clone(&self.identity),
             uid: self.uid().await,
@@ -129,7 +131,7 @@ impl Cluster {
     }
 
     /// The UID of the Namespace kube-system, which no other cluster has; `None` if the user may not read it.
-    pub(crate) async fn uid(&self) -> Option<String> {
+    pub async fn uid(&self) -> Option<String> {
         let uid = self.uid.get_or_init(async || {
             let read = kube_system_uid(&self.client);
             let read = self.request("read the Namespace kube-system", read).await;
@@ -140,7 +142,7 @@ impl Cluster {
 
     /// The time of the API server, by which controllers judge the times that a command writes. Warns if the clock of this
     /// machine differs much.
-    pub(crate) async fn now(&self) -> Timestamp {
+    pub async fn now(&self) -> Timestamp {
         let ahead = self.ahead.get_or_init(async || {
             let ahead = requests::clock_ahead(&self.client).await;
             if let Some(warning) = clock_differs(ahead, &self.server) {
@@ -152,12 +154,12 @@ impl Cluster {
     }
 
     /// Address of the API server, without a slash at its end.
-    pub(crate) fn server(&self) -> &str {
+    pub fn server(&self) -> &str {
         &self.server
     }
 
     /// Waits for a request, at most for [`DEADLINE`]. `what` completes "cannot …".
-    pub(crate) async fn request<T>(
+    pub async fn request<T>(
         &self,
         what: &str,
         request: impl Future<Output = kube::Result<T>>,
@@ -167,7 +169,7 @@ impl Cluster {
     }
 
     /// Like [`Self::request`]; `None` if the object does not exist, or the server does not know its kind.
-    pub(crate) async fn request_opt<T>(
+    pub async fn request_opt<T>(
         &self,
         what: &str,
         request: impl Future<Output = kube::Result<T>>,
@@ -183,12 +185,7 @@ impl Cluster {
     }
 
     /// Reads an object; `None` if it does not exist.
-    pub(crate) async fn get<K>(
-        &self,
-        what: &str,
-        namespace: &str,
-        name: &str,
-    ) -> anyhow::Result<Option<K>>
+    pub async fn get<K>(&self, what: &str, namespace: &str, name: &str) -> anyhow::Result<Option<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -200,7 +197,7 @@ impl Cluster {
     }
 
     /// Linkerd's configuration. Fails when Linkerd is not installed.
-    pub(crate) async fn linkerd_config(&self, namespace: &str) -> anyhow::Result<LinkerdConfig> {
+    pub async fn linkerd_config(&self, namespace: &str) -> anyhow::Result<LinkerdConfig> {
         let read = linkerd_config(&self.client, namespace).await;
         read.map_err(|why| match why.kind {
             ReadErrorKind::NotFound => fail(
@@ -256,13 +253,13 @@ fn hint(kind: ReadErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use client::of_test_server;
     use futures::{StreamExt as _, stream};
     use http_body_util::StreamBody;
     use hyper::body::{Bytes, Frame};
     use jiff::{fmt::rfc2822, tz::TimeZone};
 
     use super::*;
-    use crate::client::of_test_server;
 
     #[tokio::test]
     async fn time_is_that_of_the_api_server() {

@@ -1,12 +1,12 @@
 //! The name of a cluster, from the context that a tool made for it. Pure.
 
-use crate::manifests::link::ClusterName;
+use manifests::link::ClusterName;
 
 /// The longest DNS label.
 const LONGEST: usize = 63;
 
 /// The name of the cluster behind a context: what people call it, as a DNS label. `None` if nothing of it is left.
-pub(crate) fn cluster_name(context: &str) -> Option<ClusterName> {
+pub fn cluster_name(context: &str) -> Option<ClusterName> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let name = called(context).to_ascii_lowercase();
     let name: String = name
@@ -43,7 +43,7 @@ fn called(context: &str) -> &str {
 
 /// The context of a cluster: the one of this name, or the only one that a tool made for a cluster of this name. `Err`
 /// has all candidates.
-pub(crate) fn context_of<'c>(
+pub fn context_of<'c>(
     cluster: &str,
     contexts: impl Iterator<Item = &'c str> + Clone,
 ) -> Result<&'c str, Vec<&'c str>> {

@@ -13,11 +13,12 @@ use clap_complete::{
     CompleteEnv, CompletionCandidate,
     env::{Bash, EnvCompleter, Fish, Shells, Zsh},
 };
+use client::Access;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, api::ListParams};
+use mirror_core::api::link::LinkObject;
 
 use super::cluster::block_on;
-use crate::{api::link::LinkObject, client::Access};
 
 /// Environment variable that marks a completion request of a [`script`]; its value is the shell's name.
 const VARIABLE: &str = "LINKERD_MC_COMPLETE";
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const OFFERED: u32 = 500;
 
 /// Answers a completion request, if this is one. `args` are the program, `--`, and the words typed so far.
-pub(crate) fn answered(command: fn() -> clap::Command, args: &[OsString]) -> anyhow::Result<bool> {
+pub fn answered(command: fn() -> clap::Command, args: &[OsString]) -> anyhow::Result<bool> {
     if std::env::var_os(VARIABLE).is_none() {
         return Ok(false);
     }
@@ -40,7 +41,7 @@ pub(crate) fn answered(command: fn() -> clap::Command, args: &[OsString]) -> any
 }
 
 /// The script that makes a shell send completion requests.
-pub(crate) fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<String> {
+pub fn script(shell: &dyn EnvCompleter, name: &str) -> anyhow::Result<String> {
     let mut script = Vec::new();
     shell.write_registration(VARIABLE, name, name, name, &mut script)?;
     if shell.is("bash") {
@@ -93,7 +94,7 @@ fi
 }
 
 /// Offers contexts of the kubeconfig, also after a comma.
-pub(crate) fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
     let known = typed().kubeconfig().map(|kubeconfig| {
         let contexts = kubeconfig.contexts.into_iter();
         contexts.map(|context| context.name).collect()
@@ -102,7 +103,7 @@ pub(crate) fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Offers namespaces of the cluster.
-pub(crate) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
     offer(
         current,
         from_cluster(async |client, page| {
@@ -113,7 +114,7 @@ pub(crate) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Offers names of target clusters of the cluster's Links.
-pub(crate) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
     offer(
         current,
         from_cluster(async |client, page| {
@@ -125,7 +126,7 @@ pub(crate) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Offers names of the cluster's Links.
-pub(crate) fn links(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn links(current: &OsStr) -> Vec<CompletionCandidate> {
     offer(
         current,
         from_cluster(async |client, page| {
@@ -148,7 +149,7 @@ fn from_cluster(
 }
 
 /// The names that start with what is typed, sorted, without duplicates.
-pub(crate) fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
+pub fn offer(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let (given, begun) = match current.rfind(',') {
         Some(comma) => current.split_at(comma + 1),
@@ -175,7 +176,7 @@ fn typed() -> Access {
 }
 
 /// The value of the first of these flags that is typed.
-pub(crate) fn typed_value(flags: &[&str]) -> Option<String> {
+pub fn typed_value(flags: &[&str]) -> Option<String> {
     let words = words();
     flags.iter().find_map(|flag| value(&words, flag))
 }

@@ -1,10 +1,10 @@
 //! Contexts of the kubeconfig by patterns, in which `*` stands for any text. Pure.
 
-use crate::hint::fail;
+use hints::hint::fail;
 
 /// The contexts that a list such as `prod-*,staging` names, in the order of the list, each once. Fails if a part of it
 /// names none.
-pub(crate) fn matching(list: &str, contexts: &[String]) -> anyhow::Result<Vec<String>> {
+pub fn matching(list: &str, contexts: &[String]) -> anyhow::Result<Vec<String>> {
     let mut chosen: Vec<String> = Vec::new();
     let patterns = list.split(',').map(str::trim);
     for pattern in patterns.filter(|pattern| !pattern.is_empty()) {
@@ -32,7 +32,7 @@ pub(crate) fn matching(list: &str, contexts: &[String]) -> anyhow::Result<Vec<St
 }
 
 /// Whether a pattern matches a text.
-pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
+pub fn is_match(pattern: &str, text: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else {
         return pattern == text;
     };

@@ -3,32 +3,29 @@
 use std::time::Duration;
 
 use clap::Args;
+use client::{Access, IdentifiedCluster, ReadError, ReadErrorKind};
+use hints::{hint::fail, suggest::ClusterFlags};
+use observe::clusters::{
+    cluster_client::{ClusterClient, KubeContext, side_by_side},
+    collect::NOT_INSTALLED,
+    snapshot::ClusterSnapshot,
+};
 
 use super::{args::Global, cluster::connecting, output};
-use crate::{
-    client::{Access, IdentifiedCluster, ReadError, ReadErrorKind},
-    clusters::{
-        cluster_client::{ClusterClient, KubeContext, side_by_side},
-        collect::NOT_INSTALLED,
-        snapshot::ClusterSnapshot,
-    },
-    hint::fail,
-    suggest::ClusterFlags,
-};
 
 /// Which contexts to use.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Contexts {
+pub struct Contexts {
     /// Use all contexts of the kubeconfig; for several of them, pass --context a,b,c
     #[arg(long, conflicts_with = "context")]
-    pub(crate) all_contexts: bool,
+    pub all_contexts: bool,
 }
 
 impl Contexts {
     /// The chosen clusters, at least one. Fails on a context that is not in the kubeconfig.
     ///
     /// Sends no requests, except to contexts that may lead to one cluster. A kubeconfig may run a command for each context; these run concurrently.
-    pub(crate) async fn select(
+    pub async fn select(
         self,
         global: &Global,
         deadline: Duration,
@@ -105,7 +102,7 @@ impl Contexts {
 }
 
 /// Fails if there is only one cluster, and its Links cannot be listed.
-pub(crate) fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()> {
+pub fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()> {
     let [snapshot] = snapshots else {
         return Ok(());
     };
@@ -124,7 +121,7 @@ pub(crate) fn refuse_silence(snapshots: &[ClusterSnapshot]) -> anyhow::Result<()
 }
 
 /// The error of a cluster without the extension.
-pub(crate) fn not_installed(cluster: &str, flags: &ClusterFlags) -> anyhow::Error {
+pub fn not_installed(cluster: &str, flags: &ClusterFlags) -> anyhow::Error {
     fail(
         format!("{NOT_INSTALLED} in {cluster}"),
         format!("install it with {}", flags.install()),
@@ -132,7 +129,7 @@ pub(crate) fn not_installed(cluster: &str, flags: &ClusterFlags) -> anyhow::Erro
 }
 
 /// The flags that name all of these clusters, of which there is at least one, for commands that take several.
-pub(crate) fn flags_of_all(contexts: &[KubeContext]) -> ClusterFlags {
+pub fn flags_of_all(contexts: &[KubeContext]) -> ClusterFlags {
     let (first, rest) = contexts.split_first().expect("a command has a cluster");
     let names = rest.iter().map(|context| context.name.as_str());
     names.fold(first.flags.clone(), ClusterFlags::and_context)
@@ -186,7 +183,7 @@ async fn told_apart(contexts: Vec<KubeContext>) -> Vec<(KubeContext, Option<Iden
 }
 
 /// Keeps the first of several contexts that certainly lead to one cluster, and says which are left out.
-pub(crate) fn without_doubles<T>(
+pub fn without_doubles<T>(
     all: Vec<(T, Option<IdentifiedCluster>)>,
     context: impl Fn(&T) -> &str,
 ) -> Vec<T> {

@@ -8,7 +8,7 @@ use std::{
 
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileReaders {
+pub enum FileReaders {
     /// Its owner alone, because it may hold secrets.
     Owner,
     /// Those whom the umask lets.
@@ -16,7 +16,7 @@ pub(crate) enum FileReaders {
 }
 
 /// Writes a file, under another name first, so that a part of it is never seen. Replaces one that exists.
-pub(crate) fn write_whole(path: &Path, content: &[u8], readers: FileReaders) -> io::Result<()> {
+pub fn write_whole(path: &Path, content: &[u8], readers: FileReaders) -> io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);

@@ -2,16 +2,16 @@
 
 /// Tables and the notes below them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ScreenFrame {
+pub struct ScreenFrame {
     /// Their lines, each with its header first.
-    pub(crate) tables: Vec<Vec<String>>,
+    pub tables: Vec<Vec<String>>,
     /// A line each.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl ScreenFrame {
     /// All of it, with an empty line between its parts.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let parts = self.tables.iter().chain([&self.notes]);
         let parts: Vec<String> = parts
             .filter(|lines| !lines.is_empty())
@@ -22,7 +22,7 @@ impl ScreenFrame {
 
     /// As much of it as fits a terminal of this size, and how many lines are missing. The header and the first row of
     /// each table always stay. Of the rest, rows are left out before notes, because notes have the problems.
-    pub(crate) fn fitted(&self, height: usize, width: usize) -> String {
+    pub fn fitted(&self, height: usize, width: usize) -> String {
         let is_too_high =
             |text: &str| text.lines().map(|line| rows_of(line, width)).sum::<usize>() >= height;
         let whole = self.text();

@@ -6,18 +6,18 @@ use clap::{ArgMatches, parser::ValueSource};
 
 /// The flags on the command line, by the names of their fields.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given(BTreeSet<String>);
+pub struct Given(BTreeSet<String>);
 
 impl Given {
     /// Those of a subcommand.
-    pub(crate) fn of(matches: &ArgMatches) -> Self {
+    pub fn of(matches: &ArgMatches) -> Self {
         let named = matches.ids().map(clap::Id::as_str);
         let named = named.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
         Self(named.map(str::to_owned).collect())
     }
 
     /// The same flags, except that `from` stands for `to`.
-    pub(crate) fn renamed(&self, from: &str, to: &str) -> Self {
+    pub fn renamed(&self, from: &str, to: &str) -> Self {
         let mut renamed = self.clone();
         renamed.0.remove(to);
         if renamed.0.remove(from) {
@@ -27,18 +27,18 @@ impl Given {
     }
 
     /// All of them.
-    pub(crate) fn flags(&self) -> impl Iterator<Item = &str> {
+    pub fn flags(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
     /// Whether one of these is there.
-    pub(crate) fn has(&self, flags: &[&str]) -> bool {
+    pub fn has(&self, flags: &[&str]) -> bool {
         flags.iter().any(|flag| self.0.contains(*flag))
     }
 
     /// Flags as a test gives them.
     #[cfg(test)]
-    pub(crate) fn of_test(flags: &[&str]) -> Self {
+    pub fn of_test(flags: &[&str]) -> Self {
         Self(flags.iter().map(|&flag| flag.to_owned()).collect())
     }
 }

@@ -14,21 +14,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::output;
 
 /// Exit code of a command that was interrupted, as shells have it.
-pub(crate) const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Signals within this time count as one. `timeout`, for example, sends its signal to the program and to its process
 /// group.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Ctrl-C and SIGTERM, for a command that ends by itself when it is asked to.
-pub(crate) struct StopSignals {
+pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl StopSignals {
     /// Listens from now on. Without this, they end the program at once.
-    pub(crate) fn listen() -> anyhow::Result<Self> {
+    pub fn listen() -> anyhow::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?,
             terminate: signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?,
@@ -36,7 +36,7 @@ impl StopSignals {
     }
 
     /// Waits for either.
-    pub(crate) async fn asked(&mut self) {
+    pub async fn asked(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -44,7 +44,7 @@ impl StopSignals {
     }
 
     /// Waits for a further request, after the first one.
-    pub(crate) async fn asked_again(&mut self) {
+    pub async fn asked_again(&mut self) {
         tokio::time::sleep(SAME_REQUEST).await;
         while self.asked().now_or_never().is_some() {}
         self.asked().await;
@@ -56,7 +56,7 @@ static DONE: Mutex<String> = Mutex::new(String::new());
 
 /// Sets what is said if the command is interrupted from now on: what is done, such as `the Link east is written`, and
 /// what to do, such as `run linkerd-mc check`.
-pub(crate) fn on_interrupt(done: &str, then: &str) {
+pub fn on_interrupt(done: &str, then: &str) {
     static LISTENING: Once = Once::new();
     *DONE.lock().unwrap_or_else(PoisonError::into_inner) = line(done, then);
     LISTENING.call_once(listen);

@@ -1,5 +1,7 @@
 //! Finds objects of known kinds by label or name, without their contents; applies and deletes them.
 
+use client::requests::is_served;
+use hints::hint::fail;
 use k8s_openapi::{
     Resource,
     api::{
@@ -25,60 +27,59 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions},
     core::{ApiResource, GroupVersionKind, ObjectMeta},
 };
+use manifests::render::ObjectName;
+use mirror_core::api::labels::MANAGER;
 
 use super::cluster::Cluster;
-use crate::{
-    api::labels::MANAGER, client::requests::is_served, hint::fail, manifests::render::ObjectName,
-};
 
 /// A kind of object: its group and version, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ApiKind(&'static str, &'static str);
+pub struct ApiKind(&'static str, &'static str);
 
 /// A kind with a type of its own.
 const fn of<K: Resource>() -> ApiKind {
     ApiKind(K::API_VERSION, K::KIND)
 }
 
-pub(crate) const ADMISSION_BINDING: ApiKind = of::<ValidatingAdmissionPolicyBinding>();
-pub(crate) const ADMISSION_POLICY: ApiKind = of::<ValidatingAdmissionPolicy>();
-pub(crate) const API_SERVICE: ApiKind = of::<APIService>();
-pub(crate) const CLUSTER_ROLE: ApiKind = of::<ClusterRole>();
-pub(crate) const CLUSTER_ROLE_BINDING: ApiKind = of::<ClusterRoleBinding>();
-pub(crate) const CRON_JOB: ApiKind = of::<CronJob>();
-pub(crate) const CUSTOM_RESOURCE: ApiKind = of::<CustomResourceDefinition>();
-pub(crate) const DAEMON_SET: ApiKind = of::<DaemonSet>();
-pub(crate) const DEPLOYMENT: ApiKind = of::<Deployment>();
-pub(crate) const DISRUPTION_BUDGET: ApiKind = of::<PodDisruptionBudget>();
-pub(crate) const ENDPOINT_SLICE: ApiKind = of::<EndpointSlice>();
-pub(crate) const JOB: ApiKind = of::<Job>();
-pub(crate) const LEASE: ApiKind = of::<Lease>();
-pub(crate) const MUTATING_WEBHOOK: ApiKind = of::<MutatingWebhookConfiguration>();
-pub(crate) const NAMESPACE: ApiKind = of::<Namespace>();
-pub(crate) const NETWORK_POLICY: ApiKind = of::<NetworkPolicy>();
-pub(crate) const POD: ApiKind = of::<Pod>();
-pub(crate) const REPLICA_SET: ApiKind = of::<ReplicaSet>();
-pub(crate) const ROLE: ApiKind = of::<Role>();
-pub(crate) const ROLE_BINDING: ApiKind = of::<RoleBinding>();
-pub(crate) const SECRET: ApiKind = of::<Secret>();
-pub(crate) const SERVICE: ApiKind = of::<Service>();
-pub(crate) const SERVICE_ACCOUNT: ApiKind = of::<ServiceAccount>();
-pub(crate) const STATEFUL_SET: ApiKind = of::<StatefulSet>();
-pub(crate) const VALIDATING_WEBHOOK: ApiKind = of::<ValidatingWebhookConfiguration>();
-pub(crate) const VOLUME_CLAIM: ApiKind = of::<PersistentVolumeClaim>();
+pub const ADMISSION_BINDING: ApiKind = of::<ValidatingAdmissionPolicyBinding>();
+pub const ADMISSION_POLICY: ApiKind = of::<ValidatingAdmissionPolicy>();
+pub const API_SERVICE: ApiKind = of::<APIService>();
+pub const CLUSTER_ROLE: ApiKind = of::<ClusterRole>();
+pub const CLUSTER_ROLE_BINDING: ApiKind = of::<ClusterRoleBinding>();
+pub const CRON_JOB: ApiKind = of::<CronJob>();
+pub const CUSTOM_RESOURCE: ApiKind = of::<CustomResourceDefinition>();
+pub const DAEMON_SET: ApiKind = of::<DaemonSet>();
+pub const DEPLOYMENT: ApiKind = of::<Deployment>();
+pub const DISRUPTION_BUDGET: ApiKind = of::<PodDisruptionBudget>();
+pub const ENDPOINT_SLICE: ApiKind = of::<EndpointSlice>();
+pub const JOB: ApiKind = of::<Job>();
+pub const LEASE: ApiKind = of::<Lease>();
+pub const MUTATING_WEBHOOK: ApiKind = of::<MutatingWebhookConfiguration>();
+pub const NAMESPACE: ApiKind = of::<Namespace>();
+pub const NETWORK_POLICY: ApiKind = of::<NetworkPolicy>();
+pub const POD: ApiKind = of::<Pod>();
+pub const REPLICA_SET: ApiKind = of::<ReplicaSet>();
+pub const ROLE: ApiKind = of::<Role>();
+pub const ROLE_BINDING: ApiKind = of::<RoleBinding>();
+pub const SECRET: ApiKind = of::<Secret>();
+pub const SERVICE: ApiKind = of::<Service>();
+pub const SERVICE_ACCOUNT: ApiKind = of::<ServiceAccount>();
+pub const STATEFUL_SET: ApiKind = of::<StatefulSet>();
+pub const VALIDATING_WEBHOOK: ApiKind = of::<ValidatingWebhookConfiguration>();
+pub const VOLUME_CLAIM: ApiKind = of::<PersistentVolumeClaim>();
 
-pub(crate) const LINK: ApiKind = ApiKind("multicluster.linkerd.io/v1alpha3", "Link");
-pub(crate) const SERVER: ApiKind = ApiKind("policy.linkerd.io/v1beta3", "Server");
-pub(crate) const AUTHORIZATION_POLICY: ApiKind =
+pub const LINK: ApiKind = ApiKind("multicluster.linkerd.io/v1alpha3", "Link");
+pub const SERVER: ApiKind = ApiKind("policy.linkerd.io/v1beta3", "Server");
+pub const AUTHORIZATION_POLICY: ApiKind =
     ApiKind("policy.linkerd.io/v1alpha1", "AuthorizationPolicy");
-pub(crate) const MESH_TLS_AUTHENTICATION: ApiKind =
+pub const MESH_TLS_AUTHENTICATION: ApiKind =
     ApiKind("policy.linkerd.io/v1alpha1", "MeshTLSAuthentication");
-pub(crate) const NETWORK_AUTHENTICATION: ApiKind =
+pub const NETWORK_AUTHENTICATION: ApiKind =
     ApiKind("policy.linkerd.io/v1alpha1", "NetworkAuthentication");
 
 impl ApiKind {
     /// The identity of an object of this kind.
-    pub(crate) fn named(self, namespace: Option<String>, name: String) -> ObjectName {
+    pub fn named(self, namespace: Option<String>, name: String) -> ObjectName {
         ObjectName {
             api_version: self.0.to_owned(),
             kind: self.1.to_owned(),
@@ -88,24 +89,24 @@ impl ApiKind {
     }
 
     /// The identity of the object that has this metadata.
-    pub(crate) fn of_metadata(self, metadata: &ObjectMeta) -> ObjectName {
+    pub fn of_metadata(self, metadata: &ObjectMeta) -> ObjectName {
         let name = metadata.name.clone().unwrap_or_default();
         self.named(metadata.namespace.clone(), name)
     }
 
     /// Whether the owner is of this kind.
-    pub(crate) fn is_of(self, owner: &OwnerReference) -> bool {
+    pub fn is_of(self, owner: &OwnerReference) -> bool {
         self.0 == owner.api_version && self.1 == owner.kind
     }
 
     /// Whether the API server knows this kind.
-    pub(crate) async fn is_served(self, cluster: &Cluster) -> anyhow::Result<bool> {
+    pub async fn is_served(self, cluster: &Cluster) -> anyhow::Result<bool> {
         let asked = is_served(&cluster.client, self.0, self.1);
         cluster.request("list the API resources", asked).await
     }
 
     /// The objects of this kind that have certain labels; in all namespaces if none is given.
-    pub(crate) async fn list(
+    pub async fn list(
         self,
         cluster: &Cluster,
         namespace: Option<&str>,
@@ -117,7 +118,7 @@ impl ApiKind {
     }
 
     /// Like [`Self::list`], but their metadata.
-    pub(crate) async fn list_metadata(
+    pub async fn list_metadata(
         self,
         cluster: &Cluster,
         namespace: Option<&str>,
@@ -137,7 +138,7 @@ impl ApiKind {
     }
 
     /// Which of these names exist.
-    pub(crate) async fn with_names(
+    pub async fn with_names(
         self,
         cluster: &Cluster,
         namespace: Option<&str>,
@@ -156,7 +157,7 @@ impl ApiKind {
 }
 
 /// A kind, as requests need it. All kinds here have the regular plural.
-pub(super) fn resource(api_version: &str, kind: &str) -> ApiResource {
+pub fn resource(api_version: &str, kind: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
@@ -171,14 +172,14 @@ fn api(cluster: &Cluster, kind: &ApiResource, namespace: Option<&str>) -> Api<Dy
 
 /// An object, as it was when it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListedObject {
-    pub(crate) object: ObjectName,
+pub struct ListedObject {
+    pub object: ObjectName,
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
 impl ListedObject {
-    pub(crate) fn new(kind: ApiKind, metadata: &ObjectMeta) -> Self {
+    pub fn new(kind: ApiKind, metadata: &ObjectMeta) -> Self {
         Self {
             object: kind.of_metadata(metadata),
             uid: metadata.uid.clone(),
@@ -187,12 +188,12 @@ impl ListedObject {
     }
 
     /// The name of the object.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.object.name
     }
 
     /// The same object, whatever has changed of it.
-    pub(crate) fn in_any_version(self) -> Self {
+    pub fn in_any_version(self) -> Self {
         Self {
             resource_version: None,
             ..self
@@ -201,12 +202,12 @@ impl ListedObject {
 
     /// The UID and the version that the object must still have.
     #[cfg(test)]
-    pub(crate) fn preconditions(&self) -> (Option<String>, Option<String>) {
+    pub fn preconditions(&self) -> (Option<String>, Option<String>) {
         (self.uid.clone(), self.resource_version.clone())
     }
 
     /// Deletes the object if it has not changed since. Succeeds if it does not exist.
-    pub(crate) async fn delete(&self, cluster: &Cluster) -> anyhow::Result<()> {
+    pub async fn delete(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let params = DeleteParams::default().preconditions(Preconditions {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
@@ -224,7 +225,7 @@ impl ListedObject {
 }
 
 /// Changes an object with a JSON merge patch.
-pub(crate) async fn merge(
+pub async fn merge(
     cluster: &Cluster,
     object: &ObjectName,
     patch: &serde_json::Value,
@@ -243,7 +244,7 @@ pub(crate) async fn merge(
 }
 
 /// Deletes an object. Succeeds if it does not exist.
-pub(crate) async fn delete(cluster: &Cluster, object: &ObjectName) -> anyhow::Result<()> {
+pub async fn delete(cluster: &Cluster, object: &ObjectName) -> anyhow::Result<()> {
     let params = DeleteParams::default();
     delete_with(cluster, object, &params).await.map(|_| ())
 }
@@ -277,10 +278,7 @@ async fn delete_with(
 }
 
 /// Creates or updates an object, as `kubectl apply --server-side` does. Returns it as it is stored.
-pub(crate) async fn apply(
-    cluster: &Cluster,
-    object: &serde_json::Value,
-) -> anyhow::Result<DynamicObject> {
+pub async fn apply(cluster: &Cluster, object: &serde_json::Value) -> anyhow::Result<DynamicObject> {
     let text = |pointer: &str| object.pointer(pointer).and_then(serde_json::Value::as_str);
     let [version, kind, name] =
         ["/apiVersion", "/kind", "/metadata/name"].map(|pointer| text(pointer).unwrap_or_default());

@@ -2,42 +2,40 @@
 //! lead.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use client::{kubeconfig_in, service_account, token_claims};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret as KubernetesSecret, ServiceAccount};
+use manifests::{
+    kubeconfig::{ClusterEntry, Secret},
+    yaml,
+};
 use serde_json::{Value, json};
 
 use super::{cluster::Cluster, proxy_url::ProxyUrl};
-use crate::{
-    client::{kubeconfig_in, service_account, token_claims},
-    manifests::{
-        kubeconfig::{ClusterEntry, Secret},
-        yaml,
-    },
-};
 
 /// Where the token is in a kubeconfig.
 const TOKEN: &str = "/users/0/user/token";
 
 /// What a kubeconfig in a Secret says. No `Debug`: it holds credentials.
 #[derive(Clone)]
-pub(in crate::cli) struct KubeconfigTarget {
+pub struct KubeconfigTarget {
     document: Value,
     /// Address of the API server, without a slash at its end.
-    pub(in crate::cli) server: String,
+    pub server: String,
     /// Its certificate authority.
     authority: String,
     /// The name in its certificate, if that is not the host of the address.
     certificate_name: String,
     /// The proxy on the way to it.
-    pub(in crate::cli) proxy: ProxyUrl,
-    pub(in crate::cli) token: Option<Secret>,
+    pub proxy: ProxyUrl,
+    pub token: Option<Secret>,
     /// The ServiceAccount of the token. The UID of an account is that of no other account in any cluster.
-    pub(in crate::cli) account: Option<TokenAccount>,
+    pub account: Option<TokenAccount>,
 }
 
 impl KubeconfigTarget {
     /// Reads a kubeconfig. `None` if it names no API server.
-    pub(in crate::cli) fn of(kubeconfig: &[u8]) -> Option<Self> {
+    pub fn of(kubeconfig: &[u8]) -> Option<Self> {
         let document: Value = yaml::from_yaml(std::str::from_utf8(kubeconfig).ok()?).ok()?;
         let text = |path: &str| document.pointer(path).and_then(Value::as_str);
         let server = text("/clusters/0/cluster/server")?;
@@ -56,12 +54,12 @@ impl KubeconfigTarget {
     }
 
     /// Reads the kubeconfig in a Secret.
-    pub(in crate::cli) fn of_secret(secret: &KubernetesSecret) -> Option<Self> {
+    pub fn of_secret(secret: &KubernetesSecret) -> Option<Self> {
         Self::of(&kubeconfig_in(secret)?.0)
     }
 
     /// The same kubeconfig with another token.
-    pub(in crate::cli) fn with_token(&self, token: &Secret) -> anyhow::Result<Secret> {
+    pub fn with_token(&self, token: &Secret) -> anyhow::Result<Secret> {
         let mut document = self.document.clone();
         if let Some(place) = document.pointer_mut(TOKEN) {
             *place = Value::String(token.expose().to_owned());
@@ -71,7 +69,7 @@ impl KubeconfigTarget {
 
     /// Whether it leads to a cluster: by the `uids` that are recorded of the cluster and that it has, if both are known;
     /// then by the account of the token, if the cluster has it as `known`; then by the `entry` of the user's kubeconfig.
-    pub(in crate::cli) fn leads_to(
+    pub fn leads_to(
         &self,
         uids: (Option<&str>, Option<&str>),
         entry: &ClusterEntry,
@@ -92,7 +90,7 @@ impl KubeconfigTarget {
 
     /// Whether both lead to the same API server in the same way, with the same token. Contexts and users may have other
     /// names.
-    pub(in crate::cli) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         let parts = |of: &Self| {
             let address = (of.server.clone(), of.authority.clone());
             (address, of.certificate_name.clone(), of.proxy.clone())
@@ -110,7 +108,7 @@ impl KubeconfigTarget {
 
 /// What credentials that were applied earlier say about the cluster that they lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Evidence {
+pub enum Evidence {
     Same,
     Elsewhere,
     /// The user may not read them.
@@ -119,22 +117,22 @@ pub(in crate::cli) enum Evidence {
 
 /// The ServiceAccount in a token's claims, which are not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct TokenAccount {
-    pub(in crate::cli) namespace: String,
-    pub(in crate::cli) name: String,
+pub struct TokenAccount {
+    pub namespace: String,
+    pub name: String,
     /// The UID of the ServiceAccount, which tells clusters apart.
-    pub(in crate::cli) uid: Option<String>,
+    pub uid: Option<String>,
     /// The Secret that has the token. Requested tokens do not have this claim.
-    pub(in crate::cli) secret: Option<String>,
+    pub secret: Option<String>,
     /// When the token was issued. Tokens in Secrets do not have this claim.
-    pub(in crate::cli) issued: Option<Timestamp>,
+    pub issued: Option<Timestamp>,
     /// When it expires, if it does.
-    pub(in crate::cli) expires: Option<Timestamp>,
+    pub expires: Option<Timestamp>,
 }
 
 impl TokenAccount {
     /// The account with this name, of which nothing else is known.
-    pub(in crate::cli) fn named(namespace: &str, name: &str) -> Self {
+    pub fn named(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -146,7 +144,7 @@ impl TokenAccount {
     }
 
     /// The ServiceAccount of a token, if it belongs to one.
-    pub(in crate::cli) fn of(token: &Secret) -> Option<Self> {
+    pub fn of(token: &Secret) -> Option<Self> {
         let claims = token_claims(token.expose())?;
         let (namespace, name) = service_account(&claims)?;
         let time = |claim: &str| Timestamp::from_second(claims.get(claim)?.as_i64()?).ok();
@@ -169,7 +167,7 @@ impl TokenAccount {
 
     /// What stands in for a token of this account that a dry run does not request. It has the claims of one, and nobody
     /// accepts it.
-    pub(in crate::cli) fn stand_in(&self, expires: Timestamp) -> Secret {
+    pub fn stand_in(&self, expires: Timestamp) -> Secret {
         let subject = format!("system:serviceaccount:{}:{}", self.namespace, self.name);
         let claims = json!({ "sub": subject, "exp": expires.as_second() });
         let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
@@ -177,14 +175,14 @@ impl TokenAccount {
     }
 
     /// Whether `token` belongs to an account of the same name in another cluster, as far as is known.
-    pub(in crate::cli) fn is_elsewhere(&self, token: &Secret) -> bool {
+    pub fn is_elsewhere(&self, token: &Secret) -> bool {
         let uid = Self::of(token).and_then(|account| account.uid);
         self.uid.is_some() && uid.is_some() && self.uid != uid
     }
 }
 
 /// What the recorded UID of a cluster says, if it can be compared with that of the cluster that is meant.
-pub(in crate::cli) fn by_uid(recorded: Option<&str>, actual: Option<&str>) -> Option<Evidence> {
+pub fn by_uid(recorded: Option<&str>, actual: Option<&str>) -> Option<Evidence> {
     let is_same = recorded? == actual?;
     Some(if is_same {
         Evidence::Same
@@ -195,7 +193,7 @@ pub(in crate::cli) fn by_uid(recorded: Option<&str>, actual: Option<&str>) -> Op
 
 /// Compares credentials that were applied earlier with a cluster, as the user's kubeconfig has it. `recorded` is the UID
 /// of the cluster that they are for. Nothing is sent to the address in the credentials.
-pub(in crate::cli) async fn compare(
+pub async fn compare(
     old: &KubeconfigTarget,
     recorded: Option<&str>,
     entry: &ClusterEntry,

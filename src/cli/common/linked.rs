@@ -5,49 +5,47 @@ mod mirrors;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use hints::hint::fail;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt as _, api::ListParams};
+use manifests::{link::ClusterName, render::ObjectName};
+use mirror_core::api::{
+    labels,
+    link::{Link, LinkObject},
+};
 
-pub(crate) use self::{losses::Losses, mirrors::Mirrors};
+pub use self::{losses::Losses, mirrors::Mirrors};
 use super::{
     cluster::Cluster,
     inventory::{self as objects, ListedObject},
     wait::poll,
 };
-use crate::{
-    api::{
-        labels,
-        link::{Link, LinkObject},
-    },
-    hint::fail,
-    manifests::{link::ClusterName, render::ObjectName},
-};
 
 /// Time in which Linkerd sees that no Service names a cluster any more, before its credentials are deleted.
-pub(crate) const PROPAGATION: Duration = Duration::from_secs(2);
+pub const PROPAGATION: Duration = Duration::from_secs(2);
 /// Poll interval while mirrors are removed.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
-pub(crate) struct LinkedObjects {
-    pub(crate) links: Vec<ListedObject>,
-    pub(crate) secrets: Vec<ListedObject>,
+pub struct LinkedObjects {
+    pub links: Vec<ListedObject>,
+    pub secrets: Vec<ListedObject>,
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
     /// not have it.
-    pub(crate) elsewhere: Vec<String>,
+    pub elsewhere: Vec<String>,
     /// Names of other Links of the namespace to the same cluster, if only one was asked for. They need Linkerd's Secret
     /// and the mirrors, so the other fields leave these out.
-    pub(crate) remaining: Vec<String>,
+    pub remaining: Vec<String>,
     /// Objects of Linkerd's service mirror for this link. Those that are in no namespace only if no Link of another
     /// namespace may have them.
-    pub(crate) leftovers: Vec<ListedObject>,
-    pub(crate) mirrors: Mirrors,
+    pub leftovers: Vec<ListedObject>,
+    pub mirrors: Mirrors,
 }
 
 impl LinkedObjects {
     /// All objects for a cluster; if other Links remain, only those of the Link `only`.
-    pub(crate) async fn gather(
+    pub async fn gather(
         cluster: &Cluster,
         name: &ClusterName,
         only: Option<&str>,
@@ -97,12 +95,12 @@ impl LinkedObjects {
     }
 
     /// Whether only other namespaces have Links to the cluster. Then what does not name this namespace may be theirs.
-    pub(crate) fn is_only_elsewhere(&self) -> bool {
+    pub fn is_only_elsewhere(&self) -> bool {
         self.links.is_empty() && !self.elsewhere.is_empty()
     }
 
     /// The mirrors of the link that exist now.
-    pub(crate) async fn mirrors_now(
+    pub async fn mirrors_now(
         &self,
         cluster: &Cluster,
         name: &ClusterName,
@@ -116,7 +114,7 @@ impl LinkedObjects {
     }
 
     /// Waits until no mirror is left, at most for `wait`. Returns those that are.
-    pub(crate) async fn mirrors_left(
+    pub async fn mirrors_left(
         &self,
         cluster: &Cluster,
         name: &ClusterName,
@@ -131,7 +129,7 @@ impl LinkedObjects {
         Ok(left)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.links.is_empty()
             && self.secrets.is_empty()
             && self.leftovers.is_empty()
@@ -139,7 +137,7 @@ impl LinkedObjects {
     }
 
     /// All, in the order in which they are to be deleted.
-    pub(crate) fn all(self) -> impl Iterator<Item = ObjectName> {
+    pub fn all(self) -> impl Iterator<Item = ObjectName> {
         let first = self.links.into_iter().chain(self.leftovers);
         let all = first.chain(self.mirrors.into_own()).chain(self.secrets);
         all.map(|listed| listed.object)
@@ -210,17 +208,17 @@ fn unused(mut names: Vec<String>, others: &[Link]) -> Vec<String> {
 
 /// Links of a namespace.
 #[derive(Debug, Default)]
-pub(crate) struct KnownLinks {
+pub struct KnownLinks {
     /// All of them. A Link that cannot be decoded has at least its name, and usually those of the target cluster and of
     /// its credentials Secret.
-    pub(crate) links: Vec<Link>,
+    pub links: Vec<Link>,
     /// Why Links cannot be decoded, by their names. Nothing may be concluded from what these Links lack.
-    pub(crate) unreadable: BTreeMap<String, String>,
+    pub unreadable: BTreeMap<String, String>,
 }
 
 impl KnownLinks {
     /// Reads them; none if the CRD is missing.
-    pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
+    pub async fn read(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
         let api = cluster.api::<LinkObject>(namespace);
         let found = cluster
             .request_opt("list Links", api.list(&ListParams::default()))
@@ -235,7 +233,7 @@ impl KnownLinks {
     }
 
     /// Fails for a Link that cannot be decoded.
-    pub(crate) fn check_decoded(&self, cluster: &Cluster, link: &Link) -> anyhow::Result<()> {
+    pub fn check_decoded(&self, cluster: &Cluster, link: &Link) -> anyhow::Result<()> {
         let name = link.name_any();
         match self.unreadable.get(&name) {
             None => Ok(()),
@@ -250,12 +248,7 @@ impl KnownLinks {
 }
 
 /// The error for a Link that cannot be decoded, with a hint how to correct it.
-pub(crate) fn undecodable(
-    cluster: &Cluster,
-    namespace: &str,
-    link: &str,
-    what: String,
-) -> anyhow::Error {
+pub fn undecodable(cluster: &Cluster, namespace: &str, link: &str, what: String) -> anyhow::Error {
     let edit = cluster.flags.kubectl(
         "-n {} edit links.multicluster.linkerd.io {}",
         &[namespace, link],
@@ -267,12 +260,12 @@ pub(crate) fn undecodable(
 }
 
 /// Links of a namespace, also those that cannot be decoded; none if the CRD is missing.
-pub(crate) async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
+pub async fn links(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
     Ok(KnownLinks::read(cluster, namespace).await?.links)
 }
 
 /// Links of other namespaces to a cluster, as `namespace/name`; none if the user may not list Links of all namespaces.
-pub(crate) async fn elsewhere(
+pub async fn elsewhere(
     cluster: &Cluster,
     namespace: &str,
     name: &ClusterName,
@@ -287,10 +280,7 @@ pub(crate) async fn elsewhere(
 }
 
 /// Links of other namespaces; none if the user may not list Links of all namespaces.
-pub(crate) async fn links_elsewhere(
-    cluster: &Cluster,
-    namespace: &str,
-) -> anyhow::Result<Vec<Link>> {
+pub async fn links_elsewhere(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
     let api = cluster.all::<LinkObject>();
     let listed = async {
         match api.list(&ListParams::default()).await {
@@ -308,7 +298,7 @@ pub(crate) async fn links_elsewhere(
 }
 
 /// A hint for an unknown cluster: the linked clusters, or `where_else` if there are none.
-pub(crate) fn known_clusters(links: &[Link], where_else: &str) -> String {
+pub fn known_clusters(links: &[Link], where_else: &str) -> String {
     let mut names: Vec<&str> = links
         .iter()
         .map(|link| link.spec.target_cluster_name.as_str())
@@ -323,7 +313,7 @@ pub(crate) fn known_clusters(links: &[Link], where_else: &str) -> String {
 
 /// Objects of Linkerd's service mirror for this link. Of our own objects, only Services have this label. `only_here`
 /// leaves out those that are in no namespace.
-pub(crate) async fn leftovers(
+pub async fn leftovers(
     cluster: &Cluster,
     namespace: &str,
     name: &ClusterName,

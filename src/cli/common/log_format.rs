@@ -17,13 +17,13 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::api::text::one_line_of;
+use mirror_core::api::text::one_line_of;
 
 /// Maximum length of a field, in characters.
 const LONGEST: usize = 2_000;
 
 /// Writes a field of a line of text.
-pub(crate) fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+pub fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = one_line_of(&format!("{value:?}"), LONGEST);
     match field.name() {
         "message" => to.write_str(&text),
@@ -32,7 +32,7 @@ pub(crate) fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) 
 }
 
 /// Writes each event as a JSON object: timestamp, level, the event's fields, target.
-pub(crate) struct Json;
+pub struct Json;
 
 impl<S, N> FormatEvent<S, N> for Json
 where

@@ -4,26 +4,25 @@ use std::{collections::BTreeSet, time::Duration};
 
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches as _, builder::BoolishValueParser};
 use clap_complete::ArgValueCompleter;
-
+use client::requests::explain;
+use controller::preview::{self, PreviewSettings};
+use hints::hint::HintExt as _;
 use kube::Client;
-
-use super::{args, complete, output};
-use crate::{
+use mirror_core::{
     api::{labels, selector_text},
-    client::requests::explain,
-    clusters::workloads::ControllerSettings,
-    controller::preview::{self, PreviewSettings},
-    hint::HintExt as _,
     mirror::{Config, Exclusions, Limits},
 };
+use observe::clusters::workloads::ControllerSettings;
+
+use super::{args, complete, output};
 
 /// Flags of mirroring. A flag that is not given is `None`, so that `plan` can take its value from the running
 /// controller.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Mirroring {
+pub struct Mirroring {
     /// Namespace of Links and their credentials
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(crate) namespace: String,
+    pub namespace: String,
     /// Adopt the mirrors of the installation whose Links are in this namespace, once there are Links to the same clusters
     #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace)]
     take_over_from: Option<String>,
@@ -95,7 +94,7 @@ pub(crate) struct Mirroring {
 }
 
 /// The settings in the arguments of a container that runs the controller; `None` for those of another.
-pub(crate) type Parse = fn(Vec<String>) -> Option<Mirroring>;
+pub type Parse = fn(Vec<String>) -> Option<Mirroring>;
 
 /// Default of `--max-services-per-link`.
 const MAX_SERVICES: u32 = 10_000;
@@ -105,7 +104,7 @@ const MAX_METADATA: u16 = 16;
 const MAX_MIB: u16 = 32;
 /// Bytes of a KiB and of a MiB.
 const KIB: usize = 1 << 10;
-pub(crate) const MIB: usize = 1 << 20;
+pub const MIB: usize = 1 << 20;
 /// Default of `--max-namespaces-per-link`.
 const MAX_NAMESPACES: u32 = 100;
 /// Default of `--hold-down`.
@@ -117,7 +116,7 @@ const JOIN_DELAY: Duration = Duration::from_secs(20);
 impl Mirroring {
     /// The settings of the running controller, overridden by the flags that are `given`. If they cannot be read, prints
     /// a note and returns `self`, which has only the given flags. Fails if the API server does not respond.
-    pub(crate) async fn over_deployment(
+    pub async fn over_deployment(
         &self,
         given: &ArgMatches,
         client: &Client,
@@ -138,7 +137,7 @@ impl Mirroring {
     }
 
     /// The settings of the running controller, or why they cannot be read. Fails if the API server does not respond.
-    pub(crate) async fn running(
+    pub async fn running(
         namespace: &str,
         client: &Client,
         parse: Parse,
@@ -165,7 +164,7 @@ impl Mirroring {
 
     /// What `preview` needs of them, and what to do if the target cluster cannot be read with the Link's credentials.
     /// Fails on an invalid selector.
-    pub(crate) fn of_preview(&self, unreadable: String) -> anyhow::Result<PreviewSettings> {
+    pub fn of_preview(&self, unreadable: String) -> anyhow::Result<PreviewSettings> {
         Ok(PreviewSettings {
             config: self.config()?,
             headless: self.headless(),
@@ -175,7 +174,7 @@ impl Mirroring {
     }
 
     /// The settings that `check` needs, from these flags.
-    pub(crate) fn settings(self) -> ControllerSettings {
+    pub fn settings(self) -> ControllerSettings {
         let usual = ControllerSettings::default();
         let members = self.federated_service_selector.or(usual.local_members);
         ControllerSettings {
@@ -185,7 +184,7 @@ impl Mirroring {
     }
 
     /// The configuration of the core. Fails on an invalid selector.
-    pub(crate) fn config(&self) -> anyhow::Result<Config> {
+    pub fn config(&self) -> anyhow::Result<Config> {
         let text = self
             .federated_service_selector
             .as_deref()
@@ -240,12 +239,12 @@ impl Mirroring {
     }
 
     /// Whether headless Services are mirrored as headless, unless a Link sets it.
-    pub(crate) fn headless(&self) -> bool {
+    pub fn headless(&self) -> bool {
         self.enable_headless_services.unwrap_or_default()
     }
 
     /// Limits per target cluster.
-    pub(crate) fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         let services = self.max_services_per_link.unwrap_or(MAX_SERVICES);
         let metadata = self.max_metadata_kib_per_service.unwrap_or(MAX_METADATA);
         let bytes = self.max_mib_per_link.unwrap_or(MAX_MIB);

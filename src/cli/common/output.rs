@@ -10,32 +10,30 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
+use client::requests::explain;
+use hints::hint::{HintExt as _, hint_of};
+use manifests::yaml::to_yaml;
+use mirror_core::api::text::one_line;
 use serde::Serialize;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
 use super::{log_format, plugin, prose::wrapped, table::stderr_width};
-use crate::{
-    api::text::one_line,
-    client::requests::explain,
-    hint::{HintExt as _, hint_of},
-    manifests::yaml::to_yaml,
-};
 
 /// Whether notes and progress are left out.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Leaves out notes and progress from now on. Warnings and errors stay.
-pub(crate) fn be_quiet() {
+pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
 /// Whether notes and progress are left out.
-pub(crate) fn is_quiet() -> bool {
+pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
 /// Sets when colors are used from now on, on stdout and stderr.
-pub(crate) fn set_color(choice: ColorChoice) {
+pub fn set_color(choice: ColorChoice) {
     match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
         ColorChoice::Always => anstream::ColorChoice::Always,
@@ -45,17 +43,17 @@ pub(crate) fn set_color(choice: ColorChoice) {
 }
 
 /// The exit code of a command that printed what it found.
-pub(crate) fn exit_code(has_failed: bool) -> ExitCode {
+pub fn exit_code(has_failed: bool) -> ExitCode {
     ExitCode::from(u8::from(has_failed))
 }
 
 /// A value as an indented JSON document.
-pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
+pub fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// A value as a YAML document.
-pub(crate) fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
+pub fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
     to_yaml(value)
 }
 
@@ -76,7 +74,7 @@ impl Error for Unwritten {
 }
 
 /// Writes a text to stdout completely, or fails.
-pub(crate) fn data(text: &str) -> anyhow::Result<()> {
+pub fn data(text: &str) -> anyhow::Result<()> {
     if text.contains('\x1b') {
         write_out(anstream::stdout().lock(), text)
     } else {
@@ -90,26 +88,26 @@ fn write_out(mut out: impl io::Write, text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes one line to stderr that begins with `warning:`.
-pub(crate) fn warning(text: &str) {
+pub fn warning(text: &str) {
     labelled("warning", AnsiColor::Yellow, text);
 }
 
 /// Writes each of these texts to stderr as [`warning`] does.
-pub(crate) fn warnings(texts: &[String]) {
+pub fn warnings(texts: &[String]) {
     for text in texts {
         warning(text);
     }
 }
 
 /// Writes one line to stderr, unless the user wants none.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     if !is_quiet() {
         line(text);
     }
 }
 
 /// Writes what an interrupted command has done to stderr. The terminal has shown `^C`, and perhaps a spinner.
-pub(crate) fn interrupted(text: &str) {
+pub fn interrupted(text: &str) {
     if io::stderr().is_terminal() {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
@@ -117,19 +115,19 @@ pub(crate) fn interrupted(text: &str) {
 }
 
 /// Writes one line to stderr, such as one of a question.
-pub(crate) fn line(text: &str) {
+pub fn line(text: &str) {
     write_line(&one_line(text), 0);
 }
 
 /// Writes a question to stderr. The answer follows on the same line.
-pub(crate) fn prompt(question: &str) {
+pub fn prompt(question: &str) {
     let mut stderr = anstream::stderr().lock();
     // If stderr is closed, the error cannot be reported anywhere.
     let _ = write!(stderr, "{} ", one_line(question)).and_then(|()| stderr.flush());
 }
 
 /// Replaces the contents of the terminal. The caller has to check that stdout is one.
-pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
+pub fn screen(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout();
     // Strips colors if the user disabled them, but not cursor movements.
     let colours = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
@@ -147,7 +145,7 @@ pub(crate) fn screen(text: &str) -> anyhow::Result<()> {
 }
 
 /// Logs each request to an API server to stderr, with its URL and status. No bodies: they may hold secrets.
-pub(crate) fn log_requests() {
+pub fn log_requests() {
     // Fails if a subscriber is set already; that one stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter("kube_client=debug,linkerd_mc=debug")
@@ -158,7 +156,7 @@ pub(crate) fn log_requests() {
 }
 
 /// Writes an error to stderr: what failed, the cause and a hint, on one line each.
-pub(crate) fn error(error: &anyhow::Error) {
+pub fn error(error: &anyhow::Error) {
     let steps = steps(error);
     labelled("error", AnsiColor::Red, &steps[0]);
     if steps.len() > 1 {
@@ -185,7 +183,7 @@ fn steps(error: &anyhow::Error) -> Vec<String> {
 }
 
 /// Whether the reader of stdout has stopped early, as in `… | head`. A connection that breaks is another error.
-pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
+pub fn is_unread(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|step| step.downcast_ref::<Unwritten>())
@@ -193,7 +191,7 @@ pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
 }
 
 /// Says what to do if the reader of stdout has stopped early. For commands that change clusters.
-pub(crate) fn all_read<T>(done: anyhow::Result<T>) -> anyhow::Result<T> {
+pub fn all_read<T>(done: anyhow::Result<T>) -> anyhow::Result<T> {
     match done {
         Err(error) if is_unread(&error) => Err(error).hint(
             || "the output was not read to its end, so only a part may be done".to_owned(),

@@ -24,7 +24,7 @@ fn is_plugin(program: Option<&OsString>) -> bool {
 
 /// The command for these arguments, of which the first is the program: a plugin has its name in the usage lines and
 /// examples of all subcommands.
-pub(crate) fn named(command: Command, args: &[OsString]) -> Command {
+pub fn named(command: Command, args: &[OsString]) -> Command {
     if is_plugin(args.first()) {
         examples(command.bin_name(TYPED))
     } else {
@@ -33,7 +33,7 @@ pub(crate) fn named(command: Command, args: &[OsString]) -> Command {
 }
 
 /// A hint with its commands as people type them for this process.
-pub(crate) fn as_typed(hint: &str) -> Cow<'_, str> {
+pub fn as_typed(hint: &str) -> Cow<'_, str> {
     if is_plugin(std::env::args_os().next().as_ref()) {
         typed(hint).into()
     } else {

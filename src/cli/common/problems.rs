@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use observe::clusters::topology::{Edge, Topology};
 
 use super::table::age;
-use crate::clusters::topology::{Edge, Topology};
 
 /// What a Link is called among these: its target cluster, as commands name it, and its own name if several Links of a
 /// cluster have the same target.
-pub(crate) fn called(edge: &Edge, links: &[Edge]) -> String {
+pub fn called(edge: &Edge, links: &[Edge]) -> String {
     let cluster = &edge.link.cluster;
     let same = |other: &&Edge| other.source == edge.source && other.link.cluster == *cluster;
     if links.iter().filter(same).count() < 2 {
@@ -19,7 +19,7 @@ pub(crate) fn called(edge: &Edge, links: &[Edge]) -> String {
 }
 
 /// The beginning of a line about a Link. If there are `several` clusters, it names the Link's own.
-pub(crate) fn about(edge: &Edge, links: &[Edge], several: bool) -> String {
+pub fn about(edge: &Edge, links: &[Edge], several: bool) -> String {
     let name = called(edge, links);
     if several {
         format!("{} → {name}: ", edge.source)
@@ -29,7 +29,7 @@ pub(crate) fn about(edge: &Edge, links: &[Edge], several: bool) -> String {
 }
 
 /// Installations without an active controller, one line each.
-pub(crate) fn silences(topology: &Topology, several: bool, now: Timestamp) -> Vec<String> {
+pub fn silences(topology: &Topology, several: bool, now: Timestamp) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut lines = Vec::new();
     for edge in &topology.links {
@@ -49,7 +49,7 @@ pub(crate) fn silences(topology: &Topology, several: bool, now: Timestamp) -> Ve
 }
 
 /// The problem of the gateway of a Link.
-pub(crate) fn dead_gateway(edge: &Edge, now: Timestamp) -> Option<String> {
+pub fn dead_gateway(edge: &Edge, now: Timestamp) -> Option<String> {
     let gateway = edge.link.gateway.as_ref()?;
     gateway.problem(|time| {
         let time_of_day = time.strftime("%Y-%m-%d %H:%M UTC");
@@ -59,8 +59,9 @@ pub(crate) fn dead_gateway(edge: &Edge, now: Timestamp) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::{fixtures::silent, fixtures::snapshots};
+
     use super::*;
-    use crate::clusters::{leader::tests::silent, topology::tests::snapshots};
 
     #[test]
     fn a_link_is_called_as_commands_name_its_target() {

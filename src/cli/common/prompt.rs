@@ -2,16 +2,17 @@
 
 use std::io::{BufRead, IsTerminal as _};
 
+use hints::hint::fail;
+
 use super::output;
-use crate::hint::fail;
 
 /// Whether somebody can answer.
-pub(crate) fn can_ask() -> bool {
+pub fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Fails with this hint if nobody can answer.
-pub(crate) fn check_can_ask(otherwise: &str) -> anyhow::Result<()> {
+pub fn check_can_ask(otherwise: &str) -> anyhow::Result<()> {
     if can_ask() {
         return Ok(());
     }
@@ -22,7 +23,7 @@ pub(crate) fn check_can_ask(otherwise: &str) -> anyhow::Result<()> {
 }
 
 /// Asks for confirmation. Fails with this hint if nobody can answer.
-pub(crate) fn confirmed(question: &str, otherwise: &str) -> anyhow::Result<bool> {
+pub fn confirmed(question: &str, otherwise: &str) -> anyhow::Result<bool> {
     check_can_ask(otherwise)?;
     output::prompt(&format!("{question} [y/N]:"));
     let answer = line(&mut std::io::stdin().lock())?;
@@ -30,7 +31,7 @@ pub(crate) fn confirmed(question: &str, otherwise: &str) -> anyhow::Result<bool>
 }
 
 /// Asks for one of these choices, by its number or its name. `None` if none was chosen.
-pub(crate) fn chosen(question: &str, choices: &[&str]) -> anyhow::Result<Option<usize>> {
+pub fn chosen(question: &str, choices: &[&str]) -> anyhow::Result<Option<usize>> {
     for (at, choice) in choices.iter().enumerate() {
         output::line(&format!("{}) {choice}", at + 1));
     }

@@ -15,12 +15,12 @@ const WHOLE: [&str; 7] = [
 ];
 
 /// A number of things, such as `1 mirror` or `2 mirrors`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
+pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The first `most` of these names, and how many more there are: `a, b and 3 more`.
-pub(crate) fn listed(names: &[String], most: usize) -> String {
+pub fn listed(names: &[String], most: usize) -> String {
     let named = names.iter().take(most).map(String::as_str);
     let named = named.collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(most) {
@@ -31,7 +31,7 @@ pub(crate) fn listed(names: &[String], most: usize) -> String {
 
 /// Breaks lines that are longer than `width` between words, if `width` is known. The rest of a line is indented like its
 /// first word, and by `hang` columns more.
-pub(crate) fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
+pub fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
     let Some(width) = width else {
         return text.to_owned();
     };

@@ -1,24 +1,24 @@
 //! The URL of a proxy on the way to an API server, which may have a password.
 
-use crate::manifests::kubeconfig::Secret;
+use manifests::kubeconfig::Secret;
 
 /// A proxy, or that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProxyUrl(Option<Secret>);
+pub struct ProxyUrl(Option<Secret>);
 
 impl ProxyUrl {
     /// The proxy of a kubeconfig.
-    pub(crate) fn of(url: Option<&str>) -> Self {
+    pub fn of(url: Option<&str>) -> Self {
         Self(url.map(Secret::new))
     }
 
     /// Its URL, as a kubeconfig has it.
-    pub(crate) fn url(&self) -> Option<&str> {
+    pub fn url(&self) -> Option<&str> {
         self.0.as_ref().map(Secret::expose)
     }
 
     /// The URL without user and password, or `none`.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let Some(url) = self.url() else {
             return NO_PROXY.to_owned();
         };
@@ -33,7 +33,7 @@ impl ProxyUrl {
 const NO_PROXY: &str = "none";
 
 /// Parses the URL of a proxy, of the kinds that this client and Linkerd's support. Messages do not quote it.
-pub(crate) fn proxy_url(text: &str) -> Result<ProxyUrl, &'static str> {
+pub fn proxy_url(text: &str) -> Result<ProxyUrl, &'static str> {
     if text == NO_PROXY {
         return Ok(ProxyUrl(None));
     }

@@ -8,11 +8,11 @@ use std::{ffi::OsString, net::SocketAddr};
 use clap::{ArgAction, Args, Command};
 
 /// Name of the command in the image of Linkerd's service mirror.
-pub(crate) const COMMAND: &str = "service-mirror";
+pub const COMMAND: &str = "service-mirror";
 
 /// Flags and arguments of Linkerd's service mirror that have no effect here, or another name.
 #[derive(Debug, Default, Args)]
-pub(crate) struct ServiceMirrorFlags {
+pub struct ServiceMirrorFlags {
     #[arg(long, value_name = "ADDRESS", hide = true)]
     metrics_addr: Option<String>,
     #[arg(long, value_name = "N", hide = true, allow_negative_numbers = true)]
@@ -31,7 +31,7 @@ pub(crate) struct ServiceMirrorFlags {
 
 impl ServiceMirrorFlags {
     /// The address in `--metrics-addr`, if it is `IP:PORT`, or `:PORT` for all addresses.
-    pub(crate) fn admin_addr(&self) -> Option<SocketAddr> {
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
         let text = self.metrics_addr.as_deref()?;
         match text.strip_prefix(':') {
             Some(port) => Some(([0, 0, 0, 0], port.parse().ok()?).into()),
@@ -40,7 +40,7 @@ impl ServiceMirrorFlags {
     }
 
     /// A warning for each flag and argument that is given, with its replacement.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(address) = &self.metrics_addr {
             warnings.push(match self.admin_addr() {
@@ -87,7 +87,7 @@ impl ServiceMirrorFlags {
 
 /// Gives the long flags of `run-controller` two dashes, because Go accepts one as well: `-namespace=ns`. Command lines
 /// of other commands stay as they are.
-pub(crate) fn with_two_dashes(args: Vec<OsString>, command: fn() -> Command) -> Vec<OsString> {
+pub fn with_two_dashes(args: Vec<OsString>, command: fn() -> Command) -> Vec<OsString> {
     let is_controller = |arg: &OsString| arg == "run-controller" || arg == COMMAND;
     let Some(at) = args.iter().position(is_controller) else {
         return args;

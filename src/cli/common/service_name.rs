@@ -4,15 +4,15 @@ use super::args::{namespace, object_name};
 
 /// A Service, as people name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceName {
+pub struct ServiceName {
     /// Its namespace, if it is named.
-    pub(crate) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
 }
 
 /// Parses `[NAMESPACE/]SERVICE`.
-pub(crate) fn service_name(text: &str) -> Result<ServiceName, String> {
+pub fn service_name(text: &str) -> Result<ServiceName, String> {
     let (namespace, name) = match text.split_once('/') {
         Some((of, name)) => (Some(namespace(of)?), name),
         None => (None, text),

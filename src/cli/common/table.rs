@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, ContentArrangement, presets};
 use dialoguer::console::{Term, measure_text_width, truncate_str};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::text::one_line;
+use mirror_core::api::text::one_line;
 
 /// Spaces between columns.
 const GAP: u16 = 2;
@@ -18,7 +18,7 @@ const GAP: u16 = 2;
 const MIN_WIDTH: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     header: &'static str,
     elastic: bool,
     right: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Column {
 
 impl Column {
     /// A column of short words.
-    pub(crate) const fn new(header: &'static str) -> Self {
+    pub const fn new(header: &'static str) -> Self {
         Self {
             header,
             elastic: false,
@@ -40,7 +40,7 @@ impl Column {
     }
 
     /// A column of names that tell the rows apart.
-    pub(crate) const fn key(header: &'static str) -> Self {
+    pub const fn key(header: &'static str) -> Self {
         Self {
             key: true,
             ..Self::elastic(header)
@@ -48,7 +48,7 @@ impl Column {
     }
 
     /// The column, which is left out if the table is too wide: those with the highest number first.
-    pub(crate) const fn spare(self, order: u8) -> Self {
+    pub const fn spare(self, order: u8) -> Self {
         Self {
             spare: order,
             ..self
@@ -56,7 +56,7 @@ impl Column {
     }
 
     /// A column of names or sentences, which may be cut.
-    pub(crate) const fn elastic(header: &'static str) -> Self {
+    pub const fn elastic(header: &'static str) -> Self {
         Self {
             elastic: true,
             ..Self::new(header)
@@ -64,7 +64,7 @@ impl Column {
     }
 
     /// A column of numbers.
-    pub(crate) const fn number(header: &'static str) -> Self {
+    pub const fn number(header: &'static str) -> Self {
         Self {
             right: true,
             ..Self::new(header)
@@ -74,7 +74,7 @@ impl Column {
 
 /// How a text is colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     /// Nothing in particular.
     Plain,
     /// As it should be.
@@ -99,14 +99,14 @@ impl Tone {
 
 /// A cell. Its text has one line and no control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
     /// A cell with a tone.
-    pub(crate) fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
+    pub fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
         let mut text = one_line(text.as_ref());
         if text.is_empty() {
             text.push('-');
@@ -122,14 +122,14 @@ impl<T: AsRef<str>> From<T> for Cell {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// An empty table.
-    pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Self {
+    pub fn new(columns: impl Into<Vec<Column>>) -> Self {
         Self {
             columns: columns.into(),
             rows: Vec::new(),
@@ -137,25 +137,25 @@ impl Table {
     }
 
     /// Adds a row: a cell for each column.
-    pub(crate) fn push(&mut self, row: Vec<Cell>) {
+    pub fn push(&mut self, row: Vec<Cell>) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row);
     }
 
     /// Whether there are no rows.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// The table as colored text, with lines no longer than `width` if possible.
     #[cfg(test)]
-    pub(crate) fn render(&self, width: Option<usize>) -> String {
+    pub fn render(&self, width: Option<usize>) -> String {
         let lines = self.lines(width);
         lines.into_iter().map(|line| line + "\n").collect()
     }
 
     /// The lines of the table, the header's first.
-    pub(crate) fn lines(&self, width: Option<usize>) -> Vec<String> {
+    pub fn lines(&self, width: Option<usize>) -> Vec<String> {
         let Some(width) = width else {
             return self.laid_out(&self.widths());
         };
@@ -260,7 +260,7 @@ impl Table {
 }
 
 /// A text without its middle, no wider than `width`.
-pub(crate) fn cut_middle(text: &str, width: usize) -> String {
+pub fn cut_middle(text: &str, width: usize) -> String {
     if measure_text_width(text) <= width {
         return text.to_owned();
     }
@@ -292,12 +292,12 @@ fn paint(line: &str, row: &[Cell], texts: &[String]) -> String {
 }
 
 /// Height and width of the terminal, if stdout is one.
-pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+pub fn terminal_size() -> Option<(usize, usize)> {
     size_of(&Term::stdout())
 }
 
 /// Width of the terminal, if stderr is one.
-pub(crate) fn stderr_width() -> Option<usize> {
+pub fn stderr_width() -> Option<usize> {
     size_of(&Term::stderr()).map(|(_, width)| width)
 }
 
@@ -307,12 +307,12 @@ fn size_of(terminal: &Term) -> Option<(usize, usize)> {
 }
 
 /// Width of the terminal, if stdout is one.
-pub(crate) fn terminal_width() -> Option<usize> {
+pub fn terminal_width() -> Option<usize> {
     terminal_size().map(|(_, width)| width)
 }
 
 /// How long ago something was; `-` when that is unknown, `0s` when it is in the future.
-pub(crate) fn age(now: Timestamp, then: Option<Timestamp>) -> String {
+pub fn age(now: Timestamp, then: Option<Timestamp>) -> String {
     then.map_or_else(|| "-".to_owned(), |then| short(now.duration_since(then)))
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use client::of_test_server;
 use futures::{StreamExt as _, stream};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -11,27 +12,26 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::{cluster::Cluster, inventory::resource};
-use crate::client::of_test_server;
 
 /// The server. Clones have the same objects.
 #[derive(Clone)]
-pub(crate) struct TestServer {
+pub struct TestServer {
     objects: Arc<Mutex<Vec<Value>>>,
 }
 
 impl TestServer {
-    pub(crate) fn new(objects: Vec<Value>) -> Self {
+    pub fn new(objects: Vec<Value>) -> Self {
         let objects = Arc::new(Mutex::new(objects));
         Self { objects }
     }
 
     /// From now on, the server has these objects.
-    pub(crate) fn replace(&self, objects: Vec<Value>) {
+    pub fn replace(&self, objects: Vec<Value>) {
         *self.objects.lock().unwrap() = objects;
     }
 
     /// A connection to it.
-    pub(crate) fn cluster(&self) -> Cluster {
+    pub fn cluster(&self) -> Cluster {
         let server = self.clone();
         let answer = move |request: Request<Body>| {
             let server = server.clone();

@@ -4,10 +4,10 @@
 use std::{cell::RefCell, future::Future, io::IsTerminal as _, pin::pin, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mirror_core::api::text::one_line;
 use tokio::time::{Instant, sleep_until};
 
 use super::output;
-use crate::api::text::one_line;
 
 /// Time before the spinner appears, and before the first line without a reason.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
 /// Shows what is waited for: with a spinner, or with lines if stderr is not a terminal.
-pub(crate) struct Progress {
+pub struct Progress {
     spinner: ProgressBar,
     lines: Option<RefCell<Lines>>,
 }
@@ -56,7 +56,7 @@ impl Lines {
 
 impl Progress {
     /// The progress of a wait for something that others do. Says nothing yet.
-    pub(crate) fn new(message: &str) -> Self {
+    pub fn new(message: &str) -> Self {
         let progress = Self::silent(message);
         if std::io::stderr().is_terminal() {
             return progress;
@@ -72,7 +72,7 @@ impl Progress {
     }
 
     /// The progress of own work, which is only said on a terminal.
-    pub(crate) fn silent(message: &str) -> Self {
+    pub fn silent(message: &str) -> Self {
         let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         // If the template could not be parsed, the default style would stay.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -86,7 +86,7 @@ impl Progress {
     }
 
     /// Says why the wait goes on.
-    pub(crate) fn say(&self, reason: &str) {
+    pub fn say(&self, reason: &str) {
         let reason = one_line(reason);
         if let Some(lines) = &self.lines
             && let Some(line) = lines.borrow_mut().next(&reason)
@@ -97,7 +97,7 @@ impl Progress {
     }
 
     /// Says what is being done, if it takes long.
-    pub(crate) fn doing(&self, what: &str) {
+    pub fn doing(&self, what: &str) {
         let what = one_line(what);
         if let Some(lines) = &self.lines {
             let mut lines = lines.borrow_mut();
@@ -111,12 +111,12 @@ impl Progress {
     }
 
     /// Prints, without the spinner in the way.
-    pub(crate) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub fn above<T>(&self, print: impl FnOnce() -> T) -> T {
         self.spinner.suspend(print)
     }
 
     /// Waits for `work`, and says so if it takes long.
-    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         if let Ok(done) = tokio::time::timeout(MOMENT, work.as_mut()).await {
             return done;
@@ -143,17 +143,17 @@ impl Progress {
 }
 
 /// Waits for own work, such as requests, with a spinner if it takes long.
-pub(crate) async fn spin<T>(message: &str, work: impl Future<Output = T>) -> T {
+pub async fn spin<T>(message: &str, work: impl Future<Output = T>) -> T {
     Progress::silent(message).during(work).await
 }
 
 /// Interval for reads of one object.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Calls `attempt` at this interval until it returns `Ok(Ok(_))`, at most for `wait`. Returns its last result, in which
 /// `Ok(Err(_))` says what is still pending; `waits` gets it before each pause. The last attempt begins when the time is
 /// over. An error of an attempt ends it at once.
-pub(crate) async fn poll<T, P, E>(
+pub async fn poll<T, P, E>(
     every: Duration,
     wait: Duration,
     attempt: impl AsyncFn() -> Result<Result<T, P>, E>,

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use mirror_core::api::metadata::ResourceId;
+use observe::clusters::linkerd_api::ControllerAddresses;
 
-use crate::{
-    api::metadata::ResourceId,
-    cli::common::{
-        args::{cluster_name, host, namespace, object_name, timeout},
-        complete,
-    },
-    clusters::linkerd_api::ControllerAddresses,
+use crate::cli::common::{
+    args::{cluster_name, host, namespace, object_name, timeout},
+    complete,
 };
 
 const EXAMPLES: &str = "\
@@ -38,55 +36,55 @@ Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 /// linkerd-destination. No connection between the clusters is opened.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Diagnose {
+pub struct Diagnose {
     /// The mirror or federated Service that is called, and the port
     #[arg(value_name = "NAMESPACE/SERVICE[:PORT]", value_parser = called)]
-    pub(super) service: Called,
+    pub service: Called,
     /// The Pod that calls; in the namespace of the Service, unless another one is given
     #[arg(long, value_name = "[NAMESPACE/]POD", value_parser = pod)]
-    pub(super) from: Option<PodName>,
+    pub from: Option<PodName>,
     /// Context of the target cluster, to look at the Service, its Pods and the gateway there
     #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) target: Option<String>,
+    pub target: Option<String>,
     /// Name that the Links give the cluster of --target [default: the only target cluster, or the one that is named like the context]
     #[arg(long, value_name = "NAME", requires = "target", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
-    pub(super) cluster_name: Option<String>,
+    pub cluster_name: Option<String>,
     #[command(flatten)]
-    pub(super) linkerd: LinkerdAddresses,
+    pub linkerd: LinkerdAddresses,
     /// Go on, and print what has changed whenever a layer has
     #[arg(short, long)]
-    pub(super) watch: bool,
+    pub watch: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(super) output: DiagnosisFormat,
+    pub output: DiagnosisFormat,
     /// Timeout of each request to a cluster. At most four requests are sent one after the other
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = timeout)]
-    pub(super) request_timeout: Duration,
+    pub request_timeout: Duration,
 }
 
 /// Where Linkerd's controllers are asked. Without an address, by a port-forward to a Pod of `linkerd-destination`.
 #[derive(Clone, Debug, Args)]
-pub(super) struct LinkerdAddresses {
+pub struct LinkerdAddresses {
     /// Address of Linkerd's destination controller, if there can be no port-forward to its Pod
     #[arg(long, value_name = "HOST:PORT", requires_all = ["linkerd_policy", "from"], value_parser = controller_address)]
-    pub(super) linkerd_destination: Option<String>,
+    pub linkerd_destination: Option<String>,
     /// The same for Linkerd's policy controller
     #[arg(long, value_name = "HOST:PORT", requires = "linkerd_destination", value_parser = controller_address)]
-    pub(super) linkerd_policy: Option<String>,
+    pub linkerd_policy: Option<String>,
     /// The same for the policy controller of the target cluster
     #[arg(long, value_name = "HOST:PORT", requires = "target", value_parser = controller_address)]
-    pub(super) target_linkerd_policy: Option<String>,
+    pub target_linkerd_policy: Option<String>,
 }
 
 impl LinkerdAddresses {
-    pub(super) fn of_source(&self) -> ControllerAddresses {
+    pub fn of_source(&self) -> ControllerAddresses {
         ControllerAddresses {
             destination: self.linkerd_destination.clone(),
             policy: self.linkerd_policy.clone(),
         }
     }
 
-    pub(super) fn of_target(&self) -> ControllerAddresses {
+    pub fn of_target(&self) -> ControllerAddresses {
         ControllerAddresses {
             destination: None,
             policy: self.target_linkerd_policy.clone(),
@@ -95,7 +93,7 @@ impl LinkerdAddresses {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum DiagnosisFormat {
+pub enum DiagnosisFormat {
     /// The layers, the cause, and commands
     Text,
     /// A JSON object
@@ -106,16 +104,16 @@ pub(super) enum DiagnosisFormat {
 
 /// A Service, and a port of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Called {
-    pub(super) service: ResourceId,
-    pub(super) port: Option<u16>,
+pub struct Called {
+    pub service: ResourceId,
+    pub port: Option<u16>,
 }
 
 /// A Pod, as people name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PodName {
-    pub(super) namespace: Option<String>,
-    pub(super) name: String,
+pub struct PodName {
+    pub namespace: Option<String>,
+    pub name: String,
 }
 
 /// Parses `NAMESPACE/SERVICE[:PORT]`.

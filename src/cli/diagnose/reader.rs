@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::args::{Called, Diagnose};
-use crate::{
-    api::metadata::ResourceId,
-    cli::common::{args::Global, cluster::connecting},
+use client::timing;
+use hints::{
+    hint::{fail, misuse},
+    suggest::ClusterFlags,
+};
+use mirror_core::{api::metadata::ResourceId, mirror::FEDERATED_SUFFIX};
+use observe::{
     clusters::{
         cluster_client::ClusterClient,
         request_path::{
@@ -19,20 +22,19 @@ use crate::{
         layer::Commands,
         subject::{NoSubject, Subject, closest},
     },
-    hint::{fail, misuse},
-    mirror::FEDERATED_SUFFIX,
-    suggest::ClusterFlags,
-    timing,
 };
+
+use super::args::{Called, Diagnose};
+use crate::cli::common::{args::Global, cluster::connecting};
 
 /// Time between two reads of the metrics of the calling Pod's proxy.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The clusters of a request.
-pub(super) struct PathReader<'a> {
+pub struct PathReader<'a> {
     args: &'a Diagnose,
     /// The source cluster.
-    pub(super) source: ClusterClient,
+    pub source: ClusterClient,
     /// The target cluster, if its context was named.
     target: Option<ClusterClient>,
     commands: Commands,
@@ -40,7 +42,7 @@ pub(super) struct PathReader<'a> {
 
 impl<'a> PathReader<'a> {
     /// Makes the clients of the clusters. Fails if a context does not exist.
-    pub(super) async fn connect(global: &Global, args: &'a Diagnose) -> anyhow::Result<Self> {
+    pub async fn connect(global: &Global, args: &'a Diagnose) -> anyhow::Result<Self> {
         let (access, deadline) = (global.access(), args.request_timeout);
         let context = access.context.clone().unwrap_or_default();
         let source = ClusterClient::new(&context, &access, deadline);
@@ -62,7 +64,7 @@ impl<'a> PathReader<'a> {
     }
 
     /// Reads all that is needed, and judges it.
-    pub(super) async fn diagnose(&self) -> anyhow::Result<Diagnosis> {
+    pub async fn diagnose(&self) -> anyhow::Result<Diagnosis> {
         let path = self.read().await?;
         diagnose(&path, &self.commands).map_err(|none| refused(none, &self.commands.source))
     }

@@ -1,17 +1,16 @@
 //! `diagnose --watch`: what changes on the way of a request.
 
+use client::timing;
+use observe::diagnose::{Diagnosis, report};
+
 use super::{args::DiagnosisFormat, reader::PathReader};
-use crate::{
-    cli::common::{
-        changes::{link_changes, next_change},
-        output,
-    },
-    diagnose::{Diagnosis, report},
-    timing,
+use crate::cli::common::{
+    changes::{link_changes, next_change},
+    output,
 };
 
 /// Prints a diagnosis, and then what has changed whenever something has. Fails only if the first one fails.
-pub(super) async fn show(
+pub async fn show(
     reader: &PathReader<'_>,
     first: Diagnosis,
     format: DiagnosisFormat,
@@ -75,14 +74,13 @@ impl DiagnosisLog {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{
-        api::metadata::ResourceId,
-        diagnose::{
-            causes::{Cause, Layer},
-            layer::{Finding, Impact, LayerReport},
-        },
+    use mirror_core::api::metadata::ResourceId;
+    use observe::diagnose::{
+        causes::{Cause, Layer},
+        layer::{Finding, Impact, LayerReport},
     };
+
+    use super::*;
 
     fn diagnosis(seen: &str, is_broken: bool) -> Diagnosis {
         let finding = Finding {

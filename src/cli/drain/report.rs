@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use manifests::link::ClusterName;
+use mirror_core::{api::duration::rfc3339, mirror::target::drain::until};
 use serde::Serialize;
 
-use crate::{
-    api::duration::rfc3339, cli::common::output, manifests::link::ClusterName,
-    mirror::target::drain::until,
-};
+use crate::cli::common::output;
 
 /// What happened, for all source clusters.
 #[derive(Debug, Serialize)]
-pub(super) struct DrainReport<'r> {
+pub struct DrainReport<'r> {
     cluster: String,
     /// The end of the drain.
     until: Option<String>,
@@ -21,25 +20,25 @@ pub(super) struct DrainReport<'r> {
 
 /// What happened in one source cluster.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct SourceDrain {
+pub struct SourceDrain {
     /// Its name in the file; `None` if it is that of the context.
-    pub(super) source: Option<String>,
-    pub(super) result: DrainResult,
+    pub source: Option<String>,
+    pub result: DrainResult,
     /// The end of the drain.
     #[serde(skip)]
-    pub(super) end: Option<Timestamp>,
+    pub end: Option<Timestamp>,
     /// The federated Services in which the cluster stays, because they have no other member.
-    pub(super) services: Vec<String>,
+    pub services: Vec<String>,
     /// Why it failed.
-    pub(super) reason: Option<String>,
+    pub reason: Option<String>,
     /// The commands that would do it.
-    pub(super) commands: Vec<String>,
+    pub commands: Vec<String>,
 }
 
 /// How it went in one source cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum DrainResult {
+pub enum DrainResult {
     /// It has left all federated Services, or nothing was waited for.
     Drained,
     /// It has left those that have another member.
@@ -54,7 +53,7 @@ pub(super) enum DrainResult {
 }
 
 impl SourceDrain {
-    pub(super) fn of(source: Option<&ClusterName>, result: DrainResult) -> Self {
+    pub fn of(source: Option<&ClusterName>, result: DrainResult) -> Self {
         Self {
             source: source.map(ToString::to_string),
             result,
@@ -67,7 +66,7 @@ impl SourceDrain {
 }
 
 impl<'r> DrainReport<'r> {
-    pub(super) fn of(cluster: &ClusterName, sources: &'r [SourceDrain]) -> Self {
+    pub fn of(cluster: &ClusterName, sources: &'r [SourceDrain]) -> Self {
         Self {
             cluster: cluster.to_string(),
             until: sources.iter().find_map(|source| source.end).map(rfc3339),
@@ -76,7 +75,7 @@ impl<'r> DrainReport<'r> {
     }
 
     /// Whether the cluster is still somewhere where it should not be.
-    pub(super) fn is_incomplete(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         let is_left = |source: &SourceDrain| {
             matches!(source.result, DrainResult::Failed | DrainResult::LastMember)
         };
@@ -85,7 +84,7 @@ impl<'r> DrainReport<'r> {
 
     /// Says what happened in each source cluster. On stdout are the commands of a dry run, and the federated Services in
     /// which the cluster stays.
-    pub(super) fn say(&self, wait: Duration) -> anyhow::Result<()> {
+    pub fn say(&self, wait: Duration) -> anyhow::Result<()> {
         let cluster = &self.cluster;
         for source in self.sources {
             let place = source.source.as_ref();

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
+use hints::hint::fail;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
-
-use crate::{
+use manifests::link::ClusterName;
+use mirror_core::{
     api::{
         conditions::{DRAINED, drained},
         duration::rfc3339,
@@ -19,34 +19,34 @@ use crate::{
         link::Link,
         text::in_brief,
     },
-    cli::common::{
-        cluster::Cluster,
-        linked::{Mirrors, PROPAGATION, known_clusters, links},
-        wait::{POLL_INTERVAL, Progress, poll},
-    },
-    hint::fail,
-    manifests::link::ClusterName,
     mirror::{
         Reason,
         target::drain::{shown_end, until},
     },
 };
+use serde_json::json;
+
+use crate::cli::common::{
+    cluster::Cluster,
+    linked::{Mirrors, PROPAGATION, known_clusters, links},
+    wait::{POLL_INTERVAL, Progress, poll},
+};
 
 /// A target cluster in one source cluster.
-pub(super) struct DrainIn<'a> {
+pub struct DrainIn<'a> {
     /// The source cluster.
-    pub(super) cluster: &'a Cluster,
+    pub cluster: &'a Cluster,
     /// The target cluster.
-    pub(super) name: &'a ClusterName,
+    pub name: &'a ClusterName,
     /// Namespace of the Links.
-    pub(super) namespace: &'a str,
+    pub namespace: &'a str,
     /// Whether other source clusters are waited for at the same time. Their progress would be drawn over each other.
-    pub(super) has_others: bool,
+    pub has_others: bool,
 }
 
 /// How a drain began.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Drained {
+pub enum Drained {
     /// The Links have the annotation. Nothing was waited for.
     Written,
     /// The cluster has left all federated Services.
@@ -57,7 +57,7 @@ pub(super) enum Drained {
 
 impl DrainIn<'_> {
     /// The Links to the cluster, at least one.
-    pub(super) async fn links(&self) -> anyhow::Result<Vec<Link>> {
+    pub async fn links(&self) -> anyhow::Result<Vec<Link>> {
         let mut found = links(self.cluster, self.namespace).await?;
         let hint = known_clusters(
             &found,
@@ -74,7 +74,7 @@ impl DrainIn<'_> {
     }
 
     /// The commands that set or remove the annotation of these Links, a line each.
-    pub(super) fn commands(&self, links: &[Link], end: Option<Timestamp>) -> String {
+    pub fn commands(&self, links: &[Link], end: Option<Timestamp>) -> String {
         let (namespace, key) = (self.namespace, labels::DRAINED_UNTIL);
         let flags = &self.cluster.flags;
         let commands = links.iter().map(|link| {
@@ -95,7 +95,7 @@ impl DrainIn<'_> {
     }
 
     /// Drains the cluster of these Links, and waits until it has left.
-    pub(super) async fn drain(
+    pub async fn drain(
         &self,
         links: &[Link],
         end: Timestamp,
@@ -126,7 +126,7 @@ impl DrainIn<'_> {
     }
 
     /// Ends the drain of the cluster of these Links, and waits until it has rejoined.
-    pub(super) async fn rejoin(&self, links: &[Link], wait: Duration) -> anyhow::Result<()> {
+    pub async fn rejoin(&self, links: &[Link], wait: Duration) -> anyhow::Result<()> {
         self.annotate(links, None).await?;
         if wait.is_zero() {
             return Ok(());
@@ -199,7 +199,7 @@ impl DrainIn<'_> {
 
 /// Whether the cluster of these Links has left all federated Services (`true`), or all but those without another member
 /// (`false`), in the drain that lasts until `end`. `Err` while it has not, with the reason.
-pub(super) fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
+pub fn has_left(links: &[Link], end: Timestamp) -> Result<bool, String> {
     let mut why = "no status reported yet".to_owned();
     for link in links {
         let conditions = link.status.iter().flat_map(|status| &status.conditions);
@@ -228,14 +228,14 @@ fn is_of(drained: &Condition, end: Timestamp) -> bool {
 
 /// The Links that have the annotation of a drain. `None` if the cluster is not drained: no Link has the annotation, and
 /// no status shows a drain. Statuses still show one after a `drain --end` that timed out; then the list may be empty.
-pub(super) fn to_rejoin(mut links: Vec<Link>) -> Option<Vec<Link>> {
+pub fn to_rejoin(mut links: Vec<Link>) -> Option<Vec<Link>> {
     let is_over = is_back(&links).is_ok();
     links.retain(|link| link.annotations().contains_key(labels::DRAINED_UNTIL));
     (!links.is_empty() || !is_over).then_some(links)
 }
 
 /// Succeeds if the status of none of these Links shows a drain. `Err` is what the status shows.
-pub(super) fn is_back(links: &[Link]) -> Result<(), String> {
+pub fn is_back(links: &[Link]) -> Result<(), String> {
     for status in links.iter().filter_map(|link| link.status.as_ref()) {
         if let Some(drained) = status.conditions.iter().find(|c| c.type_ == DRAINED) {
             return Err(format!("drained {}", drained.message));

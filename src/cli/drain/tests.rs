@@ -1,13 +1,14 @@
 //! Tests of what the status of a Link says about a drain, and of the limits of its duration.
 
 use jiff::Timestamp;
+use mirror_core::api::link::Link;
 use serde_json::json;
 
 use super::{
     source::{has_left, is_back},
     *,
 };
-use crate::{api::link::Link, cli::fleet::parse};
+use crate::cli::fleet::parse;
 
 /// A Link whose status has these conditions, as type, reason and message, and this reason for its federated Service.
 fn link(conditions: &[(&str, &str, &str)], federated: &str) -> Link {

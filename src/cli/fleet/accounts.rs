@@ -8,24 +8,22 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
+use manifests::{
+    install::{RemoteAccess, allow},
+    kubeconfig::Secret,
+    link::ClusterName,
+    render::ObjectName,
+};
+use mirror_core::api::{labels, metadata::cluster_uid};
 use serde_json::{Value, json};
 
 use super::{
     facts::{AccountFacts, is_of, other_fleet},
     loaded::LoadedFleet,
 };
-use crate::{
-    api::{labels, metadata::cluster_uid},
-    cli::{
-        link_gen::{Evidence, KubeconfigTarget, by_uid, has, is_of as is_token_of},
-        steps::{Action, LinkStep, StepChange, StepPart, covers, labelled},
-    },
-    manifests::{
-        install::{RemoteAccess, allow},
-        kubeconfig::Secret,
-        link::ClusterName,
-        render::ObjectName,
-    },
+use crate::cli::{
+    link_gen::{Evidence, KubeconfigTarget, by_uid, has, is_of as is_token_of},
+    steps::{Action, LinkStep, StepChange, StepPart, covers, labelled},
 };
 
 /// The objects of accounts, by namespace and name.
@@ -39,19 +37,19 @@ struct FoundObject {
 }
 
 /// The account of a source cluster in a target cluster.
-pub(super) struct LinkAccount {
+pub struct LinkAccount {
     /// The source cluster.
     source: String,
-    pub(super) name: String,
+    pub name: String,
     /// The UID of the source cluster, if it is known.
-    pub(super) uid: Option<String>,
+    pub uid: Option<String>,
     /// Whether the account may have been that of another cluster, because this one was built again.
-    pub(super) is_replaced: bool,
+    pub is_replaced: bool,
 }
 
 impl LinkAccount {
     /// The account with the name of the cluster, of which nothing else is known.
-    pub(super) fn named(source: &ClusterName) -> Self {
+    pub fn named(source: &ClusterName) -> Self {
         Self {
             source: source.to_string(),
             name: source.to_string(),
@@ -61,7 +59,7 @@ impl LinkAccount {
     }
 
     /// The account that a source cluster has, or will have. One that got another name keeps its account.
-    pub(super) fn of(
+    pub fn of(
         loaded: &LoadedFleet,
         source: &ClusterName,
         uid: Option<&str>,
@@ -107,7 +105,7 @@ impl LinkAccount {
 
 /// What has to be written for an account. One that somebody else has made is used as it is, and if it `has_token`, none
 /// is made. `Err` says why it cannot be used.
-pub(super) fn account_writes(
+pub fn account_writes(
     fleet: &str,
     namespace: &str,
     account: &LinkAccount,
@@ -220,7 +218,7 @@ fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<Found
 }
 
 /// A token for an account: the one that is `held` as long as it is valid, or that of the account's Secret.
-pub(super) fn token(
+pub fn token(
     facts: &AccountFacts,
     name: &str,
     held: Option<&KubeconfigTarget>,

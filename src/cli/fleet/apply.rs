@@ -7,8 +7,10 @@ use std::{
 
 use anyhow::anyhow;
 use futures::{StreamExt as _, stream};
+use hints::hint::fail;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use manifests::link::ClusterName;
 
 use super::{
     facts::AccountFacts,
@@ -24,8 +26,6 @@ use crate::{
         steps::{LinkStep, StepPart},
     },
     fleet::LinkEnds,
-    hint::fail,
-    manifests::link::ClusterName,
 };
 
 /// Number of links that are written at the same time.
@@ -33,13 +33,13 @@ const SIDE_BY_SIDE: usize = 16;
 
 /// What was done, and what could not be.
 #[derive(Debug, Default)]
-pub(super) struct FleetOutcome {
+pub struct FleetOutcome {
     /// Number of objects that were written.
-    pub(super) written: usize,
+    pub written: usize,
     /// The links whose Links or credentials were written.
-    pub(super) links: BTreeSet<LinkEnds>,
+    pub links: BTreeSet<LinkEnds>,
     /// What failed, one line each.
-    pub(super) failed: Vec<String>,
+    pub failed: Vec<String>,
 }
 
 /// The steps of one link: those of its account in the target cluster, and those in the source cluster.
@@ -172,7 +172,7 @@ fn of<'r>(read: &'r ReadClusters, name: &ClusterName) -> Option<&'r ReadCluster>
 }
 
 /// Runs the steps of all links side by side. One that fails delays no other.
-pub(super) async fn write_links(
+pub async fn write_links(
     loaded: &LoadedFleet,
     read: &ReadClusters,
     plan: &FleetPlan,
@@ -225,7 +225,7 @@ pub(super) async fn write_links(
 }
 
 /// The `known` accounts with one that was made a moment ago, when it has its token.
-pub(super) async fn account_of(
+pub async fn account_of(
     cluster: &Cluster,
     namespace: &str,
     name: &str,

@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use hints::hint::fail;
 use kube::config::NamedContext;
+use manifests::link::ClusterName;
 
 use crate::{
     cli::common::{cluster_name::cluster_name, context_pattern::matching},
     fleet::FoundCluster,
-    hint::fail,
-    manifests::link::ClusterName,
 };
 
 /// The clusters of the contexts that a list such as `prod-*,staging` names, by name, whatever the order of the kubeconfig.
-pub(super) fn clusters(
-    patterns: &str,
-    contexts: &[NamedContext],
-) -> anyhow::Result<Vec<FoundCluster>> {
+pub fn clusters(patterns: &str, contexts: &[NamedContext]) -> anyhow::Result<Vec<FoundCluster>> {
     let names: Vec<String> = contexts.iter().map(|of| of.name.clone()).collect();
     let mut found: BTreeMap<ClusterName, String> = BTreeMap::new();
     let mut behind: BTreeMap<&str, String> = BTreeMap::new();

@@ -6,18 +6,16 @@ use std::{
 };
 
 use clap_complete::CompletionCandidate;
+use mirror_core::api::labels::LINKERD_NAMESPACE;
 
 use super::loaded::{LoadedFleet, load_offline};
-use crate::{
-    api::labels::LINKERD_NAMESPACE,
-    cli::common::{
-        args::Global,
-        complete::{self, offer, typed_value},
-    },
+use crate::cli::common::{
+    args::Global,
+    complete::{self, offer, typed_value},
 };
 
 /// Offers the clusters of the file, or without one the target clusters of Links.
-pub(in crate::cli) fn clusters_or_targets(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn clusters_or_targets(current: &OsStr) -> Vec<CompletionCandidate> {
     match typed_value(&["--file"]) {
         Some(_) => clusters(current),
         None => complete::clusters(current),
@@ -25,7 +23,7 @@ pub(in crate::cli) fn clusters_or_targets(current: &OsStr) -> Vec<CompletionCand
 }
 
 /// Offers the clusters of the file.
-pub(in crate::cli) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
     let names = |loaded: LoadedFleet| {
         let clusters = loaded.fleet.clusters.iter();
         clusters.map(|cluster| cluster.name.to_string()).collect()
@@ -34,7 +32,7 @@ pub(in crate::cli) fn clusters(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Offers what `rotate` takes: clusters, and links of the file as `SOURCE/TARGET`.
-pub(in crate::cli) fn rotated(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn rotated(current: &OsStr) -> Vec<CompletionCandidate> {
     let links = |loaded: LoadedFleet| {
         let links = loaded.fleet.links.keys();
         let links = links.map(|ends| format!("{}/{}", ends.source, ends.target));

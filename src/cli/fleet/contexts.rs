@@ -3,6 +3,8 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
+use hints::{hint::misuse, suggest::ClusterFlags};
+use observe::clusters::cluster_client::{ClusterClient, KubeContext, side_by_side};
 
 use super::{
     loaded::{LoadedFleet, load, named},
@@ -10,25 +12,22 @@ use super::{
 };
 use crate::{
     cli::common::{args::Global, cluster::connecting, contexts::Contexts},
-    clusters::cluster_client::{ClusterClient, KubeContext, side_by_side},
     fleet::FleetCluster,
-    hint::misuse,
-    suggest::ClusterFlags,
 };
 
 /// The file of a fleet, for commands that can also do without one.
 #[derive(Clone, Debug, Default, Args)]
-pub(in crate::cli) struct FleetFile {
+pub struct FleetFile {
     /// Use the clusters of this file of `fleet`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "context")]
-    pub(in crate::cli) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     #[command(flatten)]
     plugins: PluginFlags,
 }
 
 /// Which clusters to use.
 #[derive(Clone, Debug, Default, Args)]
-pub(in crate::cli) struct FleetContexts {
+pub struct FleetContexts {
     #[command(flatten)]
     contexts: Contexts,
     #[command(flatten)]
@@ -36,29 +35,26 @@ pub(in crate::cli) struct FleetContexts {
 }
 
 /// The chosen clusters.
-pub(in crate::cli) struct SelectedClusters {
-    pub(in crate::cli) contexts: Vec<KubeContext>,
+pub struct SelectedClusters {
+    pub contexts: Vec<KubeContext>,
     /// The links of the file, if the clusters are from one.
-    pub(in crate::cli) fleet: Option<FleetLinks>,
+    pub fleet: Option<FleetLinks>,
 }
 
 /// The links of a fleet.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct FleetLinks {
+pub struct FleetLinks {
     /// The name of the fleet.
-    pub(in crate::cli) name: String,
+    pub name: String,
     /// Sources and targets.
-    pub(in crate::cli) links: BTreeSet<(String, String)>,
+    pub links: BTreeSet<(String, String)>,
     /// Namespace of the Links.
-    pub(in crate::cli) namespace: String,
+    pub namespace: String,
 }
 
 impl FleetFile {
     /// Reads the file, if there is one.
-    pub(in crate::cli) async fn load(
-        &self,
-        global: &Global,
-    ) -> anyhow::Result<Option<LoadedFleet>> {
+    pub async fn load(&self, global: &Global) -> anyhow::Result<Option<LoadedFleet>> {
         let Some(file) = &self.file else {
             return Ok(None);
         };
@@ -69,7 +65,7 @@ impl FleetFile {
 
 impl FleetContexts {
     /// The chosen clusters. Sends no requests.
-    pub(in crate::cli) async fn select(
+    pub async fn select(
         &self,
         global: &Global,
         deadline: Duration,
@@ -93,7 +89,7 @@ impl FleetContexts {
 
 impl SelectedClusters {
     /// Only the clusters that have links, if they are from a file.
-    pub(in crate::cli) fn sources(self) -> Self {
+    pub fn sources(self) -> Self {
         let Some(fleet) = &self.fleet else {
             return self;
         };

@@ -9,6 +9,12 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
+use client::timing;
+use hints::{
+    hint::{fail, misuse},
+    suggest::ClusterFlags,
+};
+use manifests::{link::ClusterName, render::Manifest};
 use serde_json::{Value, json};
 
 use super::{
@@ -22,21 +28,15 @@ use super::{
     remaining::{RemainingStep, text},
     source::FleetSource,
 };
-use crate::{
-    cli::{
-        common::{
-            args::{Global, ManifestOutput},
-            files::{FileReaders, write_whole},
-            output,
-            wait::spin,
-        },
-        link_gen::Remark,
-        steps::labelled,
+use crate::cli::{
+    common::{
+        args::{Global, ManifestOutput},
+        files::{FileReaders, write_whole},
+        output,
+        wait::spin,
     },
-    hint::{fail, misuse},
-    manifests::{link::ClusterName, render::Manifest},
-    suggest::ClusterFlags,
-    timing,
+    link_gen::Remark,
+    steps::labelled,
 };
 
 /// Print the Secrets with which source clusters reach a target cluster
@@ -51,7 +51,7 @@ use crate::{
 /// With --new-tokens, this is the first step of a rotation without access to the source clusters. If the newest token of a
 /// source cluster is less than an hour old, and not its only one, it is used again.
 #[derive(Debug, Args)]
-pub(super) struct FleetCredentialsArgs {
+pub struct FleetCredentialsArgs {
     #[command(flatten)]
     source_file: FleetSource,
     /// The target cluster
@@ -74,7 +74,7 @@ pub(super) struct FleetCredentialsArgs {
 }
 
 /// Runs the command.
-pub(super) async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result<ExitCode> {
     let loaded = args.source_file.load(global).await?;
     let links = chosen(&loaded, args)?;
     let [first, ..] = links.as_slice() else {

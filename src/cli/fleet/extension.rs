@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
+use manifests::link::ClusterName;
 use serde_json::Value;
 
 use super::loaded::LoadedFleet;
 use crate::{
     cli::install::{ExtensionObjects, InstallFacts, install_with},
     fleet::FleetCluster,
-    manifests::link::ClusterName,
 };
 
 /// The objects of clusters; an error says why they are not known.
-pub(super) type Extensions = BTreeMap<ClusterName, Result<ExtensionObjects, String>>;
+pub type Extensions = BTreeMap<ClusterName, Result<ExtensionObjects, String>>;
 
 /// What becomes of the files that have the extension.
-pub(super) enum ExtensionFiles {
+pub enum ExtensionFiles {
     /// Those that there are stay as they are.
     Kept,
     /// There are none.
@@ -27,7 +27,7 @@ pub(super) enum ExtensionFiles {
 
 impl ExtensionFiles {
     /// What the user has to know about the objects of each cluster.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let Self::Written(made) = self else {
             return Vec::new();
         };
@@ -43,7 +43,7 @@ impl ExtensionFiles {
 }
 
 /// The objects of the clusters of the file, from what was read of them.
-pub(super) fn extensions(
+pub fn extensions(
     loaded: &LoadedFleet,
     mut read: BTreeMap<ClusterName, Result<InstallFacts, String>>,
 ) -> Extensions {

@@ -8,70 +8,68 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::ResourceExt as _;
+use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
+use mirror_core::api::{labels, link::Link};
 
-use crate::{
-    api::{labels, link::Link},
-    cli::link_gen::{ApiServerFacts, LinkFacts},
-    manifests::{kubeconfig::ClusterEntry, link::ClusterName},
-};
+use crate::cli::link_gen::{ApiServerFacts, LinkFacts};
 
 /// One cluster.
 #[derive(Default)]
-pub(super) struct ClusterFacts {
+pub struct ClusterFacts {
     /// The UID of its Namespace kube-system, which no other cluster has; `None` if the user may not read it.
-    pub(super) uid: Option<String>,
+    pub uid: Option<String>,
     /// Whether it has the CRD of Links.
-    pub(super) has_links: bool,
+    pub has_links: bool,
     /// The Links of the fleet's namespace.
-    pub(super) links: Vec<Link>,
+    pub links: Vec<Link>,
     /// Why some of them cannot be decoded, by their names.
-    pub(super) unreadable: BTreeMap<String, String>,
+    pub unreadable: BTreeMap<String, String>,
     /// The target clusters of Links of other namespaces.
-    pub(super) elsewhere: BTreeSet<String>,
+    pub elsewhere: BTreeSet<String>,
     /// Credentials of Links, in that namespace and in Linkerd's.
-    pub(super) credentials: Vec<Secret>,
+    pub credentials: Vec<Secret>,
     /// What other clusters use.
-    pub(super) accounts: AccountFacts,
+    pub accounts: AccountFacts,
     /// What links to it need, if there are any; or why that is not known.
-    pub(super) target: Option<Result<TargetSide, String>>,
+    pub target: Option<Result<TargetSide, String>>,
 }
 
 /// A cluster that is linked already, and of which a file is made.
 #[derive(Default)]
-pub(super) struct ImportedCluster {
+pub struct ImportedCluster {
     /// The UID of its Namespace kube-system; `None` if the user may not read it.
-    pub(super) uid: Option<String>,
-    pub(super) context: String,
+    pub uid: Option<String>,
+    pub context: String,
     /// The name that the context suggests.
-    pub(super) derived: Option<ClusterName>,
+    pub derived: Option<ClusterName>,
     /// The cluster, as the user's kubeconfig has it.
-    pub(super) entry: ClusterEntry,
+    pub entry: ClusterEntry,
     /// Addresses and port of its gateway; `None` if it was not read.
-    pub(super) gateway: Option<(Vec<String>, u16)>,
+    pub gateway: Option<(Vec<String>, u16)>,
     /// The Links of the namespace.
-    pub(super) links: Vec<Link>,
+    pub links: Vec<Link>,
     /// Why some of them cannot be decoded, by their names.
-    pub(super) unreadable: BTreeMap<String, String>,
+    pub unreadable: BTreeMap<String, String>,
     /// Their credentials, and those of Linkerd.
-    pub(super) credentials: Vec<Secret>,
+    pub credentials: Vec<Secret>,
     /// The accounts that others may use.
-    pub(super) accounts: Vec<ServiceAccount>,
+    pub accounts: Vec<ServiceAccount>,
 }
 
 /// The accounts in one cluster, in the fleet's namespace.
 #[derive(Clone, Default)]
-pub(super) struct AccountFacts {
-    pub(super) accounts: Vec<ServiceAccount>,
+pub struct AccountFacts {
+    pub accounts: Vec<ServiceAccount>,
     /// The Secrets with their tokens.
-    pub(super) tokens: Vec<Secret>,
-    pub(super) roles: Vec<ClusterRole>,
-    pub(super) bindings: Vec<ClusterRoleBinding>,
+    pub tokens: Vec<Secret>,
+    pub roles: Vec<ClusterRole>,
+    pub bindings: Vec<ClusterRoleBinding>,
 }
 
 impl AccountFacts {
     /// The names of the accounts of which a fleet has made something. What is left of one that was removed in part counts
     /// too.
-    pub(super) fn names_of(&self, fleet: &str) -> BTreeSet<String> {
+    pub fn names_of(&self, fleet: &str) -> BTreeSet<String> {
         fn own<'a, K: kube::Resource>(
             all: &'a [K],
             fleet: &'a str,
@@ -89,13 +87,13 @@ impl AccountFacts {
     }
 
     /// Whether an account has a token, also one that a rotation has made for its link.
-    pub(super) fn has_token(&self, account: &str) -> bool {
+    pub fn has_token(&self, account: &str) -> bool {
         let mut tokens = self.tokens.iter();
         self.account(account).is_some() && tokens.any(|token| account_of(token) == Some(account))
     }
 
     /// A copy with this account, which was just made. Other tokens stay, because the credentials of a link may have one.
-    pub(super) fn with(&self, account: ServiceAccount, token: Secret) -> Self {
+    pub fn with(&self, account: ServiceAccount, token: Secret) -> Self {
         let mut all = self.clone();
         let name = account.name_any();
         all.accounts.retain(|known| known.name_any() != name);
@@ -105,22 +103,22 @@ impl AccountFacts {
     }
 
     /// A ServiceAccount.
-    pub(super) fn account(&self, name: &str) -> Option<&ServiceAccount> {
+    pub fn account(&self, name: &str) -> Option<&ServiceAccount> {
         let mut accounts = self.accounts.iter();
         accounts.find(|account| account.name_any() == name)
     }
 }
 
 /// What links to a cluster need to know of it.
-pub(super) struct TargetSide {
-    pub(super) facts: LinkFacts,
+pub struct TargetSide {
+    pub facts: LinkFacts,
     /// What is only known inside of it.
-    pub(super) inside: ApiServerFacts,
+    pub inside: ApiServerFacts,
 }
 
 impl ClusterFacts {
     /// Credentials with this namespace and name.
-    pub(super) fn credentials(&self, namespace: &str, name: &str) -> Option<&Secret> {
+    pub fn credentials(&self, namespace: &str, name: &str) -> Option<&Secret> {
         let mut all = self.credentials.iter();
         all.find(|secret| {
             secret.namespace().as_deref() == Some(namespace) && secret.name_any() == name
@@ -128,7 +126,7 @@ impl ClusterFacts {
     }
 
     /// The clusters that objects of this fleet are about: targets of its Links, and those that its accounts are for.
-    pub(super) fn named(&self, fleet: &str) -> BTreeSet<String> {
+    pub fn named(&self, fleet: &str) -> BTreeSet<String> {
         let links = self.links.iter().filter(|link| is_of(*link, fleet));
         let targets = links.map(|link| link.spec.target_cluster_name.clone());
         targets.chain(self.accounts.names_of(fleet)).collect()
@@ -136,25 +134,25 @@ impl ClusterFacts {
 }
 
 /// Whether the fleet of this name has made an object.
-pub(in crate::cli) fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
+pub fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
     fleet_of(object).is_some_and(|name| name == fleet)
 }
 
 /// Another fleet that has made an object. What was made before the file had an ID may be its own, or that of a file of the
 /// same name without one.
-pub(super) fn other_fleet<'o>(object: &'o impl kube::Resource, fleet: &str) -> Option<&'o str> {
+pub fn other_fleet<'o>(object: &'o impl kube::Resource, fleet: &str) -> Option<&'o str> {
     let before = fleet.split_once('.').map(|(name, _)| name);
     fleet_of(object).filter(|other| *other != fleet && Some(*other) != before)
 }
 
 /// The fleet that has made an object.
-pub(super) fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
+pub fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
     let labels = object.meta().labels.as_ref()?;
     labels.get(labels::FLEET).map(String::as_str)
 }
 
 /// The account that a Secret with a token is for.
-pub(super) fn account_of(token: &Secret) -> Option<&str> {
+pub fn account_of(token: &Secret) -> Option<&str> {
     let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
     of.map(String::as_str)
 }

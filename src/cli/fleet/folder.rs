@@ -7,38 +7,36 @@ use std::{
 };
 
 use anyhow::Context as _;
+use hints::hint::fail;
 
 use super::layout::{FleetFiles, KUSTOMIZATION, NOTE, PARTS, mark};
-use crate::{
-    cli::common::files::{FileReaders, write_whole},
-    hint::fail,
-};
+use crate::cli::common::files::{FileReaders, write_whole};
 
 /// A folder, and the files of one fleet in it.
-pub(super) struct FleetFolder {
+pub struct FleetFolder {
     path: PathBuf,
     /// The files that the fleet has rendered.
-    pub(super) own: FleetFiles,
+    pub own: FleetFiles,
 }
 
 /// What has to be done to files, by their paths.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FileChanges {
-    pub(super) added: BTreeSet<String>,
-    pub(super) changed: BTreeSet<String>,
-    pub(super) removed: BTreeSet<String>,
+pub struct FileChanges {
+    pub added: BTreeSet<String>,
+    pub changed: BTreeSet<String>,
+    pub removed: BTreeSet<String>,
 }
 
 impl FileChanges {
     /// The number of files.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.added.len() + self.changed.len() + self.removed.len()
     }
 }
 
 impl FleetFolder {
     /// Reads what a fleet has rendered into a folder, which need not exist.
-    pub(super) fn read(path: &Path, fleet: &str) -> anyhow::Result<Self> {
+    pub fn read(path: &Path, fleet: &str) -> anyhow::Result<Self> {
         let mut folder = Self {
             path: path.to_owned(),
             own: FleetFiles::new(),
@@ -80,7 +78,7 @@ impl FleetFolder {
     }
 
     /// What has to change so that the fleet has these files. Fails if somebody else has one of them.
-    pub(super) fn changes(&self, wanted: &FleetFiles) -> anyhow::Result<FileChanges> {
+    pub fn changes(&self, wanted: &FleetFiles) -> anyhow::Result<FileChanges> {
         let mut changes = FileChanges::default();
         for (name, text) in wanted {
             match self.own.get(name) {
@@ -106,7 +104,7 @@ impl FleetFolder {
     }
 
     /// Makes the changes. Files that name others are written after them.
-    pub(super) fn apply(&self, changes: &FileChanges, wanted: &FleetFiles) -> anyhow::Result<()> {
+    pub fn apply(&self, changes: &FileChanges, wanted: &FleetFiles) -> anyhow::Result<()> {
         let written = changes.added.union(&changes.changed);
         let mut written: Vec<&String> = written.collect();
         written.sort_by_key(|name| (name.ends_with(KUSTOMIZATION), depth(name)));

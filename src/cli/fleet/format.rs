@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum FleetFormat {
+pub enum FleetFormat {
     /// For people
     Text,
     /// One JSON document

@@ -8,12 +8,16 @@ use std::{
 };
 
 use anyhow::Context as _;
+use client::Access;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     core::v1::{Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{Resource, ResourceExt as _, api::ListParams};
+use manifests::link::ClusterName;
+use mirror_core::api::labels;
+use observe::clusters::cluster_client::side_by_side;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -23,38 +27,32 @@ use super::{
     recorded::renamed,
     removal::KnownClusters,
 };
-use crate::{
-    api::labels,
-    cli::{
-        common::{
-            args::Global,
-            cluster::Cluster,
-            cluster_name::context_of,
-            inventory::LINK,
-            linked::{KnownLinks, links_elsewhere},
-        },
-        install::InstallFacts,
-        link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
+use crate::cli::{
+    common::{
+        args::Global,
+        cluster::Cluster,
+        cluster_name::context_of,
+        inventory::LINK,
+        linked::{KnownLinks, links_elsewhere},
     },
-    client::Access,
-    clusters::cluster_client::side_by_side,
-    manifests::link::ClusterName,
+    install::InstallFacts,
+    link_gen::{ApiServerFacts, LinkFacts, entry, gateway},
 };
 
 /// Number of clusters that are read at the same time.
-pub(super) const SIDE_BY_SIDE: usize = 16;
+pub const SIDE_BY_SIDE: usize = 16;
 
 /// A cluster that was read.
-pub(super) struct ReadCluster {
-    pub(super) cluster: Cluster,
-    pub(super) facts: ClusterFacts,
+pub struct ReadCluster {
+    pub cluster: Cluster,
+    pub facts: ClusterFacts,
 }
 
 /// What is known of the clusters, by their names; an error says why nothing is.
-pub(super) type ReadClusters = BTreeMap<ClusterName, Result<ReadCluster, String>>;
+pub type ReadClusters = BTreeMap<ClusterName, Result<ReadCluster, String>>;
 
 /// What was read, without the clients.
-pub(super) fn known(read: &ReadClusters) -> KnownClusters<'_> {
+pub fn known(read: &ReadClusters) -> KnownClusters<'_> {
     let known = read.iter().map(|(name, read)| {
         let facts = read.as_ref().map(|read| &read.facts);
         (name, facts.map_err(String::as_str))
@@ -63,7 +61,7 @@ pub(super) fn known(read: &ReadClusters) -> KnownClusters<'_> {
 }
 
 /// Reads the clusters of the file that are used, and those that are not in it any more and have a context.
-pub(super) async fn read_all(
+pub async fn read_all(
     global: &Global,
     loaded: &LoadedFleet,
     used: &UsedClusters,
@@ -87,13 +85,13 @@ pub(super) async fn read_all(
 }
 
 /// A target cluster, as far as links to it need to know it.
-pub(super) struct ReadTarget {
-    pub(super) cluster: Cluster,
-    pub(super) side: TargetSide,
+pub struct ReadTarget {
+    pub cluster: Cluster,
+    pub side: TargetSide,
 }
 
 /// Reads one target cluster, as far as links to it need that: its Linkerd and its gateway.
-pub(super) async fn read_target(
+pub async fn read_target(
     global: &Global,
     loaded: &LoadedFleet,
     link: &LoadedLink,
@@ -106,16 +104,16 @@ pub(super) async fn read_target(
 
 /// What `fleet render` knows of clusters, by their names. An error says why nothing is known of one.
 #[derive(Default)]
-pub(super) struct RenderFacts {
+pub struct RenderFacts {
     /// What links to the target clusters need.
-    pub(super) targets: BTreeMap<ClusterName, Result<TargetSide, String>>,
+    pub targets: BTreeMap<ClusterName, Result<TargetSide, String>>,
     /// What the extension needs, if it is rendered.
-    pub(super) installs: BTreeMap<ClusterName, Result<InstallFacts, String>>,
+    pub installs: BTreeMap<ClusterName, Result<InstallFacts, String>>,
 }
 
 /// Reads the target clusters of the file as far as links to them need that, side by side; and all clusters as far as the
 /// extension needs that, if it is rendered.
-pub(super) async fn read_for_render(
+pub async fn read_for_render(
     global: &Global,
     loaded: &LoadedFleet,
     with_extension: bool,
@@ -174,7 +172,7 @@ fn told<T>(read: anyhow::Result<T>) -> Result<T, String> {
     read.map_err(|error| format!("{error:#}"))
 }
 
-pub(super) async fn in_time<T>(
+pub async fn in_time<T>(
     timeout: Duration,
     read: impl Future<Output = anyhow::Result<T>>,
 ) -> Result<T, String> {
@@ -250,7 +248,7 @@ async fn read(
 }
 
 /// The accounts in a cluster that others may use.
-pub(super) async fn accounts(
+pub async fn accounts(
     loaded: &LoadedFleet,
     cluster: &Cluster,
     name: &ClusterName,
@@ -305,7 +303,7 @@ where
 }
 
 /// The Secrets of a type.
-pub(super) async fn secrets(
+pub async fn secrets(
     cluster: &Cluster,
     namespace: &str,
     of_type: &str,

@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hints::suggest::{ClusterFlags, Suggested};
+use manifests::link::ClusterName;
+
 use super::{loaded::LoadedFleet, remaining::RemainingStep};
-use crate::{
-    manifests::link::ClusterName,
-    suggest::{ClusterFlags, Suggested},
-};
 
 /// The folder in which credentials are handed over.
 const FOLDER: &str = "handed";
 
 /// What has to be done by whom.
 #[derive(Debug, Default)]
-pub(super) struct HandOvers {
+pub struct HandOvers {
     /// Clusters with accounts to make or to remove, and whether some are to be removed.
     accounts: BTreeMap<ClusterName, bool>,
     /// By target cluster: the source clusters that need credentials for it.
@@ -24,29 +23,29 @@ pub(super) struct HandOvers {
 
 impl HandOvers {
     /// The owner of this cluster makes the accounts of others in it.
-    pub(super) fn accounts(&mut self, target: &ClusterName) {
+    pub fn accounts(&mut self, target: &ClusterName) {
         self.accounts.entry(target.clone()).or_default();
     }
 
     /// The owner of this cluster removes accounts that are not in the file.
-    pub(super) fn unused_accounts(&mut self, target: &ClusterName) {
+    pub fn unused_accounts(&mut self, target: &ClusterName) {
         self.accounts.insert(target.clone(), true);
     }
 
     /// The source cluster needs the Link to a target cluster, and credentials for it.
-    pub(super) fn credentials(&mut self, source: &ClusterName, target: &ClusterName) {
+    pub fn credentials(&mut self, source: &ClusterName, target: &ClusterName) {
         let sources = self.credentials.entry(target.clone()).or_default();
         sources.insert(source.clone());
     }
 
     /// The source cluster removes its Link, and then the target cluster the account.
-    pub(super) fn revoked(&mut self, source: &ClusterName, target: &ClusterName) {
+    pub fn revoked(&mut self, source: &ClusterName, target: &ClusterName) {
         let sources = self.revoked.entry(target.clone()).or_default();
         sources.insert(source.clone());
     }
 
     /// The steps as commands.
-    pub(super) fn steps(&self, loaded: &LoadedFleet) -> Vec<RemainingStep> {
+    pub fn steps(&self, loaded: &LoadedFleet) -> Vec<RemainingStep> {
         let mut steps = Vec::new();
         let (file, here) = (loaded.name.as_str(), ClusterFlags::default());
         let apply = |cluster: &ClusterName, prunes: bool| {
@@ -93,14 +92,14 @@ impl HandOvers {
 }
 
 /// The owner of a source cluster takes what is in this file.
-pub(super) fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> RemainingStep {
+pub fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> RemainingStep {
     let context = context(loaded, source);
     let command = ClusterFlags::default().mc("link --from-file {} --source {}", &[path, &context]);
     RemainingStep::of(source, &command)
 }
 
 /// The command that prints the accounts with these names, to delete them.
-pub(super) fn revoke(loaded: &LoadedFleet, flags: &ClusterFlags, names: &str) -> Suggested {
+pub fn revoke(loaded: &LoadedFleet, flags: &ClusterFlags, names: &str) -> Suggested {
     flags.mc(
         "revoke --service-account-name {} --namespace {}",
         &[names, &loaded.namespace],
@@ -113,7 +112,7 @@ fn joined(names: &BTreeSet<ClusterName>) -> String {
 }
 
 /// The flags that name a cluster.
-pub(super) fn flags(loaded: &LoadedFleet, name: &ClusterName) -> ClusterFlags {
+pub fn flags(loaded: &LoadedFleet, name: &ClusterName) -> ClusterFlags {
     ClusterFlags::of_context(&context(loaded, name))
 }
 

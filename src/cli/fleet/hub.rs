@@ -2,32 +2,31 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use hints::{hint::fail, suggest::ClusterFlags};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
     config::Kubeconfig,
 };
+use manifests::link::ClusterName;
 
 use super::profiles::{CredentialPlugin, ProfiledCluster, profiled};
 use crate::{
     cli::common::{args::Global, cluster::Cluster, output},
     fleet::ProfileQuery,
-    hint::fail,
-    manifests::link::ClusterName,
-    suggest::ClusterFlags,
 };
 
 /// A cluster of a hub: its profile, and a kubeconfig for it, or why there is none.
-pub(super) struct HubCluster {
+pub struct HubCluster {
     /// Namespace and name of the profile.
     profile: String,
     /// Its context in the kubeconfig.
-    pub(super) context: String,
-    pub(super) kubeconfig: Arc<Result<Kubeconfig, String>>,
+    pub context: String,
+    pub kubeconfig: Arc<Result<Kubeconfig, String>>,
 }
 
 /// The clusters whose profiles a query names, by name. One that is not healthy is said, and used all the same.
-pub(super) async fn hub_clusters(
+pub async fn hub_clusters(
     global: &Global,
     folder: &Path,
     query: &ProfileQuery,

@@ -6,17 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hints::hint::fail;
+use manifests::link::ClusterName;
+
 use super::{
     gather::{ReadClusters, known},
     loaded::LoadedFleet,
     recorded::{recorded, renamed, uids_of_file},
     removal::KnownClusters,
 };
-use crate::{hint::fail, manifests::link::ClusterName};
 
 /// Makes sure that each name stands for the cluster that was read under it. Fails if the file has two names for one cluster.
 /// Nothing is used of a cluster that is not the recorded one.
-pub(super) fn tell_apart(loaded: &LoadedFleet, read: &mut ReadClusters) -> anyhow::Result<()> {
+pub fn tell_apart(loaded: &LoadedFleet, read: &mut ReadClusters) -> anyhow::Result<()> {
     let facts = known(read);
     refuse_doubles(loaded, &facts)?;
     let recorded = recorded(loaded, &facts);

@@ -5,9 +5,16 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use clap::{Args, FromArgMatches as _};
 use clap_complete::ArgValueCompleter;
+use client::{Access, IdentifiedCluster, timing};
 use futures::{StreamExt as _, stream};
+use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
 use kube::api::ListParams;
+use manifests::{
+    gateway::{Overrides, RemoteGateway},
+    link::LinkOptions,
+};
+use mirror_core::api::labels;
 
 use super::{
     facts::ImportedCluster,
@@ -19,29 +26,19 @@ use super::{
     plan::FleetPlan,
     source::new_id,
 };
-use crate::{
-    api::labels,
-    cli::{
-        common::{
-            args::{self, Global},
-            cluster::Cluster,
-            cluster_name::{cluster_name, context_of},
-            complete,
-            context_pattern::matching,
-            contexts::without_doubles,
-            linked::KnownLinks,
-            output,
-            wait::spin,
-        },
-        link_gen::entry,
+use crate::cli::{
+    common::{
+        args::{self, Global},
+        cluster::Cluster,
+        cluster_name::{cluster_name, context_of},
+        complete,
+        context_pattern::matching,
+        contexts::without_doubles,
+        linked::KnownLinks,
+        output,
+        wait::spin,
     },
-    client::{Access, IdentifiedCluster},
-    hint::{fail, misuse},
-    manifests::{
-        gateway::{Overrides, RemoteGateway},
-        link::LinkOptions,
-    },
-    timing,
+    link_gen::entry,
 };
 
 /// Print a file for clusters as they are linked now
@@ -53,7 +50,7 @@ use crate::{
 ///
 /// Exit codes: 0 the file has everything, 1 a cluster was not read, or something is left out (no file if none was read), 2 invalid usage.
 #[derive(Debug, Args)]
-pub(super) struct FleetImportArgs {
+pub struct FleetImportArgs {
     /// Use all contexts of the kubeconfig; for several of them, pass --context 'prod-*,staging'
     #[arg(long, conflicts_with = "context")]
     all_contexts: bool,
@@ -69,7 +66,7 @@ pub(super) struct FleetImportArgs {
 }
 
 /// Runs the command.
-pub(super) async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<ExitCode> {
     let access = global.access();
     let contexts = access.kubeconfig()?.contexts;
     let contexts: Vec<String> = contexts.into_iter().map(|context| context.name).collect();

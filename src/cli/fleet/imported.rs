@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
+use manifests::link::{ClusterName, LinkOptions};
+use mirror_core::api::{labels, link::Link, metadata::cluster_uid};
 
 use super::{
     facts::{ImportedCluster, fleet_of},
     link_settings::{cluster_settings, link_settings},
 };
 use crate::{
-    api::{labels, link::Link, metadata::cluster_uid},
     cli::link_gen::{Evidence, KubeconfigTarget, by_uid},
     fleet::{ComposedCluster, ComposedFleet, ComposedSettings, LinkEnds},
-    manifests::link::{ClusterName, LinkOptions},
 };
 
 /// Name of a fleet, if nothing has one yet.
@@ -20,10 +20,10 @@ const FLEET_NAME: &str = "fleet";
 
 /// What was imported.
 #[derive(Debug)]
-pub(super) struct ImportedFleet {
-    pub(super) fleet: ComposedFleet,
+pub struct ImportedFleet {
+    pub fleet: ComposedFleet,
     /// What is not in it, and why.
-    pub(super) left_out: Vec<String>,
+    pub left_out: Vec<String>,
 }
 
 /// A Link, and the clusters that it links.
@@ -36,7 +36,7 @@ struct FoundLink<'f> {
 
 /// Turns clusters into a fleet. Without a name, it is the only fleet to which Links belong, if there is one. If this says
 /// no ID, it gets the new one.
-pub(super) fn import(
+pub fn import(
     clusters: &[ImportedCluster],
     name: Option<&str>,
     new_id: &str,

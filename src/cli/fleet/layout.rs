@@ -3,7 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
+use hints::suggest::ClusterFlags;
 use k8s_openapi::api::core::v1::Secret;
+use manifests::{
+    external_secret::{external_secret, store_key},
+    install::{RemoteAccess, allow},
+    link::{ClusterName, LinkObjects},
+    render::Manifest,
+    yaml::to_yaml,
+};
+use mirror_core::api::labels::{self, KUBECONFIG_KEY};
 use serde_json::{Value, json};
 
 use super::{
@@ -11,21 +20,10 @@ use super::{
     facts::TargetSide,
     loaded::{LoadedFleet, LoadedLink},
 };
-use crate::{
-    api::labels::{self, KUBECONFIG_KEY},
-    cli::{link_gen::Remark, steps::labelled},
-    manifests::{
-        external_secret::{external_secret, store_key},
-        install::{RemoteAccess, allow},
-        link::{ClusterName, LinkObjects},
-        render::Manifest,
-        yaml::to_yaml,
-    },
-    suggest::ClusterFlags,
-};
+use crate::cli::{link_gen::Remark, steps::labelled};
 
 /// Texts of files, by their paths in the folder.
-pub(super) type FleetFiles = BTreeMap<String, String>;
+pub type FleetFiles = BTreeMap<String, String>;
 
 /// Folder of a cluster with the extension.
 const EXTENSION: &str = "extension";
@@ -36,46 +34,46 @@ const CREDENTIALS: &str = "credentials";
 /// Folder with its Links.
 const LINKS: &str = "links";
 /// The folders of a cluster, in the order in which they are applied: the first has the Namespace and the CRD.
-pub(super) const PARTS: [&str; 4] = [EXTENSION, ACCOUNTS, CREDENTIALS, LINKS];
+pub const PARTS: [&str; 4] = [EXTENSION, ACCOUNTS, CREDENTIALS, LINKS];
 /// File in the folder of a cluster that says which credentials it needs.
-pub(super) const NOTE: &str = "credentials.md";
+pub const NOTE: &str = "credentials.md";
 /// File in each folder that names the others.
-pub(super) const KUSTOMIZATION: &str = "kustomization.yaml";
+pub const KUSTOMIZATION: &str = "kustomization.yaml";
 
 /// What there is to render.
-pub(super) struct FleetLayout<'l> {
-    pub(super) loaded: &'l LoadedFleet,
+pub struct FleetLayout<'l> {
+    pub loaded: &'l LoadedFleet,
     /// Name of the file, for commands.
-    pub(super) file: &'l str,
+    pub file: &'l str,
     /// A `ClusterSecretStore` from which the External Secrets Operator takes credentials.
-    pub(super) store: Option<&'l str>,
+    pub store: Option<&'l str>,
     /// What is known of the target clusters.
-    pub(super) targets: &'l BTreeMap<ClusterName, Result<TargetSide, String>>,
+    pub targets: &'l BTreeMap<ClusterName, Result<TargetSide, String>>,
     /// What becomes of the extension.
-    pub(super) extension: &'l ExtensionFiles,
+    pub extension: &'l ExtensionFiles,
     /// The files of the fleet that are there.
-    pub(super) existing: &'l FleetFiles,
+    pub existing: &'l FleetFiles,
 }
 
 /// The files, and what could not be rendered.
 #[derive(Debug, Default)]
-pub(super) struct RenderedFleet {
-    pub(super) files: FleetFiles,
+pub struct RenderedFleet {
+    pub files: FleetFiles,
     /// Why files about links to a cluster are missing, or stay as they are.
-    pub(super) problems: BTreeMap<ClusterName, String>,
+    pub problems: BTreeMap<ClusterName, String>,
     /// Why the extension of a cluster is missing, or stays as it is.
-    pub(super) extension_problems: BTreeMap<ClusterName, String>,
-    pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
+    pub extension_problems: BTreeMap<ClusterName, String>,
+    pub remarks: BTreeSet<(ClusterName, Remark)>,
 }
 
 impl RenderedFleet {
     /// Whether something is missing, or stays as it is.
-    pub(super) fn has_problems(&self) -> bool {
+    pub fn has_problems(&self) -> bool {
         !self.problems.is_empty() || !self.extension_problems.is_empty()
     }
 
     /// The problems, one line each.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let mut said = Vec::new();
         let (links, own) = (&self.problems, &self.extension_problems);
         let clusters: BTreeSet<&ClusterName> = links.keys().chain(own.keys()).collect();
@@ -99,18 +97,18 @@ impl RenderedFleet {
 }
 
 /// Whether a file has what makes the credentials of a cluster.
-pub(super) fn is_credentials(path: &str) -> bool {
+pub fn is_credentials(path: &str) -> bool {
     path.split('/').nth(1) == Some(CREDENTIALS) && !path.ends_with(KUSTOMIZATION)
 }
 
 /// The first line of a file that a fleet has rendered. Only files with it are changed or removed.
-pub(super) fn mark(fleet: &str) -> String {
+pub fn mark(fleet: &str) -> String {
     format!("linkerd-mc fleet {fleet}: ")
 }
 
 impl FleetLayout<'_> {
     /// All files that should be there.
-    pub(super) fn render(&self) -> anyhow::Result<RenderedFleet> {
+    pub fn render(&self) -> anyhow::Result<RenderedFleet> {
         let mut rendered = RenderedFleet::default();
         let mut needed: BTreeMap<&ClusterName, Vec<String>> = BTreeMap::new();
         let mut accounts = BTreeMap::new();
@@ -321,7 +319,7 @@ impl FleetLayout<'_> {
 }
 
 /// Removes the annotation with the version that has made an object.
-pub(super) fn forget_version(object: &mut Value) {
+pub fn forget_version(object: &mut Value) {
     let Some(metadata) = object["metadata"].as_object_mut() else {
         return;
     };

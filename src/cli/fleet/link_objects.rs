@@ -1,17 +1,16 @@
 //! The objects of a link of a fleet, from what is known of its target cluster.
 
+use manifests::{kubeconfig::Secret, link::LinkObjects};
+
 use super::{
     facts::TargetSide,
     loaded::{LoadedFleet, LoadedLink},
 };
-use crate::{
-    cli::link_gen::{Existing, Remark, WantedLink, Way},
-    manifests::{kubeconfig::Secret, link::LinkObjects},
-};
+use crate::cli::link_gen::{Existing, Remark, WantedLink, Way};
 
 impl LoadedLink {
     /// The objects of the link in the source cluster. Without a token, what depends on it is wrong.
-    pub(super) fn objects(
+    pub fn objects(
         &self,
         loaded: &LoadedFleet,
         side: &TargetSide,
@@ -36,7 +35,7 @@ impl LoadedLink {
     }
 
     /// Tries the way of the link to the API server, as far as that is possible from here.
-    pub(super) async fn check_way(&self, side: &TargetSide, token: &Secret) -> anyhow::Result<()> {
+    pub async fn check_way(&self, side: &TargetSide, token: &Secret) -> anyhow::Result<()> {
         let way = self.way(side, &mut Vec::new())?;
         let account = &self.args.service_account_name;
         way.check(&side.facts.context, account, token).await

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
 use kube::ResourceExt as _;
+use manifests::{kubeconfig::Secret, link::ClusterName};
+use mirror_core::api::metadata::cluster_uid;
 
 use super::{
     accounts::{LinkAccount, account_writes, token},
@@ -10,49 +12,45 @@ use super::{
     loaded::{LoadedFleet, LoadedLink},
     source_writes::SourceWrites,
 };
-use crate::{
-    api::metadata::cluster_uid,
-    cli::{
-        link::taken::objection,
-        link_gen::{KubeconfigTarget, Remark, by_uid},
-        steps::LinkStep,
-    },
-    manifests::{kubeconfig::Secret, link::ClusterName},
+use crate::cli::{
+    link::taken::objection,
+    link_gen::{KubeconfigTarget, Remark, by_uid},
+    steps::LinkStep,
 };
 
 /// What has to be written for one link.
-pub(super) struct LinkPlan {
+pub struct LinkPlan {
     /// In the target cluster, and first.
-    pub(super) account: Vec<LinkStep>,
+    pub account: Vec<LinkStep>,
     /// In the source cluster, in this order. Without a token of the account, the credentials are not those to write.
-    pub(super) source: Vec<LinkStep>,
+    pub source: Vec<LinkStep>,
     /// Name of the account.
-    pub(super) name: String,
+    pub name: String,
     /// The token of the account, if there is one.
-    pub(super) token: Option<Secret>,
+    pub token: Option<Secret>,
     /// What the user has to know.
-    pub(super) remarks: Vec<Remark>,
+    pub remarks: Vec<Remark>,
 }
 
 /// Why a link cannot be made, and which cluster is to blame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LinkObstacle {
-    pub(super) cluster: ClusterName,
-    pub(super) why: String,
+pub struct LinkObstacle {
+    pub cluster: ClusterName,
+    pub why: String,
 }
 
 /// A link, and what is known of its clusters.
-pub(super) struct LinkCase<'c> {
-    pub(super) loaded: &'c LoadedFleet,
-    pub(super) link: &'c LoadedLink,
-    pub(super) source: &'c ClusterFacts,
-    pub(super) target: &'c ClusterFacts,
-    pub(super) now: Timestamp,
+pub struct LinkCase<'c> {
+    pub loaded: &'c LoadedFleet,
+    pub link: &'c LoadedLink,
+    pub source: &'c ClusterFacts,
+    pub target: &'c ClusterFacts,
+    pub now: Timestamp,
 }
 
 impl LinkCase<'_> {
     /// Plans the link, with the accounts that the target cluster has.
-    pub(super) fn plan(&self, accounts: &AccountFacts) -> Result<LinkPlan, LinkObstacle> {
+    pub fn plan(&self, accounts: &AccountFacts) -> Result<LinkPlan, LinkObstacle> {
         let (source, target) = (&self.link.ends.source, &self.link.ends.target);
         let in_source = |why: String| obstacle(source, why);
         let in_target = |why: String| obstacle(target, why);

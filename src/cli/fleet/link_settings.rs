@@ -1,19 +1,18 @@
 //! From a Link to the keys of the file that make one like it. Pure.
 
 use kube::ResourceExt as _;
+use manifests::link::{LinkOptions, SETTINGS, list_in_file};
+use mirror_core::{
+    api::{labels, link::Link},
+    mirror,
+};
 use serde_json::json;
 
 use super::facts::ImportedCluster;
-use crate::{
-    api::{labels, link::Link},
-    cli::link_gen::KubeconfigTarget,
-    fleet::ComposedSettings,
-    manifests::link::{LinkOptions, SETTINGS, list_in_file},
-    mirror,
-};
+use crate::{cli::link_gen::KubeconfigTarget, fleet::ComposedSettings};
 
 /// The settings that a Link has, and not by default.
-pub(super) fn link_settings(link: &Link, defaults: &LinkOptions) -> ComposedSettings {
+pub fn link_settings(link: &Link, defaults: &LinkOptions) -> ComposedSettings {
     let has_gateway = !link.spec.gateway_address.is_empty();
     let used = SETTINGS
         .iter()
@@ -23,7 +22,7 @@ pub(super) fn link_settings(link: &Link, defaults: &LinkOptions) -> ComposedSett
 }
 
 /// How a Link reaches its target cluster, as far as that does not follow from the context and the gateway.
-pub(super) fn cluster_settings(
+pub fn cluster_settings(
     link: &Link,
     held: Option<&KubeconfigTarget>,
     target: &ImportedCluster,

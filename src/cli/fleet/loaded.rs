@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args as _, Command, FromArgMatches as _};
+use client::Access;
+use hints::hint::{fail, misuse};
 use kube::config::Kubeconfig;
+use manifests::link::ClusterName;
 
 use super::{
     by_context::clusters,
@@ -25,27 +28,24 @@ use crate::{
         },
         link_gen::{Existing, LinkArgs},
     },
-    client::Access,
     fleet::{
         self, ClusterSources, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds, LinkFlags,
         ProfileQuery,
     },
-    hint::{fail, misuse},
-    manifests::link::ClusterName,
 };
 
 /// A file that can be used.
-pub(in crate::cli) struct LoadedFleet {
+pub struct LoadedFleet {
     /// The file, as messages and commands name it.
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) fleet: Fleet,
-    pub(super) links: Vec<LoadedLink>,
+    pub name: String,
+    pub fleet: Fleet,
+    pub links: Vec<LoadedLink>,
     /// Namespace of the Links and of the accounts.
-    pub(in crate::cli) namespace: String,
+    pub namespace: String,
     /// Namespace of Linkerd's control planes.
-    pub(in crate::cli) linkerd: String,
+    pub linkerd: String,
     /// What the user has allowed.
-    pub(super) consent: Consent,
+    pub consent: Consent,
     folder: PathBuf,
     /// The kubeconfigs of clusters that hubs have named, or why there is none.
     given: BTreeMap<ClusterName, Arc<Result<Kubeconfig, String>>>,
@@ -53,29 +53,29 @@ pub(in crate::cli) struct LoadedFleet {
 
 /// What is only done if the user says so.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Consent {
+pub struct Consent {
     /// The clusters that were built again: what is recorded of them is about others.
-    pub(super) replaced: BTreeSet<ClusterName>,
+    pub replaced: BTreeSet<ClusterName>,
     /// Whether Links of others get the settings of the file.
-    pub(super) takes_over: bool,
+    pub takes_over: bool,
     /// How many Links that are not in the file are deleted at most; none at all without a number.
-    pub(super) prunes: Option<usize>,
+    pub prunes: Option<usize>,
 }
 
 /// A link of the file, as `link` gets it on the command line.
-pub(super) struct LoadedLink {
-    pub(super) ends: LinkEnds,
-    pub(super) args: LinkArgs,
-    pub(super) given: Given,
+pub struct LoadedLink {
+    pub ends: LinkEnds,
+    pub args: LinkArgs,
+    pub given: Given,
 }
 
 /// The flags that the keys of the file stand for.
-pub(super) fn link_flags() -> Command {
+pub fn link_flags() -> Command {
     LinkArgs::augment_args(Command::new("link"))
 }
 
 /// Reads the file, and what it does not name itself: contexts, and ClusterProfiles with these plugins.
-pub(super) async fn load(
+pub async fn load(
     global: &Global,
     file: &Path,
     plugins: &PluginFlags,
@@ -107,7 +107,7 @@ pub(super) async fn load(
 }
 
 /// Reads the file without ClusterProfiles. Sends no request.
-pub(super) fn load_offline(global: &Global, file: &Path) -> anyhow::Result<LoadedFleet> {
+pub fn load_offline(global: &Global, file: &Path) -> anyhow::Result<LoadedFleet> {
     let (name, text) = text_of(file)?;
     let sources = FoundSources {
         global,
@@ -158,12 +158,7 @@ impl ClusterSources for FoundSources<'_> {
 }
 
 /// Parses the text of a file in this folder that names all of its clusters.
-pub(in crate::cli) fn parse(
-    name: &str,
-    text: &str,
-    folder: &Path,
-    linkerd: &str,
-) -> anyhow::Result<LoadedFleet> {
+pub fn parse(name: &str, text: &str, folder: &Path, linkerd: &str) -> anyhow::Result<LoadedFleet> {
     let flag = LinkerdFlag {
         namespace: linkerd,
         is_given: false,
@@ -293,7 +288,7 @@ fn loaded(fleet: &Fleet, command: &Command, ends: &LinkEnds) -> anyhow::Result<L
 }
 
 /// The access with the name of its context: that of the cluster, or the only one that a tool made for it.
-pub(in crate::cli) fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
+pub fn named(access: &Access, name: &ClusterName) -> anyhow::Result<Access> {
     if access.context.is_some() {
         return Ok(access.clone());
     }
@@ -312,14 +307,14 @@ pub(in crate::cli) fn named(access: &Access, name: &ClusterName) -> anyhow::Resu
 }
 
 /// Where the file names a link.
-pub(super) fn places(link: &FleetLink) -> String {
+pub fn places(link: &FleetLink) -> String {
     let places = link.places.iter().map(ToString::to_string);
     places.collect::<Vec<_>>().join("; ")
 }
 
 impl LoadedLink {
     /// The link with another account than that of the name of its source cluster.
-    pub(super) fn with_account(&self, account: &str) -> Self {
+    pub fn with_account(&self, account: &str) -> Self {
         let mut args = self.args.clone();
         account.clone_into(&mut args.service_account_name);
         Self {
@@ -332,13 +327,13 @@ impl LoadedLink {
 
 impl LoadedFleet {
     /// Whether a cluster is in the file.
-    pub(super) fn has(&self, name: &ClusterName) -> bool {
+    pub fn has(&self, name: &ClusterName) -> bool {
         let mut clusters = self.fleet.clusters.iter();
         clusters.any(|cluster| cluster.name == *name)
     }
 
     /// The access to a cluster of the file.
-    pub(in crate::cli) fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
+    pub fn access(&self, all: &Access, cluster: &FleetCluster) -> Access {
         let own = cluster.kubeconfig.as_ref();
         let access = Access {
             given: self.given.get(&cluster.name).cloned(),
@@ -350,7 +345,7 @@ impl LoadedFleet {
     }
 
     /// A connection to a cluster of the file, and how it is made. Sends no request.
-    pub(in crate::cli) async fn connect(
+    pub async fn connect(
         &self,
         all: &Access,
         name: &ClusterName,
@@ -361,7 +356,7 @@ impl LoadedFleet {
     }
 
     /// A cluster of the file. Fails if there is none of this name.
-    pub(in crate::cli) fn cluster(&self, name: &ClusterName) -> anyhow::Result<&FleetCluster> {
+    pub fn cluster(&self, name: &ClusterName) -> anyhow::Result<&FleetCluster> {
         let clusters = &self.fleet.clusters;
         let found = clusters.iter().find(|cluster| cluster.name == *name);
         found.ok_or_else(|| {
@@ -375,7 +370,7 @@ impl LoadedFleet {
     }
 
     /// Whether this link is in the file.
-    pub(super) fn wants(&self, source: &ClusterName, target: &str) -> bool {
+    pub fn wants(&self, source: &ClusterName, target: &str) -> bool {
         let Ok(target) = target.parse() else {
             return false; // no cluster has such a name
         };
@@ -384,7 +379,7 @@ impl LoadedFleet {
     }
 
     /// A link to this cluster. All have the same flags about how it is reached.
-    pub(super) fn link_to(&self, target: &ClusterName) -> Option<&LoadedLink> {
+    pub fn link_to(&self, target: &ClusterName) -> Option<&LoadedLink> {
         self.links.iter().find(|link| link.ends.target == *target)
     }
 }

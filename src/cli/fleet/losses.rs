@@ -2,22 +2,20 @@
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use kube::ResourceExt as _;
+use mirror_core::api::link::Link;
 
 use super::{
     gather::{ReadCluster, ReadClusters, SIDE_BY_SIDE},
     loaded::LoadedFleet,
     plan::FleetPlan,
 };
-use crate::{
-    api::link::Link,
-    cli::{
-        common::{
-            linked::{Losses, Mirrors},
-            mirroring::Parse,
-        },
-        plan::losses::losses,
-        steps::Removes,
+use crate::cli::{
+    common::{
+        linked::{Losses, Mirrors},
+        mirroring::Parse,
     },
+    plan::losses::losses,
+    steps::Removes,
 };
 
 /// What is known of the cluster of this name.
@@ -26,7 +24,7 @@ fn of<'r>(read: &'r ReadClusters, name: &str) -> Option<&'r ReadCluster> {
 }
 
 /// Reads what the controllers would remove, and adds it to the plan.
-pub(super) async fn read_losses(
+pub async fn read_losses(
     loaded: &LoadedFleet,
     read: &ReadClusters,
     plan: &mut FleetPlan,

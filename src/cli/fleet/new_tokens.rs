@@ -1,19 +1,17 @@
 //! A new token for a source cluster, to hand it over.
 
+use client::timing;
 use jiff::Timestamp;
+use manifests::{kubeconfig::Secret, link::ClusterName};
 
 use super::loaded::LoadedFleet;
-use crate::{
-    cli::{
-        common::cluster::Cluster,
-        rotate::{RECENT, TokenAccount, TokenOwner, TokenSecret, Tokens},
-    },
-    manifests::{kubeconfig::Secret, link::ClusterName},
-    timing,
+use crate::cli::{
+    common::cluster::Cluster,
+    rotate::{RECENT, TokenAccount, TokenOwner, TokenSecret, Tokens},
 };
 
 /// Creates a token for a source cluster in a target cluster, or takes that of an earlier run. Old tokens stay valid.
-pub(super) async fn new_token(
+pub async fn new_token(
     loaded: &LoadedFleet,
     target: &Cluster,
     source: &ClusterName,

@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use hints::hint::fail;
+use manifests::link::ClusterName;
+
 use super::loaded::LoadedFleet;
-use crate::{
-    fleet::{FleetCluster, LinkEnds},
-    hint::fail,
-    manifests::link::ClusterName,
-};
+use crate::fleet::{FleetCluster, LinkEnds};
 
 /// The clusters that may be used: those of `--only`, or all.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cli) struct UsedClusters(BTreeSet<ClusterName>);
+pub struct UsedClusters(BTreeSet<ClusterName>);
 
 impl UsedClusters {
     /// The clusters with these names or contexts; all if there are none. Fails if one is not in the file, and has not left
     /// it either.
-    pub(in crate::cli) fn named(
+    pub fn named(
         loaded: &LoadedFleet,
         only: &[String],
         has_left: impl Fn(&ClusterName) -> bool,
@@ -41,23 +40,23 @@ impl UsedClusters {
     }
 
     /// Whether all clusters may be used.
-    pub(super) fn is_all(&self) -> bool {
+    pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn contains(&self, name: &ClusterName) -> bool {
+    pub fn contains(&self, name: &ClusterName) -> bool {
         self.is_all() || self.0.contains(name)
     }
 
     /// The clusters of `--only`.
-    pub(super) fn names(&self) -> impl Iterator<Item = &ClusterName> {
+    pub fn names(&self) -> impl Iterator<Item = &ClusterName> {
         self.0.iter()
     }
 }
 
 /// What can be done for a link, with the clusters that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum LinkPart {
+pub enum LinkPart {
     Whole,
     /// The source cluster takes credentials that were handed over.
     Source,
@@ -67,7 +66,7 @@ pub(in crate::cli) enum LinkPart {
 
 impl LinkPart {
     /// The part that can be done with these clusters. `None` if there is none.
-    pub(in crate::cli) fn of(ends: &LinkEnds, used: &UsedClusters) -> Option<Self> {
+    pub fn of(ends: &LinkEnds, used: &UsedClusters) -> Option<Self> {
         match (used.contains(&ends.source), used.contains(&ends.target)) {
             (true, true) => Some(Self::Whole),
             (true, false) => Some(Self::Source),

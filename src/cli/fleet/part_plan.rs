@@ -4,6 +4,14 @@
 use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
+use manifests::{
+    kubeconfig::Secret,
+    link::{ApiServerAccess, LinkTarget, SETTINGS, link},
+};
+use mirror_core::api::{
+    labels,
+    link::{Link, LinkerdConfig},
+};
 
 use super::{
     accounts::{LinkAccount, account_writes},
@@ -12,17 +20,7 @@ use super::{
     part::LinkPart,
     source_writes::SourceWrites,
 };
-use crate::{
-    api::{
-        labels,
-        link::{Link, LinkerdConfig},
-    },
-    cli::steps::LinkStep,
-    manifests::{
-        kubeconfig::Secret,
-        link::{ApiServerAccess, LinkTarget, SETTINGS, link},
-    },
-};
+use crate::cli::steps::LinkStep;
 
 /// Annotations that say which cluster is the target, and how its API server is reached. The credentials have to fit them.
 const WAY: [&str; 4] = [
@@ -34,16 +32,16 @@ const WAY: [&str; 4] = [
 
 /// What is planned for a part of a link, and what needs the other cluster.
 #[derive(Default)]
-pub(super) struct PartPlan {
-    pub(super) writes: Vec<LinkStep>,
-    pub(super) not_done: Vec<NotDone>,
+pub struct PartPlan {
+    pub writes: Vec<LinkStep>,
+    pub not_done: Vec<NotDone>,
     /// Whether the source cluster needs credentials that only the target cluster can make.
-    pub(super) needs_credentials: bool,
+    pub needs_credentials: bool,
 }
 
 /// What is not done without the other cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum NotDone {
+pub enum NotDone {
     /// There is no Link.
     Link,
     /// Somebody else has made the Link.
@@ -58,7 +56,7 @@ pub(super) enum NotDone {
 
 impl NotDone {
     /// What is said of it, for these other clusters.
-    pub(super) fn text(self, others: &BTreeSet<String>) -> String {
+    pub fn text(self, others: &BTreeSet<String>) -> String {
         let others = others.iter().map(String::as_str).collect::<Vec<_>>();
         let others = others.join(", ");
         match self {
@@ -82,15 +80,15 @@ impl NotDone {
 }
 
 /// A part of a link, and what is known of the only cluster that is used.
-pub(super) struct PartCase<'c> {
-    pub(super) loaded: &'c LoadedFleet,
-    pub(super) link: &'c LoadedLink,
-    pub(super) facts: &'c ClusterFacts,
+pub struct PartCase<'c> {
+    pub loaded: &'c LoadedFleet,
+    pub link: &'c LoadedLink,
+    pub facts: &'c ClusterFacts,
 }
 
 impl PartCase<'_> {
     /// Plans the part. `Err` says why it cannot be done.
-    pub(super) fn plan(&self, part: LinkPart) -> Result<PartPlan, String> {
+    pub fn plan(&self, part: LinkPart) -> Result<PartPlan, String> {
         match part {
             LinkPart::Source => self.in_source(),
             LinkPart::Target => self.in_target(),

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use manifests::{kubeconfig::Secret, link::ClusterName};
+use mirror_core::api::link::Link;
 use serde::Serialize;
 
 use super::{
@@ -18,59 +20,57 @@ use super::{
     removal::{ClusterRemoval, KnownClusters, removal},
 };
 use crate::{
-    api::link::Link,
     cli::{
         link_gen::Remark,
         steps::{Action, LinkStep},
     },
     fleet::LinkEnds,
-    manifests::{kubeconfig::Secret, link::ClusterName},
 };
 
 /// What would be written in all clusters.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct FleetPlan {
-    pub(super) fleet: String,
-    pub(super) clusters: Vec<ClusterPlan>,
+pub struct FleetPlan {
+    pub fleet: String,
+    pub clusters: Vec<ClusterPlan>,
     /// Steps for the owners of other clusters, in this order.
-    pub(super) remaining: Vec<RemainingStep>,
+    pub remaining: Vec<RemainingStep>,
     /// Clusters of the file that are not used.
     #[serde(rename = "notUsed")]
-    pub(super) not_used: Vec<String>,
+    pub not_used: Vec<String>,
     /// What the user has to know about the links, by their target clusters.
     #[serde(skip)]
-    pub(super) remarks: BTreeSet<(ClusterName, Remark)>,
+    pub remarks: BTreeSet<(ClusterName, Remark)>,
     /// The accounts of links that are planned in both of their clusters.
     #[serde(skip)]
-    pub(super) accounts: BTreeMap<LinkEnds, PlannedAccount>,
+    pub accounts: BTreeMap<LinkEnds, PlannedAccount>,
     /// When the plan was made.
     #[serde(skip)]
-    pub(super) now: Timestamp,
+    pub now: Timestamp,
 }
 
 /// The account with whose token a link is made.
 #[derive(Debug)]
-pub(super) struct PlannedAccount {
-    pub(super) name: String,
+pub struct PlannedAccount {
+    pub name: String,
     /// Its token, if it has one already.
-    pub(super) token: Option<Secret>,
+    pub token: Option<Secret>,
 }
 
 /// What would be written in one cluster.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct ClusterPlan {
-    pub(super) name: String,
+pub struct ClusterPlan {
+    pub name: String,
     /// Why it is not known.
-    pub(super) error: Option<String>,
+    pub error: Option<String>,
     #[serde(rename = "changes")]
-    pub(super) steps: Vec<LinkStep>,
+    pub steps: Vec<LinkStep>,
     /// What cannot be done, and why.
-    pub(super) problems: BTreeSet<String>,
+    pub problems: BTreeSet<String>,
     /// What the file does not name any more, and stays without --prune.
-    pub(super) unwanted: Vec<LinkStep>,
+    pub unwanted: Vec<LinkStep>,
     /// What is not done, because clusters that it needs are not used.
     #[serde(rename = "notDone")]
-    pub(super) not_done: Vec<String>,
+    pub not_done: Vec<String>,
 }
 
 /// Links of other files with the name of this one, which are never deleted.
@@ -91,14 +91,14 @@ fn of_namesakes(loaded: &LoadedFleet, name: &ClusterName, facts: &ClusterFacts) 
 
 impl ClusterPlan {
     /// The number of steps that do more than to note to whom an object belongs.
-    pub(super) fn differing(&self) -> usize {
+    pub fn differing(&self) -> usize {
         self.steps.iter().filter(|step| !step.is_note()).count()
     }
 }
 
 impl FleetPlan {
     /// Plans the links of a file, and the removal of what is not in it any more, in the clusters that are used.
-    pub(super) fn of(
+    pub fn of(
         loaded: &LoadedFleet,
         known: &KnownClusters<'_>,
         used: &UsedClusters,
@@ -117,7 +117,7 @@ impl FleetPlan {
     }
 
     /// Says what the user has to know about the links.
-    pub(super) fn say_remarks(&self) {
+    pub fn say_remarks(&self) {
         for (target, remark) in &self.remarks {
             remark.say_of(&target.to_string());
         }
@@ -129,7 +129,7 @@ impl FleetPlan {
     }
 
     /// The steps in one cluster; `None` if it is not used, or not known.
-    pub(super) fn steps_in(&self, cluster: &ClusterName) -> Option<&[LinkStep]> {
+    pub fn steps_in(&self, cluster: &ClusterName) -> Option<&[LinkStep]> {
         let cluster = cluster.to_string();
         let mut clusters = self.clusters.iter();
         let plan = clusters.find(|plan| plan.name == cluster)?;
@@ -137,7 +137,7 @@ impl FleetPlan {
     }
 
     /// The Links whose settings change, as they will be, with their source clusters.
-    pub(super) fn changed(&self) -> impl Iterator<Item = (&str, &Link)> {
+    pub fn changed(&self) -> impl Iterator<Item = (&str, &Link)> {
         let clusters = self.clusters.iter();
         let steps = clusters.flat_map(|plan| plan.steps.iter().map(move |step| (plan, step)));
         steps.filter_map(|(plan, step)| match &step.action {
@@ -147,19 +147,19 @@ impl FleetPlan {
     }
 
     /// The number of steps with this verb.
-    pub(super) fn count(&self, verb: &str) -> usize {
+    pub fn count(&self, verb: &str) -> usize {
         self.steps().filter(|step| step.change.verb == verb).count()
     }
 
     /// Whether settings of an existing object would change, or an object would go.
-    pub(super) fn is_destructive(&self) -> bool {
+    pub fn is_destructive(&self) -> bool {
         let is_destructive =
             |step: &LinkStep| step.deleted().is_some() || !step.change.fields.is_empty();
         self.steps().any(is_destructive)
     }
 
     /// The clusters in which Linkerd's Secrets get other credentials. Linkerd reads a Secret once.
-    pub(super) fn outdates_linkerd(&self, linkerd: &str) -> Vec<&str> {
+    pub fn outdates_linkerd(&self, linkerd: &str) -> Vec<&str> {
         let is_renewed = |step: &LinkStep| {
             matches!(step.action, Action::Renew(_)) && step.change.namespace == linkerd
         };
@@ -169,7 +169,7 @@ impl FleetPlan {
     }
 
     /// The links that take the place of others, whose clusters have new names.
-    pub(super) fn successors(&self) -> BTreeSet<LinkEnds> {
+    pub fn successors(&self) -> BTreeSet<LinkEnds> {
         let clusters = self.clusters.iter();
         let steps = clusters.flat_map(|plan| plan.steps.iter().map(move |of| (plan, of)));
         let ends = steps.filter_map(|(plan, step)| {
@@ -182,23 +182,23 @@ impl FleetPlan {
     }
 
     /// The number of objects that the file does not name any more, and that stay.
-    pub(super) fn stays(&self) -> usize {
+    pub fn stays(&self) -> usize {
         let clusters = self.clusters.iter();
         clusters.map(|cluster| cluster.unwanted.len()).sum()
     }
 
     /// The number of Links that would be deleted.
-    pub(super) fn unlinks(&self) -> usize {
+    pub fn unlinks(&self) -> usize {
         self.steps().filter(|step| step.unlinks()).count()
     }
 
     /// Whether there is something to do.
-    pub(super) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.steps().next().is_some()
     }
 
     /// Whether something is not known, or cannot be done.
-    pub(super) fn has_problems(&self) -> bool {
+    pub fn has_problems(&self) -> bool {
         let mut clusters = self.clusters.iter();
         clusters.any(|cluster| cluster.error.is_some() || !cluster.problems.is_empty())
     }

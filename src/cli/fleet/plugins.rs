@@ -4,18 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
+use hints::hint::fail;
 use kube::config::{ExecConfig, ExecInteractiveMode};
+use manifests::yaml::from_yaml;
 use serde::Deserialize;
 
 use super::profiles::CredentialPlugin;
-use crate::{hint::fail, manifests::yaml::from_yaml};
 
 /// The version of the interface of plugins, unless a file names another one.
 const API_VERSION: &str = "client.authentication.k8s.io/v1";
 
 /// Which commands may be run.
 #[derive(Clone, Debug, Default, Args)]
-pub(in crate::cli) struct PluginFlags {
+pub struct PluginFlags {
     /// For clusters of clusterProfiles: run this command as the credential plugin for the access provider of this name. Can
     /// be repeated
     #[arg(long, value_name = "NAME=COMMAND", requires = "file", value_parser = plugin)]
@@ -27,7 +28,7 @@ pub(in crate::cli) struct PluginFlags {
 
 impl PluginFlags {
     /// The plugins, in the order in which they are preferred.
-    pub(super) fn plugins(&self) -> anyhow::Result<Vec<CredentialPlugin>> {
+    pub fn plugins(&self) -> anyhow::Result<Vec<CredentialPlugin>> {
         let mut plugins = self.credential_plugin.clone();
         if let Some(path) = &self.clusterprofile_provider_file {
             let shown = path.display();
@@ -41,7 +42,7 @@ impl PluginFlags {
 }
 
 /// A plugin without arguments.
-pub(super) fn plugin(text: &str) -> Result<CredentialPlugin, String> {
+pub fn plugin(text: &str) -> Result<CredentialPlugin, String> {
     match text.split_once('=') {
         Some((name, command)) if !name.is_empty() && !command.is_empty() => Ok(CredentialPlugin {
             name: name.to_owned(),
@@ -74,7 +75,7 @@ struct Provider {
     variables: Option<String>,
 }
 
-pub(super) fn of_file(text: &str) -> anyhow::Result<Vec<CredentialPlugin>> {
+pub fn of_file(text: &str) -> anyhow::Result<Vec<CredentialPlugin>> {
     // What serde says may quote what is in the file, such as a token.
     let file = from_yaml::<ProviderFile>(text);
     let file = file.map_err(|_| fail("it does not have the format of KEP-5339", FORMAT))?;

@@ -13,11 +13,11 @@ use kube::{
         NamedCluster, NamedContext, NamedExtension,
     },
 };
+use manifests::link::ClusterName;
+use mirror_core::api::text::in_brief;
 use serde::Deserialize;
 
-use crate::{
-    api::text::in_brief, cli::common::cluster_name::cluster_name, manifests::link::ClusterName,
-};
+use crate::cli::common::cluster_name::cluster_name;
 
 /// The condition that says whether the control plane of a cluster is healthy.
 const HEALTHY: &str = "ControlPlaneHealthy";
@@ -26,23 +26,23 @@ const PLUGIN_CONFIG: &str = "client.authentication.k8s.io/exec";
 
 /// A credential plugin, by the name that profiles have for it.
 #[derive(Clone, Debug)]
-pub(super) struct CredentialPlugin {
-    pub(super) name: String,
-    pub(super) exec: ExecConfig,
+pub struct CredentialPlugin {
+    pub name: String,
+    pub exec: ExecConfig,
 }
 
 /// A cluster of a profile.
-pub(super) struct ProfiledCluster {
+pub struct ProfiledCluster {
     /// Namespace and name of the profile.
-    pub(super) profile: String,
+    pub profile: String,
     /// The context in the kubeconfig.
-    pub(super) context: String,
+    pub context: String,
     /// The name that the cluster gets. `None` if none can be made of the name of the profile.
-    pub(super) name: Option<ClusterName>,
+    pub name: Option<ClusterName>,
     /// What the profile says about the health of its control plane, if that is not good.
-    pub(super) unhealthy: Option<String>,
+    pub unhealthy: Option<String>,
     /// How it is reached, or why it cannot be.
-    pub(super) kubeconfig: Result<Kubeconfig, String>,
+    pub kubeconfig: Result<Kubeconfig, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -63,7 +63,7 @@ struct AccessProvider {
 }
 
 /// The cluster of a profile, reached with the first of the plugins that the profile names.
-pub(super) fn profiled(object: &DynamicObject, plugins: &[CredentialPlugin]) -> ProfiledCluster {
+pub fn profiled(object: &DynamicObject, plugins: &[CredentialPlugin]) -> ProfiledCluster {
     let name = object.metadata.name.clone().unwrap_or_default();
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     let status = object.data.get("status").cloned().unwrap_or_default();

@@ -5,23 +5,23 @@ use std::{
     time::Duration,
 };
 
+use client::{fingerprint, kubeconfig_in};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use manifests::link::ClusterName;
+use mirror_core::api::link::Link;
 
 use super::{
     gather::{ReadCluster, ReadClusters},
     loaded::LoadedFleet,
 };
 use crate::{
-    api::link::Link,
     cli::{
         common::wait::{Progress, poll},
         link::is_ready,
     },
-    client::{fingerprint, kubeconfig_in},
     fleet::LinkEnds,
-    manifests::link::ClusterName,
 };
 
 /// Poll interval for each cluster.
@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits for the Links of all clusters side by side. Returns those that are not ready in time, each with a line that says
 /// why.
-pub(super) async fn wait_until_ready(
+pub async fn wait_until_ready(
     loaded: &LoadedFleet,
     read: &ReadClusters,
     written: &BTreeSet<LinkEnds>,

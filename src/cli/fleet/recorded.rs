@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
+use manifests::link::ClusterName;
+use mirror_core::api::metadata::cluster_uid;
 
 use super::{
     facts::{ClusterFacts, is_of},
     loaded::LoadedFleet,
     removal::KnownClusters,
 };
-use crate::{api::metadata::cluster_uid, manifests::link::ClusterName};
 
 /// The names that the fleet had for clusters, with those that the file has for them now.
-pub(super) fn renamed(
+pub fn renamed(
     loaded: &LoadedFleet,
     known: &KnownClusters<'_>,
 ) -> BTreeMap<ClusterName, ClusterName> {
@@ -27,7 +28,7 @@ pub(super) fn renamed(
 }
 
 /// The clusters of the file that were read, by their UIDs.
-pub(super) fn uids_of_file<'k>(
+pub fn uids_of_file<'k>(
     loaded: &LoadedFleet,
     known: &KnownClusters<'k>,
 ) -> BTreeMap<&'k str, &'k ClusterName> {
@@ -37,7 +38,7 @@ pub(super) fn uids_of_file<'k>(
 }
 
 /// The UIDs that objects of the fleet have recorded for each name: Links to a cluster, and accounts that it uses.
-pub(super) fn recorded<'k>(
+pub fn recorded<'k>(
     loaded: &LoadedFleet,
     known: &KnownClusters<'k>,
 ) -> BTreeMap<ClusterName, BTreeSet<&'k str>> {

@@ -4,19 +4,19 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
-use crate::suggest::Suggested;
+use hints::suggest::Suggested;
 
 /// A step that somebody with access to another cluster has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct RemainingStep {
+pub struct RemainingStep {
     /// Whose step it is.
-    pub(super) cluster: String,
-    pub(super) command: String,
+    pub cluster: String,
+    pub command: String,
 }
 
 impl RemainingStep {
     /// The command for the owner of a cluster.
-    pub(in crate::cli) fn of(cluster: &impl Display, command: &Suggested) -> Self {
+    pub fn of(cluster: &impl Display, command: &Suggested) -> Self {
         Self {
             cluster: cluster.to_string(),
             command: command.line().to_owned(),
@@ -25,7 +25,7 @@ impl RemainingStep {
 }
 
 /// The steps as text, for a shell.
-pub(in crate::cli) fn text(steps: &[RemainingStep]) -> String {
+pub fn text(steps: &[RemainingStep]) -> String {
     let of_one = steps.chunk_by(|step, next| step.cluster == next.cluster);
     let texts = of_one.map(|steps| {
         let commands = steps.iter().map(|step| format!("{}\n", step.command));

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hints::suggest::ClusterFlags;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use manifests::link::ClusterName;
 
 use super::{
     facts::{AccountFacts, ClusterFacts, account_of, is_of},
@@ -11,36 +13,31 @@ use super::{
     loaded::LoadedFleet,
     part::UsedClusters,
 };
-use crate::{
-    cli::{
-        common::inventory::{
-            ApiKind, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, ListedObject, SECRET,
-            SERVICE_ACCOUNT,
-        },
-        link_gen::KubeconfigTarget,
-        steps::{Action, LinkStep, StepChange, StepPart},
+use crate::cli::{
+    common::inventory::{
+        ApiKind, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, ListedObject, SECRET, SERVICE_ACCOUNT,
     },
-    manifests::link::ClusterName,
-    suggest::ClusterFlags,
+    link_gen::KubeconfigTarget,
+    steps::{Action, LinkStep, StepChange, StepPart},
 };
 
 /// What is known of the clusters; an error says why nothing is.
-pub(super) type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k ClusterFacts, &'k str>>;
+pub type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k ClusterFacts, &'k str>>;
 
 /// What has to go in one cluster.
 #[derive(Debug, Default)]
-pub(super) struct ClusterRemoval {
-    pub(super) steps: Vec<LinkStep>,
+pub struct ClusterRemoval {
+    pub steps: Vec<LinkStep>,
     /// What stays for now, and why.
-    pub(super) problems: Vec<String>,
+    pub problems: Vec<String>,
     /// Target clusters that are not used, with accounts that nobody needs after this.
-    pub(super) targets: BTreeSet<ClusterName>,
+    pub targets: BTreeSet<ClusterName>,
     /// Source clusters that are not used, whose accounts are not in the file.
-    pub(super) sources: BTreeSet<ClusterName>,
+    pub sources: BTreeSet<ClusterName>,
 }
 
 /// Finds what has to go in one cluster: Links and their Secrets, and accounts.
-pub(super) fn removal(
+pub fn removal(
     loaded: &LoadedFleet,
     name: &ClusterName,
     known: &KnownClusters<'_>,

@@ -8,6 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use kube::ResourceExt as _;
+use manifests::link::ClusterName;
 
 use super::{
     apply::FleetOutcome,
@@ -25,11 +26,10 @@ use crate::{
         steps::{LinkStep, StepPart},
     },
     fleet::LinkEnds,
-    manifests::link::ClusterName,
 };
 
 /// Removes what the plan says, in all clusters side by side.
-pub(super) async fn remove_all(
+pub async fn remove_all(
     loaded: &LoadedFleet,
     read: &ReadClusters,
     plan: &FleetPlan,
@@ -175,7 +175,7 @@ async fn accounts_of(
 }
 
 /// The objects of accounts that a plan deletes, except for those of `kept` links.
-pub(super) fn unused_accounts<'p>(
+pub fn unused_accounts<'p>(
     plan: &'p ClusterPlan,
     kept: &BTreeSet<(ClusterName, String)>,
 ) -> Vec<&'p LinkStep> {

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueHint};
+use hints::hint::fail;
 
 use super::{
     extension::{ExtensionFiles, extensions},
@@ -12,13 +13,10 @@ use super::{
     loaded::LoadedFleet,
     source::{FleetSource, exit_code},
 };
-use crate::{
-    cli::common::{
-        args::{Global, object_name},
-        output,
-        wait::spin,
-    },
-    hint::fail,
+use crate::cli::common::{
+    args::{Global, object_name},
+    output,
+    wait::spin,
 };
 
 /// Write the Links of the file into a folder for Git
@@ -37,7 +35,7 @@ use crate::{
 /// Exit codes: 0 all files are as they should be, 1 a cluster was not read, or a link or an extension has an obstacle, 2
 /// with --dry-run, files would change (or invalid usage).
 #[derive(Debug, Args)]
-pub(super) struct FleetRenderArgs {
+pub struct FleetRenderArgs {
     #[command(flatten)]
     source: FleetSource,
     /// Folder for the files; it is created if needed
@@ -60,7 +58,7 @@ pub(super) struct FleetRenderArgs {
 }
 
 /// Runs the command.
-pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<ExitCode> {
+pub async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<ExitCode> {
     let loaded = args.source.load(global).await?;
     refuse_name(&loaded)?;
     let folder = FleetFolder::read(&args.output_dir, &loaded.fleet.name)?;
@@ -106,7 +104,7 @@ pub(super) async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Resu
 
 /// Fails if there are ExternalSecrets, which would go because a flag was forgotten. A tool that prunes would delete them in
 /// the clusters, and their Secrets with them, so that Linkerd would lose the target clusters.
-pub(super) fn refuse_loss(own: &FleetFiles) -> anyhow::Result<()> {
+pub fn refuse_loss(own: &FleetFiles) -> anyhow::Result<()> {
     match own.keys().find(|path| is_credentials(path)) {
         Some(path) => Err(fail(
             format!("{path} has ExternalSecrets, which would be removed without --secret-store"),

@@ -5,6 +5,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
+use hints::hint::{fail, misuse};
+use manifests::link::ClusterName;
 
 use super::{
     complete,
@@ -12,21 +14,17 @@ use super::{
     part::UsedClusters,
     plugins::PluginFlags,
 };
-use crate::{
-    cli::common::{
-        args::{self, Global},
-        cluster_name::context_of,
-        output,
-    },
-    hint::{fail, misuse},
-    manifests::link::ClusterName,
+use crate::cli::common::{
+    args::{self, Global},
+    cluster_name::context_of,
+    output,
 };
 
 /// Exit code if there is something to do, as for `plan`.
 const PENDING: u8 = 2;
 
 /// The exit code of what only shows what would be done. If something is not known or cannot be done, that is said first.
-pub(super) fn exit_code(has_problems: bool, is_pending: bool) -> ExitCode {
+pub fn exit_code(has_problems: bool, is_pending: bool) -> ExitCode {
     if is_pending && !has_problems {
         ExitCode::from(PENDING)
     } else {
@@ -36,25 +34,25 @@ pub(super) fn exit_code(has_problems: bool, is_pending: bool) -> ExitCode {
 
 /// The file, and how its clusters are read.
 #[derive(Debug, Args)]
-pub(super) struct FleetSource {
+pub struct FleetSource {
     /// File with the fleet
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) file: PathBuf,
+    pub file: PathBuf,
     /// How long to read each cluster
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
     #[command(flatten)]
-    pub(super) plugins: PluginFlags,
+    pub plugins: PluginFlags,
 }
 
 impl FleetSource {
     /// Reads the file, and what it does not name itself.
-    pub(super) async fn load(&self, global: &Global) -> anyhow::Result<LoadedFleet> {
+    pub async fn load(&self, global: &Global) -> anyhow::Result<LoadedFleet> {
         load(global, &self.file, &self.plugins).await
     }
 
     /// What is read of one cluster, which may take as long as the flag says.
-    pub(super) async fn in_time<T>(
+    pub async fn in_time<T>(
         &self,
         cluster: &ClusterName,
         reading: impl Future<Output = anyhow::Result<T>>,
@@ -67,15 +65,15 @@ impl FleetSource {
 
 /// The clusters that may be used.
 #[derive(Debug, Args)]
-pub(super) struct FleetOnly {
+pub struct FleetOnly {
     /// Use only this cluster of the file, or this context. What remains for others is printed as commands. Can be repeated
     #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
-    pub(super) only: Vec<String>,
+    pub only: Vec<String>,
 }
 
 /// What is only done if the user says so.
 #[derive(Debug, Args)]
-pub(super) struct FleetConsent {
+pub struct FleetConsent {
     /// Delete what the fleet has made and the file does not name any more, with its mirrors. Refuses to delete more Links
     /// than this number
     #[arg(long, value_name = "LINKS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
@@ -91,13 +89,13 @@ pub(super) struct FleetConsent {
 }
 
 /// An ID that no other file has.
-pub(super) fn new_id() -> String {
+pub fn new_id() -> String {
     format!("{:08x}", fastrand::u32(..))
 }
 
 impl FleetConsent {
     /// What the flags allow for this file.
-    pub(super) fn of(&self, loaded: &LoadedFleet) -> anyhow::Result<Consent> {
+    pub fn of(&self, loaded: &LoadedFleet) -> anyhow::Result<Consent> {
         for name in &self.replace {
             loaded.cluster(name)?;
         }
@@ -123,11 +121,7 @@ impl FleetConsent {
 
 impl FleetOnly {
     /// The clusters. One that has left the file is known by its context.
-    pub(super) fn used(
-        &self,
-        global: &Global,
-        loaded: &LoadedFleet,
-    ) -> anyhow::Result<UsedClusters> {
+    pub fn used(&self, global: &Global, loaded: &LoadedFleet) -> anyhow::Result<UsedClusters> {
         if let (false, Some(line)) = (self.only.is_empty(), loaded.fleet.by_context) {
             let file = &loaded.name;
             return Err(misuse(

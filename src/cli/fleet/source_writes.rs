@@ -2,22 +2,20 @@
 
 use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
 use kube::{Resource, ResourceExt as _};
+use mirror_core::api::{labels, link::Link, metadata::cluster_uid};
 use serde_json::{Value, json};
 
 use super::{
     facts::{ClusterFacts, is_of, other_fleet},
     loaded::{LoadedFleet, LoadedLink, places},
 };
-use crate::{
-    api::{labels, link::Link, metadata::cluster_uid},
-    cli::{
-        common::inventory::{LINK, SECRET},
-        link::taken::{NameHolder, holder},
-        link_gen::{Evidence, KubeconfigTarget, by_uid, keep_cluster_uid},
-        steps::{
-            Action, FieldChange, LinkStep, SettingChange, StepChange, StepPart,
-            credentials_changes, has_metadata_of, labelled, note, settings_changes,
-        },
+use crate::cli::{
+    common::inventory::{LINK, SECRET},
+    link::taken::{NameHolder, holder},
+    link_gen::{Evidence, KubeconfigTarget, by_uid, keep_cluster_uid},
+    steps::{
+        Action, FieldChange, LinkStep, SettingChange, StepChange, StepPart, credentials_changes,
+        has_metadata_of, labelled, note, settings_changes,
     },
 };
 
@@ -28,15 +26,15 @@ const TAKEN_OVER: &str = "taken over as it is";
 
 /// A link, and what is known of its source cluster.
 #[derive(Clone, Copy)]
-pub(super) struct SourceWrites<'c> {
-    pub(super) loaded: &'c LoadedFleet,
-    pub(super) link: &'c LoadedLink,
-    pub(super) source: &'c ClusterFacts,
+pub struct SourceWrites<'c> {
+    pub loaded: &'c LoadedFleet,
+    pub link: &'c LoadedLink,
+    pub source: &'c ClusterFacts,
 }
 
 impl SourceWrites<'_> {
     /// Why there can be no Link of this name, as far as the source cluster says.
-    pub(super) fn obstacle(&self) -> Option<String> {
+    pub fn obstacle(&self) -> Option<String> {
         if !self.source.has_links {
             let why = "it has no CRD for Links: the extension is not installed";
             return Some(why.to_owned());
@@ -68,7 +66,7 @@ impl SourceWrites<'_> {
     }
 
     /// The write of a Secret with credentials, if there is one. Without a token, those of `wanted` are not valid.
-    pub(super) fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<LinkStep> {
+    pub fn of_secret(&self, wanted: &KubernetesSecret, has_token: bool) -> Option<LinkStep> {
         let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
         let Some(old) = self.source.credentials(&namespace, &name) else {
             return Some(self.apply("create", wanted, &self.places(), Vec::new()));
@@ -98,7 +96,7 @@ impl SourceWrites<'_> {
     }
 
     /// The write of the Link, if there is one. `Err` says why it is not written.
-    pub(super) fn of_link(&self, wanted: &Link) -> Result<Option<LinkStep>, String> {
+    pub fn of_link(&self, wanted: &Link) -> Result<Option<LinkStep>, String> {
         let name = wanted.name_any();
         let mut links = self.source.links.iter();
         let Some(old) = links.find(|link| link.name_any() == name) else {

@@ -3,21 +3,19 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
+use mirror_core::api::text::one_line;
 
 use super::plan::{ClusterPlan, FleetPlan};
-use crate::{
-    api::text::one_line,
-    cli::{
-        common::linked::Losses,
-        steps::{LinkStep, Removes, StepChange},
-    },
+use crate::cli::{
+    common::linked::Losses,
+    steps::{LinkStep, Removes, StepChange},
 };
 
 /// Maximum number of names on one line.
 const LISTED: usize = 20;
 
 /// The whole plan, without what remains.
-pub(super) fn text(plan: &FleetPlan) -> String {
+pub fn text(plan: &FleetPlan) -> String {
     let mut text = String::new();
     for cluster in &plan.clusters {
         add(&mut text, cluster);

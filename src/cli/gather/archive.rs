@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use client::timing;
 use flate2::{Compression, write::GzEncoder};
+use hints::hint::fail;
 use tar::{Builder, EntryType, Header};
 
-use crate::{
-    cli::common::files::{FileReaders, write_whole},
-    hint::fail,
-    timing,
-};
+use crate::cli::common::files::{FileReaders, write_whole};
 
 /// Maximum size of a file in bytes, before compression. Of a longer one, the end is left out.
 const MOST_OF_A_FILE: usize = 8 << 20;
@@ -20,7 +18,7 @@ const MOST: usize = 256 << 20;
 const CUT: &[u8] = b"\n[the rest was left out]\n";
 
 /// An archive, in memory until it is finished: a few MiB of text that compresses well.
-pub(super) struct Archive {
+pub struct Archive {
     builder: Builder<GzEncoder<Vec<u8>>>,
     path: PathBuf,
     /// The folder of all files.
@@ -30,7 +28,7 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Begins an archive with one folder. Fails if its file exists, or its directory does not.
-    pub(super) fn new(path: &Path, folder: &str) -> anyhow::Result<Self> {
+    pub fn new(path: &Path, folder: &str) -> anyhow::Result<Self> {
         if path.exists() {
             return Err(fail(
                 format!("{} exists already", path.display()),
@@ -57,7 +55,7 @@ impl Archive {
     }
 
     /// Adds a file. Returns its size in bytes.
-    pub(super) fn add(&mut self, path: &str, content: &[u8]) -> anyhow::Result<usize> {
+    pub fn add(&mut self, path: &str, content: &[u8]) -> anyhow::Result<usize> {
         let left = MOST_OF_A_FILE.min(MOST.saturating_sub(self.size));
         let whole = [content, b""];
         let cut = [&content[..content.len().min(left)], CUT];
@@ -77,7 +75,7 @@ impl Archive {
     }
 
     /// Writes the file, whole or not at all. Returns its size in bytes.
-    pub(super) fn finish(self) -> anyhow::Result<usize> {
+    pub fn finish(self) -> anyhow::Result<usize> {
         // Only for its owner, because nobody has checked yet what is in it.
         let written = self
             .builder

@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream};
 
-use crate::{
+use client::timing;
+use mirror_core::{
     api::{labels, metadata::ResourceId},
+    mirror::{federated_name, mirror_name},
+};
+use observe::{
     clusters::{
         bundle::{BundleContent, BundleFile},
         cluster_client::ClusterClient,
@@ -13,8 +17,6 @@ use crate::{
         snapshot::{FullSnapshot, LinkSnapshot},
     },
     diagnose::{diagnose, layer::Commands, report},
-    mirror::{federated_name, mirror_name},
-    timing,
 };
 
 /// Maximum number of diagnoses.
@@ -23,7 +25,7 @@ const MOST: usize = 20;
 const AT_ONCE: usize = 4;
 
 /// The files of a cluster.
-pub(super) async fn diagnoses(
+pub async fn diagnoses(
     cluster: &ClusterClient,
     snapshot: &FullSnapshot,
     commands: &Commands,

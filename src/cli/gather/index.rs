@@ -5,31 +5,29 @@ use std::fmt::Write as _;
 use anstream::adapter::strip_str;
 use jiff::Timestamp;
 
-use crate::{
-    api::text::one_line,
-    check::report::{self, Category},
-};
+use mirror_core::api::text::one_line;
+use observe::check::report::{self, Category};
 
 /// A file of the archive.
 #[derive(Debug)]
-pub(super) struct IndexEntry {
+pub struct IndexEntry {
     /// Its path in the archive.
-    pub(super) path: String,
+    pub path: String,
     /// What it holds.
-    pub(super) what: String,
+    pub what: String,
     /// Its size in bytes, or why it is missing.
-    pub(super) content: Result<usize, String>,
+    pub content: Result<usize, String>,
 }
 
 impl IndexEntry {
     /// Whether it could not be read.
-    pub(super) fn is_missing(&self) -> bool {
+    pub fn is_missing(&self) -> bool {
         self.content.is_err()
     }
 }
 
 /// The page, in Markdown.
-pub(super) fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> String {
+pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> String {
     let mut text = format!(
         "# Gathered by linkerd-mc {} at {}\n\n## Problems\n\n",
         env!("LINKERD_MC_VERSION"),
@@ -79,8 +77,9 @@ pub(super) fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry])
 
 #[cfg(test)]
 mod tests {
+    use observe::check::rules::{CheckResult, Level};
+
     use super::*;
-    use crate::check::rules::{CheckResult, Level};
 
     #[test]
     fn index_begins_with_the_problems() {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use mirror_core::api::text::one_line;
+use observe::clusters::topology::{Edge, Topology};
+
 use super::edges::{LinkHealth, MISSING, details, joined};
-use crate::{
-    api::text::one_line,
-    clusters::topology::{Edge, Topology},
-};
 
 /// A Mermaid flowchart. A dotted line is a Link that does not work, a rounded box a cluster that was not contacted.
-pub(super) fn mermaid(topology: &Topology) -> String {
+pub fn mermaid(topology: &Topology) -> String {
     let ids = ids(topology);
     let escape = |text: &str| one_line(text).replace('"', "#quot;").replace('<', "#lt;");
     let mut lines = vec!["flowchart LR".to_owned()];
@@ -42,7 +41,7 @@ pub(super) fn mermaid(topology: &Topology) -> String {
 
 /// A Graphviz digraph. Colours are those of the text output. Dashed are Links that do not work, and clusters that were
 /// not contacted.
-pub(super) fn dot(topology: &Topology) -> String {
+pub fn dot(topology: &Topology) -> String {
     let ids = ids(topology);
     let escape = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
     let mut lines = ["digraph clusters {", "  rankdir=LR;", "  node [shape=box];"]

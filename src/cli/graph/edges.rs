@@ -2,17 +2,15 @@
 
 use anstyle::AnsiColor;
 
-use crate::{
-    clusters::{link_summary::LinkSummary, topology::Edge},
-    mirror::{ApiServerThrough, FederatedThrough},
-};
+use mirror_core::mirror::{ApiServerThrough, FederatedThrough};
+use observe::clusters::{link_summary::LinkSummary, topology::Edge};
 
 /// What is said of a Link that is in the file of a fleet only.
-pub(super) const MISSING: &str = "missing";
+pub const MISSING: &str = "missing";
 
 /// The health of a Link, for its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkHealth {
+pub enum LinkHealth {
     /// Connected, and the gateway, if any, is alive.
     Good,
     /// Not known yet.
@@ -22,7 +20,7 @@ pub(super) enum LinkHealth {
 }
 
 impl LinkHealth {
-    pub(super) fn of(link: &LinkSummary) -> Self {
+    pub fn of(link: &LinkSummary) -> Self {
         let gateway = link
             .gateway
             .as_ref()
@@ -35,7 +33,7 @@ impl LinkHealth {
         }
     }
 
-    pub(super) fn color(self) -> AnsiColor {
+    pub fn color(self) -> AnsiColor {
         match self {
             Self::Good => AnsiColor::Green,
             Self::Unknown => AnsiColor::Yellow,
@@ -45,7 +43,7 @@ impl LinkHealth {
 }
 
 /// The description of a Link: liveness first, then counts that are not zero.
-pub(super) fn details(edge: &Edge) -> Vec<String> {
+pub fn details(edge: &Edge) -> Vec<String> {
     let link = &edge.link;
     let mut details = vec![match (link.connected, link.api_server_through) {
         (Some(true), ApiServerThrough::Direct) => "connected".to_owned(),
@@ -86,7 +84,7 @@ pub(super) fn details(edge: &Edge) -> Vec<String> {
     details
 }
 
-pub(super) fn joined(lines: &[String]) -> String {
+pub fn joined(lines: &[String]) -> String {
     lines
         .iter()
         .flat_map(|line| [line.as_str(), "\n"])

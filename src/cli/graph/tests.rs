@@ -2,17 +2,16 @@
 
 use dialoguer::console::measure_text_width;
 use jiff::Timestamp;
+use mirror_core::mirror::{ApiServerThrough, FederatedThrough};
+use observe::clusters::{
+    fixtures::silent,
+    fixtures::snapshots,
+    topology::{ClusterNode, Topology},
+};
 
 use super::{
     diagram::{dot, mermaid},
     tree::text,
-};
-use crate::{
-    clusters::{
-        leader::tests::silent,
-        topology::{ClusterNode, Topology, tests::snapshots},
-    },
-    mirror::{ApiServerThrough, FederatedThrough},
 };
 
 fn drawn() -> Topology {

@@ -3,21 +3,14 @@
 use anstyle::{Color, Style};
 use dialoguer::console::{measure_text_width, truncate_str};
 use jiff::Timestamp;
+use mirror_core::api::text::one_line;
+use observe::clusters::topology::{ClusterNode, Edge, Topology};
 
 use super::edges::{LinkHealth, MISSING, details, joined};
-use crate::{
-    api::text::one_line,
-    cli::common::problems::{about, called, dead_gateway, silences},
-    clusters::topology::{ClusterNode, Edge, Topology},
-};
+use crate::cli::common::problems::{about, called, dead_gateway, silences};
 
 /// A tree for each cluster that was contacted, then notes.
-pub(super) fn text(
-    topology: &Topology,
-    several: bool,
-    now: Timestamp,
-    width: Option<usize>,
-) -> String {
+pub fn text(topology: &Topology, several: bool, now: Timestamp, width: Option<usize>) -> String {
     let mut lines = Vec::new();
     let contacted = topology.clusters.iter();
     let contacted = contacted.filter(|cluster| cluster.reachable.is_some());

@@ -8,11 +8,11 @@ use k8s_openapi::api::{
 };
 use kube::api::ObjectMeta;
 
-use crate::api::labels as l;
+use mirror_core::api::labels as l;
 
 /// The Endpoints of a Service with these slices, at least one. Kubernetes creates slices for them
 /// (<https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#endpointslice-mirroring>).
-pub(super) fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]) -> Endpoints {
+pub fn of_slices(namespace: &str, service: &str, slices: &[EndpointSlice]) -> Endpoints {
     let metadata = slices.first().map(|slice| &slice.metadata);
     let kept = |of: fn(&ObjectMeta) -> &Option<BTreeMap<String, String>>| {
         let all = metadata.and_then(|metadata| of(metadata).clone());
@@ -39,7 +39,7 @@ fn is_ours(key: &str) -> bool {
 }
 
 /// Addresses of all slices.
-pub(super) fn addresses(slices: &[EndpointSlice]) -> impl Iterator<Item = &str> {
+pub fn addresses(slices: &[EndpointSlice]) -> impl Iterator<Item = &str> {
     let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
     endpoints
         .flat_map(|endpoint| &endpoint.addresses)
@@ -47,7 +47,7 @@ pub(super) fn addresses(slices: &[EndpointSlice]) -> impl Iterator<Item = &str> 
 }
 
 /// Whether Endpoints have all addresses of slices.
-pub(super) fn has_all(endpoints: &Endpoints, slices: &[EndpointSlice]) -> bool {
+pub fn has_all(endpoints: &Endpoints, slices: &[EndpointSlice]) -> bool {
     let subsets = endpoints.subsets.iter().flatten();
     let known: BTreeSet<&str> = subsets
         .flat_map(|subset| [&subset.addresses, &subset.not_ready_addresses])

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use crate::{
-    api::link::{LinkerdConfig, NO_ENDPOINT_SLICES},
-    cli::common::{cluster::Cluster, inventory::ADMISSION_POLICY, output, wait::poll},
-    client::Access,
-    clusters::{collect_full::own_routes, own_routes::OwnRoute},
-    hint::misuse,
-    manifests::{
-        install::{install, install_without_policies},
-        render::Manifest,
-        values::Values,
-    },
-    suggest::ClusterFlags,
+use client::Access;
+use hints::{hint::misuse, suggest::ClusterFlags};
+use manifests::{
+    install::{install, install_without_policies},
+    render::Manifest,
+    values::Values,
 };
+use mirror_core::api::link::{LinkerdConfig, NO_ENDPOINT_SLICES};
+use observe::clusters::{collect_full::own_routes, own_routes::OwnRoute};
+
+use crate::cli::common::{cluster::Cluster, inventory::ADMISSION_POLICY, output, wait::poll};
 
 /// Poll interval while waiting for Linkerd.
 const RETRY: Duration = Duration::from_secs(2);
@@ -23,22 +21,18 @@ const NO_POLICIES: &str = "the cluster does not support ValidatingAdmissionPolic
     RBAC restricts what the controller may write; install again after upgrading the cluster";
 
 /// What a cluster says before the objects for it are rendered.
-pub(in crate::cli) struct InstallFacts {
+pub struct InstallFacts {
     /// Flags with which commands use the cluster.
-    pub(in crate::cli) flags: ClusterFlags,
-    pub(in crate::cli) config: LinkerdConfig,
-    pub(in crate::cli) has_policies: bool,
+    pub flags: ClusterFlags,
+    pub config: LinkerdConfig,
+    pub has_policies: bool,
     /// The routes that controllers have written, as far as the user may see them.
-    pub(in crate::cli) routes: Vec<OwnRoute>,
+    pub routes: Vec<OwnRoute>,
 }
 
 impl InstallFacts {
     /// Asks the cluster. Waits until Linkerd is installed, but not longer than `wait`.
-    pub(in crate::cli) async fn of(
-        access: &Access,
-        linkerd: &str,
-        wait: Duration,
-    ) -> anyhow::Result<Self> {
+    pub async fn of(access: &Access, linkerd: &str, wait: Duration) -> anyhow::Result<Self> {
         let cluster = Cluster::connect(access).await?;
         let attempt = async || anyhow::Ok(cluster.linkerd_config(linkerd).await);
         let waits = |error: &anyhow::Error| output::note(&format!("waiting for Linkerd: {error}"));
@@ -47,10 +41,7 @@ impl InstallFacts {
     }
 
     /// Asks a cluster with this configuration of Linkerd for the rest.
-    pub(in crate::cli) async fn read(
-        cluster: &Cluster,
-        config: LinkerdConfig,
-    ) -> anyhow::Result<Self> {
+    pub async fn read(cluster: &Cluster, config: LinkerdConfig) -> anyhow::Result<Self> {
         Ok(Self {
             flags: cluster.flags.clone(),
             config,
@@ -61,14 +52,14 @@ impl InstallFacts {
 }
 
 /// The objects of the extension for one cluster, and what the user has to know about them.
-pub(in crate::cli) struct ExtensionObjects {
-    pub(in crate::cli) manifest: Manifest,
-    pub(in crate::cli) warnings: Vec<String>,
+pub struct ExtensionObjects {
+    pub manifest: Manifest,
+    pub warnings: Vec<String>,
 }
 
 impl ExtensionObjects {
     /// The objects with these values. `facts` is what the cluster says, if it was asked.
-    pub(super) fn of(
+    pub fn of(
         namespace: &str,
         mut values: Values,
         facts: Option<&InstallFacts>,
@@ -134,8 +125,9 @@ fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::fixtures::route;
+
     use super::*;
-    use crate::clusters::own_routes::tests::route;
 
     #[test]
     fn routes_that_are_left_are_named_if_none_are_written_any_more() {

@@ -1,82 +1,79 @@
 //! Applies the objects of a link to the source cluster: all of them, or none.
 
 use anyhow::Context as _;
+use client::kubeconfig_in;
+use hints::{hint::fail, suggest::Suggested};
 use k8s_openapi::api::{authorization::v1::ResourceAttributes, core::v1::Secret};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
+use manifests::link::LinkObjects;
+use mirror_core::api::{
+    labels::{self, KUBECONFIG_KEY},
+    link::{Link, LinkSpec},
+};
+use observe::clusters::access::may;
 use serde_json::json;
 
 use super::{
     contexts::{Direction, LinkedTarget},
     source::{Before, InUse, SourceState},
 };
-use crate::{
-    api::{
-        labels::{self, KUBECONFIG_KEY},
-        link::{Link, LinkSpec},
+use crate::cli::{
+    common::{
+        given::Given,
+        inventory::{self, LINK, SECRET},
+        linked::{Losses, elsewhere},
+        mirroring::Parse,
+        output,
     },
-    cli::{
-        common::{
-            given::Given,
-            inventory::{self, LINK, SECRET},
-            linked::{Losses, elsewhere},
-            mirroring::Parse,
-            output,
-        },
-        link_gen::{KubeconfigTarget, Remark, generate},
-        plan::losses::losses,
-        steps::{
-            Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
-            has_metadata_of, revoked, settings_changes,
-        },
+    link_gen::{KubeconfigTarget, Remark, generate},
+    plan::losses::losses,
+    steps::{
+        Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
+        has_metadata_of, revoked, settings_changes,
     },
-    client::kubeconfig_in,
-    clusters::access::may,
-    hint::fail,
-    manifests::link::LinkObjects,
-    suggest::Suggested,
 };
 
 /// A link that can be applied.
-pub(super) struct Prepared {
-    pub(super) direction: Direction,
-    pub(super) source: SourceState,
-    pub(super) objects: LinkObjects,
+pub struct Prepared {
+    pub direction: Direction,
+    pub source: SourceState,
+    pub objects: LinkObjects,
     /// What is written in the source cluster, in this order.
     steps: Vec<LinkStep>,
     /// The settings of the existing link that would change.
-    pub(super) changes: Vec<SettingChange>,
+    pub changes: Vec<SettingChange>,
     /// What happens to mirrors then, in words.
-    pub(super) losses: Option<String>,
+    pub losses: Option<String>,
     /// What happens to credentials that do not work, in words. Nobody is asked about it.
-    pub(super) renewed: Vec<String>,
+    pub renewed: Vec<String>,
     /// What the user has to know.
-    pub(super) remarks: Vec<Remark>,
+    pub remarks: Vec<Remark>,
 }
 
 impl Prepared {
     /// The Links of the namespace in which its own is.
-    pub(super) fn links(&self) -> Api<Link> {
+    pub fn links(&self) -> Api<Link> {
         let namespace = self.objects.link.namespace().unwrap_or_default();
         self.source.cluster.api(&namespace)
     }
 
     /// Whether the owner of the target cluster has handed it over, so that all of it has to be confirmed.
-    pub(super) fn is_handed(&self) -> bool {
+    pub fn is_handed(&self) -> bool {
         matches!(self.direction.target, LinkedTarget::Handed(_))
     }
 
     /// What applying the link does to one that is there, a line each.
-    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+    pub fn lines(&self) -> impl Iterator<Item = String> {
         let changes = self.changes.iter().map(ToString::to_string);
         let losses = self.losses.iter().cloned();
         changes.chain(losses).chain(self.renewed.iter().cloned())
     }
 
     /// Whether the same settings change, with the same effect, and the same objects are written.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub fn is_like(&self, other: &Self) -> bool {
         let changes = |of: &Self| -> Vec<SettingChange> {
             let changes = of.changes.iter();
             // A token that is requested later expires later.
@@ -92,7 +89,7 @@ impl Prepared {
 
     /// Reads both clusters. Fails if the link cannot be applied, or if the name belongs to another cluster and is not to
     /// be `replace`d. Changes nothing, and requests no token if it `is_dry`.
-    pub(super) async fn read(
+    pub async fn read(
         direction: Direction,
         linkerd: &str,
         given: &Given,
@@ -202,7 +199,7 @@ impl Prepared {
     }
 
     /// A warning if the file of a fleet decides the settings that change.
-    pub(super) fn is_of_fleet(&self) -> Option<String> {
+    pub fn is_of_fleet(&self) -> Option<String> {
         let link = self
             .source
             .link
@@ -259,7 +256,7 @@ impl Prepared {
     }
 
     /// Whether Linkerd has other credentials for the cluster.
-    pub(super) fn replaces_linkerds(&self) -> bool {
+    pub fn replaces_linkerds(&self) -> bool {
         let Some(new) = &self.objects.control_plane_credentials else {
             return false;
         };
@@ -267,7 +264,7 @@ impl Prepared {
     }
 
     /// The command that restarts Linkerd's destination controller.
-    pub(super) fn restart(&self) -> Suggested {
+    pub fn restart(&self) -> Suggested {
         let linkerd = self.objects.control_plane_credentials.as_ref();
         let linkerd = linkerd.and_then(ResourceExt::namespace).unwrap_or_default();
         self.source.cluster.flags.restart_destination(&linkerd)
@@ -275,7 +272,7 @@ impl Prepared {
 
     /// Linkerd's Secret of the cluster, if nothing needs it once the link is applied. Links of other namespaces to the
     /// same cluster share it.
-    pub(super) async fn leaves_linkerds(&self) -> anyhow::Result<Option<&Secret>> {
+    pub async fn leaves_linkerds(&self) -> anyhow::Result<Option<&Secret>> {
         let (Before::Found(old), None) = (
             &self.source.secrets[1],
             &self.objects.control_plane_credentials,
@@ -289,7 +286,7 @@ impl Prepared {
 
     /// Writes the Secrets, and then the Link. If one of them fails, the Secrets are as before. Returns the Link as it is
     /// stored, if it was written.
-    pub(super) async fn apply(&self) -> anyhow::Result<Option<Link>> {
+    pub async fn apply(&self) -> anyhow::Result<Option<Link>> {
         let Direction { context, name, .. } = &self.direction;
         let mut stored = None;
         for (done, step) in self.steps.iter().enumerate() {
@@ -305,7 +302,7 @@ impl Prepared {
     }
 
     /// Fails if the Link is stored otherwise than it was announced.
-    pub(super) fn check(&self, stored: Option<&Link>) -> anyhow::Result<()> {
+    pub fn check(&self, stored: Option<&Link>) -> anyhow::Result<()> {
         let mut steps = self.steps.iter();
         steps.try_for_each(|step| step.check(stored))
     }

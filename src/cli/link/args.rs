@@ -4,16 +4,14 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
+use manifests::link::ClusterName;
 
-use crate::{
-    cli::{
-        common::{
-            args::{self, ManifestFormat},
-            complete,
-        },
-        link_gen::LinkArgs,
+use crate::cli::{
+    common::{
+        args::{self, ManifestFormat},
+        complete,
     },
-    manifests::link::ClusterName,
+    link_gen::LinkArgs,
 };
 
 /// Examples for the end of the help text.
@@ -48,51 +46,51 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub(crate) struct Link {
+pub struct Link {
     /// Context of the target cluster, whose Services are mirrored
     #[arg(long, alias = "from", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) target: Option<String>,
+    pub target: Option<String>,
     /// Context of the source cluster, where the mirrors are created
     #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) source: Option<String>,
+    pub source: Option<String>,
     /// Take the link that the owner of the target cluster has written to this file with `fleet credentials` or `link-gen`; -
     /// for stdin. Everything that is not part of a link is refused, and all settings are shown
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["target", "mutual"])]
-    pub(super) from_file: Option<PathBuf>,
+    pub from_file: Option<PathBuf>,
     /// Name of the target cluster, and the suffix of its mirrors [default: from the name of its context]
     #[arg(long, alias = "target-cluster-name", value_name = "NAME")]
-    pub(super) cluster_name: Option<ClusterName>,
+    pub cluster_name: Option<ClusterName>,
     /// Give this cluster the name of one that is already linked. All mirrors of the other cluster are deleted
     #[arg(long)]
-    pub(super) replace: bool,
+    pub replace: bool,
     /// Link the clusters in both directions
     #[arg(long, conflicts_with_all = ["gateway_addresses", "gateway_port"])]
-    pub(super) mutual: bool,
+    pub mutual: bool,
     /// With --mutual, name of the source cluster [default: from the name of its context]
     #[arg(long, value_name = "NAME", requires = "mutual")]
-    pub(super) source_cluster_name: Option<ClusterName>,
+    pub source_cluster_name: Option<ClusterName>,
     /// With --mutual, address of the source's API server that the target cluster can reach [default: the kubeconfig's]
     #[arg(long, value_name = "URL", requires = "mutual", value_parser = args::server_address)]
-    pub(super) source_api_server_address: Option<String>,
+    pub source_api_server_address: Option<String>,
     /// Show what would be done, and change nothing
     #[arg(long)]
-    pub(super) dry_run: bool,
+    pub dry_run: bool,
     /// Do not ask before settings of a Link are changed
     #[arg(long)]
-    pub(super) yes: bool,
+    pub yes: bool,
     /// How long to wait until the Links are ready; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = args::duration)]
-    pub(super) wait: Duration,
+    pub wait: Duration,
     #[command(flatten)]
-    pub(super) generated: LinkArgs,
+    pub generated: LinkArgs,
     /// With --dry-run, print the objects in this format, including credentials
     #[arg(short, long, value_name = "FORMAT", requires = "dry_run")]
-    pub(super) output: Option<ManifestFormat>,
+    pub output: Option<ManifestFormat>,
 }
 
 impl Link {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         !self.dry_run
     }
 }

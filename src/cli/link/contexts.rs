@@ -3,28 +3,24 @@
 use std::{io::IsTerminal as _, path::Path};
 
 use anyhow::Context as _;
+use client::Access;
+use hints::{hint::misuse, suggest::ClusterFlags};
+use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
 
 use super::{
     args::Link,
     handed::{HandedLink, HandedNamespaces},
 };
-use crate::{
-    cli::{
-        common::{
-            args::Global, cluster::Cluster, cluster_name::cluster_name, given::Given, output,
-            prompt,
-        },
-        link_gen::{LinkArgs, entry},
+use crate::cli::{
+    common::{
+        args::Global, cluster::Cluster, cluster_name::cluster_name, given::Given, output, prompt,
     },
-    client::Access,
-    hint::misuse,
-    manifests::{kubeconfig::ClusterEntry, link::ClusterName},
-    suggest::ClusterFlags,
+    link_gen::{LinkArgs, entry},
 };
 
 /// Where a link leads.
 #[derive(Clone)]
-pub(super) enum LinkedTarget {
+pub enum LinkedTarget {
     Context(Box<TargetContext>),
     /// Its owner has handed it over.
     Handed(Box<HandedLink>),
@@ -32,26 +28,26 @@ pub(super) enum LinkedTarget {
 
 /// The target cluster.
 #[derive(Clone)]
-pub(super) struct TargetContext {
-    pub(super) access: Access,
-    pub(super) context: String,
-    pub(super) cluster: Cluster,
+pub struct TargetContext {
+    pub access: Access,
+    pub context: String,
+    pub cluster: Cluster,
     /// As the user's kubeconfig has it.
-    pub(super) entry: ClusterEntry,
+    pub entry: ClusterEntry,
 }
 
 /// One direction of a link.
 #[derive(Clone)]
-pub(super) struct Direction {
-    pub(super) target: LinkedTarget,
+pub struct Direction {
+    pub target: LinkedTarget,
     /// Access to the source cluster.
-    pub(super) access: Access,
+    pub access: Access,
     /// Context of the source cluster.
-    pub(super) context: String,
+    pub context: String,
     /// Name of the target cluster.
-    pub(super) name: ClusterName,
+    pub name: ClusterName,
     /// What the flags say for this direction.
-    pub(super) args: LinkArgs,
+    pub args: LinkArgs,
 }
 
 /// One context, and the name of its cluster.
@@ -61,7 +57,7 @@ struct Side {
 }
 
 /// The directions to link, each with the flags that are given for it.
-pub(super) async fn directions(
+pub async fn directions(
     global: &Global,
     args: &Link,
     given: &Given,
@@ -98,7 +94,7 @@ pub(super) async fn directions(
 }
 
 /// The link in a file. Its objects alone say which cluster it leads to.
-pub(super) fn handed(global: &Global, args: &Link, file: &Path) -> anyhow::Result<Direction> {
+pub fn handed(global: &Global, args: &Link, file: &Path) -> anyhow::Result<Direction> {
     let context = args.source.clone().ok_or_else(|| {
         misuse(
             "missing --source",
@@ -127,11 +123,7 @@ pub(super) fn handed(global: &Global, args: &Link, file: &Path) -> anyhow::Resul
 }
 
 /// The contexts of the target and of the source cluster. Prompts for missing ones if it `can_ask`.
-pub(super) fn contexts(
-    access: &Access,
-    args: &Link,
-    can_ask: bool,
-) -> anyhow::Result<(String, String)> {
+pub fn contexts(access: &Access, args: &Link, can_ask: bool) -> anyhow::Result<(String, String)> {
     let contexts = access.kubeconfig()?.contexts.into_iter();
     let known: Vec<String> = contexts.map(|context| context.name).collect();
     if args.target.is_none() && args.source.is_none() && !std::io::stdout().is_terminal() {

@@ -1,43 +1,41 @@
 //! A link that the owner of its target cluster has handed over as a file. The file is not trusted: it may have exactly the
 //! objects of one link, and its kubeconfigs neither run programs nor read files. Pure.
 
+use client::{insecure_tls, kubeconfig_in};
+use hints::hint::fail;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{ResourceExt as _, core::ObjectMeta};
+use manifests::{
+    link::{ClusterName, LinkObjects},
+    yaml,
+};
+use mirror_core::api::{
+    labels::{self, KUBECONFIG_KEY},
+    link::Link,
+    metadata::cluster_uid,
+    text::one_line,
+};
 use serde_json::Value;
 
-use crate::{
-    api::{
-        labels::{self, KUBECONFIG_KEY},
-        link::Link,
-        metadata::cluster_uid,
-        text::one_line,
-    },
-    cli::link_gen::{Evidence, Existing, KubeconfigTarget, keep_cluster_uid},
-    client::{insecure_tls, kubeconfig_in},
-    hint::fail,
-    manifests::{
-        link::{ClusterName, LinkObjects},
-        yaml,
-    },
-};
+use crate::cli::link_gen::{Evidence, Existing, KubeconfigTarget, keep_cluster_uid};
 
 /// The objects of the file.
 #[derive(Clone)]
-pub(super) struct HandedLink {
+pub struct HandedLink {
     /// Name of the target cluster.
-    pub(super) name: ClusterName,
+    pub name: ClusterName,
     /// The Link. Without one, the file has new credentials for a Link that is there.
-    pub(super) link: Option<Link>,
-    pub(super) credentials: Secret,
-    pub(super) control_plane_credentials: Option<Secret>,
+    pub link: Option<Link>,
+    pub credentials: Secret,
+    pub control_plane_credentials: Option<Secret>,
     /// Where the credentials of the controller lead.
-    pub(super) target: KubeconfigTarget,
+    pub target: KubeconfigTarget,
 }
 
 /// The namespaces that the objects may be in.
-pub(super) struct HandedNamespaces<'n> {
-    pub(super) links: &'n str,
-    pub(super) linkerd: &'n str,
+pub struct HandedNamespaces<'n> {
+    pub links: &'n str,
+    pub linkerd: &'n str,
 }
 
 /// The keys of the maps in a kubeconfig that credentials of a link may have. Others run programs, read files, or mean
@@ -69,13 +67,13 @@ const ENTRIES: [(&str, &str, &[&str]); 3] = [
 
 impl HandedLink {
     /// The UID of the target cluster, if it is recorded.
-    pub(super) fn uid(&self) -> Option<&str> {
+    pub fn uid(&self) -> Option<&str> {
         let of_link = self.link.as_ref().and_then(cluster_uid);
         of_link.or_else(|| cluster_uid(&self.credentials))
     }
 
     /// Whether credentials that are there already lead to the same cluster.
-    pub(super) fn evidence(&self, old: &KubeconfigTarget) -> Evidence {
+    pub fn evidence(&self, old: &KubeconfigTarget) -> Evidence {
         let uid = |of: &KubeconfigTarget| of.account.as_ref().and_then(|own| own.uid.clone());
         let has_account = uid(old).is_some() && uid(old) == uid(&self.target);
         if has_account || old.server == self.target.server {
@@ -86,7 +84,7 @@ impl HandedLink {
     }
 
     /// The objects to apply. `existing` is what there is of the link.
-    pub(super) fn objects(&self, existing: &Existing<'_>) -> anyhow::Result<LinkObjects> {
+    pub fn objects(&self, existing: &Existing<'_>) -> anyhow::Result<LinkObjects> {
         let link = match (&self.link, existing.link) {
             (Some(link), _) => link.clone(),
             (None, Some(old)) => Link {
@@ -123,7 +121,7 @@ impl HandedLink {
     }
 
     /// Where the credentials lead, a line each.
-    pub(super) fn ways(&self) -> Vec<String> {
+    pub fn ways(&self) -> Vec<String> {
         let secrets = [
             ("the controller", Some(&self.credentials)),
             ("Linkerd", self.control_plane_credentials.as_ref()),
@@ -155,7 +153,7 @@ impl HandedLink {
 
     /// Reads the text of a file. Fails if it is anything else than a link, or than one with these namespaces. Errors do not
     /// quote it, because it has credentials.
-    pub(super) fn read(file: &str, text: &str, in_: &HandedNamespaces<'_>) -> anyhow::Result<Self> {
+    pub fn read(file: &str, text: &str, in_: &HandedNamespaces<'_>) -> anyhow::Result<Self> {
         Self::try_read(text, in_).map_err(|why| {
             fail(
                 format!("refused {file}: {}; nothing was applied", one_line(&why)),

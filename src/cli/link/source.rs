@@ -1,27 +1,25 @@
 //! What the source cluster has of a link before anything is written.
 
+use hints::hint::fail;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
+use mirror_core::api::{link::Link, metadata::cluster_uid};
 
 use super::{
     contexts::{Direction, LinkedTarget},
     taken::{NameHolder, holder, objection},
 };
-use crate::{
-    api::{link::Link, metadata::cluster_uid},
-    cli::{
-        common::{
-            cluster::Cluster,
-            inventory::LINK,
-            linked::{KnownLinks, elsewhere, undecodable},
-        },
-        link_gen::{Evidence, Existing, KubeconfigTarget, by_uid, compare},
+use crate::cli::{
+    common::{
+        cluster::Cluster,
+        inventory::LINK,
+        linked::{KnownLinks, elsewhere, undecodable},
     },
-    hint::fail,
+    link_gen::{Evidence, Existing, KubeconfigTarget, by_uid, compare},
 };
 
 /// A Secret before it is applied.
-pub(super) enum Before {
+pub enum Before {
     /// The user may not read it.
     Unknown,
     Missing,
@@ -47,7 +45,7 @@ impl Before {
 }
 
 /// The credentials of a link that is there.
-pub(super) enum InUse<'s> {
+pub enum InUse<'s> {
     None,
     /// The user may not read them.
     Unreadable,
@@ -55,12 +53,12 @@ pub(super) enum InUse<'s> {
 }
 
 /// What the source cluster has.
-pub(super) struct SourceState {
-    pub(super) cluster: Cluster,
+pub struct SourceState {
+    pub cluster: Cluster,
     /// The Link that will be changed.
-    pub(super) link: Option<Link>,
+    pub link: Option<Link>,
     /// The Secrets: the controller's, and Linkerd's.
-    pub(super) secrets: [Before; 2],
+    pub secrets: [Before; 2],
     /// The Secret that the Link names, if it is another one.
     named: Before,
     /// Whether the name is moved from another cluster.
@@ -71,7 +69,7 @@ pub(super) struct SourceState {
 impl SourceState {
     /// Reads what there is. Fails if the link cannot be applied, or if the name belongs to another cluster and is not to
     /// be `replace`d. Changes nothing.
-    pub(super) async fn read(
+    pub async fn read(
         direction: &Direction,
         namespace: &str,
         linkerd: &str,
@@ -138,7 +136,7 @@ impl SourceState {
     }
 
     /// What is kept of it.
-    pub(super) fn existing(&self) -> Existing<'_> {
+    pub fn existing(&self) -> Existing<'_> {
         Existing {
             link: self.link.as_ref(),
             credentials: self.credentials.as_ref(),
@@ -147,7 +145,7 @@ impl SourceState {
     }
 
     /// The credentials that are in use.
-    pub(super) fn in_use(&self) -> InUse<'_> {
+    pub fn in_use(&self) -> InUse<'_> {
         if let Some(known) = &self.credentials {
             return InUse::Known(known);
         }

@@ -1,18 +1,17 @@
 //! What `link` says at the end: how many Services are mirrored, and which are not. Pure.
 
-use crate::{
-    api::{
-        link::{Link, ServiceStatus},
-        selector::Selector,
-    },
-    cli::common::prose::listed,
+use mirror_core::api::{
+    link::{Link, ServiceStatus},
+    selector::Selector,
 };
+
+use crate::cli::common::prose::listed;
 
 /// Services that are named; more are only counted.
 const NAMED: usize = 3;
 
 /// One line about the Services of a target cluster.
-pub(super) fn summary(target: &str, source: &str, link: &Link) -> String {
+pub fn summary(target: &str, source: &str, link: &Link) -> String {
     let status = link.status.clone().unwrap_or_default();
     let all = [&status.mirror_services, &status.federated_services];
     let mut failed: Vec<String> = all.into_iter().flatten().filter_map(failure).collect();

@@ -1,11 +1,12 @@
 //! Checks that the name of a link is free: one name never stands for two clusters. Pure.
 
 use kube::ResourceExt as _;
+use mirror_core::api::link::Link;
 
-use crate::{api::link::Link, cli::link_gen::Evidence};
+use crate::cli::link_gen::Evidence;
 
 /// Why a Link with these credentials must not be changed: it leads, or may lead, to another cluster. `None` if it may.
-pub(in crate::cli) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
+pub fn objection(evidence: &[Evidence]) -> Option<&'static str> {
     if evidence.contains(&Evidence::Elsewhere) {
         return Some("leads to another cluster");
     }
@@ -16,7 +17,7 @@ pub(in crate::cli) fn objection(evidence: &[Evidence]) -> Option<&'static str> {
 
 /// The Links that a link of this name concerns.
 #[derive(Debug, PartialEq)]
-pub(in crate::cli) enum NameHolder<'l> {
+pub enum NameHolder<'l> {
     /// There is none yet.
     Nobody,
     /// The Link that will be changed. It is for the same name.
@@ -28,7 +29,7 @@ pub(in crate::cli) enum NameHolder<'l> {
 }
 
 /// Finds the Link that has the name of a cluster.
-pub(in crate::cli) fn holder<'l>(links: &'l [Link], cluster: &str) -> NameHolder<'l> {
+pub fn holder<'l>(links: &'l [Link], cluster: &str) -> NameHolder<'l> {
     let target = |link: &Link| link.spec.target_cluster_name.clone();
     if let Some(own) = links.iter().find(|link| link.name_any() == cluster) {
         // A Link that cannot be decoded may name none.

@@ -1,13 +1,11 @@
 //! Tests of which command lines `link` refuses, and of when a Link is ready.
 
 use clap::Parser as _;
+use client::Access;
+use hints::hint::is_misuse;
 
 use super::*;
-use crate::{
-    cli::{Cli, Command},
-    client::Access,
-    hint::is_misuse,
-};
+use crate::cli::{Cli, Command};
 
 #[test]
 fn link_is_ready_when_it_uses_the_credentials_that_were_applied() {

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use client::{from_credentials, requests::explain};
+use hints::hint::{HintExt as _, fail};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::api::ListParams;
-
-use super::{flags::LinkArgs, remark::Remark};
-use crate::{
+use manifests::{
+    kubeconfig::{ClusterEntry, KubeconfigContext, Secret, is_local_address},
+    link::{ApiServerAccess, ClusterName, DiscoveryWay},
+};
+use mirror_core::{
     api::{labels, metadata::ResourceId, names::MAX_LABEL},
-    cli::common::{cluster::Cluster, output},
-    client::{from_credentials, requests::explain},
-    hint::{HintExt as _, fail},
-    manifests::{
-        kubeconfig::{ClusterEntry, KubeconfigContext, Secret, is_local_address},
-        link::{ApiServerAccess, ClusterName, DiscoveryWay},
-    },
     mirror::{API_SERVER_SERVICE, DISCOVERY_PORT, GatewayService},
 };
+
+use super::{flags::LinkArgs, remark::Remark};
+use crate::cli::common::{cluster::Cluster, output};
 
 /// A name in the certificates of API servers, and of the Service that leads to them in their own cluster. See
 /// <https://kubernetes.io/docs/setup/best-practices/certificates/>.
@@ -34,7 +34,7 @@ const ROOT_AUTHORITY: &str = "kube-root-ca.crt";
 const TRY: Duration = Duration::from_secs(10);
 
 /// The target cluster as the source cluster reaches it.
-pub(in crate::cli) enum Way {
+pub enum Way {
     /// At its address.
     Direct(KubeconfigContext),
     /// The controller through the gateway, and Linkerd's control plane in its own way, if it has one.
@@ -46,7 +46,7 @@ pub(in crate::cli) enum Way {
 
 /// What is only known inside the target cluster, for links that reach its API server through the gateway. Empty for others.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cli) struct ApiServerFacts {
+pub struct ApiServerFacts {
     /// Certificates that Pods trust, in base64, if the user may read them.
     authority: Option<String>,
     /// The Service to which the gateway forwards what Linkerd sends to the API server, if the link needs it.
@@ -55,7 +55,7 @@ pub(in crate::cli) struct ApiServerFacts {
 
 impl ApiServerFacts {
     /// Reads them.
-    pub(in crate::cli) async fn read(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Self> {
+    pub async fn read(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Self> {
         if !args.api_server_through_gateway {
             return Ok(Self::default());
         }
@@ -73,7 +73,7 @@ impl ApiServerFacts {
 impl Way {
     /// The way of a link to `name`, the cluster of `context` in the user's kubeconfig. Fails if a connection would not be
     /// secure, unless that is allowed.
-    pub(in crate::cli) fn of(
+    pub fn of(
         context: &KubeconfigContext,
         facts: &ApiServerFacts,
         name: &ClusterName,
@@ -107,7 +107,7 @@ impl Way {
     }
 
     /// The kubeconfigs for it.
-    pub(super) fn access(
+    pub fn access(
         &self,
         user: &str,
         token: &Secret,
@@ -143,7 +143,7 @@ impl Way {
     }
 
     /// Tries the certificate that the controller will see through the gateway. `context` is the user's own way.
-    pub(in crate::cli) async fn check(
+    pub async fn check(
         &self,
         context: &KubeconfigContext,
         user: &str,
@@ -339,8 +339,9 @@ async fn try_certificate(
 
 #[cfg(test)]
 mod tests {
+    use hints::hint::hint_of;
+
     use super::*;
-    use crate::hint::hint_of;
 
     #[test]
     fn cluster_name_that_leaves_no_room_for_a_service_is_refused() {

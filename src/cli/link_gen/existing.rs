@@ -1,14 +1,14 @@
 //! A link that is there already: what a new one keeps of it unless a flag names it. Pure.
 
 use kube::ResourceExt as _;
-
-use super::flags::LinkArgs;
-use crate::{
+use manifests::link::{LinkObjects, SETTINGS};
+use mirror_core::{
     api::{labels, link::Link, metadata::cluster_uid},
-    cli::common::{given::Given, link_credentials::KubeconfigTarget},
-    manifests::link::{LinkObjects, SETTINGS},
     mirror::{self, FederatedThrough},
 };
+
+use super::flags::LinkArgs;
+use crate::cli::common::{given::Given, link_credentials::KubeconfigTarget};
 
 /// Flags that only make sense if the link uses a gateway.
 const GATEWAY_FLAGS: [&str; 6] = [
@@ -21,7 +21,7 @@ const GATEWAY_FLAGS: [&str; 6] = [
 ];
 
 /// Keeps the recorded UID of a cluster in the new Link if that one has none: this time, it could not be read.
-pub(in crate::cli) fn keep_cluster_uid(old: &Link, new: &mut Link) {
+pub fn keep_cluster_uid(old: &Link, new: &mut Link) {
     if let Some(uid) = cluster_uid(old) {
         let known = new.annotations_mut().entry(labels::CLUSTER_UID.to_owned());
         known.or_insert_with(|| uid.to_owned());
@@ -30,17 +30,17 @@ pub(in crate::cli) fn keep_cluster_uid(old: &Link, new: &mut Link) {
 
 /// A link that is there.
 #[derive(Clone, Copy, Default)]
-pub(in crate::cli) struct Existing<'e> {
-    pub(in crate::cli) link: Option<&'e Link>,
+pub struct Existing<'e> {
+    pub link: Option<&'e Link>,
     /// Its credentials, if they are for the cluster that is linked.
-    pub(in crate::cli) credentials: Option<&'e KubeconfigTarget>,
+    pub credentials: Option<&'e KubeconfigTarget>,
     /// Whether the Link is for another cluster, whose addresses must not be kept.
-    pub(in crate::cli) is_of_another: bool,
+    pub is_of_another: bool,
 }
 
 impl Existing<'_> {
     /// The flags of a new link, with what is set already for those that are not given.
-    pub(in crate::cli) fn over(&self, args: &LinkArgs, given: &Given) -> LinkArgs {
+    pub fn over(&self, args: &LinkArgs, given: &Given) -> LinkArgs {
         let mut args = args.clone();
         let was_through = self.is_through_gateway();
         let names_way = given.has(&["api_server_through_gateway", "gateway"]);
@@ -104,7 +104,7 @@ impl Existing<'_> {
     }
 
     /// Leaves the link in its fleet.
-    pub(in crate::cli) fn keep_fleet(&self, new: &mut LinkObjects) {
+    pub fn keep_fleet(&self, new: &mut LinkObjects) {
         let Some(fleet) = self.link.and_then(|link| link.labels().get(labels::FLEET)) else {
             return;
         };
@@ -122,7 +122,7 @@ impl Existing<'_> {
     }
 
     /// Puts the settings that are there into a new Link, except those that a flag names.
-    pub(in crate::cli) fn keep(&self, new: &mut Link, given: &Given) {
+    pub fn keep(&self, new: &mut Link, given: &Given) {
         let Some(old) = self.link else {
             return;
         };

@@ -1,55 +1,55 @@
 //! From what was read of a target cluster to the objects of a link to it. Pure: `link`, `link-gen` and `fleet` read on
 //! their own, and share this.
 
+use hints::suggest::ClusterFlags;
 use k8s_openapi::api::core::v1::Service;
+use manifests::{
+    gateway::{Overrides, RemoteGateway},
+    kubeconfig::{KubeconfigContext, Secret, is_local_address},
+    link::{ClusterName, LinkObjects, LinkTarget, link},
+};
+use mirror_core::{
+    api::link::{Link, LinkerdConfig},
+    mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
+};
 
 use super::{api_server::Way, existing::Existing, flags::LinkArgs, remark::Remark};
-use crate::{
-    api::link::{Link, LinkerdConfig},
-    cli::common::given::Given,
-    manifests::{
-        gateway::{Overrides, RemoteGateway},
-        kubeconfig::{KubeconfigContext, Secret, is_local_address},
-        link::{ClusterName, LinkObjects, LinkTarget, link},
-    },
-    mirror::{self, ClusterNetworks, Host, Refused, refusal, refused_message},
-    suggest::ClusterFlags,
-};
+use crate::cli::common::given::Given;
 
 /// What a target cluster says about itself.
 #[derive(Clone)]
-pub(in crate::cli) struct LinkFacts {
+pub struct LinkFacts {
     /// The cluster, as the user's kubeconfig has it.
-    pub(in crate::cli) context: KubeconfigContext,
+    pub context: KubeconfigContext,
     /// The UID of its Namespace kube-system; `None` if the user may not read it.
-    pub(in crate::cli) uid: Option<String>,
+    pub uid: Option<String>,
     /// The flags that name it, for commands that the user should run.
-    pub(in crate::cli) flags: ClusterFlags,
+    pub flags: ClusterFlags,
     /// Linkerd's configuration.
-    pub(in crate::cli) config: LinkerdConfig,
+    pub config: LinkerdConfig,
     /// The gateway's Service, if links use the gateway.
-    pub(in crate::cli) gateway: Option<Service>,
+    pub gateway: Option<Service>,
 }
 
 /// The link that is wanted.
 #[derive(Clone, Copy)]
-pub(in crate::cli) struct WantedLink<'w> {
+pub struct WantedLink<'w> {
     /// Name of the target cluster.
-    pub(in crate::cli) name: &'w ClusterName,
+    pub name: &'w ClusterName,
     /// Namespace of Linkerd's control planes.
-    pub(in crate::cli) linkerd: &'w str,
+    pub linkerd: &'w str,
     /// The flags, with what is kept of the link that is there.
-    pub(in crate::cli) args: &'w LinkArgs,
+    pub args: &'w LinkArgs,
     /// Which of the flags the user has given.
-    pub(in crate::cli) given: &'w Given,
+    pub given: &'w Given,
     /// The link that is there.
-    pub(in crate::cli) existing: Existing<'w>,
+    pub existing: Existing<'w>,
 }
 
 impl WantedLink<'_> {
     /// The objects that link a source cluster to the target cluster, by `way` and with `token`. What is there already
     /// stays, unless one of the given flags names it.
-    pub(in crate::cli) fn objects(
+    pub fn objects(
         &self,
         facts: &LinkFacts,
         way: &Way,

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use hints::hint::misuse;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
-use crate::{
+use manifests::link::{EXPORTED, LinkOptions};
+use mirror_core::{
     api::{labels, selector_text::parse_selector},
-    cli::common::{
-        args, complete, output,
-        proxy_url::{ProxyUrl, proxy_url},
-    },
-    hint::misuse,
-    manifests::link::{EXPORTED, LinkOptions},
     mirror::FederatedThrough,
+};
+
+use crate::cli::common::{
+    args, complete, output,
+    proxy_url::{ProxyUrl, proxy_url},
 };
 
 /// Flags of all commands that generate a link.
@@ -23,60 +23,60 @@ use crate::{
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
-pub(crate) struct LinkArgs {
+pub struct LinkArgs {
     /// Namespace of the Link in the source cluster, and of the ServiceAccount in the target cluster, unless
     /// --service-account-namespace names another one
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(in crate::cli) namespace: String,
+    pub namespace: String,
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
     #[arg(long, alias = "target-api-server-address", value_name = "URL", value_parser = args::server_address)]
-    pub(in crate::cli) api_server_address: Option<String>,
+    pub api_server_address: Option<String>,
     /// Reach the target's API server through its gateway, so that nothing else has to be open. Linkerd's control plane
     /// cannot use this way alone: remote discovery also needs --discovery-through-gateway or --api-server-address, and
     /// without them the target cluster joins federated Services through its gateway
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(in crate::cli) api_server_through_gateway: bool,
+    pub api_server_through_gateway: bool,
     /// Let Linkerd's control plane reach the target's API server through the gateway too, for remote discovery. The
     /// target cluster must have the Service for it: set gateway.apiServerAddress there
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) discovery_through_gateway: bool,
+    pub discovery_through_gateway: bool,
     /// Proxy on the way to the target's API server: http://, https:// or socks5://, or `none` [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = proxy_url)]
-    pub(super) proxy_url: Option<ProxyUrl>,
+    pub proxy_url: Option<ProxyUrl>,
     /// Allow connections to the target's API server without verified TLS: insecure-skip-tls-verify in the kubeconfig, or
     /// http://, over which no token is sent. An attacker on the network can then steal the token and change what is
     /// mirrored
     #[arg(long)]
-    pub(super) insecure_target_tls: bool,
+    pub insecure_target_tls: bool,
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT, value_parser = args::object_name)]
-    pub(in crate::cli) service_account_name: String,
+    pub service_account_name: String,
     /// Namespace of this ServiceAccount [default: that of the Link]
     #[arg(long, value_name = "NAMESPACE", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) service_account_namespace: Option<String>,
+    pub service_account_namespace: Option<String>,
     /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
     /// `linkerd-mc rotate` before it expires: an expired token cuts the controller and Linkerd off from the target
     /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
     /// restarts
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
-    pub(in crate::cli) token_duration: Option<Duration>,
+    pub token_duration: Option<Duration>,
     /// Use the target's gateway; without it, only remote discovery and federated Services work
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(in crate::cli) gateway: bool,
+    pub gateway: bool,
     /// Name of the gateway's Service
     #[arg(long, value_name = "NAME", default_value = labels::GATEWAY_NAME, value_parser = args::object_name)]
-    pub(super) gateway_name: String,
+    pub gateway_name: String,
     /// Namespace of the gateway's Service
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) gateway_namespace: String,
+    pub gateway_namespace: String,
     /// Addresses of the gateway, comma-separated; `any` for those of its load balancer, which are the default
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = gateway_address)]
-    pub(in crate::cli) gateway_addresses: Vec<String>,
+    pub gateway_addresses: Vec<String>,
     /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
-    pub(in crate::cli) gateway_port: u16,
+    pub gateway_port: u16,
     #[command(flatten)]
-    pub(in crate::cli) options: LinkOptions,
+    pub options: LinkOptions,
 }
 
 /// The word for the addresses of the gateway's load balancer.
@@ -84,7 +84,7 @@ const ANY: &str = "any";
 
 /// What a flag about the gateway does together with `--gateway=false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Useless {
+pub enum Useless {
     /// It is refused.
     Refused,
     /// `link` refuses it, and `link-gen` warns, because `linkerd multicluster link-gen` accepts it.
@@ -96,7 +96,7 @@ pub(in crate::cli) enum Useless {
 impl LinkArgs {
     /// Fails, or warns, if a flag says something about the gateway that another one turns off. `is_link` is whether the
     /// command is `link`.
-    pub(in crate::cli) fn agree(&self, is_link: bool) -> anyhow::Result<()> {
+    pub fn agree(&self, is_link: bool) -> anyhow::Result<()> {
         if self.api_server_through_gateway
             && self.api_server_address.is_none()
             && self
@@ -130,7 +130,7 @@ impl LinkArgs {
 
     /// Fails if Linkerd's control plane would have two ways to the API server, or if federated Services were to be
     /// discovered and it has none.
-    pub(in crate::cli) fn agree_on_discovery(&self) -> anyhow::Result<()> {
+    pub fn agree_on_discovery(&self) -> anyhow::Result<()> {
         if self.discovery_through_gateway && !self.api_server_through_gateway {
             return Err(misuse(
                 "--discovery-through-gateway needs --api-server-through-gateway",
@@ -155,20 +155,20 @@ impl LinkArgs {
     }
 
     /// The addresses of the gateway; none for those of its load balancer.
-    pub(in crate::cli) fn set_addresses(&self) -> Vec<String> {
+    pub fn set_addresses(&self) -> Vec<String> {
         let set = self.gateway_addresses.iter();
         set.filter(|address| *address != ANY).cloned().collect()
     }
 
     /// Whether Linkerd's control plane cannot reach the target's API server.
-    pub(in crate::cli) fn is_without_discovery(&self) -> bool {
+    pub fn is_without_discovery(&self) -> bool {
         self.api_server_through_gateway
             && self.api_server_address.is_none()
             && !self.discovery_through_gateway
     }
 
     /// The flags that were given, and have no effect.
-    pub(in crate::cli) fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
+    pub fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
         use Useless::{Refused, RefusedByLink, Warned};
         let options = &self.options;
         let api_server = self.api_server_through_gateway;

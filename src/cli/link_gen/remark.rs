@@ -4,7 +4,7 @@ use crate::cli::common::output;
 
 /// What the user has to know about a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) enum Remark {
+pub enum Remark {
     Warning(String),
     Note(String),
     /// The address of the target's API server that only this machine can reach.
@@ -13,7 +13,7 @@ pub(in crate::cli) enum Remark {
 
 impl Remark {
     /// Prints it.
-    pub(in crate::cli) fn say(&self) {
+    pub fn say(&self) {
         self.print(
             "",
             "pass an address that they can reach with --api-server-address",
@@ -21,7 +21,7 @@ impl Remark {
     }
 
     /// Prints it, for one of the clusters of a file.
-    pub(in crate::cli) fn say_of(&self, cluster: &str) {
+    pub fn say_of(&self, cluster: &str) {
         let fix = format!("set apiServerAddress of {cluster} in the file");
         self.print(&format!("{cluster}: "), &fix);
     }
@@ -45,7 +45,7 @@ impl Remark {
     }
 
     /// Says that a setting stays, although the target cluster has another value now.
-    pub(super) fn kept(what: &str, kept: &str, now: &str, flag: &str) -> Self {
+    pub fn kept(what: &str, kept: &str, now: &str, flag: &str) -> Self {
         Self::Note(format!(
             "the link keeps the {what} {kept}; pass {flag} {now} to use the current one"
         ))

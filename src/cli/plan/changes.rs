@@ -7,14 +7,14 @@ use serde_json::Value;
 
 /// The planned writes, and the problems.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(in crate::cli) struct Preview {
-    pub(in crate::cli) changes: Vec<PlannedChange>,
-    pub(in crate::cli) problems: Vec<PlanProblem>,
+pub struct Preview {
+    pub changes: Vec<PlannedChange>,
+    pub problems: Vec<PlanProblem>,
 }
 
 impl Preview {
     /// Whether it writes this Service in this way: `create`, `patch` or `delete`.
-    pub(in crate::cli) fn writes_service(&self, verb: &str, namespace: &str, name: &str) -> bool {
+    pub fn writes_service(&self, verb: &str, namespace: &str, name: &str) -> bool {
         self.changes.iter().any(|change| {
             (change.verb, change.kind) == (verb, "Service")
                 && change.namespace == namespace
@@ -24,24 +24,24 @@ impl Preview {
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-pub(in crate::cli) struct PlannedChange {
-    pub(in crate::cli) verb: &'static str,
-    pub(in crate::cli) kind: &'static str,
-    pub(in crate::cli) namespace: String,
-    pub(in crate::cli) name: String,
+pub struct PlannedChange {
+    pub verb: &'static str,
+    pub kind: &'static str,
+    pub namespace: String,
+    pub name: String,
     /// Changed fields by path: the value before and after, `null` if there is none.
-    pub(in crate::cli) fields: BTreeMap<String, (Value, Value)>,
+    pub fields: BTreeMap<String, (Value, Value)>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-pub(in crate::cli) struct PlanProblem {
-    pub(in crate::cli) service: String,
-    pub(in crate::cli) reason: &'static str,
-    pub(in crate::cli) message: String,
+pub struct PlanProblem {
+    pub service: String,
+    pub reason: &'static str,
+    pub message: String,
 }
 
 /// The leaves of `after` that differ from `before`, by path, without preconditions and names.
-pub(super) fn flatten(
+pub fn flatten(
     fields: &mut BTreeMap<String, (Value, Value)>,
     path: String,
     before: &Value,

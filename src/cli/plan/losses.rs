@@ -2,18 +2,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use controller::preview::{self, Proposed};
 use kube::{Client, ResourceExt as _};
+use mirror_core::{
+    api::{labels, link::Link, members::remote_members},
+    mirror::{self, Confirmed, ObjectKind, State, Write},
+};
 use serde_json::Value;
 
 use super::before;
-use crate::{
-    api::{labels, link::Link, members::remote_members},
-    cli::common::{
-        linked::Losses,
-        mirroring::{Mirroring, Parse},
-    },
-    controller::preview::{self, Proposed},
-    mirror::{self, Confirmed, ObjectKind, State, Write},
+use crate::cli::common::{
+    linked::Losses,
+    mirroring::{Mirroring, Parse},
 };
 
 /// Timeout of each request.
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the controller of the source cluster would remove if this Link were applied to it. `target` is the target cluster.
 /// With the settings of the running controller, which `parse` reads, or with their defaults if the user may not see them.
-pub(in crate::cli) async fn losses(
+pub async fn losses(
     source: &Client,
     target: &Client,
     wanted: &Link,

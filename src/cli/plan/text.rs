@@ -26,7 +26,7 @@ fn printable(text: &str) -> String {
 }
 
 /// The changes with their fields.
-pub(super) fn diff(preview: &Preview) -> String {
+pub fn diff(preview: &Preview) -> String {
     let mut text = String::new();
     for change in &preview.changes {
         let (mark, style) = mark(change.verb);
@@ -52,7 +52,7 @@ pub(super) fn diff(preview: &Preview) -> String {
 }
 
 /// How many objects of which kind are written, and their names.
-pub(super) fn short(preview: &Preview) -> String {
+pub fn short(preview: &Preview) -> String {
     let mut kinds: BTreeMap<(u8, &str, &str), Vec<String>> = BTreeMap::new();
     for change in &preview.changes {
         let order = match change.verb {

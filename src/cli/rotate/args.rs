@@ -4,15 +4,15 @@ use std::{num::NonZero, time::Duration};
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use manifests::link::ClusterName;
+use mirror_core::api::labels;
 
 use crate::{
-    api::labels,
     cli::{
         common::{args, complete},
         fleet::{FleetFile, clusters, rotated},
     },
     fleet::LinkEnds,
-    manifests::link::ClusterName,
 };
 
 const EXAMPLES: &str = "\
@@ -61,55 +61,55 @@ Exit codes: 0 done, or nothing to do; 1 a link failed (see its message).";
 /// Linkerd. In the target cluster, it revokes the older ones (--in-use). What remains for others is printed as commands.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Rotate {
+pub struct Rotate {
     /// Target clusters of the links [default: all]. With --file, clusters of the file, for the links from and to them, or
     /// single links as SOURCE/TARGET
     #[arg(value_name = "CLUSTER", value_parser = choice, add = ArgValueCompleter::new(rotated))]
-    pub(super) names: Vec<LinkChoice>,
+    pub names: Vec<LinkChoice>,
     #[command(flatten)]
-    pub(super) fleet: FleetFile,
+    pub fleet: FleetFile,
     /// Context of the target cluster [default: the context with the name of the cluster, or that a tool made for it]
     #[arg(long, alias = "from", value_name = "CONTEXT", requires = "names", conflicts_with = "file", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) target: Option<String>,
+    pub target: Option<String>,
     /// Context of the source cluster [default: --context, or the current one]
     #[arg(long, alias = "to", value_name = "CONTEXT", conflicts_with = "file", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) source: Option<String>,
+    pub source: Option<String>,
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, conflicts_with = "file", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) namespace: String,
+    pub namespace: String,
     /// Use only this cluster of the file, or this context. Can be repeated
     #[arg(long, value_name = "CLUSTER", requires = "file", add = ArgValueCompleter::new(clusters))]
-    pub(super) only: Vec<String>,
+    pub only: Vec<String>,
     /// The source cluster uses the token of this Secret: revoke older ones. Can be repeated
     #[arg(long, value_name = "SOURCE=SECRET", requires = "only", value_parser = in_use)]
-    pub(super) in_use: Vec<InUseToken>,
+    pub in_use: Vec<InUseToken>,
     /// Most links that get new tokens at the same time, and most clusters in which Linkerd restarts at the same time
     #[arg(long, value_name = "NUMBER", default_value = "4")]
-    pub(super) at_most: NonZero<u8>,
+    pub at_most: NonZero<u8>,
     #[command(flatten)]
-    pub(super) flags: RotationFlags,
+    pub flags: RotationFlags,
     /// Do not ask before all links are rotated
     #[arg(long)]
-    pub(super) yes: bool,
+    pub yes: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = RotateFormat::Text)]
-    pub(super) output: RotateFormat,
+    pub output: RotateFormat,
 }
 
 impl Rotate {
     /// Whether it changes clusters.
-    pub(crate) fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         !self.flags.dry_run
     }
 
     /// Whether somebody has to confirm it: it concerns all links.
-    pub(super) fn asks(&self) -> bool {
+    pub fn asks(&self) -> bool {
         self.writes() && !self.yes && self.names.is_empty()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RotateFormat {
+pub enum RotateFormat {
     /// One line per step, on stderr, and what remains for others
     Text,
     /// One JSON document
@@ -118,39 +118,39 @@ pub(super) enum RotateFormat {
 
 /// How links are rotated.
 #[derive(Clone, Debug, Args)]
-pub(super) struct RotationFlags {
+pub struct RotationFlags {
     /// Rotate only credentials that are older than this, or expire within this time, such as 30d
     #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
-    pub(super) older_than: Option<Duration>,
+    pub older_than: Option<Duration>,
     /// Do not restart Linkerd's destination controller, and revoke nothing, because it uses the old token until it
     /// restarts. Run the command again after the restart, which then revokes it
     #[arg(long)]
-    pub(super) no_restart: bool,
+    pub no_restart: bool,
     /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`, unless a Secret
     /// of the source cluster still has them. Links in other clusters cannot be seen
     #[arg(long)]
-    pub(super) revoke_shared: bool,
+    pub revoke_shared: bool,
     /// Show what would be done, and change nothing
     #[arg(long)]
-    pub(super) dry_run: bool,
+    pub dry_run: bool,
     /// How long to wait for the controller, and for the restart
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = args::duration)]
-    pub(super) wait: Duration,
+    pub wait: Duration,
 }
 
 /// Links that are to be rotated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LinkChoice {
+pub enum LinkChoice {
     Cluster(ClusterName),
     Link(LinkEnds),
 }
 
 /// The token that a source cluster uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InUseToken {
-    pub(super) source: ClusterName,
+pub struct InUseToken {
+    pub source: ClusterName,
     /// The Secret with the token, in the target cluster.
-    pub(super) secret: String,
+    pub secret: String,
 }
 
 /// Parses `SOURCE=SECRET`.
@@ -165,7 +165,7 @@ fn in_use(text: &str) -> Result<InUseToken, String> {
 }
 
 /// Parses the name of a cluster, or `SOURCE/TARGET`.
-pub(super) fn choice(text: &str) -> Result<LinkChoice, String> {
+pub fn choice(text: &str) -> Result<LinkChoice, String> {
     Ok(match text.split_once('/') {
         None => LinkChoice::Cluster(cluster(text)?),
         Some((source, target)) => LinkChoice::Link(LinkEnds {

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use futures::future::join_all;
+use hints::hint::fail;
+use mirror_core::api::link::Link;
+use observe::clusters::cluster_client::side_by_side;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -15,38 +18,33 @@ use super::{
     restart,
     rotation::Rotation,
 };
-use crate::{
-    api::link::Link,
-    cli::common::{
-        linked::{KnownLinks, links},
-        output,
-    },
-    clusters::cluster_client::side_by_side,
-    hint::fail,
+use crate::cli::common::{
+    linked::{KnownLinks, links},
+    output,
 };
 
 /// A link to rotate.
-pub(super) struct WantedRotation {
-    pub(super) link: Link,
+pub struct WantedRotation {
+    pub link: Link,
     /// Its target cluster, or why it cannot be used. Without one, the controller's Secret has the new token already.
-    pub(super) target: anyhow::Result<Option<TargetCluster>>,
+    pub target: anyhow::Result<Option<TargetCluster>>,
 }
 
 /// How the links of one source cluster are rotated.
-pub(super) struct Batch<'a> {
-    pub(super) flags: &'a RotationFlags,
-    pub(super) source: &'a SourceCluster,
+pub struct Batch<'a> {
+    pub flags: &'a RotationFlags,
+    pub source: &'a SourceCluster,
     /// Bounds how many links get a new token at the same time, and how many clusters are restarted. Other source clusters
     /// may share it.
-    pub(super) limit: &'a Semaphore,
+    pub limit: &'a Semaphore,
     /// Whether links get their new tokens even if a restart would make Linkerd lose a cluster now. The old tokens stay, and
     /// a later run restarts Linkerd and revokes them.
-    pub(super) prepares: bool,
+    pub prepares: bool,
 }
 
 impl<'a> Batch<'a> {
     /// Rotates these links. `known` are all of the source cluster.
-    pub(super) async fn rotate(
+    pub async fn rotate(
         &self,
         known: &KnownLinks,
         wanted: Vec<WantedRotation>,

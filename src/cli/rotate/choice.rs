@@ -1,17 +1,18 @@
 //! Which links are meant. Pure.
 
+use hints::hint::{fail, misuse};
+use manifests::link::ClusterName;
+use mirror_core::api::{conditions::ready::DUPLICATE_CLUSTER, link::Link};
+
 use super::{args::LinkChoice, gather::SourceCluster};
 use crate::{
-    api::{conditions::ready::DUPLICATE_CLUSTER, link::Link},
     cli::{common::linked::known_clusters, fleet::LoadedFleet},
     fleet::LinkEnds,
-    hint::{fail, misuse},
-    manifests::link::ClusterName,
 };
 
 /// The links of the file that are named, or from and to clusters that are; all if there are no names. Fails if a name is not
 /// in the file, or if there are no links.
-pub(super) fn chosen_of_file<'l>(
+pub fn chosen_of_file<'l>(
     loaded: &'l LoadedFleet,
     names: &[LinkChoice],
 ) -> anyhow::Result<Vec<&'l LinkEnds>> {
@@ -48,7 +49,7 @@ pub(super) fn chosen_of_file<'l>(
 
 /// The Links of a source cluster to the named target clusters, at least one each; all if there are no names. Of several
 /// Links to one cluster, those that the controller does not use are left out.
-pub(super) fn chosen_of_cluster<'l>(
+pub fn chosen_of_cluster<'l>(
     source: &SourceCluster,
     names: &[LinkChoice],
     known: &'l [Link],
@@ -85,7 +86,7 @@ pub(super) fn chosen_of_cluster<'l>(
 }
 
 /// The Link to this cluster that the controller uses.
-pub(super) fn link_to<'l>(links: &'l [Link], target: &ClusterName) -> Option<&'l Link> {
+pub fn link_to<'l>(links: &'l [Link], target: &ClusterName) -> Option<&'l Link> {
     let target = target.to_string();
     let mut links = links.iter();
     links.find(|link| link.spec.target_cluster_name == target && !is_duplicate(link))

@@ -1,39 +1,37 @@
 //! The Secrets of a link in the source cluster: their tokens are replaced, and put back.
 
 use anyhow::Context as _;
+use client::{fingerprint, kubeconfig_in};
+use hints::hint::HintExt as _;
 use k8s_openapi::{ByteString, api::core::v1::Secret as KubernetesSecret};
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
 };
+use manifests::kubeconfig::Secret;
+use mirror_core::api::labels;
 use serde_json::json;
 
-use crate::{
-    api::labels,
-    cli::{common::cluster::Cluster, link_gen::KubeconfigTarget},
-    client::{fingerprint, kubeconfig_in},
-    hint::HintExt as _,
-    manifests::kubeconfig::Secret,
-};
+use crate::cli::{common::cluster::Cluster, link_gen::KubeconfigTarget};
 
 /// A credentials Secret. No `Debug`: it holds credentials.
-pub(super) struct Stored {
+pub struct Stored {
     namespace: String,
     name: String,
     /// Its resourceVersion: a write fails if somebody else has changed it.
     version: Option<String>,
     /// The kubeconfig as it was read.
     original: ByteString,
-    pub(super) target: KubeconfigTarget,
+    pub target: KubeconfigTarget,
     /// The token in it.
-    pub(super) token: Secret,
+    pub token: Secret,
     /// Whether the kubeconfig was replaced.
     is_written: bool,
 }
 
 impl Stored {
     /// Reads a Secret. Fails if it has no kubeconfig with a token.
-    pub(super) fn read(secret: &KubernetesSecret) -> anyhow::Result<Self> {
+    pub fn read(secret: &KubernetesSecret) -> anyhow::Result<Self> {
         let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
         let found = kubeconfig_in(secret).context("it contains no kubeconfig");
         let read = found.and_then(|original| {
@@ -59,23 +57,23 @@ impl Stored {
     }
 
     /// Namespace and name.
-    pub(super) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
     /// The fingerprint of the kubeconfig, as it was read.
-    pub(super) fn fingerprint(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         fingerprint(&self.original.0)
     }
 
     /// Whether the Secret has this token, as it was read.
-    pub(super) fn has(&self, token: &Secret) -> bool {
+    pub fn has(&self, token: &Secret) -> bool {
         self.token == *token
     }
 
     /// Replaces the token, unless the Secret has it already. Returns the fingerprint of the kubeconfig, and whether the
     /// Secret was written.
-    pub(super) async fn put(
+    pub async fn put(
         &mut self,
         cluster: &Cluster,
         token: &Secret,
@@ -92,7 +90,7 @@ impl Stored {
 
     /// Writes back the kubeconfig that was read, if it was replaced and nobody else has changed it since. Returns
     /// whether it was written.
-    pub(super) async fn restore(&mut self, cluster: &Cluster) -> anyhow::Result<bool> {
+    pub async fn restore(&mut self, cluster: &Cluster) -> anyhow::Result<bool> {
         if !self.is_written {
             return Ok(false);
         }
@@ -103,7 +101,7 @@ impl Stored {
     }
 
     /// Whether the Secret in the cluster has this token now.
-    pub(super) async fn holds(&self, cluster: &Cluster, token: &Secret) -> anyhow::Result<bool> {
+    pub async fn holds(&self, cluster: &Cluster, token: &Secret) -> anyhow::Result<bool> {
         let what = format!("read the Secret {}", self.path());
         let live = cluster
             .request(&what, self.api(cluster).get_opt(&self.name))

@@ -3,36 +3,34 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use manifests::kubeconfig::Secret;
 
 use super::tokens::{TokenOwner, TokenSecret};
-use crate::{
-    cli::common::{link_credentials::TokenAccount, prose::counted},
-    manifests::kubeconfig::Secret,
-};
+use crate::cli::common::{link_credentials::TokenAccount, prose::counted};
 
 /// The Deployment of Linkerd's destination controller.
-pub(super) const DESTINATION: &str = "linkerd-destination";
+pub const DESTINATION: &str = "linkerd-destination";
 
 /// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
-pub(in crate::cli) const RECENT: SignedDuration = SignedDuration::from_hours(1);
+pub const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// The credentials of a link.
-pub(super) struct Facts<'a> {
+pub struct Facts<'a> {
     /// The tokens of the account, newest last.
-    pub(super) tokens: &'a [TokenSecret],
+    pub tokens: &'a [TokenSecret],
     /// The tokens in the Secrets of the link: first the controller's, then those of Linkerd.
-    pub(super) held: Vec<&'a Secret>,
+    pub held: Vec<&'a Secret>,
     /// The account of the controller's token.
-    pub(super) account: &'a TokenAccount,
+    pub account: &'a TokenAccount,
     /// Whether Linkerd's destination controller started before its Secret was changed.
-    pub(super) restart_is_due: bool,
+    pub restart_is_due: bool,
     /// The current time.
-    pub(super) now: Timestamp,
+    pub now: Timestamp,
 }
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision<'a> {
+pub enum Decision<'a> {
     /// Nothing, for this reason.
     Skip(String),
     /// Create a token, and put it into use.
@@ -45,24 +43,24 @@ pub(super) enum Decision<'a> {
 
 /// The token Secrets that are old once the new token is in use.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Old {
+pub struct Old {
     /// Those to delete.
-    pub(super) revoked: Vec<String>,
+    pub revoked: Vec<String>,
     /// Those that other links may use.
-    pub(super) kept: Vec<String>,
+    pub kept: Vec<String>,
 }
 
 /// A Secret of the source cluster, and the token that it has.
-pub(super) struct TokenHolder {
+pub struct TokenHolder {
     /// Namespace and name of the Secret.
-    pub(super) path: String,
-    pub(super) token: Secret,
+    pub path: String,
+    pub token: Secret,
 }
 
 impl Old {
     /// Keeps the token Secrets whose token somebody uses, although they were to be deleted. Returns their names, each
     /// with the path of one Secret that has the token.
-    pub(super) fn keep_used(
+    pub fn keep_used(
         &mut self,
         tokens: &[TokenSecret],
         holders: &[TokenHolder],
@@ -94,7 +92,7 @@ fn lasting(seconds: u64) -> String {
 impl<'a> Facts<'a> {
     /// Decides what to do. `older_than` skips credentials that are younger and do not expire within that time, and
     /// `shared` also revokes tokens that other links may use.
-    pub(super) fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
+    pub fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
         let young = older_than.and_then(|limit| self.young(limit));
         let mut newest_first = self.tokens.iter().rev();
         if let Some(newest) = newest_first.find(|token| token.owner == TokenOwner::This) {
@@ -123,7 +121,7 @@ impl<'a> Facts<'a> {
     }
 
     /// What to do with a token that was handed over, which is the only one that is known.
-    pub(super) fn taken(&self) -> Decision<'a> {
+    pub fn taken(&self) -> Decision<'a> {
         match self.tokens {
             [token, ..] if self.held.iter().all(|held| **held == token.text) => {
                 Decision::Finish(token)
@@ -147,7 +145,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The token Secrets that are old once that with the name `new` is in use.
-    pub(super) fn old(&self, new: Option<&str>, shared: bool) -> Old {
+    pub fn old(&self, new: Option<&str>, shared: bool) -> Old {
         let mut old = Old::default();
         for token in self.tokens {
             let is_held = self.held.iter().any(|held| **held == token.text);
@@ -165,19 +163,19 @@ impl<'a> Facts<'a> {
 }
 
 /// What decides on the steps of a rotation.
-pub(super) struct Steps<'a> {
-    pub(super) account: &'a TokenAccount,
+pub struct Steps<'a> {
+    pub account: &'a TokenAccount,
     /// Number of Secrets with credentials of the link.
-    pub(super) secrets: usize,
+    pub secrets: usize,
     /// Whether Linkerd has to be restarted.
-    pub(super) restarts: bool,
+    pub restarts: bool,
     /// Whether it may be.
-    pub(super) may_restart: bool,
+    pub may_restart: bool,
 }
 
 impl Steps<'_> {
     /// The steps, for `--dry-run`.
-    pub(super) fn text(&self, decision: &Decision<'_>, old: &Old) -> String {
+    pub fn text(&self, decision: &Decision<'_>, old: &Old) -> String {
         let mut steps = Vec::new();
         match decision {
             Decision::Finish(_) | Decision::Skip(_) => {}

@@ -2,56 +2,56 @@
 
 use std::collections::BTreeSet;
 
+use hints::hint::fail;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret as KubernetesSecret};
 use kube::api::ListParams;
+use mirror_core::{
+    api::{labels, link::Link, metadata::cluster_uid},
+    mirror::{has_discovery, is_through_gateway},
+};
+use observe::clusters::{
+    collect_full,
+    snapshot::{Destination, Known},
+};
 
 use super::{
     credentials::Stored,
     decision::{DESTINATION, TokenHolder},
     tokens::{REQUESTED, TokenOwner, TokenSecret},
 };
-use crate::{
-    api::{labels, link::Link, metadata::cluster_uid},
-    cli::{
-        common::{
-            cluster::Cluster, link_credentials::TokenAccount, linked::links, output, wait::Progress,
-        },
-        link_gen::{Evidence, by_uid},
+use crate::cli::{
+    common::{
+        cluster::Cluster, link_credentials::TokenAccount, linked::links, output, wait::Progress,
     },
-    clusters::{
-        collect_full,
-        snapshot::{Destination, Known},
-    },
-    hint::fail,
-    mirror::{has_discovery, is_through_gateway},
+    link_gen::{Evidence, by_uid},
 };
 
 /// The source cluster.
-pub(super) struct SourceCluster {
+pub struct SourceCluster {
     /// What messages call it, if they concern several source clusters.
-    pub(super) name: Option<String>,
-    pub(super) cluster: Cluster,
+    pub name: Option<String>,
+    pub cluster: Cluster,
     /// Namespace of Links.
-    pub(super) namespace: String,
+    pub namespace: String,
     /// Namespace of Linkerd.
-    pub(super) linkerd: String,
+    pub linkerd: String,
 }
 
 /// The target cluster of a link.
-pub(super) struct TargetCluster {
-    pub(super) cluster: Cluster,
+pub struct TargetCluster {
+    pub cluster: Cluster,
     /// The context that was used.
-    pub(super) context: String,
+    pub context: String,
 }
 
 impl SourceCluster {
     /// Linkerd's credentials, and when its destination controller started.
-    pub(super) async fn destination(&self) -> Known<Destination> {
+    pub async fn destination(&self) -> Known<Destination> {
         collect_full::destination(&self.cluster.client, &self.linkerd).await
     }
 
     /// What messages call the link to this cluster.
-    pub(super) fn link_to(&self, target: &str) -> String {
+    pub fn link_to(&self, target: &str) -> String {
         match &self.name {
             Some(name) => format!("{name} → {target}"),
             None => target.to_owned(),
@@ -60,7 +60,7 @@ impl SourceCluster {
 
     /// Waits for something that others do, and says so if it takes long. Waits of several clusters would draw over each
     /// other.
-    pub(super) async fn wait_for<T>(&self, message: &str, work: impl Future<Output = T>) -> T {
+    pub async fn wait_for<T>(&self, message: &str, work: impl Future<Output = T>) -> T {
         match &self.name {
             Some(_) => work.await,
             None => Progress::new(message).during(work).await,
@@ -69,7 +69,7 @@ impl SourceCluster {
 }
 
 /// The Secret that the controller reads.
-pub(super) async fn own(source: &SourceCluster, name: &str) -> anyhow::Result<Stored> {
+pub async fn own(source: &SourceCluster, name: &str) -> anyhow::Result<Stored> {
     let what = "read the credentials";
     let found = source
         .cluster
@@ -85,15 +85,15 @@ pub(super) async fn own(source: &SourceCluster, name: &str) -> anyhow::Result<St
 }
 
 /// The Secrets of a cluster that Linkerd reads.
-pub(super) struct Linkerds {
+pub struct Linkerds {
     /// Those of this link.
-    pub(super) ours: Vec<Stored>,
+    pub ours: Vec<Stored>,
     /// Whether another Link maintains one.
-    pub(super) is_shared: bool,
+    pub is_shared: bool,
 }
 
 /// Finds the Secrets of a cluster that Linkerd reads.
-pub(super) async fn linkerds(
+pub async fn linkerds(
     source: &SourceCluster,
     link: &Link,
     own: &Stored,
@@ -167,7 +167,7 @@ fn check_equal(link: &Link, own: &Stored, linkerds: &Stored) -> anyhow::Result<(
 }
 
 /// Whether Linkerd's namespace has its destination controller.
-pub(super) async fn has_destination(source: &SourceCluster) -> anyhow::Result<bool> {
+pub async fn has_destination(source: &SourceCluster) -> anyhow::Result<bool> {
     let (cluster, what) = (&source.cluster, "read the Deployment");
     let found = cluster
         .get::<Deployment>(what, &source.linkerd, DESTINATION)
@@ -188,7 +188,7 @@ async fn in_linkerds_namespace(
 }
 
 /// The tokens that the controller and Linkerd have now, for all Links.
-pub(super) async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenHolder>> {
+pub async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenHolder>> {
     let secrets = source.cluster.api::<KubernetesSecret>(&source.namespace);
     let mut found = in_linkerds_namespace(source, labels::CREDENTIALS_CLUSTER).await?;
     let links = links(&source.cluster, &source.namespace).await?;
@@ -211,7 +211,7 @@ pub(super) async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenH
 }
 
 /// The token that the controller's Secret has.
-pub(super) fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
+pub fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
     TokenSecret {
         name: account
             .secret
@@ -225,7 +225,7 @@ pub(super) fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
 
 /// Fails if tokens of the target cluster show that it is not the cluster of the link, where a new token would be of no
 /// use. The link's token is not sent there, because another cluster must not see it.
-pub(super) async fn is_of_target<'t>(
+pub async fn is_of_target<'t>(
     target: &TargetCluster,
     link: &Link,
     own: &Stored,
@@ -271,7 +271,7 @@ mod tests {
                 claims["kubernetes.io/serviceaccount/secret.name"] = json!(secret);
             }
             let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
-            crate::manifests::kubeconfig::Secret::new(format!("e30.{claims}.sig"))
+            manifests::kubeconfig::Secret::new(format!("e30.{claims}.sig"))
         };
         let kubeconfig = json!({
             "clusters": [{ "name": "c", "cluster": { "server": "https://192.0.2.1" } }],

@@ -10,23 +10,23 @@ use crate::{cli::common::prose::counted, fleet::LinkEnds};
 /// The result of one link.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RotationOutcome {
+pub struct RotationOutcome {
     /// The name of its source cluster, if it is a link of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) source: Option<String>,
-    pub(super) cluster: String,
-    pub(super) result: Ending,
+    pub source: Option<String>,
+    pub cluster: String,
+    pub result: Ending,
     /// Why it failed, or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<String>,
+    pub reason: Option<String>,
     #[serde(flatten)]
-    pub(super) done: RotationDetails,
+    pub done: RotationDetails,
 }
 
 /// The kind of result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Ending {
+pub enum Ending {
     /// New credentials are in use, and the old token is revoked or kept on purpose.
     Rotated,
     /// The Secrets have new credentials, but Linkerd uses the old ones until it restarts (`--no-restart`).
@@ -46,31 +46,31 @@ pub(super) enum Ending {
 /// What was done for one link.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RotationDetails {
+pub struct RotationDetails {
     /// Token Secret of the new credentials, with its namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) token_secret: Option<String>,
+    pub token_secret: Option<String>,
     /// In a dry run: whether a token would be created.
     #[serde(skip)]
-    pub(super) creates: bool,
+    pub creates: bool,
     /// In a dry run: whether Linkerd would be restarted.
     #[serde(skip)]
-    pub(super) restarts: bool,
+    pub restarts: bool,
     /// The start of the SHA-256 of the kubeconfig in use, as the Link's status has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) credentials_fingerprint: Option<String>,
+    pub credentials_fingerprint: Option<String>,
     /// Token Secrets that were deleted.
-    pub(super) revoked: Vec<String>,
+    pub revoked: Vec<String>,
     /// Token Secrets that were kept, because other links or Linkerd may still use them.
-    pub(super) kept: Vec<String>,
+    pub kept: Vec<String>,
     /// When the old token expires, if it does. Such a token has no Secret, and cannot be revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) old_token_expires: Option<String>,
+    pub old_token_expires: Option<String>,
 }
 
 impl RotationOutcome {
     /// The result of a link of a file.
-    pub(super) fn of(ends: &LinkEnds, result: Ending, reason: Option<String>) -> Self {
+    pub fn of(ends: &LinkEnds, result: Ending, reason: Option<String>) -> Self {
         Self {
             source: Some(ends.source.to_string()),
             cluster: ends.target.to_string(),
@@ -81,13 +81,13 @@ impl RotationOutcome {
     }
 
     /// The result of a link of a file that nothing could be done for.
-    pub(super) fn failed(ends: &LinkEnds, error: &anyhow::Error) -> Self {
+    pub fn failed(ends: &LinkEnds, error: &anyhow::Error) -> Self {
         Self::of(ends, Ending::Failed, Some(format!("{error:#}")))
     }
 }
 
 /// How many links ended in which way.
-pub(super) fn summary(done: &[RotationOutcome]) -> String {
+pub fn summary(done: &[RotationOutcome]) -> String {
     let endings = [
         (Ending::Rotated, "rotated"),
         (Ending::InUse, "in use"),
@@ -107,7 +107,7 @@ pub(super) fn summary(done: &[RotationOutcome]) -> String {
 }
 
 /// What a run would do in all, after a dry run. `None` if it would do nothing.
-pub(super) fn plan(done: &[RotationOutcome]) -> Option<String> {
+pub fn plan(done: &[RotationOutcome]) -> Option<String> {
     let details = || done.iter().map(|link| (link.source.as_deref(), &link.done));
     let mut steps = Vec::new();
     let tokens = details().filter(|(_, done)| done.creates).count();

@@ -1,13 +1,12 @@
 //! What is left for others after a rotation, as commands. Pure.
 
+use hints::suggest::ClusterFlags;
+
 use super::outcome::{Ending, RotationOutcome};
-use crate::{
-    cli::fleet::{LoadedFleet, RemainingStep},
-    suggest::ClusterFlags,
-};
+use crate::cli::fleet::{LoadedFleet, RemainingStep};
 
 /// The steps of target clusters whose new tokens are in use now.
-pub(super) fn remaining(loaded: &LoadedFleet, done: &[RotationOutcome]) -> Vec<RemainingStep> {
+pub fn remaining(loaded: &LoadedFleet, done: &[RotationOutcome]) -> Vec<RemainingStep> {
     let in_use = done.iter().filter(|link| link.result == Ending::InUse);
     let steps = in_use.filter_map(|link| {
         // A token that was requested has no Secret.

@@ -5,30 +5,28 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use client::timing;
+use hints::hint::fail;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{
     ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
 };
+use mirror_core::api::{labels, link::Link};
 use serde_json::json;
 
 use super::{
     decision::DESTINATION,
     gather::{self, SourceCluster},
 };
-use crate::{
-    api::{labels, link::Link},
-    cli::common::wait::{POLL_INTERVAL, poll},
-    hint::fail,
-    timing,
-};
+use crate::cli::common::wait::{POLL_INTERVAL, poll};
 
 /// Annotation that `kubectl rollout restart` writes.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// Fails if Linkerd has no destination controller, or if it would lose a cluster now. Changes nothing. `links` are those
 /// of the source cluster; clusters in `proven` are known to answer.
-pub(super) async fn is_possible(
+pub async fn is_possible(
     source: &SourceCluster,
     links: &[Link],
     proven: &BTreeSet<String>,
@@ -70,7 +68,7 @@ pub(super) async fn is_possible(
 }
 
 /// Fails if Linkerd has no destination controller.
-pub(super) async fn has_destination(source: &SourceCluster) -> anyhow::Result<()> {
+pub async fn has_destination(source: &SourceCluster) -> anyhow::Result<()> {
     if gather::has_destination(source).await? {
         return Ok(());
     }
@@ -91,7 +89,7 @@ fn not_found(namespace: &str) -> anyhow::Error {
 }
 
 /// Restarts it as `kubectl rollout restart` does, and waits until only new Pods are left and all are available.
-pub(super) async fn restart(source: &SourceCluster, wait: Duration) -> anyhow::Result<()> {
+pub async fn restart(source: &SourceCluster, wait: Duration) -> anyhow::Result<()> {
     let (cluster, namespace) = (&source.cluster, &source.linkerd);
     let api = cluster.api::<Deployment>(namespace);
     let now = timing::now().to_string();

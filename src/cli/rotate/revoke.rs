@@ -3,7 +3,9 @@
 
 use anyhow::Context as _;
 use futures::future::join_all;
+use hints::hint::fail;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use manifests::link::ClusterName;
 
 use super::{
     RotationRun,
@@ -16,13 +18,11 @@ use crate::{
         fleet::{LoadedFleet, is_of_fleet},
     },
     fleet::LinkEnds,
-    hint::fail,
-    manifests::link::ClusterName,
 };
 
 impl RotationRun<'_> {
     /// Does the part of one target cluster for these source clusters.
-    pub(super) async fn of_target(
+    pub async fn of_target(
         &self,
         loaded: &LoadedFleet,
         target: &ClusterName,
@@ -140,9 +140,9 @@ fn outdated(known: &[TokenSecret], in_use: &str, is_own: bool) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use jiff::{SignedDuration, Timestamp};
+    use manifests::kubeconfig::Secret;
 
     use super::*;
-    use crate::manifests::kubeconfig::Secret;
 
     /// A token with this name, created so many minutes ago.
     fn token(name: &str, owner: TokenOwner, minutes: i64) -> TokenSecret {

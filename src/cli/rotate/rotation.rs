@@ -5,8 +5,12 @@ mod ending;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hints::hint::fail;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use manifests::kubeconfig::Secret;
+use mirror_core::api::{labels, link::Link};
+use observe::clusters::snapshot::{Destination, Known};
 
 use super::{
     args::RotationFlags,
@@ -16,20 +20,14 @@ use super::{
     outcome::{Ending, RotationDetails, RotationOutcome},
     tokens::{TokenSecret, Tokens, link_id},
 };
-use crate::{
-    api::{labels, link::Link},
-    cli::common::{
-        link_credentials::TokenAccount,
-        output,
-        wait::{POLL_INTERVAL, poll},
-    },
-    clusters::snapshot::{Destination, Known},
-    hint::fail,
-    manifests::kubeconfig::Secret,
+use crate::cli::common::{
+    link_credentials::TokenAccount,
+    output,
+    wait::{POLL_INTERVAL, poll},
 };
 
 /// One link, and its credentials.
-pub(super) struct Rotation<'a> {
+pub struct Rotation<'a> {
     source: &'a SourceCluster,
     /// The time of the cluster that has the tokens, by which their ages count.
     now: Timestamp,
@@ -64,7 +62,7 @@ pub(super) struct Rotation<'a> {
 
 impl<'a> Rotation<'a> {
     /// Reads the Secrets of a link, and the tokens in the target cluster.
-    pub(super) async fn gather(
+    pub async fn gather(
         source: &'a SourceCluster,
         target: Option<TargetCluster>,
         link: Link,
@@ -117,12 +115,12 @@ impl<'a> Rotation<'a> {
     }
 
     /// Name of the target cluster.
-    pub(super) fn cluster(&self) -> &str {
+    pub fn cluster(&self) -> &str {
         &self.link.spec.target_cluster_name
     }
 
     /// The result, with what was done.
-    pub(super) fn ended(self, result: Ending, reason: Option<String>) -> RotationOutcome {
+    pub fn ended(self, result: Ending, reason: Option<String>) -> RotationOutcome {
         RotationOutcome {
             source: self.source.name.clone(),
             cluster: self.link.spec.target_cluster_name,
@@ -133,33 +131,33 @@ impl<'a> Rotation<'a> {
     }
 
     /// The result of a dry run.
-    pub(super) fn planned(self) -> RotationOutcome {
+    pub fn planned(self) -> RotationOutcome {
         let steps = self.steps.clone();
         self.ended(Ending::Planned, Some(steps))
     }
 
     /// Says what a run would do.
-    pub(super) fn say_steps(&self) {
+    pub fn say_steps(&self) {
         self.say(&self.steps);
     }
 
     /// The result after an error.
-    pub(super) fn failed(self, error: &anyhow::Error) -> RotationOutcome {
+    pub fn failed(self, error: &anyhow::Error) -> RotationOutcome {
         self.ended(Ending::Failed, Some(format!("{error:#}")))
     }
 
     /// Whether Linkerd, which reads credentials only at startup, may still have those of this link.
-    pub(super) fn needs_restart(&self) -> bool {
+    pub fn needs_restart(&self) -> bool {
         !(self.linkerd.is_empty() || self.is_current) || self.may_be_outdated
     }
 
     /// Whether token Secrets are to be deleted.
-    pub(super) fn revokes(&self) -> bool {
+    pub fn revokes(&self) -> bool {
         !self.old.revoked.is_empty()
     }
 
     /// Decides what to do, and changes nothing. Returns the result and its reason if there is nothing to do.
-    pub(super) fn decide(
+    pub fn decide(
         &mut self,
         flags: &RotationFlags,
         destination: &Known<Destination>,
@@ -235,7 +233,7 @@ impl<'a> Rotation<'a> {
     /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
     /// the controller uses it, into those of Linkerd. If the controller cannot use it, what this run did is undone. Does
     /// nothing if all Secrets have the new token.
-    pub(super) async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
+    pub async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
         if self.new.is_some() {
             // Somebody else may have written it a moment ago.
             if self.target.is_none() {
@@ -393,7 +391,7 @@ impl<'a> Rotation<'a> {
     }
 
     /// The result when all is done.
-    pub(super) fn ending(&self) -> Ending {
+    pub fn ending(&self) -> Ending {
         match self.target {
             Some(_) => Ending::Rotated,
             None => Ending::InUse,

@@ -3,29 +3,27 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
+use hints::hint::fail;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret as KubernetesSecret};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
+use manifests::kubeconfig::Secret;
+use mirror_core::api::labels;
 
-use crate::{
-    api::labels,
-    cli::common::{
-        cluster::Cluster,
-        link_credentials::TokenAccount,
-        wait::{POLL_INTERVAL, poll},
-    },
-    hint::fail,
-    manifests::kubeconfig::Secret,
+use crate::cli::common::{
+    cluster::Cluster,
+    link_credentials::TokenAccount,
+    wait::{POLL_INTERVAL, poll},
 };
 
 /// How long to wait until kube-controller-manager adds the token.
 const FILLED: Duration = Duration::from_secs(30);
 
 /// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
-pub(in crate::cli) struct Tokens<'a> {
+pub struct Tokens<'a> {
     target: &'a Cluster,
     account: &'a TokenAccount,
     /// The ID of the link, which new Secrets have as a label. It is not known without the source cluster; then they have
@@ -38,26 +36,26 @@ pub(in crate::cli) struct Tokens<'a> {
 
 /// A token Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct TokenSecret {
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) text: Secret,
-    pub(in crate::cli) created: Option<Timestamp>,
-    pub(in crate::cli) owner: TokenOwner,
+pub struct TokenSecret {
+    pub name: String,
+    pub text: Secret,
+    pub created: Option<Timestamp>,
+    pub owner: TokenOwner,
 }
 
 /// In place of the name of the Secret, for a token that was requested. No Secret can have this name.
-pub(super) const REQUESTED: &str = "(requested)";
+pub const REQUESTED: &str = "(requested)";
 
 impl TokenSecret {
     /// The name of its Secret; `None` for a token that was requested, which is in none.
-    pub(super) fn secret(&self) -> Option<&str> {
+    pub fn secret(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|name| *name != REQUESTED)
     }
 }
 
 /// Who uses a token, by the label of its Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum TokenOwner {
+pub enum TokenOwner {
     /// Only this link.
     This,
     /// Only another link.
@@ -67,7 +65,7 @@ pub(in crate::cli) enum TokenOwner {
 }
 
 impl<'a> Tokens<'a> {
-    pub(in crate::cli) fn of(
+    pub fn of(
         target: &'a Cluster,
         account: &'a TokenAccount,
         link: Option<&str>,
@@ -83,7 +81,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The Secrets that have a token, newest last.
-    pub(in crate::cli) async fn list(&self) -> anyhow::Result<Vec<TokenSecret>> {
+    pub async fn list(&self) -> anyhow::Result<Vec<TokenSecret>> {
         let kind = format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE);
         let params = ListParams::default().fields(&kind);
         let found = self
@@ -103,7 +101,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Creates a Secret for this link, and waits for its token.
-    pub(in crate::cli) async fn create(&self) -> anyhow::Result<TokenSecret> {
+    pub async fn create(&self) -> anyhow::Result<TokenSecret> {
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{}-token-", self.account.name)),
@@ -135,7 +133,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Revokes a token: deletes its Secret.
-    pub(in crate::cli) async fn revoke(&self, name: &str) -> anyhow::Result<()> {
+    pub async fn revoke(&self, name: &str) -> anyhow::Result<()> {
         let params = DeleteParams::default();
         let delete = self.api.delete(name, &params);
         let what = format!("delete the token Secret {name}");
@@ -175,14 +173,14 @@ impl<'a> Tokens<'a> {
 }
 
 /// The token in a Secret, if there is one yet.
-pub(in crate::cli) fn token_in(secret: &KubernetesSecret) -> Option<Secret> {
+pub fn token_in(secret: &KubernetesSecret) -> Option<Secret> {
     let data = secret.data.as_ref()?.get("token")?;
     let text = std::str::from_utf8(&data.0).ok()?;
     (!text.is_empty()).then(|| Secret::new(text))
 }
 
 /// Waits until kube-controller-manager has added the token to a Secret. Returns the Secret.
-pub(in crate::cli) async fn filled(
+pub async fn filled(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
@@ -207,11 +205,7 @@ pub(in crate::cli) async fn filled(
 
 /// An ID that is unique among the links to a target cluster, from the source cluster, the namespace of the Link, and
 /// the target's name there. It is valid as a label value.
-pub(in crate::cli) async fn link_id(
-    source: &Cluster,
-    namespace: &str,
-    cluster: &str,
-) -> anyhow::Result<String> {
+pub async fn link_id(source: &Cluster, namespace: &str, cluster: &str) -> anyhow::Result<String> {
     let namespaces = source.all::<Namespace>();
     // Kubernetes has no other stable ID for a cluster.
     let system = source
@@ -222,5 +216,5 @@ pub(in crate::cli) async fn link_id(
         .await?;
     let uid = system.uid().context("kube-system has no UID")?;
     let text = format!("{uid}/{namespace}/{cluster}");
-    Ok(crate::client::fingerprint(text.as_bytes()))
+    Ok(client::fingerprint(text.as_bytes()))
 }

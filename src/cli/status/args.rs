@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use observe::clusters::link_summary::{LinkCondition, LinkSummary};
 
-use crate::{
-    cli::{
-        common::{
-            args::{cluster_name, duration, namespace, timeout},
-            complete,
-            service_name::{ServiceName, service_name},
-        },
-        fleet::FleetContexts,
+use crate::cli::{
+    common::{
+        args::{cluster_name, duration, namespace, timeout},
+        complete,
+        service_name::{ServiceName, service_name},
     },
-    clusters::link_summary::{LinkCondition, LinkSummary},
+    fleet::FleetContexts,
 };
 
 const EXAMPLES: &str = "\
@@ -52,33 +50,33 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub(crate) struct StatusArgs {
+pub struct StatusArgs {
     #[command(flatten)]
-    pub(super) contexts: FleetContexts,
+    pub contexts: FleetContexts,
     /// Show only Links to this target cluster
     #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
-    pub(super) cluster_name: Option<String>,
+    pub cluster_name: Option<String>,
     /// Show each mirror and federated Service
     #[arg(long)]
-    pub(super) services: bool,
+    pub services: bool,
     /// Show only this Service: a mirror or federated Service, or the Service that is mirrored
     #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = service_name)]
-    pub(super) service: Option<ServiceName>,
+    pub service: Option<ServiceName>,
     /// Show the Services of this namespace
     #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// Show the Services of all namespaces, as --services does
     #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub(super) all_namespaces: bool,
+    pub all_namespaces: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(super) output: StatusFormat,
+    pub output: StatusFormat,
     /// Update the output whenever something changes, until interrupted
     #[arg(short, long, conflicts_with_all = ["wait", "file"])]
-    pub(super) watch: bool,
+    pub watch: bool,
     /// Wait until all Links meet the condition of --for, or fail after --timeout
     #[arg(long, conflicts_with = "file")]
-    pub(super) wait: bool,
+    pub wait: bool,
     /// Condition that --wait waits for
     #[arg(
         long = "for",
@@ -87,29 +85,29 @@ pub(crate) struct StatusArgs {
         ignore_case = true,
         requires = "wait"
     )]
-    pub(super) goal: Goal,
+    pub goal: Goal,
     /// Timeout of --wait
     #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration, requires = "wait")]
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    pub(super) request_timeout: Duration,
+    pub request_timeout: Duration,
 }
 
 impl StatusArgs {
     /// Whether the links of a file are shown on one screen, if there is a file.
-    pub(super) fn shows_fleet(&self) -> bool {
+    pub fn shows_fleet(&self) -> bool {
         !self.shows_services() && self.cluster_name.is_none() && self.output != StatusFormat::Wide
     }
 
     /// Whether Services are shown.
-    pub(super) fn shows_services(&self) -> bool {
+    pub fn shows_services(&self) -> bool {
         let is_one_wanted = self.service.is_some() || self.namespace.is_some();
         self.services || self.all_namespaces || is_one_wanted
     }
 
     /// The Services that are shown.
-    pub(super) fn filter(&self) -> ServiceFilter {
+    pub fn filter(&self) -> ServiceFilter {
         let service = self.service.clone();
         let (of_name, name) = service.map(|s| (s.namespace, s.name)).unzip();
         ServiceFilter {
@@ -119,22 +117,22 @@ impl StatusArgs {
         }
     }
 
-    pub(super) fn is_table(&self) -> bool {
+    pub fn is_table(&self) -> bool {
         matches!(self.output, StatusFormat::Table | StatusFormat::Wide)
     }
 }
 
 /// Which Services are shown; `None` is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ServiceFilter {
-    pub(super) cluster: Option<String>,
-    pub(super) namespace: Option<String>,
+pub struct ServiceFilter {
+    pub cluster: Option<String>,
+    pub namespace: Option<String>,
     /// A name in this cluster or in a target cluster.
-    pub(super) name: Option<String>,
+    pub name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum StatusFormat {
+pub enum StatusFormat {
     /// One row per Link
     Table,
     /// A table with all columns
@@ -146,7 +144,7 @@ pub(super) enum StatusFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Goal {
+pub enum Goal {
     /// Credentials valid, connected, and all mirrors written
     #[value(name = "Ready")]
     Ready,
@@ -163,7 +161,7 @@ pub(super) enum Goal {
 
 impl Goal {
     /// Whether a Link meets it now: what an old status says is not known.
-    pub(super) fn is_met(self, link: &LinkSummary) -> bool {
+    pub fn is_met(self, link: &LinkSummary) -> bool {
         let condition = match self {
             Self::Ready => LinkCondition::Ready,
             Self::Connected => LinkCondition::Connected,

@@ -1,30 +1,26 @@
 //! Reads from all clusters what `status` shows, with the problems of the credentials of each Link, as `check` finds them.
 
+use client::{ReadError, timing};
+use hints::{hint::fail, suggest::ToldProblem};
 use jiff::Timestamp;
+use observe::clusters::{
+    cluster_client::{KubeContext, side_by_side},
+    collect::{Depth, snapshots_of},
+    collect_full,
+    credentials::problems,
+    snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
+    topology::Topology,
+};
 
 use super::{
     args::{ServiceFilter, StatusArgs},
     services::{ServiceRow, rows},
     view::StatusView,
 };
-use crate::{
-    cli::common::contexts::refuse_silence,
-    client::ReadError,
-    clusters::{
-        cluster_client::{KubeContext, side_by_side},
-        collect::{Depth, snapshots_of},
-        collect_full,
-        credentials::problems,
-        snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
-        topology::Topology,
-    },
-    hint::fail,
-    suggest::ToldProblem,
-    timing,
-};
+use crate::cli::common::contexts::refuse_silence;
 
 /// Reads from all clusters once.
-pub(super) async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
+pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
     let (snapshots, destinations) = futures::join!(
         snapshots_of(contexts, Depth::Credentials),
         destinations_of(contexts)
@@ -135,8 +131,9 @@ fn note_credentials(
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::fixtures::snapshots;
+
     use super::*;
-    use crate::clusters::topology::tests::snapshots;
 
     #[test]
     fn each_link_has_the_problems_of_its_own_credentials() {

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use mirror_core::api::conditions::CREDENTIALS_EXPIRING;
+use observe::clusters::{
+    cluster_client::KubeContext,
+    collect::{Depth, snapshots_of},
+    link_summary::LinkSummary,
+    snapshot::ClusterSnapshot,
+};
 use serde::Serialize;
 
-use crate::{
-    api::conditions::CREDENTIALS_EXPIRING,
-    cli::{fleet::FleetLinks, version::all_controllers},
-    clusters::{
-        cluster_client::KubeContext,
-        collect::{Depth, snapshots_of},
-        link_summary::LinkSummary,
-        snapshot::ClusterSnapshot,
-    },
-};
+use crate::cli::{fleet::FleetLinks, version::all_controllers};
 
 /// Reads all clusters of the file side by side.
-pub(super) async fn report(fleet: &FleetLinks, contexts: &[KubeContext]) -> FleetReport {
+pub async fn report(fleet: &FleetLinks, contexts: &[KubeContext]) -> FleetReport {
     let (snapshots, controllers) = futures::join!(
         snapshots_of(contexts, Depth::Links),
         all_controllers(contexts)
@@ -30,7 +28,7 @@ pub(super) async fn report(fleet: &FleetLinks, contexts: &[KubeContext]) -> Flee
 /// How a link is doing, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum FleetLinkState {
+pub enum FleetLinkState {
     /// There is no Link.
     Missing,
     NotReady,
@@ -50,36 +48,36 @@ pub(super) enum FleetLinkState {
 
 /// A link of the file, and how it is doing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct LinkReport {
-    pub(super) source: String,
-    pub(super) target: String,
-    pub(super) state: FleetLinkState,
+pub struct LinkReport {
+    pub source: String,
+    pub target: String,
+    pub state: FleetLinkState,
     /// What is wrong, if something is.
-    pub(super) problem: Option<String>,
+    pub problem: Option<String>,
 }
 
 /// A cluster of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct ClusterReport {
-    pub(super) name: String,
+pub struct ClusterReport {
+    pub name: String,
     /// Version of its controller, if it is known.
-    pub(super) version: Option<String>,
+    pub version: Option<String>,
     /// Why its Links are not known.
-    pub(super) error: Option<String>,
+    pub error: Option<String>,
 }
 
 /// All clusters and links of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct FleetReport {
-    pub(super) fleet: String,
-    pub(super) clusters: Vec<ClusterReport>,
+pub struct FleetReport {
+    pub fleet: String,
+    pub clusters: Vec<ClusterReport>,
     /// Worst first.
-    pub(super) links: Vec<LinkReport>,
+    pub links: Vec<LinkReport>,
 }
 
 impl FleetReport {
     /// The report of these clusters, with the versions of their controllers as far as they are known.
-    pub(super) fn of(
+    pub fn of(
         fleet: &FleetLinks,
         snapshots: &[ClusterSnapshot],
         versions: &BTreeMap<String, String>,
@@ -109,7 +107,7 @@ impl FleetReport {
     }
 
     /// Whether something has to be looked at.
-    pub(super) fn has_problems(&self) -> bool {
+    pub fn has_problems(&self) -> bool {
         let has_failed = |link: &LinkReport| link.state < FleetLinkState::Expiring;
         self.clusters.iter().any(|cluster| cluster.error.is_some())
             || self.links.iter().any(has_failed)

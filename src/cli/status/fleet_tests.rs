@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 
 use dialoguer::console::measure_text_width;
+use observe::clusters::{
+    fixtures::silent,
+    snapshot::{ClusterSnapshot, LinkSnapshot},
+};
 use serde_json::{Value, json};
 
 use super::{
     fleet::{ClusterReport, FleetLinkState, FleetReport, LinkReport},
     matrix,
 };
-use crate::{
-    cli::fleet::FleetLinks,
-    clusters::{
-        leader::tests::silent,
-        snapshot::{ClusterSnapshot, LinkSnapshot},
-    },
-};
+use crate::cli::fleet::FleetLinks;
 
 /// The Link of `west` to a cluster, with this status.
 fn link(target: &str, status: &Value) -> LinkSnapshot {

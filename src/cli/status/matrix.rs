@@ -6,12 +6,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
+use mirror_core::api::text::one_line;
 
 use super::fleet::{FleetLinkState, FleetReport, LinkReport};
-use crate::{
-    api::text::one_line,
-    cli::common::{prose::counted, table::cut_middle},
-};
+use crate::cli::common::{prose::counted, table::cut_middle};
 
 /// Columns for the name of a cluster.
 const NAME: usize = 20;
@@ -50,7 +48,7 @@ impl FleetLinkState {
 }
 
 /// The whole screen, on a terminal of this width. Without one, nothing is cut or left out.
-pub(super) fn text(report: &FleetReport, width: Option<usize>) -> String {
+pub fn text(report: &FleetReport, width: Option<usize>) -> String {
     let mut text = matrix(report, width);
     let mut problems: Vec<String> = report
         .clusters

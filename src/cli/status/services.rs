@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::args::ServiceFilter;
-use crate::{
+use mirror_core::{
     api::{
         k8s::Service,
         labels,
@@ -13,48 +10,51 @@ use crate::{
         members::{local_member, remote_members},
         metadata::ResourceId,
     },
-    clusters::{
-        preference_status::PreferenceStatus,
-        shown_mode::ShownMode,
-        snapshot::{Count, Endpoints, LinkSnapshot},
-    },
     mirror,
 };
+use observe::clusters::{
+    preference_status::PreferenceStatus,
+    shown_mode::ShownMode,
+    snapshot::{Count, Endpoints, LinkSnapshot},
+};
+use serde::Serialize;
+
+use super::args::ServiceFilter;
 
 /// A mirror, a federated Service, or one that should exist and does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ServiceRow {
+pub struct ServiceRow {
     /// Its cluster.
-    pub(super) context: String,
+    pub context: String,
     /// Namespace.
-    pub(super) namespace: String,
+    pub namespace: String,
     /// Name; `null` if it does not exist.
-    pub(super) service: Option<String>,
+    pub service: Option<String>,
     /// How it gets to its endpoints; `null` if it does not exist.
-    pub(super) mode: Option<ShownMode>,
+    pub mode: Option<ShownMode>,
     /// What it mirrors, `<service>@<cluster>`; several for a federated Service.
-    pub(super) from: Vec<String>,
+    pub from: Vec<String>,
     /// Its endpoints in this cluster; `null` if Linkerd discovers them in other clusters.
-    pub(super) endpoints: Option<CountOutput>,
+    pub endpoints: Option<CountOutput>,
     /// Which clusters receive its requests; only for a federated Service.
     #[serde(flatten)]
-    pub(super) preferred: PreferenceStatus,
+    pub preferred: PreferenceStatus,
     /// Whether the controller reports it as healthy; `null` if it reports nothing.
-    pub(super) healthy: Option<bool>,
+    pub healthy: Option<bool>,
     /// The controller's reason, one word.
-    pub(super) reason: Option<String>,
+    pub reason: Option<String>,
     /// The controller's reason, one sentence.
-    pub(super) message: Option<String>,
+    pub message: Option<String>,
 }
 
 /// Endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct CountOutput {
+pub struct CountOutput {
     /// Those that take traffic.
-    pub(super) ready: usize,
+    pub ready: usize,
     /// All.
-    pub(super) total: usize,
+    pub total: usize,
 }
 
 impl From<Count> for CountOutput {
@@ -64,7 +64,7 @@ impl From<Count> for CountOutput {
 }
 
 /// The rows of one cluster that are wanted, by namespace and name.
-pub(super) fn rows(
+pub fn rows(
     context: &str,
     links: &[LinkSnapshot],
     mirrors: &[Service],

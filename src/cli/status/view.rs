@@ -5,32 +5,30 @@ mod services;
 mod shape;
 
 use jiff::Timestamp;
+use mirror_core::api::text::one_line;
+use observe::clusters::{cluster_client::KubeContext, topology::Topology};
 use serde::Serialize;
 
-pub(super) use self::{links::links, shape::TableShape};
+pub use self::{links::links, shape::TableShape};
 use super::{
     args::{StatusArgs, StatusFormat},
     services::ServiceRow,
 };
-use crate::{
-    api::text::one_line,
-    cli::common::{frame::ScreenFrame, output},
-    clusters::{cluster_client::KubeContext, topology::Topology},
-};
+use crate::cli::common::{frame::ScreenFrame, output};
 
 /// All that `status` shows; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct StatusView {
+pub struct StatusView {
     /// Clusters and Links.
     #[serde(flatten)]
-    pub(super) topology: Topology,
+    pub topology: Topology,
     /// Mirrors and federated Services, if they are wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) services: Option<Vec<ServiceRow>>,
+    pub services: Option<Vec<ServiceRow>>,
 }
 
 /// What is printed in place of an empty table.
-pub(super) fn absent(args: &StatusArgs, status: &StatusView) -> Option<&'static str> {
+pub fn absent(args: &StatusArgs, status: &StatusView) -> Option<&'static str> {
     if !args.is_table() {
         None
     } else if status.topology.links.is_empty() {
@@ -43,7 +41,7 @@ pub(super) fn absent(args: &StatusArgs, status: &StatusView) -> Option<&'static 
 }
 
 /// The output for a status.
-pub(super) fn render(
+pub fn render(
     args: &StatusArgs,
     contexts: &[KubeContext],
     status: &StatusView,
@@ -61,7 +59,7 @@ pub(super) fn render(
 }
 
 /// The tables of a status, and the notes below them.
-pub(super) fn frame(
+pub fn frame(
     status: &StatusView,
     shape: TableShape,
     now: Timestamp,

@@ -2,28 +2,26 @@
 
 use std::io::IsTerminal as _;
 
+use client::timing;
+use hints::hint::fail;
 use jiff::Timestamp;
+use mirror_core::api::text::one_line;
+use observe::clusters::{cluster_client::KubeContext, topology::Edge};
 
 use super::{
     args::{StatusArgs, StatusFormat},
     ask::ask,
     view::{self, TableShape, absent, render},
 };
-use crate::{
-    api::text::one_line,
-    cli::common::{
-        changes::{LinkChanges, link_changes, next_change},
-        contexts::flags_of_all,
-        output,
-        table::terminal_size,
-    },
-    clusters::{cluster_client::KubeContext, topology::Edge},
-    hint::fail,
-    timing,
+use crate::cli::common::{
+    changes::{LinkChanges, link_changes, next_change},
+    contexts::flags_of_all,
+    output,
+    table::terminal_size,
 };
 
 /// The changes of all Links of all clusters that have a client.
-pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<LinkChanges> {
+pub fn changes(contexts: &[KubeContext]) -> anyhow::Result<LinkChanges> {
     let clients = contexts.iter().map(|context| &context.client);
     let clients: Vec<_> = clients.flatten().collect();
     if clients.is_empty() {
@@ -39,7 +37,7 @@ pub(super) fn changes(contexts: &[KubeContext]) -> anyhow::Result<LinkChanges> {
 }
 
 /// Shows the status repeatedly: on a terminal in place, elsewhere new lines for what has changed.
-pub(super) async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<()> {
+pub async fn show(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<()> {
     let mut changes = changes(contexts)?;
     let in_place = std::io::stdout().is_terminal() && args.is_table();
     let mut log = Log::default();
@@ -106,10 +104,7 @@ impl Log {
         // The text, and a key without ages: it is printed again only if the key has changed.
         let (text, key) = match args.output {
             StatusFormat::Json => (serde_json::to_string(status)? + "\n", None),
-            StatusFormat::Yaml => (
-                format!("---\n{}", crate::manifests::yaml::to_yaml(status)?),
-                None,
-            ),
+            StatusFormat::Yaml => (format!("---\n{}", manifests::yaml::to_yaml(status)?), None),
             StatusFormat::Table | StatusFormat::Wide if args.shows_services() => {
                 (render(timing::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
@@ -177,15 +172,14 @@ fn is_there(edge: &Edge, links: &[Edge]) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use observe::clusters::{
+        fixtures::{federated, snapshots},
+        preference_status::PreferenceStatus,
+        topology::Topology,
+    };
 
     use super::*;
-    use crate::{
-        cli::{Cli, Command, status::services::ServiceRow},
-        clusters::{
-            preference_status::{PreferenceStatus, tests::federated},
-            topology::{Topology, tests::snapshots},
-        },
-    };
+    use crate::cli::{Cli, Command, status::services::ServiceRow};
 
     #[test]
     fn services_are_printed_again_only_when_they_have_changed() {

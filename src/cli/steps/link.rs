@@ -1,26 +1,20 @@
 //! Writes a Link.
 
 use anyhow::Context as _;
+use hints::hint::fail;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
+use mirror_core::api::{labels::MANAGER, link::Link};
 use serde_json::json;
 
 use super::settings::{replacement, settings_changes};
-use crate::{
-    api::{labels::MANAGER, link::Link},
-    cli::common::{cluster::Cluster, inventory},
-    hint::fail,
-};
+use crate::cli::common::{cluster::Cluster, inventory};
 
 /// Creates a Link, or replaces the settings of the `old` one in a single write: the controller acts on each state that it
 /// sees. Returns the Link as it is stored. Fails if the settings are not the old ones any more.
-pub(super) async fn write(
-    cluster: &Cluster,
-    old: Option<&Link>,
-    new: &Link,
-) -> anyhow::Result<Link> {
+pub async fn write(cluster: &Cluster, old: Option<&Link>, new: &Link) -> anyhow::Result<Link> {
     let name = new.name_any();
     let Some(old) = old else {
         let stored = inventory::apply(cluster, &json!(new)).await?;

@@ -3,10 +3,10 @@
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::api::labels;
+use mirror_core::api::labels;
 
 /// Whether an object has all that is wanted, except for the version that made it.
-pub(in crate::cli) fn covers(found: &Value, wanted: &Value) -> bool {
+pub fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {
             key == labels::CREATED_BY || found.get(key).is_some_and(|found| covers(found, wanted))
@@ -23,7 +23,7 @@ pub(in crate::cli) fn covers(found: &Value, wanted: &Value) -> bool {
 }
 
 /// Whether an object has the labels and annotations of the one that is wanted.
-pub(in crate::cli) fn has_metadata_of<K: Resource>(found: &K, wanted: &K) -> bool {
+pub fn has_metadata_of<K: Resource>(found: &K, wanted: &K) -> bool {
     let metadata = |object: &K| {
         let (labels, annotations) = (&object.meta().labels, &object.meta().annotations);
         json!([

@@ -1,25 +1,23 @@
 //! What linking again would change: the settings of the Link, and its credentials. Pure.
 
+use hints::hint::fail;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
+use manifests::link::SETTINGS;
+use mirror_core::api::{labels, link::Link, selector::Selector};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    api::{labels, link::Link, selector::Selector},
-    cli::link_gen::KubeconfigTarget,
-    hint::fail,
-    manifests::link::SETTINGS,
-};
+use crate::cli::link_gen::KubeconfigTarget;
 
 /// The setting of credentials that says how long they last.
-pub(in crate::cli) const TOKEN: &str = "token";
+pub const TOKEN: &str = "token";
 
 /// A setting whose value would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct SettingChange {
-    pub(in crate::cli) field: &'static str,
-    pub(in crate::cli) old: String,
-    pub(in crate::cli) new: String,
+pub struct SettingChange {
+    pub field: &'static str,
+    pub old: String,
+    pub new: String,
 }
 
 impl std::fmt::Display for SettingChange {
@@ -70,7 +68,7 @@ fn annotations() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The changes of a Link. A setting that is only added counts too: it may be a restriction, or lift one.
-pub(in crate::cli) fn settings_changes(old: &Link, new: &Link) -> Vec<SettingChange> {
+pub fn settings_changes(old: &Link, new: &Link) -> Vec<SettingChange> {
     let (before, after) = (settings(old), settings(new));
     let pairs = before.into_iter().zip(after);
     let changed = pairs.filter(|((_, old), (_, new))| old != new);
@@ -123,7 +121,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The changes of valid credentials. `None` as the old ones: the user may not read them.
-pub(in crate::cli) fn credentials_changes(
+pub fn credentials_changes(
     old: Option<&KubeconfigTarget>,
     new: &KubeconfigTarget,
 ) -> Vec<SettingChange> {
@@ -158,7 +156,7 @@ pub(in crate::cli) fn credentials_changes(
 }
 
 /// Whether credentials that do not expire get another token of the same account: then no Secret of it has the old one.
-pub(in crate::cli) fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) -> Option<String> {
+pub fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) -> Option<String> {
     let account = |of: &KubeconfigTarget| {
         let account = of.account.as_ref()?;
         let name = (account.namespace.clone(), account.name.clone());
@@ -170,7 +168,7 @@ pub(in crate::cli) fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) ->
 
 /// A JSON merge patch that turns the old Link into the new one: it also removes the settings that only the old one has,
 /// whoever wrote them. Server-side apply would keep these, and so the labels of an old selector beside those of the new one.
-pub(super) fn replacement(old: &Link, new: &Link) -> Value {
+pub fn replacement(old: &Link, new: &Link) -> Value {
     let (before, mut spec) = (json!(old.spec), json!(new.spec));
     for field in fields() {
         let replaced = replaced(&before[field], &spec[field]);
@@ -207,7 +205,7 @@ fn replaced(before: &Value, after: &Value) -> Value {
 }
 
 /// Fails if the API server has stored other settings than those of the Link that was written.
-pub(super) fn check_stored(stored: &Link, written: &Link) -> anyhow::Result<()> {
+pub fn check_stored(stored: &Link, written: &Link) -> anyhow::Result<()> {
     let unlike = settings_changes(stored, written);
     if unlike.is_empty() {
         return Ok(());
@@ -227,6 +225,8 @@ pub(super) fn check_stored(stored: &Link, written: &Link) -> anyhow::Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use manifests::kubeconfig::Secret;
+    use mirror_core::mirror::fixtures::merge_patch;
     use proptest::{
         collection::{btree_map, vec},
         option,
@@ -234,7 +234,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::{manifests::kubeconfig::Secret, mirror::fixtures::merge_patch};
 
     fn link(spec: &Value, annotations: &Value) -> Link {
         let mut all = json!({ "targetClusterName": "east" });

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
+use hints::hint::fail;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -15,26 +16,23 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
+use mirror_core::api::{labels as l, link::Link, metadata::ResourceId};
+use observe::clusters::leader::pods as show_pods;
 use serde_json::json;
 
 use super::{
     found::{FormerMirror, Found, HOLDER, fingerprint_of, mirrors, pods},
     plan::TakeOverStep,
 };
-use crate::{
-    api::{labels as l, link::Link, metadata::ResourceId},
-    cli::{
-        common::{
-            cluster::Cluster,
-            output,
-            prose::{counted, listed},
-            wait::{POLL_INTERVAL, Progress, poll},
-        },
-        hand_back::forget_statuses,
-        link::is_ready,
+use crate::cli::{
+    common::{
+        cluster::Cluster,
+        output,
+        prose::{counted, listed},
+        wait::{POLL_INTERVAL, Progress, poll},
     },
-    clusters::leader::pods as show_pods,
-    hint::fail,
+    hand_back::forget_statuses,
+    link::is_ready,
 };
 
 /// Duration of the Lease that this command holds, in seconds. It does not expire: after an interrupt, linkerd-mc's
@@ -44,7 +42,7 @@ const FOREVER: i32 = i32::MAX;
 const LISTED: usize = 10;
 
 /// One run.
-pub(super) struct Execution<'a> {
+pub struct Execution<'a> {
     cluster: &'a Cluster,
     namespace: &'a str,
     /// How long each step may take.
@@ -52,7 +50,7 @@ pub(super) struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    pub(super) fn new(cluster: &'a Cluster, namespace: &'a str, wait: Duration) -> Self {
+    pub fn new(cluster: &'a Cluster, namespace: &'a str, wait: Duration) -> Self {
         Self {
             cluster,
             namespace,
@@ -61,7 +59,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Does these steps, one after the other.
-    pub(super) async fn run(&self, found: &Found, steps: &[TakeOverStep]) -> anyhow::Result<()> {
+    pub async fn run(&self, found: &Found, steps: &[TakeOverStep]) -> anyhow::Result<()> {
         for step in steps {
             let progress = Progress::new(&step.to_string());
             progress.during(Box::pin(self.step(found, step))).await?;
@@ -341,17 +339,17 @@ impl<'a> Execution<'a> {
 
 /// What became of the mirrors.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Adoption {
+pub struct Adoption {
     /// As many as linkerd-mc has adopted.
-    pub(super) adopted: usize,
+    pub adopted: usize,
     /// Those that it has yet to adopt, or to delete.
-    pub(super) waiting: Vec<String>,
+    pub waiting: Vec<String>,
     /// Those that do not exist any more, or were created anew, although the plan did not say so.
-    pub(super) gone: Vec<String>,
+    pub gone: Vec<String>,
 }
 
 impl Adoption {
-    pub(super) fn of(found: &Found, now: &BTreeMap<ResourceId, FormerMirror>) -> Self {
+    pub fn of(found: &Found, now: &BTreeMap<ResourceId, FormerMirror>) -> Self {
         let mut adoption = Self::default();
         for before in &found.mirrors {
             let id = before.id.to_string();

@@ -2,34 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use client::{fingerprint, kubeconfig_in};
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::{
     Client, ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
 };
-
-use crate::{
+use mirror_core::{
     api::{labels as l, link::LinkObject, members::remote_members, metadata::ResourceId},
-    cli::{
-        common::{
-            cluster::Cluster,
-            mirroring::{Mirroring, Parse},
-            wait::spin,
-        },
-        link::is_ready,
-        plan::{Preview, preview_of},
-    },
-    client::{fingerprint, kubeconfig_in},
-    clusters::{
-        collect_full::{missing_in_crd, service_mirrors},
-        leader::leader,
-        snapshot::Workload,
-    },
     mirror::Target,
+};
+use observe::clusters::{
+    collect_full::{missing_in_crd, service_mirrors},
+    leader::leader,
+    snapshot::Workload,
+};
+
+use crate::cli::{
+    common::{
+        cluster::Cluster,
+        mirroring::{Mirroring, Parse},
+        wait::spin,
+    },
+    link::is_ready,
+    plan::{Preview, preview_of},
 };
 
 /// Holder of the Lease while Linkerd's service mirror is stopped.
-pub(super) const HOLDER: &str = "linkerd-mc take-over";
+pub const HOLDER: &str = "linkerd-mc take-over";
 /// Selects the Pods of all service mirrors.
 const PODS: &str = "component in (controller,linkerd-service-mirror,local-service-mirror)";
 /// Label of the Pods of linkerd-mc's controller; the value is its name.
@@ -37,27 +37,27 @@ const APP: &str = "app";
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) namespace: String,
+pub struct Found {
+    pub namespace: String,
     /// The Deployments of Linkerd's service mirror.
-    pub(super) programs: Vec<Workload>,
+    pub programs: Vec<Workload>,
     /// Their Pods, also those that end.
-    pub(super) pods: Vec<String>,
+    pub pods: Vec<String>,
     /// The Deployment of linkerd-mc's controller.
-    pub(super) own: Option<Workload>,
-    pub(super) lead: Lead,
-    pub(super) links: Vec<FormerLink>,
+    pub own: Option<Workload>,
+    pub lead: Lead,
+    pub links: Vec<FormerLink>,
     /// The mirrors and federated Services of these Links.
-    pub(super) mirrors: Vec<FormerMirror>,
+    pub mirrors: Vec<FormerMirror>,
     /// What the CRD of Links lacks.
-    pub(super) crd_lacks: Vec<String>,
+    pub crd_lacks: Vec<String>,
     /// Whether Linkerd reads EndpointSlices.
-    pub(super) reads_slices: bool,
+    pub reads_slices: bool,
 }
 
 /// Who holds the Lease of linkerd-mc's controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Lead {
+pub enum Lead {
     #[default]
     Nobody,
     /// This command, or an earlier run.
@@ -67,29 +67,29 @@ pub(super) enum Lead {
 }
 
 #[derive(Debug)]
-pub(super) struct FormerLink {
-    pub(super) name: String,
-    pub(super) cluster: String,
+pub struct FormerLink {
+    pub name: String,
+    pub cluster: String,
     /// Why linkerd-mc cannot use it.
-    pub(super) problem: Option<String>,
-    pub(super) is_ready: bool,
+    pub problem: Option<String>,
+    pub is_ready: bool,
     /// What linkerd-mc's controller would write now, or why that is not known.
-    pub(super) preview: Result<Preview, String>,
+    pub preview: Result<Preview, String>,
 }
 
 /// A Service that a service mirror made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FormerMirror {
-    pub(super) id: ResourceId,
-    pub(super) uid: String,
+pub struct FormerMirror {
+    pub id: ResourceId,
+    pub uid: String,
     /// The cluster of a mirror; `None` for a federated Service.
-    pub(super) cluster: Option<String>,
+    pub cluster: Option<String>,
     /// Whether linkerd-mc has adopted it.
-    pub(super) is_ours: bool,
+    pub is_ours: bool,
 }
 
 impl Found {
-    pub(super) async fn read(
+    pub async fn read(
         cluster: &Cluster,
         namespace: &str,
         linkerd: &str,
@@ -115,17 +115,17 @@ impl Found {
     }
 
     /// Whether Linkerd's service mirror runs, or is about to.
-    pub(super) fn linkerds_runs(&self) -> bool {
+    pub fn linkerds_runs(&self) -> bool {
         !self.pods.is_empty() || self.programs.iter().any(|program| program.desired > 0)
     }
 
     /// Whether a mirror will be deleted by linkerd-mc's controller, as far as that is known.
-    pub(super) fn goes(&self, id: &ResourceId) -> bool {
+    pub fn goes(&self, id: &ResourceId) -> bool {
         self.is_written("delete", id)
     }
 
     /// Whether nothing will adopt the mirror: all that concerns its Links is known, and does not write it.
-    pub(super) fn stays_foreign(&self, mirror: &FormerMirror) -> bool {
+    pub fn stays_foreign(&self, mirror: &FormerMirror) -> bool {
         let concerned = |link: &&FormerLink| {
             let of = mirror.cluster.as_ref();
             of.is_none_or(|of| *of == link.cluster)
@@ -145,7 +145,7 @@ impl Found {
 }
 
 /// The Deployments of Linkerd's service mirror in a namespace, and that of linkerd-mc's controller.
-pub(super) async fn programs(
+pub async fn programs(
     cluster: &Cluster,
     namespace: &str,
 ) -> anyhow::Result<(Vec<Workload>, Option<Workload>)> {
@@ -158,7 +158,7 @@ pub(super) async fn programs(
 }
 
 /// The names of the Pods of Linkerd's service mirror in a namespace. Those that have ended do not count.
-pub(super) async fn pods(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<String>> {
+pub async fn pods(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<String>> {
     let api = cluster.api::<Pod>(namespace);
     let params = ListParams::default().labels(PODS);
     let found = cluster.request("list Pods", api.list(&params)).await?;
@@ -248,7 +248,7 @@ async fn preview(
 }
 
 /// The fingerprint of the credentials in a Secret; `None` if there are none.
-pub(super) async fn fingerprint_of(
+pub async fn fingerprint_of(
     cluster: &Cluster,
     namespace: &str,
     secret: &str,
@@ -264,7 +264,7 @@ pub(super) async fn fingerprint_of(
 
 /// The mirrors of these clusters, and the federated Services with members in them. Those of other installations are left
 /// out.
-pub(super) async fn mirrors(
+pub async fn mirrors(
     cluster: &Cluster,
     namespace: &str,
     clusters: &BTreeSet<&str>,

@@ -2,18 +2,19 @@
 
 use std::fmt::{self, Write as _};
 
-use super::found::{FormerLink, Found, Lead};
-use crate::{
-    api::{labels as l, link::NO_ENDPOINT_SLICES, metadata::ResourceId},
-    cli::common::prose::counted,
-    clusters::workloads::tag,
+use hints::{
     hint::fail,
     suggest::{ClusterFlags, Suggested},
 };
+use mirror_core::api::{labels as l, link::NO_ENDPOINT_SLICES, metadata::ResourceId};
+use observe::clusters::workloads::tag;
+
+use super::found::{FormerLink, Found, Lead};
+use crate::cli::common::prose::counted;
 
 /// Something to do. The order of the variants is that of the steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TakeOverStep {
+pub enum TakeOverStep {
     /// Take the Lease of linkerd-mc's controller.
     Reserve,
     /// Start linkerd-mc's controller, and wait until it is ready.
@@ -45,7 +46,7 @@ impl fmt::Display for TakeOverStep {
 }
 
 /// Fails if the take-over cannot work. Nothing was written then.
-pub(super) fn refuse(found: &Found, flags: &ClusterFlags) -> anyhow::Result<()> {
+pub fn refuse(found: &Found, flags: &ClusterFlags) -> anyhow::Result<()> {
     let namespace = found.namespace.as_str();
     let Some(own) = &found.own else {
         return Err(fail(
@@ -120,7 +121,7 @@ fn prepare(flags: &ClusterFlags, namespace: &str) -> Suggested {
 }
 
 /// What remains to be done; nothing if linkerd-mc has taken over.
-pub(super) fn steps(found: &Found) -> Vec<TakeOverStep> {
+pub fn steps(found: &Found) -> Vec<TakeOverStep> {
     let mut steps = Vec::new();
     let own = found.own.as_ref();
     let (wanted, available) = own.map_or((0, 0), |own| (own.desired, own.available));
@@ -153,7 +154,7 @@ pub(super) fn steps(found: &Found) -> Vec<TakeOverStep> {
 }
 
 /// What was found, what goes and what is to be done, in lines.
-pub(super) fn shown(found: &Found, steps: &[TakeOverStep]) -> String {
+pub fn shown(found: &Found, steps: &[TakeOverStep]) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -242,7 +243,7 @@ fn of_link(text: &mut String, found: &Found, link: &FormerLink) {
 }
 
 /// What the user is asked.
-pub(super) fn question(found: &Found) -> String {
+pub fn question(found: &Found) -> String {
     let gone = found.mirrors.iter().filter(|mirror| found.goes(&mirror.id));
     let gone = match gone.count() {
         0 => String::new(),

@@ -1,17 +1,16 @@
 //! What is left of Linkerd's service mirror after linkerd-mc has taken over.
 
+use hints::hint::fail;
+
 use super::{found::Found, plan::TakeOverStep};
-use crate::{
-    cli::common::{
-        cluster::Cluster,
-        interrupt::on_interrupt,
-        inventory::{self as objects, ApiKind, ListedObject},
-        linked::{leftovers, links_elsewhere},
-        output,
-        prompt::confirmed,
-        prose::counted,
-    },
-    hint::fail,
+use crate::cli::common::{
+    cluster::Cluster,
+    interrupt::on_interrupt,
+    inventory::{self as objects, ApiKind, ListedObject},
+    linked::{leftovers, links_elsewhere},
+    output,
+    prompt::confirmed,
+    prose::counted,
 };
 
 /// Objects of the extension in its namespace that only Linkerd's service mirrors need.
@@ -46,7 +45,7 @@ const CLUSTER_WIDE: [(ApiKind, &[&str]); 2] = [
 ];
 
 /// Deletes it, or lists it with `--dry-run`.
-pub(super) async fn remove(
+pub async fn remove(
     cluster: &Cluster,
     found: &Found,
     steps: &[TakeOverStep],

@@ -1,17 +1,15 @@
 //! Each state that a run may find, and each state in which one may be interrupted.
 
+use hints::{hint::hint_of, suggest::ClusterFlags};
+use mirror_core::api::metadata::ResourceId;
+use observe::clusters::snapshot::Workload;
+
 use super::{
     execute::Adoption,
     found::{FormerLink, FormerMirror, Found, Lead},
     plan::{TakeOverStep, refuse, shown, steps},
 };
-use crate::{
-    api::metadata::ResourceId,
-    cli::plan::{PlanProblem, PlannedChange, Preview},
-    clusters::snapshot::Workload,
-    hint::hint_of,
-    suggest::ClusterFlags,
-};
+use crate::cli::plan::{PlanProblem, PlannedChange, Preview};
 
 fn workload(name: &str, cluster: Option<&str>, desired: i32) -> Workload {
     Workload {

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use observe::clusters::traffic::ServiceWanted;
 
-use crate::{
-    cli::common::{
-        args::{cluster_name, duration, namespace, timeout},
-        complete,
-        contexts::Contexts,
-        service_name::{ServiceName, service_name},
-    },
-    clusters::traffic::ServiceWanted,
+use crate::cli::common::{
+    args::{cluster_name, duration, namespace, timeout},
+    complete,
+    contexts::Contexts,
+    service_name::{ServiceName, service_name},
 };
 
 const EXAMPLES: &str = "\
@@ -37,44 +35,44 @@ Examples:
 /// federated Service is found in the EndpointSlices of its clusters, which are read with the credentials of the Links.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct TrafficArgs {
+pub struct TrafficArgs {
     #[command(flatten)]
-    pub(super) contexts: Contexts,
+    pub contexts: Contexts,
     /// Show only this Service: a mirror or federated Service, or the Service that is mirrored
     #[arg(value_name = "[NAMESPACE/]SERVICE", value_parser = service_name)]
-    pub(super) service: Option<ServiceName>,
+    pub service: Option<ServiceName>,
     /// Show the Services of this namespace
     #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// Show the Services of all namespaces, which is the default
     #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub(super) all_namespaces: bool,
+    pub all_namespaces: bool,
     /// Show only requests that this cluster serves; `local` is the clients' own cluster
     #[arg(long, value_name = "NAME", value_parser = cluster_name, add = ArgValueCompleter::new(complete::clusters))]
-    pub(super) cluster_name: Option<String>,
+    pub cluster_name: Option<String>,
     /// Read only the clients in this namespace
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, add = ArgValueCompleter::new(complete::namespaces))]
-    pub(super) client_namespace: Option<String>,
+    pub client_namespace: Option<String>,
     /// Maximum number of clients that are read in a cluster
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) max_clients: u32,
+    pub max_clients: u32,
     /// Time between the two samples
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
-    pub(super) interval: Duration,
+    pub interval: Duration,
     /// Update the output after each interval, until interrupted
     #[arg(short, long)]
-    pub(super) watch: bool,
+    pub watch: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(super) output: TrafficFormat,
+    pub output: TrafficFormat,
     /// Timeout of each request to a cluster or a proxy
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    pub(super) request_timeout: Duration,
+    pub request_timeout: Duration,
 }
 
 impl TrafficArgs {
     /// The Services that are shown.
-    pub(super) fn wanted(&self) -> ServiceWanted {
+    pub fn wanted(&self) -> ServiceWanted {
         let service = self.service.clone();
         let (of_name, name) = service.map(|s| (s.namespace, s.name)).unzip();
         ServiceWanted {
@@ -85,7 +83,7 @@ impl TrafficArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TrafficFormat {
+pub enum TrafficFormat {
     /// One row for each Service and each cluster that serves it
     Table,
     /// A JSON object

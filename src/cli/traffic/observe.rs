@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::args::TrafficArgs;
-use crate::{
-    api::metadata::ResourceId,
+use mirror_core::api::metadata::ResourceId;
+use observe::{
     clusters::{
         cluster_client::{ClusterClient, KubeContext},
         proxies::ProxyError,
@@ -16,8 +15,10 @@ use crate::{
     traffic::{TrafficRow, increase, rows},
 };
 
+use super::args::TrafficArgs;
+
 /// The clients of one cluster, and their last samples.
-pub(super) struct Observer<'a> {
+pub struct Observer<'a> {
     context: &'a KubeContext,
     args: &'a TrafficArgs,
     last: HashMap<ResourceId, TrafficSample>,
@@ -25,25 +26,25 @@ pub(super) struct Observer<'a> {
 
 /// What happened in one cluster since the last sample.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Observation {
-    pub(super) context: String,
+pub struct Observation {
+    pub context: String,
     /// Number of running Pods in the mesh.
-    pub(super) meshed: usize,
+    pub meshed: usize,
     /// Number of those whose proxies were read twice.
-    pub(super) read: usize,
+    pub read: usize,
     /// Pods whose proxies could not be read, and why.
-    pub(super) unread: BTreeMap<ResourceId, ProxyError>,
+    pub unread: BTreeMap<ResourceId, ProxyError>,
     /// Number of the Services that are wanted and exist.
-    pub(super) services: usize,
-    pub(super) rows: Vec<TrafficRow>,
+    pub services: usize,
+    pub rows: Vec<TrafficRow>,
     /// What else is not known.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Why nothing is known.
-    pub(super) problem: Option<String>,
+    pub problem: Option<String>,
 }
 
 impl<'a> Observer<'a> {
-    pub(super) fn new(context: &'a KubeContext, args: &'a TrafficArgs) -> Self {
+    pub fn new(context: &'a KubeContext, args: &'a TrafficArgs) -> Self {
         Self {
             context,
             args,
@@ -52,7 +53,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Takes the next sample.
-    pub(super) async fn observe(&mut self) -> Observation {
+    pub async fn observe(&mut self) -> Observation {
         let context = self.context.name.clone();
         let sampled = match &self.context.client {
             Ok(cluster) => self.sample(cluster).await,

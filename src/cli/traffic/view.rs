@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use mirror_core::api::{metadata::ResourceId, text::one_line};
+use observe::{
+    clusters::{proxies::ProxyError, shown_mode::ShownMode},
+    traffic::TrafficRow,
+};
 use serde::Serialize;
 
 use super::observe::Observation;
-use crate::{
-    api::{metadata::ResourceId, text::one_line},
-    cli::common::{
-        frame::ScreenFrame,
-        table::{Cell, Column, Table, Tone},
-    },
-    clusters::{proxies::ProxyError, shown_mode::ShownMode},
-    traffic::TrafficRow,
+use crate::cli::common::{
+    frame::ScreenFrame,
+    table::{Cell, Column, Table, Tone},
 };
 
 /// All that `traffic` shows; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct TrafficView {
+pub struct TrafficView {
     /// The clusters whose clients were read.
     clusters: Vec<ClientsView>,
     /// By cluster, namespace, Service and serving cluster.
@@ -56,13 +56,13 @@ struct UnreadClient {
 }
 
 /// Why nothing is known about a cluster, and what to do.
-pub(super) struct TrafficProblem {
-    pub(super) message: String,
-    pub(super) hint: &'static str,
+pub struct TrafficProblem {
+    pub message: String,
+    pub hint: &'static str,
 }
 
 impl TrafficView {
-    pub(super) fn of(observations: Vec<Observation>) -> Self {
+    pub fn of(observations: Vec<Observation>) -> Self {
         let mut view = Self::default();
         for observation in observations {
             let unread = observation.unread.iter();
@@ -87,31 +87,31 @@ impl TrafficView {
     }
 
     /// Whether nothing is known about one of the clusters.
-    pub(super) fn has_silent_cluster(&self) -> bool {
+    pub fn has_silent_cluster(&self) -> bool {
         self.clusters
             .iter()
             .any(|cluster| cluster.problem().is_some())
     }
 
     /// Whether no cluster could be read, so that there is nothing to count.
-    pub(super) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.clusters
             .iter()
             .all(|cluster| cluster.problem.is_some())
     }
 
     /// Why nothing is known about the first cluster.
-    pub(super) fn problem(&self) -> Option<TrafficProblem> {
+    pub fn problem(&self) -> Option<TrafficProblem> {
         self.clusters.first()?.problem()
     }
 
     /// Whether none of the wanted Services exists, as far as the clusters answer.
-    pub(super) fn is_without_services(&self) -> bool {
+    pub fn is_without_services(&self) -> bool {
         self.clusters.iter().all(|cluster| cluster.services == 0)
     }
 
     /// The clusters about which nothing is known, a line each.
-    pub(super) fn errors(&self) -> Vec<String> {
+    pub fn errors(&self) -> Vec<String> {
         let silent = self.clusters.iter().filter_map(|cluster| {
             let problem = cluster.problem()?;
             Some(format!("{}: {}", cluster.context, problem.message))
@@ -120,7 +120,7 @@ impl TrafficView {
     }
 
     /// What is printed in place of an empty table.
-    pub(super) fn absent(&self) -> Option<&'static str> {
+    pub fn absent(&self) -> Option<&'static str> {
         (self.rows.is_empty() && !self.has_silent_cluster())
             .then_some("no client has sent requests to a mirror or federated Service")
     }
@@ -193,7 +193,7 @@ impl ClientsView {
 }
 
 /// A table, and the notes below it.
-pub(super) fn frame(view: &TrafficView, width: Option<usize>) -> ScreenFrame {
+pub fn frame(view: &TrafficView, width: Option<usize>) -> ScreenFrame {
     let table = table(view);
     let lines = (!table.is_empty()).then(|| table.lines(width));
     ScreenFrame {

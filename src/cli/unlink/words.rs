@@ -1,14 +1,12 @@
 //! What `unlink` says about the objects that it prints or deletes. Pure.
 
-use crate::{
-    cli::common::{
-        inventory::ListedObject,
-        linked::{LinkedObjects, Losses, Mirrors},
-        prose::{counted, listed},
-    },
-    hint::fail,
-    manifests::{link::ClusterName, render::ObjectName},
-    suggest::ClusterFlags,
+use hints::{hint::fail, suggest::ClusterFlags};
+use manifests::{link::ClusterName, render::ObjectName};
+
+use crate::cli::common::{
+    inventory::ListedObject,
+    linked::{LinkedObjects, Losses, Mirrors},
+    prose::{counted, listed},
 };
 
 /// Names in a note; more are only counted.
@@ -16,7 +14,7 @@ const NAMED: usize = 3;
 
 /// A note for printed objects without Secrets: Linkerd needs them until the controller has removed the cluster from
 /// these federated Services. It does that when the Link is gone, and `kubectl delete` does not wait for it.
-pub(super) fn memberships(cluster: &ClusterName, shared: &[ObjectName]) -> Option<String> {
+pub fn memberships(cluster: &ClusterName, shared: &[ObjectName]) -> Option<String> {
     if shared.is_empty() {
         return None;
     }
@@ -39,7 +37,7 @@ fn with_others(shared: &[ObjectName]) -> String {
 }
 
 /// A note if other Links of the namespace are for the cluster too.
-pub(super) fn others(cluster: &ClusterName, linked: &LinkedObjects) -> Option<String> {
+pub fn others(cluster: &ClusterName, linked: &LinkedObjects) -> Option<String> {
     let other = linked.remaining.first()?;
     Some(format!(
         "note: {cluster} stays linked by the Link {other}, with the mirrors that it selects"
@@ -47,7 +45,7 @@ pub(super) fn others(cluster: &ClusterName, linked: &LinkedObjects) -> Option<St
 }
 
 /// The error if mirrors are left when the time is up. `had_link` is whether there was a Link to delete.
-pub(super) fn left_over(
+pub fn left_over(
     cluster: &ClusterName,
     flags: &ClusterFlags,
     left: &Mirrors,
@@ -83,7 +81,7 @@ pub(super) fn left_over(
 }
 
 /// A note about what stays because a Link of another namespace needs it.
-pub(super) fn kept(linked: &LinkedObjects) -> Option<String> {
+pub fn kept(linked: &LinkedObjects) -> Option<String> {
     let other = linked.elsewhere.first()?;
     let secret = "note: Linkerd's Secret for this cluster stays";
     Some(if linked.is_only_elsewhere() {
@@ -96,7 +94,7 @@ pub(super) fn kept(linked: &LinkedObjects) -> Option<String> {
 }
 
 /// The confirmation prompt, with the numbers of Services that will be removed.
-pub(super) fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
+pub fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
     let what = what(name, linked);
     if let Some(other) = linked.remaining.first() {
         return format!("The Link {other} stays, and keeps {name} linked. Delete {what}?");
@@ -108,7 +106,7 @@ pub(super) fn question(name: &ClusterName, linked: &LinkedObjects) -> String {
 }
 
 /// What --apply would do, after "would".
-pub(super) fn plan(name: &ClusterName, linked: &LinkedObjects) -> String {
+pub fn plan(name: &ClusterName, linked: &LinkedObjects) -> String {
     let what = what(name, linked);
     if let Some(other) = linked.remaining.first() {
         return format!("delete {what}; the Link {other} keeps {name} linked");
@@ -136,13 +134,11 @@ fn losses(name: &ClusterName, linked: &LinkedObjects) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use hints::hint::hint_of;
     use kube::core::ObjectMeta;
 
     use super::*;
-    use crate::{
-        cli::common::inventory::{LINK, SERVICE},
-        hint::hint_of,
-    };
+    use crate::cli::common::inventory::{LINK, SERVICE};
 
     #[test]
     fn note_about_memberships_names_at_most_three_services() {

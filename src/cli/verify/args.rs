@@ -7,13 +7,11 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 use clap_complete::ArgValueCompleter;
+use observe::verify::CanaryMode;
 
-use crate::{
-    cli::common::{
-        args::{duration, namespace, timeout},
-        complete,
-    },
-    verify::CanaryMode,
+use crate::cli::common::{
+    args::{duration, namespace, timeout},
+    complete,
 };
 
 /// The server of Kubernetes' own tests, as an HTTP client and server.
@@ -50,48 +48,48 @@ Exit codes: 0 all steps passed; 1 one failed, or none was possible.";
 /// Clusters, Link, controller and permissions are checked before anything is written.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct VerifyArgs {
+pub struct VerifyArgs {
     /// Context of the target cluster, whose Services are mirrored
     #[arg(long, alias = "from", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) target: String,
+    pub target: String,
     /// Context of the source cluster, where the mirrors are created
     #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
-    pub(super) source: String,
+    pub source: String,
     /// Name of the Link in the source cluster [default: the only one to the target cluster]
     #[arg(long, value_name = "NAME", value_parser = super::super::common::args::object_name)]
-    pub(super) link: Option<String>,
+    pub link: Option<String>,
     /// Modes to try [default: all that the Link offers]
     #[arg(
         long, value_name = "MODE", value_delimiter = ',',
         value_parser = PossibleValuesParser::new(CanaryMode::ALL.map(CanaryMode::as_str)).map(|name| mode(&name))
     )]
-    pub(super) mode: Vec<CanaryMode>,
+    pub mode: Vec<CanaryMode>,
     /// Namespace of the canaries. It must not exist, unless a run that was killed has left it
     #[arg(short, long, value_name = "NAMESPACE", default_value = "linkerd-mc-verify", value_parser = namespace)]
-    pub(super) namespace: String,
+    pub namespace: String,
     /// Image of client and server: agnhost, or one with the same `netexec`
     #[arg(long, value_name = "IMAGE", default_value = IMAGE, value_parser = image)]
-    pub(super) image: String,
+    pub image: String,
     /// Write a `JUnit` report to this file
     #[arg(long, value_name = "FILE")]
-    pub(super) junit: Option<PathBuf>,
+    pub junit: Option<PathBuf>,
     /// Only delete what an earlier run has left
     #[arg(long, conflicts_with_all = ["mode", "image", "junit", "link"])]
-    pub(super) cleanup: bool,
+    pub cleanup: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(super) output: VerifyFormat,
+    pub output: VerifyFormat,
     /// Most time that the run may take, with the deletion at the end
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = whole)]
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    pub(super) request_timeout: Duration,
+    pub request_timeout: Duration,
 }
 
 impl VerifyArgs {
     /// The modes to try.
-    pub(super) fn modes(&self) -> Vec<CanaryMode> {
+    pub fn modes(&self) -> Vec<CanaryMode> {
         let all = CanaryMode::ALL.into_iter();
         all.filter(|mode| self.mode.is_empty() || self.mode.contains(mode))
             .collect()
@@ -99,7 +97,7 @@ impl VerifyArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum VerifyFormat {
+pub enum VerifyFormat {
     /// One row for each step
     Table,
     /// A JSON object

@@ -1,11 +1,12 @@
 //! What has to be as it should before anything is written: the clusters, the Link, the controller, the permissions.
 
+use client::ReadError;
 use futures::try_join;
-
-use super::args::VerifyArgs;
-use crate::{
-    cli::common::{args::Global, cluster::connecting, contexts::refuse_silence},
-    client::ReadError,
+use hints::{
+    hint::{fail, misuse},
+    suggest::ClusterFlags,
+};
+use observe::{
     clusters::{
         canaries::{
             namespaces::{self, FoundNamespace},
@@ -17,33 +18,34 @@ use crate::{
         snapshot::{ClusterSnapshot, LinkSnapshot},
         topology::Topology,
     },
-    hint::{fail, misuse},
-    suggest::ClusterFlags,
     verify::{CanaryMode, CanaryService, client_identity},
 };
 
+use super::args::VerifyArgs;
+use crate::cli::common::{args::Global, cluster::connecting, contexts::refuse_silence};
+
 /// The two clusters of a run.
-pub(super) struct Pair {
-    pub(super) source: ClusterClient,
-    pub(super) target: ClusterClient,
+pub struct Pair {
+    pub source: ClusterClient,
+    pub target: ClusterClient,
     /// Flags for commands that name the clusters themselves.
-    pub(super) both: ClusterFlags,
+    pub both: ClusterFlags,
 }
 
 /// What is verified.
-pub(super) struct Verified {
-    pub(super) link: LinkSnapshot,
+pub struct Verified {
+    pub link: LinkSnapshot,
     /// The identity of the client, if it is known.
-    pub(super) client: Option<String>,
+    pub client: Option<String>,
     /// The Services of the modes that the Link offers; at least one.
-    pub(super) services: Vec<CanaryService>,
+    pub services: Vec<CanaryService>,
     /// The other modes, and why the Link does not offer them.
-    pub(super) skipped: Vec<(CanaryMode, String)>,
+    pub skipped: Vec<(CanaryMode, String)>,
 }
 
 impl Pair {
     /// Creates the clients of both clusters. Sends no request.
-    pub(super) async fn connect(global: &Global, args: &VerifyArgs) -> anyhow::Result<Self> {
+    pub async fn connect(global: &Global, args: &VerifyArgs) -> anyhow::Result<Self> {
         if global.context.is_some() {
             return Err(misuse(
                 "--context cannot be used with verify",
@@ -71,7 +73,7 @@ impl Pair {
     }
 
     /// Fails unless all is as it has to be. Writes nothing. `run` names the run.
-    pub(super) async fn check(&self, args: &VerifyArgs, run: &str) -> anyhow::Result<Verified> {
+    pub async fn check(&self, args: &VerifyArgs, run: &str) -> anyhow::Result<Verified> {
         self.may(args).await?;
         self.refuse_itself().await?;
         let (source, target) = futures::join!(
@@ -224,7 +226,7 @@ impl Pair {
     }
 
     /// Which of the clusters have a namespace that an earlier run has left, with its UID. Fails if it is not one of ours.
-    pub(super) async fn left(&self, name: &str) -> anyhow::Result<[Option<String>; 2]> {
+    pub async fn left(&self, name: &str) -> anyhow::Result<[Option<String>; 2]> {
         let of = async |cluster: &ClusterClient| match namespaces::find(cluster, name).await {
             Ok(FoundNamespace::Nothing) => Ok(None),
             Ok(FoundNamespace::Canaries(uid)) => Ok(Some(uid)),

@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
-
-use super::contexts::{Pair, Verified};
-use crate::{
-    api::{link::Link, metadata::ResourceId},
-    cli::common::wait::Progress,
-    client::ReadError,
+use client::ReadError;
+use mirror_core::api::{link::Link, metadata::ResourceId};
+use observe::{
     clusters::{
         canaries::{
             CLIENT, CanarySpec, Role, SERVER,
@@ -21,6 +17,10 @@ use crate::{
     },
     verify::{CanaryMode, CanaryService, StepResult, VerifyReport, VerifyStep, seen_identity},
 };
+use tokio::time::{Instant, timeout_at};
+
+use super::contexts::{Pair, Verified};
+use crate::cli::common::wait::Progress;
 
 /// How long a mirror, its endpoints and the first answer may each take.
 const STEP: Duration = Duration::from_secs(15);
@@ -32,25 +32,25 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MIRRORS: Duration = Duration::from_secs(5);
 
 /// A run.
-pub(super) struct Run<'a> {
-    pub(super) pair: &'a Pair,
-    pub(super) canaries: CanarySpec,
-    pub(super) verified: &'a Verified,
-    pub(super) progress: &'a Progress,
-    pub(super) report: VerifyReport,
+pub struct Run<'a> {
+    pub pair: &'a Pair,
+    pub canaries: CanarySpec,
+    pub verified: &'a Verified,
+    pub progress: &'a Progress,
+    pub report: VerifyReport,
     /// The steps have to end then.
-    pub(super) until: Instant,
+    pub until: Instant,
 }
 
 /// What a step found, and when.
-pub(super) struct StepFinding {
-    pub(super) at: Instant,
-    pub(super) detail: String,
+pub struct StepFinding {
+    pub at: Instant,
+    pub detail: String,
 }
 
 impl Run<'_> {
     /// All steps, in order. What fails is in the report.
-    pub(super) async fn steps(&mut self) {
+    pub async fn steps(&mut self) {
         self.skip();
         self.progress.say("starting the canaries");
         let began = Instant::now();
@@ -292,7 +292,7 @@ impl Run<'_> {
         self.until.min(Instant::now() + STEP)
     }
 
-    pub(super) fn record(
+    pub fn record(
         &mut self,
         mode: Option<CanaryMode>,
         step: &'static str,
@@ -319,7 +319,7 @@ impl Pair {
     ///
     /// The Services go first, and the mirrors with them. Otherwise the controller would create mirrors again while their
     /// namespace is deleted.
-    pub(super) async fn remove(&self, namespace: &str, until: Instant) -> Known<bool> {
+    pub async fn remove(&self, namespace: &str, until: Instant) -> Known<bool> {
         let left = self.left(namespace).await?;
         let [source, target] = &left;
         for (cluster, left) in [(&self.target, target), (&self.source, source)] {

@@ -1,7 +1,8 @@
 //! The table and the report for CI.
 
+use observe::verify::CanaryMode;
+
 use super::*;
-use crate::verify::CanaryMode;
 
 fn step(
     mode: Option<CanaryMode>,

@@ -1,15 +1,14 @@
 //! The table of `verify`. Pure.
 
-use crate::{
-    cli::common::{
-        frame::ScreenFrame,
-        table::{Cell, Column, Table, Tone},
-    },
-    verify::{StepResult, VerifyReport},
+use observe::verify::{StepResult, VerifyReport};
+
+use crate::cli::common::{
+    frame::ScreenFrame,
+    table::{Cell, Column, Table, Tone},
 };
 
 /// The table of a report, with a sentence below it.
-pub(super) fn text(report: &VerifyReport, width: Option<usize>) -> String {
+pub fn text(report: &VerifyReport, width: Option<usize>) -> String {
     let mut table = Table::new([
         Column::new("MODE"),
         Column::new("STEP"),
@@ -25,7 +24,7 @@ pub(super) fn text(report: &VerifyReport, width: Option<usize>) -> String {
         };
         let took = step.milliseconds.map(|took| took.to_string());
         table.push(vec![
-            Cell::from(step.mode.map_or("", crate::verify::CanaryMode::as_str)),
+            Cell::from(step.mode.map_or("", observe::verify::CanaryMode::as_str)),
             Cell::from(step.step),
             Cell::toned(step.result.as_str(), tone),
             Cell::from(took.unwrap_or_default()),

@@ -7,19 +7,19 @@ use crate::cli::common::prose::counted;
 
 /// Services of the source cluster that are deleted, or that a cluster leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Losses {
+pub struct Losses {
     /// Mirrors that are deleted.
-    pub(crate) mirrors: usize,
+    pub mirrors: usize,
     /// Federated Services without another member, which are deleted.
     #[serde(rename = "federatedServices")]
-    pub(crate) federated: usize,
+    pub federated: usize,
     /// Federated Services with other members.
-    pub(crate) memberships: usize,
+    pub memberships: usize,
 }
 
 impl Losses {
     /// What goes with all of a cluster.
-    pub(crate) fn of(mirrors: &Mirrors) -> Self {
+    pub fn of(mirrors: &Mirrors) -> Self {
         Self {
             mirrors: mirrors.own.len(),
             federated: mirrors.federated.len(),
@@ -28,13 +28,13 @@ impl Losses {
     }
 
     /// What is said if they cannot be counted, and why.
-    pub(crate) fn unknown(why: &str) -> String {
+    pub fn unknown(why: &str) -> String {
         format!("may delete mirrors: which ones is not known: {why}")
     }
 
     /// What is done to them, such as `deletes 2 mirrors, with their ClusterIPs, and takes east out of 1 federated
     /// Service`; `None` if there are none.
-    pub(crate) fn text(&self, cluster: &str) -> Option<String> {
+    pub fn text(&self, cluster: &str) -> Option<String> {
         let mut deleted = Vec::new();
         if self.mirrors > 0 {
             deleted.push(counted(self.mirrors, "mirror"));

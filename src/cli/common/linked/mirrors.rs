@@ -7,34 +7,32 @@ use kube::{
     api::{ListParams, PartialObjectMeta},
     core::ObjectMeta,
 };
+use manifests::{link::ClusterName, render::ObjectName};
+use mirror_core::api::{
+    labels,
+    members::{local_member, remote_members},
+};
 
-use crate::{
-    api::{
-        labels,
-        members::{local_member, remote_members},
-    },
-    cli::common::{
-        cluster::Cluster,
-        inventory::{self as objects, ListedObject},
-    },
-    manifests::{link::ClusterName, render::ObjectName},
+use crate::cli::common::{
+    cluster::Cluster,
+    inventory::{self as objects, ListedObject},
 };
 
 /// Services that exist because of a link.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mirrors {
-    pub(crate) own: Vec<ListedObject>,
+pub struct Mirrors {
+    pub own: Vec<ListedObject>,
     /// Its probe Service.
-    pub(crate) probes: Vec<ListedObject>,
+    pub probes: Vec<ListedObject>,
     /// Federated Services that have no other member.
-    pub(crate) federated: Vec<ListedObject>,
+    pub federated: Vec<ListedObject>,
     /// Federated Services that have other members too.
-    pub(crate) shared: Vec<ObjectName>,
+    pub shared: Vec<ObjectName>,
 }
 
 impl Mirrors {
     /// Services of the installation whose Links are in `namespace`, and Services that name no installation.
-    pub(crate) async fn gather(
+    pub async fn gather(
         cluster: &Cluster,
         name: &ClusterName,
         namespace: &str,
@@ -43,7 +41,7 @@ impl Mirrors {
     }
 
     /// Only Services that name this installation.
-    pub(super) async fn gather_named(
+    pub async fn gather_named(
         cluster: &Cluster,
         name: &ClusterName,
         namespace: &str,
@@ -116,12 +114,12 @@ impl Mirrors {
         mirrors
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.own.len() + self.probes.len() + self.federated.len() + self.shared.len()
     }
 
     /// Services that are deleted with the link.
-    pub(crate) fn into_own(self) -> impl Iterator<Item = ListedObject> {
+    pub fn into_own(self) -> impl Iterator<Item = ListedObject> {
         [self.probes, self.own, self.federated]
             .into_iter()
             .flatten()

@@ -2,24 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use manifests::link::ClusterName;
+use mirror_core::api::{labels, link::LinkerdConfig};
+use observe::clusters::fixtures::route;
 use serde_json::{Value, json};
 
 use super::{
     planned::{loaded, name},
     rendered::{MESH, Targets, objects, render_with, targets},
 };
-use crate::{
-    api::{labels, link::LinkerdConfig},
-    cli::{
-        fleet::{
-            extension::{ExtensionFiles, extensions},
-            layout::{FleetFiles, RenderedFleet, forget_version},
-            loaded::LoadedFleet,
-        },
-        install::{InstallFacts, install_with},
+use crate::cli::{
+    fleet::{
+        extension::{ExtensionFiles, extensions},
+        layout::{FleetFiles, RenderedFleet, forget_version},
+        loaded::LoadedFleet,
     },
-    clusters::own_routes::tests::route,
-    manifests::link::ClusterName,
+    install::{InstallFacts, install_with},
 };
 
 type Installs = BTreeMap<ClusterName, Result<InstallFacts, String>>;
@@ -29,7 +27,7 @@ const NAMES: [&str; 3] = ["east", "north", "west"];
 /// What a cluster with this trust domain says.
 fn facts(trust_domain: &str) -> InstallFacts {
     InstallFacts {
-        flags: crate::suggest::ClusterFlags::default(),
+        flags: hints::suggest::ClusterFlags::default(),
         config: LinkerdConfig {
             cluster_domain: "cluster.local".to_owned(),
             identity_trust_domain: trust_domain.to_owned(),

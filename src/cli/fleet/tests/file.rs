@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use hints::hint::hint_of;
+
 use crate::{
     cli::{
         common::args::Global,
@@ -11,7 +13,6 @@ use crate::{
         },
     },
     fleet::{LinkFlags, schema},
-    hint::hint_of,
 };
 
 /// Flags of `link` that the file does not have: `fleet` chooses the account of each cluster, and its token does not expire.
@@ -115,7 +116,7 @@ links:
     );
     let loaded = loaded(text).unwrap();
     assert_eq!(loaded.namespace, "mc");
-    let access = loaded.access(&crate::client::Access::default(), &loaded.fleet.clusters[0]);
+    let access = loaded.access(&client::Access::default(), &loaded.fleet.clusters[0]);
     assert_eq!(
         access.kubeconfig.as_deref(),
         Some(Path::new("/fleets/a.yaml"))

@@ -5,22 +5,20 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use clap::FromArgMatches as _;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use manifests::{
+    kubeconfig::Secret,
+    link::{ClusterName, LinkOptions},
+};
+use mirror_core::api::labels;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::planned::{installed, loaded, name};
-use crate::{
-    api::labels,
-    cli::fleet::{
-        facts::ImportedCluster,
-        facts::TargetSide,
-        imported::{ImportedFleet, import},
-        loaded::{LoadedFleet, link_flags},
-    },
-    manifests::{
-        kubeconfig::Secret,
-        link::{ClusterName, LinkOptions},
-    },
+use crate::cli::fleet::{
+    facts::ImportedCluster,
+    facts::TargetSide,
+    imported::{ImportedFleet, import},
+    loaded::{LoadedFleet, link_flags},
 };
 
 const NAMES: [&str; 5] = ["east", "hub", "north", "on", "west"];

@@ -2,15 +2,14 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    cli::{
-        common::args::Global,
-        fleet::{
-            loaded::{LoadedFleet, load, load_offline},
-            plugins::PluginFlags,
-        },
+use hints::hint::hint_of;
+
+use crate::cli::{
+    common::args::Global,
+    fleet::{
+        loaded::{LoadedFleet, load, load_offline},
+        plugins::PluginFlags,
     },
-    hint::hint_of,
 };
 
 /// What a kubeconfig may not have, and how it is called, with these fields of the cluster and of the user.

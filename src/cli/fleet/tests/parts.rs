@@ -1,18 +1,15 @@
 //! What is planned if only some of the clusters are used.
 
 use kube::ResourceExt as _;
+use mirror_core::api::{
+    labels,
+    link::{LinkSpec, ProbeSpec},
+};
 use serde_json::{Value, json};
 
 use super::planned::{FILE, done, installed, lines, loaded, plan_with, token, with_link};
-use crate::{
-    api::{
-        labels,
-        link::{LinkSpec, ProbeSpec},
-    },
-    cli::fleet::{
-        facts::ClusterFacts, loaded::LoadedFleet, part::UsedClusters, plan::FleetPlan, remaining,
-        view,
-    },
+use crate::cli::fleet::{
+    facts::ClusterFacts, loaded::LoadedFleet, part::UsedClusters, plan::FleetPlan, remaining, view,
 };
 
 /// A plan with one cluster.

@@ -3,52 +3,50 @@
 use std::{fmt::Write as _, path::Path};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use client::kubeconfig_in;
+use hints::suggest::ClusterFlags;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::ResourceExt as _;
+use manifests::{
+    install::{RemoteAccess, allow},
+    kubeconfig::{self as portable, ClusterEntry, KubeconfigContext},
+    link::ClusterName,
+};
+use mirror_core::api::{labels, link::LinkerdConfig};
 use serde_json::{Value, json};
 
-use crate::{
-    api::{labels, link::LinkerdConfig},
-    cli::{
-        fleet::{
-            facts::{AccountFacts, ClusterFacts, TargetSide},
-            link_plan::LinkCase,
-            loaded::{LoadedFleet, parse},
-            part::UsedClusters,
-            plan::FleetPlan,
-            removal::KnownClusters,
-            view,
-        },
-        link_gen::{ApiServerFacts, LinkFacts},
+use crate::cli::{
+    fleet::{
+        facts::{AccountFacts, ClusterFacts, TargetSide},
+        link_plan::LinkCase,
+        loaded::{LoadedFleet, parse},
+        part::UsedClusters,
+        plan::FleetPlan,
+        removal::KnownClusters,
+        view,
     },
-    client::kubeconfig_in,
-    manifests::{
-        install::{RemoteAccess, allow},
-        kubeconfig::{self as portable, ClusterEntry, KubeconfigContext},
-        link::ClusterName,
-    },
-    suggest::ClusterFlags,
+    link_gen::{ApiServerFacts, LinkFacts},
 };
 
-pub(super) const FILE: &str =
+pub const FILE: &str =
     "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{target: east, source: west}]\n";
 const NAMESPACE: &str = labels::MULTICLUSTER_NAMESPACE;
 
 /// The file, with the consent of the user to delete and to take over.
-pub(super) fn loaded(text: &str) -> LoadedFleet {
+pub fn loaded(text: &str) -> LoadedFleet {
     let mut loaded = parse("fleet.yaml", text, Path::new(""), "linkerd").unwrap();
     loaded.consent.prunes = Some(10);
     loaded.consent.takes_over = true;
     loaded
 }
 
-pub(super) fn name(name: &str) -> ClusterName {
+pub fn name(name: &str) -> ClusterName {
     name.parse().unwrap()
 }
 
 /// A token of the account `west` in east; `n` tells tokens apart.
-pub(super) fn token(n: u8, expires: Option<i64>) -> String {
+pub fn token(n: u8, expires: Option<i64>) -> String {
     token_of("west", n, expires)
 }
 
@@ -68,7 +66,7 @@ fn token_of(account: &str, n: u8, expires: Option<i64>) -> String {
 }
 
 /// A cluster with the extension, and a gateway at this address.
-pub(super) fn installed(cluster: &str, address: &str) -> ClusterFacts {
+pub fn installed(cluster: &str, address: &str) -> ClusterFacts {
     let gateway: Service = serde_json::from_value(json!({
         "metadata": { "name": "linkerd-gateway", "annotations": {
             "mirror.linkerd.io/gateway-identity": "gw.id", "mirror.linkerd.io/probe-path": "/ready",
@@ -151,7 +149,7 @@ fn with_account(facts: &mut ClusterFacts, labelled: bool) {
 }
 
 /// The link of [`FILE`] as it is there: with this token, and with the label of a fleet.
-pub(super) fn with_link(
+pub fn with_link(
     loaded: &LoadedFleet,
     source: &mut ClusterFacts,
     target: &ClusterFacts,
@@ -184,7 +182,7 @@ pub(super) fn with_link(
 }
 
 /// The clusters east and west as they are when all is done.
-pub(super) fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
+pub fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
     let (mut east, mut west) = (
         installed("east", "192.0.2.1"),
         installed("west", "192.0.2.2"),
@@ -194,14 +192,11 @@ pub(super) fn done(loaded: &LoadedFleet) -> [ClusterFacts; 2] {
     [east, west]
 }
 
-pub(super) fn plan(
-    loaded: &LoadedFleet,
-    clusters: &[(&str, Result<&ClusterFacts, &str>)],
-) -> FleetPlan {
+pub fn plan(loaded: &LoadedFleet, clusters: &[(&str, Result<&ClusterFacts, &str>)]) -> FleetPlan {
     plan_with(loaded, &UsedClusters::default(), clusters)
 }
 
-pub(super) fn plan_with(
+pub fn plan_with(
     loaded: &LoadedFleet,
     used: &UsedClusters,
     clusters: &[(&str, Result<&ClusterFacts, &str>)],
@@ -215,11 +210,11 @@ pub(super) fn plan_with(
 }
 
 /// A plan of east and west in short: `cluster verb kind name: why; field: before -> after (place)`.
-pub(super) fn short(loaded: &LoadedFleet, [east, west]: [&ClusterFacts; 2]) -> Vec<String> {
+pub fn short(loaded: &LoadedFleet, [east, west]: [&ClusterFacts; 2]) -> Vec<String> {
     lines(&plan(loaded, &[("east", Ok(east)), ("west", Ok(west))]))
 }
 
-pub(super) fn lines(plan: &FleetPlan) -> Vec<String> {
+pub fn lines(plan: &FleetPlan) -> Vec<String> {
     let mut lines = Vec::new();
     for cluster in &plan.clusters {
         for change in cluster.steps.iter().map(|step| &step.change) {

@@ -1,19 +1,17 @@
 //! What goes when it leaves the file, and what stays although it has left it.
 
 use kube::ResourceExt as _;
+use mirror_core::api::{labels, link::LinkSpec};
 use serde_json::json;
 
 use super::planned::{FILE, done, lines, loaded, name, plan_with, token};
-use crate::{
-    api::{labels, link::LinkSpec},
-    cli::{
-        common::inventory::ListedObject,
-        fleet::{
-            facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet, part::UsedClusters,
-            plan::FleetPlan, remove::unused_accounts, view,
-        },
-        steps::Action,
+use crate::cli::{
+    common::inventory::ListedObject,
+    fleet::{
+        facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet, part::UsedClusters,
+        plan::FleetPlan, remove::unused_accounts, view,
     },
+    steps::Action,
 };
 
 /// The file without its link.

@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
+use mirror_core::api::labels;
 
 use super::planned::{FILE, done, installed, lines, loaded, name, plan, plan_with, short};
-use crate::{
-    api::labels,
-    cli::{
-        common::test_server::TestServer,
-        fleet::{
-            facts::ClusterFacts,
-            gather::{ReadCluster, ReadClusters, known},
-            identity::tell_apart,
-            loaded::LoadedFleet,
-            part::UsedClusters,
-        },
+use crate::cli::{
+    common::test_server::TestServer,
+    fleet::{
+        facts::ClusterFacts,
+        gather::{ReadCluster, ReadClusters, known},
+        identity::tell_apart,
+        loaded::LoadedFleet,
+        part::UsedClusters,
     },
 };
 

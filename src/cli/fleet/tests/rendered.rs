@@ -6,32 +6,30 @@ use std::{
     path::Path,
 };
 
+use manifests::{link::ClusterName, render::Manifest, yaml::documents};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::planned::{installed, loaded, name};
-use crate::{
-    cli::{
-        fleet::{
-            extension::ExtensionFiles,
-            facts::TargetSide,
-            folder::{FileChanges, FleetFolder},
-            layout::{FleetFiles, FleetLayout, RenderedFleet},
-            loaded::LoadedFleet,
-            render::refuse_loss,
-        },
-        install::ExtensionObjects,
+use crate::cli::{
+    fleet::{
+        extension::ExtensionFiles,
+        facts::TargetSide,
+        folder::{FileChanges, FleetFolder},
+        layout::{FleetFiles, FleetLayout, RenderedFleet},
+        loaded::LoadedFleet,
+        render::refuse_loss,
     },
-    manifests::{link::ClusterName, render::Manifest, yaml::documents},
+    install::ExtensionObjects,
 };
 
-pub(super) type Targets = BTreeMap<ClusterName, Result<TargetSide, String>>;
+pub type Targets = BTreeMap<ClusterName, Result<TargetSide, String>>;
 
-pub(super) const MESH: &str =
+pub const MESH: &str =
     "name: f\nclusters: [{name: east}, {name: north}, {name: west}]\nlinks: [{mesh: all}]\n";
 
 /// What is known of clusters with these names.
-pub(super) fn targets(names: &[&str]) -> Targets {
+pub fn targets(names: &[&str]) -> Targets {
     let targets = names.iter().zip(1_u8..).map(|(of, n)| {
         let facts = installed(of, &format!("192.0.2.{n}"));
         (name(of), facts.target.unwrap())
@@ -48,7 +46,7 @@ fn render(
     render_with(loaded, targets, store, &ExtensionFiles::Kept, existing)
 }
 
-pub(super) fn render_with(
+pub fn render_with(
     loaded: &LoadedFleet,
     targets: &Targets,
     store: Option<&str>,
@@ -80,7 +78,7 @@ fn extension(names: &[&str]) -> ExtensionFiles {
 }
 
 /// The objects of a file.
-pub(super) fn objects(files: &FleetFiles, path: &str) -> Vec<Value> {
+pub fn objects(files: &FleetFiles, path: &str) -> Vec<Value> {
     documents(&files[path]).unwrap()
 }
 

@@ -3,21 +3,19 @@
 use std::path::Path;
 
 use clap::{Args as _, Command, FromArgMatches as _};
+use manifests::link::LinkOptions;
+use mirror_core::api::link::Link;
 use serde_json::json;
 
 use super::planned::{installed, loaded, name};
-use crate::{
-    api::link::Link,
-    cli::{
-        common::given::Given,
-        fleet::{
-            link_settings::link_settings,
-            loaded::{link_flags, parse},
-        },
-        link_gen::Existing,
-        steps::settings_changes,
+use crate::cli::{
+    common::given::Given,
+    fleet::{
+        link_settings::link_settings,
+        loaded::{link_flags, parse},
     },
-    manifests::link::LinkOptions,
+    link_gen::Existing,
+    steps::settings_changes,
 };
 
 /// A value of each flag that sets something of a Link: not its default, and as the file has it.

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use hints::hint::hint_of;
+use manifests::values::Values;
+
 use super::planned::loaded;
-use crate::{cli::fleet::loaded::parse, hint::hint_of, manifests::values::Values};
+use crate::cli::fleet::loaded::parse;
 
 #[test]
 fn values_of_a_cluster_are_over_those_of_all() {

@@ -1,10 +1,10 @@
 //! What a file with a link may have, and what not.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use hints::hint::hint_of;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::hint::hint_of;
 
 const IN: HandedNamespaces<'static> = HandedNamespaces {
     links: "mc",

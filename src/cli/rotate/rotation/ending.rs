@@ -1,22 +1,18 @@
 //! The end of the rotation of a link: old tokens are revoked, or kept.
 
+use hints::hint::fail;
+use manifests::kubeconfig::Secret;
+
 use super::Rotation;
-use crate::{
-    cli::{
-        common::output,
-        rotate::decision::{DESTINATION, TokenHolder},
-    },
-    hint::fail,
-    manifests::kubeconfig::Secret,
+use crate::cli::{
+    common::output,
+    rotate::decision::{DESTINATION, TokenHolder},
 };
 
 impl Rotation<'_> {
     /// Deletes the tokens that were in use before, except those that a Secret still has. Fails if a Secret of the link
     /// does not have the new one any more.
-    pub(in crate::cli::rotate) async fn revoke(
-        &mut self,
-        holders: &[TokenHolder],
-    ) -> anyhow::Result<()> {
+    pub async fn revoke(&mut self, holders: &[TokenHolder]) -> anyhow::Result<()> {
         let Some(new) = self.new.clone() else {
             return Ok(());
         };
@@ -82,7 +78,7 @@ impl Rotation<'_> {
     }
 
     /// Lists the old tokens as kept, and warns that Linkerd still uses one of them.
-    pub(in crate::cli::rotate) fn restart_is_needed(&mut self) -> String {
+    pub fn restart_is_needed(&mut self) -> String {
         self.keep();
         let restart = self.source.cluster.flags.kubectl(
             "-n {} rollout restart deployment/{}",
@@ -96,7 +92,7 @@ impl Rotation<'_> {
     }
 
     /// Lists the old tokens as kept, because Linkerd may still use them.
-    pub(in crate::cli::rotate) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         let old = self.old.revoked.iter().chain(&self.old.kept);
         self.done.kept = old.map(|name| self.in_target(name)).collect();
     }

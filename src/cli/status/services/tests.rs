@@ -1,12 +1,12 @@
 //! Tests of the rows: Services of the cluster, and what controllers report about them.
 
+use observe::clusters::{
+    fixtures::federated,
+    fixtures::{condition, link},
+};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clusters::{
-    link_summary::tests::{condition, link},
-    preference_status::tests::federated,
-};
 
 fn of_cluster(cluster: &str) -> ServiceFilter {
     ServiceFilter {

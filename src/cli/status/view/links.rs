@@ -1,25 +1,19 @@
 //! The table of Links, and the notes below it. Pure.
 
 use jiff::Timestamp;
+use observe::clusters::{
+    link_summary::{GatewaySummary, LinkSummary},
+    topology::{Edge, Topology},
+};
 
 use super::shape::TableShape;
-use crate::{
-    cli::common::{
-        problems::{about, called, dead_gateway, silences},
-        table::{Cell, Column, Table, Tone, age},
-    },
-    clusters::{
-        link_summary::{GatewaySummary, LinkSummary},
-        topology::{Edge, Topology},
-    },
+use crate::cli::common::{
+    problems::{about, called, dead_gateway, silences},
+    table::{Cell, Column, Table, Tone, age},
 };
 
 /// One row per Link.
-pub(in crate::cli::status) fn links(
-    topology: &Topology,
-    shape: TableShape,
-    now: Timestamp,
-) -> Table {
+pub fn links(topology: &Topology, shape: TableShape, now: Timestamp) -> Table {
     let columns = columns(shape);
     let mut table = Table::new(
         columns
@@ -126,7 +120,7 @@ fn latency(gateway: Option<&GatewaySummary>) -> String {
 }
 
 /// The notes below the table: one line per problem. `lists_services` if a table of the Services follows.
-pub(in crate::cli::status) fn notes(
+pub fn notes(
     topology: &Topology,
     shape: TableShape,
     lists_services: bool,
@@ -177,13 +171,11 @@ fn unmirrored(count: String, edge: &Edge, topology: &Topology, lists_services: b
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::{fixtures::silent, fixtures::snapshots};
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        cli::status::view::shape::tests::{NOW, one, plain, shape},
-        clusters::{leader::tests::silent, topology::tests::snapshots},
-    };
+    use crate::cli::status::view::shape::tests::{NOW, one, plain, shape};
 
     fn now() -> Timestamp {
         NOW.parse().unwrap()

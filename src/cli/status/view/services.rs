@@ -1,18 +1,16 @@
 //! The table of Services, and the notes below it. Pure.
 
 use jiff::Timestamp;
+use observe::clusters::{preference_status::PreferenceStatus, shown_mode::ShownMode};
 
 use super::shape::TableShape;
-use crate::{
-    cli::{
-        common::table::{Cell, Column, Table, Tone, age},
-        status::services::ServiceRow,
-    },
-    clusters::{preference_status::PreferenceStatus, shown_mode::ShownMode},
+use crate::cli::{
+    common::table::{Cell, Column, Table, Tone, age},
+    status::services::ServiceRow,
 };
 
 /// One row per Service.
-pub(super) fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
+pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
     let mut columns = vec![
         Column::elastic("NAMESPACE"),
         Column::key("SERVICE"),
@@ -94,7 +92,7 @@ fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
 }
 
 /// The notes below the table: mirrors without endpoints, and preferred clusters that receive no requests.
-pub(super) fn notes(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<String> {
+pub fn notes(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<String> {
     let mut notes: Vec<String> = without_endpoints(rows).into_iter().collect();
     notes.extend(absences(rows, shape, now));
     notes
@@ -146,13 +144,12 @@ fn absences(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<Strin
 
 #[cfg(test)]
 mod tests {
+    use observe::clusters::fixtures::federated;
+
     use super::*;
-    use crate::{
-        cli::status::{
-            services::CountOutput,
-            view::shape::tests::{NOW, plain, shape},
-        },
-        clusters::preference_status::tests::federated,
+    use crate::cli::status::{
+        services::CountOutput,
+        view::shape::tests::{NOW, plain, shape},
     };
 
     #[test]

@@ -1,21 +1,20 @@
 //! Which columns and lines a view has.
 
-use crate::{
-    cli::status::args::{StatusArgs, StatusFormat},
-    clusters::cluster_client::KubeContext,
-};
+use observe::clusters::cluster_client::KubeContext;
+
+use crate::cli::status::args::{StatusArgs, StatusFormat};
 
 /// How much of a table is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli::status) struct TableShape {
+pub struct TableShape {
     /// Whether several clusters are asked.
-    pub(in crate::cli::status) several: bool,
+    pub several: bool,
     /// Whether all columns are shown.
-    pub(in crate::cli::status) wide: bool,
+    pub wide: bool,
 }
 
 impl TableShape {
-    pub(in crate::cli::status) fn of(args: &StatusArgs, contexts: &[KubeContext]) -> Self {
+    pub fn of(args: &StatusArgs, contexts: &[KubeContext]) -> Self {
         Self {
             several: contexts.len() > 1,
             wide: args.output == StatusFormat::Wide,
@@ -24,24 +23,23 @@ impl TableShape {
 }
 
 #[cfg(test)]
-pub(in crate::cli::status) mod tests {
-    use super::*;
-    use crate::{
-        cli::common::table::Table,
-        client::Identity,
-        clusters::{
-            leader::Leaders,
-            link_summary::tests::{condition, link},
-            snapshot::ClusterSnapshot,
-            topology::Topology,
-        },
-        suggest::ClusterFlags,
+pub mod tests {
+    use client::Identity;
+    use hints::suggest::ClusterFlags;
+    use observe::clusters::{
+        fixtures::{condition, link},
+        leader::Leaders,
+        snapshot::ClusterSnapshot,
+        topology::Topology,
     };
     use serde_json::json;
 
-    pub(crate) const NOW: &str = "2026-01-01T00:05:00Z";
+    use super::*;
+    use crate::cli::common::table::Table;
 
-    pub(crate) fn one() -> Topology {
+    pub const NOW: &str = "2026-01-01T00:05:00Z";
+
+    pub fn one() -> Topology {
         let links = vec![
             link(
                 "east",
@@ -72,11 +70,11 @@ pub(in crate::cli::status) mod tests {
         }])
     }
 
-    pub(crate) fn plain(table: &Table, width: Option<usize>) -> String {
+    pub fn plain(table: &Table, width: Option<usize>) -> String {
         anstream::adapter::strip_str(&table.render(width)).to_string()
     }
 
-    pub(crate) fn shape(several: bool, wide: bool) -> TableShape {
+    pub fn shape(several: bool, wide: bool) -> TableShape {
         TableShape { several, wide }
     }
 }

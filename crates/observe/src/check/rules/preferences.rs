@@ -1,0 +1,203 @@
+//! Checks of the preferences of federated Services, and of failover.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hints::suggest::{ClusterFlags, ToldProblem};
+use mirror_core::{
+    api::{
+        k8s::Service,
+        labels::PREFER,
+        metadata::ResourceId,
+        preference::{Preference, linked_clusters},
+    },
+    mirror::{Reason, federated_name},
+};
+
+use super::rule::Verdict;
+use crate::clusters::{
+    own_routes::OwnRoute,
+    preference_status::PreferenceStatus,
+    snapshot::{FullSnapshot, LinkSnapshot},
+};
+
+/// The syntax of a preference.
+const SYNTAX: &str = "use an order such as local,east, or weights such as east=80,local=20";
+/// How to install a controller that applies preferences.
+const INSTALL: &str = "enable routes with `install --set federation.routes=true` and your values";
+
+/// The problem of each preference, if there is one, by federated Service. Only the first problem that is found counts,
+/// because the statuses of Links repeat it.
+#[derive(Default)]
+struct FoundRoutes(BTreeMap<ResourceId, Option<ToldProblem>>);
+
+impl FoundRoutes {
+    fn note(&mut self, federated: ResourceId, problem: Option<ToldProblem>) {
+        let known = self.0.entry(federated).or_default();
+        if known.is_none() {
+            *known = problem;
+        }
+    }
+}
+
+pub fn applied(snapshot: &FullSnapshot) -> Verdict {
+    let mirrors = snapshot.mirrors.as_deref().unwrap_or_default();
+    let members = match &snapshot.local_members {
+        Ok(members) => members.as_slice(),
+        // Another check reports why.
+        Err(_) if snapshot.mirrors.is_err() => &[],
+        Err(why) => return Verdict::warn(format!("cannot list the local members: {why}")),
+    };
+    let ignores = snapshot
+        .controller()
+        .is_some_and(|ours| !ours.applies_preferences);
+    let mut found = FoundRoutes::default();
+    for member in members {
+        if let Some(text) = member.metadata.annotations.get(PREFER) {
+            let ResourceId { namespace, name } = member.metadata.resource_id();
+            let federated = ResourceId::new(namespace, federated_name(&name));
+            let problem = of_member(member, text, ignores);
+            found.note(federated, problem.map(ToldProblem::from));
+        }
+    }
+    for mirror in mirrors {
+        if let Some(preference) = PreferenceStatus::of(mirror).preference {
+            let problem = of_federated(snapshot, mirror, &preference);
+            found.note(mirror.metadata.resource_id(), problem);
+        }
+    }
+    for link in snapshot.links() {
+        for (federated, problem) in of_link(link, ignores) {
+            found.note(federated, Some(problem.into()));
+        }
+    }
+    let left = match &snapshot.routes {
+        Ok(routes) => left_over(snapshot, routes),
+        Err(why) => return Verdict::warn(format!("cannot list routes: {why}")),
+    };
+    if found.0.is_empty() && left.is_empty() {
+        return Verdict::Skip;
+    }
+    Verdict::of([left, found.0.into_values().flatten().collect()].concat())
+}
+
+/// The problem of routes that are left in installations whose controller writes none any more.
+fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<ToldProblem> {
+    let ours = snapshot.deployments.iter().flatten();
+    let writers = ours.filter(|workload| workload.is_ours() && workload.applies_preferences);
+    let writers: BTreeSet<&str> = writers.map(|w| w.id.namespace.as_str()).collect();
+    let is_left = |route: &&OwnRoute| match route.installation.as_str() {
+        "" => writers.is_empty(),
+        installation => !writers.contains(installation),
+    };
+    let left: Vec<&OwnRoute> = routes.iter().filter(is_left).collect();
+    let Some(first) = left.first() else {
+        return Vec::new();
+    };
+    let delete = first.deletion();
+    let remedy = format!(
+        "the controller deletes such routes, and then the mirrors that they lead to; if it does not run, or lacks the \
+         rights, apply the output of `install` with your values, or delete them with kubectl, as in {delete}"
+    );
+    let left = left.iter().map(|route| {
+        let path = route.path();
+        ToldProblem::from(format!(
+            "{path} is left, and still prefers a cluster, but the controller does not write routes"
+        ))
+    });
+    left.chain([ToldProblem::new(remedy, delete)]).collect()
+}
+
+/// The problem of the preference of a local member.
+fn of_member(member: &Service, text: &str, ignores: bool) -> Option<String> {
+    let service = member.metadata.resource_id();
+    match text.parse::<Preference>() {
+        Err(error) => Some(format!(
+            "Service {service}: invalid annotation {PREFER}: {error}; {SYNTAX}"
+        )),
+        Ok(preference) if ignores => Some(format!(
+            "Service {service} prefers {preference}, but the controller does not write routes; {INSTALL}"
+        )),
+        Ok(_) => None,
+    }
+}
+
+/// The problem of the preference of a federated Service.
+fn of_federated(
+    snapshot: &FullSnapshot,
+    service: &Service,
+    preference: &str,
+) -> Option<ToldProblem> {
+    if snapshot
+        .links()
+        .iter()
+        .any(|link| link.unreadable.is_some())
+    {
+        return None; // its target may be the unknown cluster
+    }
+    let linked: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
+    let unknown = linked_clusters(preference).filter(|cluster| !linked.contains(cluster));
+    let unknown: Vec<_> = unknown.collect();
+    (!unknown.is_empty()).then(|| {
+        let link = ClusterFlags::default().link();
+        let what = format!(
+            "Service {} prefers {}, which has no Link; create one with {link}",
+            service.metadata.resource_id(),
+            unknown.join(" and ")
+        );
+        ToldProblem::new(what, link)
+    })
+}
+
+/// What the controller reports about preferences: federated Services and problems.
+fn of_link(link: &LinkSnapshot, ignores: bool) -> impl Iterator<Item = (ResourceId, String)> {
+    let services = link.status().into_iter();
+    let services = services.flat_map(|status| &status.federated_services);
+    services.filter_map(move |service| {
+        let condition = service.conditions.first()?;
+        let is = |reason: Reason| condition.reason == reason.as_str();
+        let hint = if is(Reason::InvalidPreference) {
+            SYNTAX.to_owned()
+        } else if is(Reason::PreferenceIgnored) {
+            format!("set {PREFER} on that Link")
+        } else if is(Reason::NoRoutes) && ignores {
+            INSTALL.to_owned()
+        } else if is(Reason::NoRoutes) {
+            "install the CRDs of the Gateway API".to_owned()
+        } else if is(Reason::RouteConflict) {
+            format!("delete that route, or the annotation {PREFER}")
+        } else {
+            return None;
+        };
+        let remote = &service.remote_ref;
+        let (namespace, name) = (remote.namespace.as_str(), remote.name.as_str());
+        let problem = format!("{namespace}/{name}: {}; {hint}", condition.message);
+        Some((ResourceId::new(namespace, federated_name(name)), problem))
+    })
+}
+
+pub fn taken(snapshot: &FullSnapshot) -> Verdict {
+    let mirrors = snapshot.mirrors.as_deref().unwrap_or_default().iter();
+    let preferred = mirrors.map(|mirror| (mirror, PreferenceStatus::of(mirror)));
+    let preferred: Vec<_> = preferred
+        .filter(|(_, preferred)| preferred.preference.is_some())
+        .collect();
+    if preferred.is_empty() {
+        return Verdict::Skip;
+    }
+    let at = |time: jiff::Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
+    let elsewhere = preferred
+        .iter()
+        .filter(|(_, preferred)| preferred.has_failed_over);
+    let problems = elsewhere.filter_map(|(service, preferred)| {
+        let said = preferred.absence(at, at)?;
+        let service = service.metadata.resource_id();
+        Some(ToldProblem::from(format!("Service {service} {said}")))
+    });
+    let mut problems: Vec<ToldProblem> = problems.collect();
+    if !problems.is_empty() {
+        let status = ClusterFlags::default().mc("status --services", &[]);
+        let what = format!("run {status} to see which clusters receive the requests now");
+        problems.push(ToldProblem::new(what, status));
+    }
+    Verdict::of(problems)
+}

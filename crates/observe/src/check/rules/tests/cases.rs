@@ -1,0 +1,263 @@
+//! The result of each rule for a cluster with one problem.
+
+use super::*;
+use crate::clusters::{
+    fixtures::federated,
+    fixtures::silent,
+    snapshot::{ReadError, ReadErrorKind},
+};
+
+pub type Change = fn(&mut FullSnapshot);
+
+/// The name of a check, a change to the cluster, and the result of the check after it: its level and a part of its
+/// text.
+#[rustfmt::skip]
+pub const CASES: &[(&str, Change, Level, &str)] = &[
+    ("multicluster extension Namespace exists", |f| f.extension_namespaces = no(), Level::Error, "cannot list Namespaces: refused"),
+    ("multicluster extension Namespace exists", |f| f.extension_namespaces = Ok(vec![]), Level::Error, "no Namespace has the label linkerd.io/extension=multicluster"),
+    ("Link CRD exists", |f| f.serves_links = no(), Level::Error, "refused"),
+    ("Link CRD exists", |f| f.serves_links = Ok(false), Level::Error, "Link not found"),
+    ("Link CRD exists", |f| f.may_list_links = no(), Level::Error, "refused"),
+    ("Link CRD exists", |f| f.may_list_links = Ok(false), Level::Error, "not permitted to list Links"),
+    ("Link CRD is up to date", |f| f.crd = no(), Level::Warning, "cannot read the CRD: refused"),
+    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Level::Warning, "the CRD lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.targetClusterName, status.observedGeneration, columns for kubectl, so the state of Links cannot be shown\napply the output of `install` again, with your values"),
+    ("Link resources are valid", |f| east(f).unreadable = Some("spec.selector.matchLabels: no text".into()), Level::Error, "failed to read the Link: spec.selector.matchLabels"),
+    ("Link resources are valid", |f| f.cluster.links = no(), Level::Error, "cannot list Links: refused"),
+    ("Link resources are valid", |f| east(f).link.spec.target_cluster_name.clear(), Level::Error, "Link linkerd-multicluster/east: invalid spec.targetClusterName \"\": must be a DNS label"),
+    ("Link resources are valid", |f| east(f).link.spec.cluster_credentials_secret.clear(), Level::Error, "spec.clusterCredentialsSecret is empty"),
+    ("Link resources are valid", |f| east(f).link.spec.gateway_port = "0".into(), Level::Error, "invalid spec.gatewayPort \"0\""),
+    ("Link resources are valid", |f| east(f).link.spec.gateway_address = "gw.example.com:4143".into(), Level::Error, "invalid spec.gatewayAddress \"gw.example.com:4143\": spec.gatewayAddress must have IP addresses"),
+    ("Link resources are valid", |f| f.cluster.links.as_mut().unwrap().push(link("east")), Level::Error, "have the same target cluster east"),
+    ("cluster names keep mirrors apart", |f| f.cluster.links.as_mut().unwrap().push(link("local")), Level::Warning, "cluster local: preferences and metrics take this name for the cluster that has the mirrors"),
+    ("cluster names keep mirrors apart", |f| f.cluster.links.as_mut().unwrap().push(link("us-east")), Level::Warning, "clusters east and us-east: Service web-us of east and Service web of us-east have mirrors of the same name, web-us-east"),
+    ("this machine's clock agrees with that of the API server", |f| f.ahead = jiff::SignedDuration::from_secs(60), Level::Success, ""),
+    ("this machine's clock agrees with that of the API server", |f| f.ahead = jiff::SignedDuration::from_secs(-61), Level::Warning, "the clock of this machine is 61 s ahead of that of the API server, which counts"),
+    ("Link and CLI versions match", |f| f.version = "1.2.4".into(), Level::Warning, "Link linkerd-multicluster/east was created by version 1.2.3, but this CLI is 1.2.4"),
+    ("Link and CLI versions match", |f| east(f).link.metadata.annotations = None, Level::Warning, "unable to determine version"),
+    ("Link and CLI versions match", |f| east(f).link.metadata.annotations.as_mut().unwrap().insert(labels::CREATED_BY.into(), "linkerd/cli edge-26.8.1".into()).map_or((), drop), Level::Success, ""),
+    ("remote cluster access credentials are valid", |f| east(f).credentials = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| east(f).target = Some(no()), Level::Error, "east: refused"),
+    ("remote cluster access credentials are valid", |f| east(f).target = Some(Err(ReadError::new(ReadErrorKind::Unauthorized, "cannot reach the cluster: no"))), Level::Error, "east: the API server refuses the token, which was revoked or has expired; run `linkerd-mc rotate east`"),
+    ("remote cluster access credentials are valid", |f| through_gateway(f, "True"), Level::Success, ""),
+    ("remote cluster access credentials are valid", |f| through_gateway(f, "False"), Level::Error, "east: no answer"),
+    ("remote cluster access credentials are valid", |f| target(f).denied = no(), Level::Error, "east: cannot check permissions: refused"),
+    ("remote cluster access credentials are valid", |f| target(f).denied = Ok(vec!["list services".into(), "get services".into()]), Level::Error, "east: not permitted: list services, get services"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:01Z"), Level::Success, ""),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-28T12:00:00Z"), Level::Warning, "east: the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate east`"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, "2026-11-21T15:30:00Z"), Level::Warning, "the token expires on 2026-11-21 15:30 UTC; renew it with `linkerd-mc rotate"),
+    ("remote cluster access credentials are not about to expire", |f| expire(f, NOW), Level::Warning, "the token expired on 2026-11-21 12:00 UTC; renew it with `linkerd-mc rotate"),
+    ("remote cluster access credentials are not about to expire", |f| east(f).credentials = Some(no()), Level::Warning, "east: not checked; see the check of its credentials"),
+    ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Plain), Level::Error, "east: requests to the target's API server are not encrypted (http://), so they have no token: an attacker on the network can change what is mirrored; link again, and pass an address with https:// to --api-server-address"),
+    ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Unverified), Level::Error, "east: the certificate of the target's API server is not verified (insecure-skip-tls-verify): "),
+    ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Level::Warning, "east: not checked; see the check of its credentials"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Level::Warning, "east: unneeded permissions: secrets (get list); in that cluster, apply the output of `install` again, with your values"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Level::Warning, "unneeded permissions: services (delete)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Level::Warning, "unneeded permissions: configmaps (get)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &["linkerd-config", "other"], &["get"])), Level::Warning, "unneeded permissions: configmaps (get)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("*", "*", &[], &["*"])), Level::Warning, "unneeded permissions: everything (*)"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("apps", "deployments", &[], &["get"])), Level::Warning, "unneeded permissions: deployments.apps (get)"),
+    ("remote cluster access credentials permit only what is needed", |f| target(f).rules = no(), Level::Warning, "east: not checked; see the check of its credentials"),
+    ("Linkerd has the credentials of each Link", |f| f.destination = no(), Level::Warning, "cannot read Linkerd's credentials: refused"),
+    ("Linkerd has the credentials of each Link", |f| destination(f).credentials.clear(), Level::Error, "east: namespace linkerd has no Secret for this cluster"),
+    ("Linkerd has the credentials of each Link", |f| linkerds(f).token = Some("other".into()), Level::Error, "east: the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with `linkerd-mc rotate east`"),
+    ("Linkerd has the credentials of each Link", |f| linkerds(f).lacks = vec!["the type x".into()], Level::Error, "east: Linkerd ignores the Secret linkerd/"),
+    ("Linkerd has the credentials of each Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north,api@north")]), service("web-north", &[(labels::REMOTE_DISCOVERY, "north")], &[])]), Level::Error, "north: namespace linkerd has no Secret for this cluster, but Service shop/web-federated (and 1 more) names it, so Linkerd cannot follow its endpoints; link the cluster again, or remove what names it; then restart linkerd-destination with `kubectl -n linkerd rollout restart deployment/linkerd-destination`"),
+    ("Linkerd has the credentials of each Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::MEMBERS, "web@north")])]), Level::Success, ""),
+    ("Linkerd uses its current credentials", |f| linkerds(f).changed = Some("2026-11-20T12:00:01Z".parse().unwrap()), Level::Warning, "east: linkerd-destination started before its credentials were changed"),
+    ("Linkerd uses its current credentials", |f| linkerds(f).changed = Some("2026-11-20T11:59:59Z".parse().unwrap()), Level::Success, ""),
+    ("Linkerd uses its current credentials", |f| { linkerds(f).expiry = Some(NOW.parse().unwrap()); linkerds(f).token = Some("other".into()); }, Level::Warning, "east: Linkerd's Secret: the token expired on 2026-11-21 12:00 UTC; renew it with `linkerd-mc rotate"),
+    ("domains of target clusters are right", |f| target(f).config = Ok(from(json!({"clusterDomain": "east.example"}))), Level::Error, "set spec.targetClusterDomain to east.example"),
+    ("domains of target clusters are right", |f| { target(f).config = Ok(from(json!({"clusterDomain": "cluster.local"}))); east(f).link.spec.target_cluster_domain.clear(); }, Level::Success, ""),
+    ("clusters share trust anchors", |f| f.cluster.config = no(), Level::Error, "cannot read linkerd-config: refused"),
+    ("clusters share trust anchors", |f| f.cluster.config = Ok(config("")), Level::Error, "trust anchors of this cluster: no certificate found"),
+    ("clusters share trust anchors", |f| target(f).config = no(), Level::Error, "east: cannot read linkerd-config: refused"),
+    ("clusters share trust anchors", |f| target(f).config = Ok(config("x")), Level::Error, "east: trust anchors: no certificate found"),
+    ("clusters share trust anchors", |f| target(f).config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in this cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
+    ("clusters share trust anchors", |f| f.cluster.config = Ok(config(&[A, B].concat())), Level::Error, "east: not trusted in the target cluster: CN=root.linkerd.cluster.local (serial 00b2, until"),
+    ("clusters share trust anchors", |f| east(f).target = Some(no()), Level::Warning, "east: not checked; see the check of its credentials"),
+    ("service mirror controller has required permissions", |f| f.controller_denied = no(), Level::Warning, "cannot review the controller's permissions: refused"),
+    ("service mirror controller has required permissions", |f| f.controller_denied = Ok(vec!["list services".into()]), Level::Error, "not permitted: list services; apply the output of `install` again, with your values"),
+    ("service mirror controller is restricted by admission policies", |f| f.confinement = no(), Level::Warning, "cannot read the admission policies: refused"),
+    ("service mirror controller is restricted by admission policies", |f| f.confinement = Ok(confinement(&["ValidatingAdmissionPolicy x"], &[])), Level::Warning, "ValidatingAdmissionPolicy x not found: anyone with the controller's token can write any Service\napply the output of `install` again, with your values (docs/upgrade.md)"),
+    ("service mirror controller is restricted by admission policies", |f| f.confinement = Ok(confinement(&[], &["ValidatingAdmissionPolicy x"])), Level::Warning, "ValidatingAdmissionPolicy x differs from that of this version"),
+    ("service mirror controllers are running", |f| f.deployments = no(), Level::Error, "cannot list Deployments: refused"),
+    ("service mirror controllers are running", |f| f.deployments = Ok(vec![]), Level::Error, "Deployment linkerd-multicluster-controller not found"),
+    ("service mirror controllers are running", |f| ours(f).available = 0, Level::Error, "linkerd-multicluster-controller has 0/1 replicas available"),
+    ("service mirror controllers are running", |f| { let copy = ours(f).clone(); f.deployments.as_mut().unwrap().push(copy); }, Level::Error, "found more than one"),
+    ("extension is managing controllers", |f| second(f, "linkerd-service-mirror-east", "service-mirror", Some("east")), Level::Warning, "linkerd-service-mirror-east is that of the deprecated command link of Linkerd; remove it with `linkerd-mc unlink --cluster-name east --only-controller`"),
+    ("no other service mirror is running for a Link", |f| second(f, "controller-east", "controller", Some("east")), Level::Error, "controller-east also mirrors from east"),
+    ("no other service mirror is running for a Link", |f| second(f, "controller-north", "controller", Some("north")), Level::Success, ""),
+    ("no other service mirror is running for a Link", |f| second(f, "linkerd-local-service-mirror", "local-service-mirror", None), Level::Error, "also writes federated Services"),
+    ("no other service mirror is running for a Link", |f| { second(f, "controller-east", "controller", Some("east")); ours(f).desired = 0; }, Level::Success, ""),
+    ("controller and CLI versions match", |f| ours(f).images = vec!["registry.example:5000/controller:v1.2.2".into()], Level::Warning, "the controller's image is v1.2.2, but this CLI is 1.2.3; apply the output of `install` again, with your values"),
+    ("service mirror controller is reporting", |f| lead(f, Ok(Some(silent(NOW)))), Level::Error, "no controller is active: controller-1 last renewed the Lease linkerd-multicluster/service-mirror-write at 2026-11-21 11:48:00 UTC, and nothing has been reported since; look at its Pods with `kubectl -n linkerd-multicluster get pods`"),
+    ("service mirror controller is reporting", |f| lead(f, Ok(None)), Level::Error, "no controller has been active: the Lease linkerd-multicluster/service-mirror-write does not exist"),
+    ("service mirror controller is reporting", |f| lead(f, no()), Level::Warning, "cannot read the Lease linkerd-multicluster/service-mirror-write: refused"),
+    ("Links are ready", |f| lead(f, Ok(Some(silent(NOW)))), Level::Warning, "old: no controller has reported since 2026-11-21 11:48:00 UTC"),
+    ("Links are ready", |f| status(f, &json!({"conditions": [{"type": "Ready", "status": "False", "reason": "x", "message": "no answer", "lastTransitionTime": NOW}]})), Level::Error, "east: no answer"),
+    ("Links are ready", |f| east(f).link.status = None, Level::Error, "east: no status reported yet"),
+    ("gateway addresses are accepted", |f| refuse(f, "AllRefused"), Level::Error, "east: all gateway addresses are refused: 127.0.0.1 is a loopback address; allow their networks with the annotation multicluster.linkerd.io/gateway-networks of the Link"),
+    ("gateway addresses are accepted", |f| refuse(f, "SomeRefused"), Level::Warning, "east: some gateway addresses are refused: 127.0.0.1"),
+    ("probe services able to communicate with all gateway mirrors", |f| f.probes = no(), Level::Error, "east: cannot list probe Services: refused"),
+    ("probe services able to communicate with all gateway mirrors", |f| f.probes = Ok(vec![]), Level::Error, "east: probe Service not found"),
+    ("probe services able to communicate with all gateway mirrors", |f| { let mut api = f.probes.clone().unwrap(); api[0].metadata.name = Some("api-east".into()); f.probes.as_mut().unwrap().extend(api); }, Level::Success, ""),
+    ("probe services able to communicate with all gateway mirrors", |f| { let copy = f.probes.clone().unwrap(); f.probes.as_mut().unwrap().extend(copy); }, Level::Error, "found more than one probe Service"),
+    ("probe services able to communicate with all gateway mirrors", |f| f.endpoints = Ok(endpoints(&["web-east"])), Level::Error, "east: probe Service probe-east has no endpoints"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false}})), Level::Error, "east: the gateway at 192.0.2.1 port 4191 fails probes; check its Pods and the firewall"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {"alive": false, "since": NOW, "addresses": ["192.0.2.9"]}, "conditions": [{"type": "GatewayAlive", "status": "False", "reason": "ProbeFailed", "message": "connection refused", "lastTransitionTime": NOW}]})), Level::Error, "east: the gateway at 192.0.2.9 port 4191 fails probes since 2026-11-21 12:00:00 UTC: connection refused; check its Pods and the firewall"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": {}})), Level::Error, "east: the gateway has not answered a probe yet"),
+    ("probe services able to communicate with all gateway mirrors", |f| status(f, &json!({"gateway": null})), Level::Error, "east: no status of the gateway reported yet"),
+    ("service mirror controller reaches gateways through its proxy", |f| through_gateway(f, "True"), Level::Success, ""),
+    ("service mirror controller reaches gateways through its proxy", |f| { through_gateway(f, "False"); skip(f, Some("25,440-450"), ""); }, Level::Error, "pod linkerd-multicluster/controller-1 skips its proxy on outbound port 443, so the controller cannot reach API servers behind gateways (east); remove this port from the annotation config.linkerd.io/skip-outbound-ports, and restart the pod with `kubectl -n linkerd-multicluster delete pod controller-1`"),
+    ("service mirror controller reaches gateways through its proxy", |f| { through_gateway(f, "False"); skip(f, None, "443,6443"); }, Level::Error, "remove this port from proxyInit.ignoreOutboundPorts of Linkerd"),
+    ("service mirror controller reaches gateways through its proxy", |f| { through_gateway(f, "True"); skip(f, Some("4444,6443"), "443"); }, Level::Success, ""),
+    ("service mirror controller reaches gateways through its proxy", |f| skip(f, Some("443"), ""), Level::Success, ""),
+    ("service mirror controller reaches gateways through its proxy", |f| { through_gateway(f, "False"); pod(f).proxy = None; }, Level::Error, "pod linkerd-multicluster/controller-1 has no proxy, so the"),
+    ("service mirror controller reaches gateways through its proxy", |f| { through_gateway(f, "False"); f.pods = Ok(vec![]); }, Level::Error, "no pod of the controller is meshed, so the controller cannot reach"),
+    ("service mirror controller reaches gateways through its proxy", |f| { through_gateway(f, "False"); f.pods = Ok(vec![]); ours(f).available = 0; }, Level::Success, ""),
+    ("Linkerd reads EndpointSlices", |f| f.cluster.config = Ok(from(json!({"enableEndpointSlices": false}))), Level::Error, "enableEndpointSlices is off"),
+    ("Linkerd reads EndpointSlices", |f| f.cluster.config = Ok(from(json!({"enableEndpointSlices": true}))), Level::Success, ""),
+    ("Linkerd reads EndpointSlices", |f| f.cluster.config = no(), Level::Error, "cannot read linkerd-config: refused"),
+    ("all mirror services have endpoints", |f| f.mirrors = no(), Level::Error, "cannot list mirror services: refused"),
+    ("all mirror services have endpoints", |f| f.endpoints = no(), Level::Error, "cannot list EndpointSlices: refused"),
+    ("all mirror services have endpoints", |f| f.endpoints = Ok(Endpoints::default()), Level::Error, "Service shop/web-east has no endpoints"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = no(), Level::Warning, "cannot list the endpoints of mirrors: refused"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Endpoints)]), Level::Error, "Service shop/web-east: part of its traffic goes to Endpoints of the same name, which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpoints web-east`"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Slice { name: "mine".into(), manager: "me".into() })]), Level::Error, "Service shop/web-east: part of its traffic goes to EndpointSlice mine (managed by me), which no service mirror created; find out what did, then delete it with `kubectl -n shop delete endpointslice mine`"),
+    ("mirror services have no foreign endpoints", |f| f.foreign = Ok(vec![foreign(EndpointsSource::Slice { name: "mine".into(), manager: String::new() })]), Level::Error, "goes to EndpointSlice mine, which no"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-north", &[(labels::CLUSTER_NAME, "north")], &[])]), Level::Warning, "Service shop/web-north is an orphan: north has no Link; `linkerd-mc unlink --cluster-name north` removes it"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
+    ("all mirror services are part of a Link", |f| f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::MEMBERS, "web@east,web@north")])]), Level::Warning, "Service shop/web-federated has a member in north, which has no Link"),
+    ("mirror service names do not conflict", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", "shop/web-east is not ours"))]})), Level::Warning, "east: shop/web: NameConflict (shop/web-east is not ours)"),
+    ("all exported services are mirrored", |f| status(f, &json!({"mirrored": 0, "federated": 0, "unhealthy": 1, "federatedServices": [], "mirrorServices": [service_status("web", &condition("False", "MissingNamespace", "x"))]})), Level::Error, "east: shop/web: MissingNamespace (x)"),
+    ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("False", "MissingNamespace", ""))]})), Level::Warning, "east: shop/web: MissingNamespace"),
+    ("all exported services are mirrored", |f| status(f, &json!({"unhealthy": 3})), Level::Warning, "east: 3 more, which do not fit into the Link's status"),
+    ("all exported services are mirrored", |f| status(f, &json!({"mirrorServices": [service_status("web", &condition("False", "NameConflict", ""))], "unhealthy": 1})), Level::Success, ""),
+    ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "LimitExceeded", "status": "True", "reason": "x", "message": "more than 5 Services", "lastTransitionTime": NOW}]})), Level::Warning, "east: more than 5 Services"),
+    ("labels for export select something", |f| unusual(f, labels::EXPORTED, "True"), Level::Warning, "east: the Service shop/web is not exported: no selector of the Link matches its label mirror.linkerd.io/exported=True; did you mean mirror.linkerd.io/exported=true?"),
+    ("labels for export select something", |f| unusual(f, labels::EXPORTED, "team-b"), Level::Success, ""),
+    ("labels for export select something", |f| target(f).unusual = no(), Level::Warning, "east: not checked; see the check of its credentials"),
+    ("Service range has room for exported services", |f| crowd(f, 5, no()), Level::Warning, "cannot read the Service range: refused"),
+    ("Service range has room for exported services", |f| crowd(f, 2, Ok(Some(range()))), Level::Success, ""),
+    ("Service range has room for exported services", |f| crowd(f, 3, Ok(Some(range()))), Level::Warning, "the Service range 10.96.0.0/29 has 2 ClusterIPs left for mirrors, which leave a quarter of it free, and up to 3 Services wait to be mirrored (3 from east); add a ServiceCIDR"),
+    ("all exported services are mirrored", |f| status(f, &json!({"conditions": [{"type": "ClusterIPsExhausted", "status": "True", "reason": "x", "message": "Services waiting for a ClusterIP: 5", "lastTransitionTime": NOW}]})), Level::Warning, "east: Services waiting for a ClusterIP: 5"),
+    ("all exported services are mirrored", |f| status(f, &json!({"federatedServices": [service_status("web", &json!({"type": "Mirrored", "status": "False", "reason": "Drained", "message": "", "lastTransitionTime": NOW}))]})), Level::Success, ""),
+    ("drained clusters have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "Drained", "message": "until then", "lastTransitionTime": NOW}]})), Level::Success, ""),
+    ("drained clusters have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "LastMember", "message": "until then; 1 more", "lastTransitionTime": NOW}]})), Level::Warning, "east: drained until then; 1 more\nlist them with `linkerd-mc status --services --cluster-name east`"),
+    ("members of federated services have equal ports", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("True", "PortConflict", "ports differ"))]})), Level::Warning, "east: shop/web: ports differ"),
+    ("preferences of federated services are applied", |f| f.local_members = no(), Level::Warning, "cannot list the local members: refused"),
+    ("preferences of federated services are applied", |f| prefer(f, "north=20,local=80", ""), Level::Warning, "Service shop/web-federated prefers north, which has no Link; create one with `linkerd-mc link`"),
+    ("preferences of federated services are applied", |f| { prefer(f, "north", ""); east(f).unreadable = Some("x".into()); }, Level::Success, ""),
+    ("preferences of federated services are applied", |f| ask(f, "east,east"), Level::Warning, "Service shop/web: invalid annotation multicluster.linkerd.io/prefer: duplicate cluster east; use an order such as local,east, or weights such as east=80,local=20"),
+    ("preferences of federated services are applied", |f| ours(f).applies_preferences = false, Level::Warning, "Service shop/web prefers local,east, but the controller does not write routes; enable routes with `install --set federation.routes=true` and your values"),
+    ("preferences of federated services are applied", |f| { ours(f).applies_preferences = false; ask(f, "east,east"); }, Level::Warning, "duplicate cluster east"),
+    ("preferences of federated services are applied", |f| { ours(f).applies_preferences = false; f.local_members = Ok(vec![]); }, Level::Success, ""),
+    ("preferences of federated services are applied", |f| said(f, "NoRoutes", "no cluster is preferred: HTTPRoute is not installed"), Level::Warning, "shop/web: no cluster is preferred: HTTPRoute is not installed; install the CRDs of the Gateway API"),
+    ("preferences of federated services are applied", |f| { ours(f).applies_preferences = false; f.local_members = Ok(vec![]); said(f, "NoRoutes", "no cluster is preferred: routes are not enabled in this installation"); }, Level::Warning, "shop/web: no cluster is preferred: routes are not enabled in this installation; enable routes with `install --set federation.routes=true`"),
+    ("preferences of federated services are applied", |f| said(f, "RouteConflict", "no cluster is preferred: HTTPRoute mine already routes these requests"), Level::Warning, "shop/web: no cluster is preferred: HTTPRoute mine already routes these requests; delete that route, or the annotation multicluster.linkerd.io/prefer"),
+    ("preferences of federated services are applied", |f| { f.local_members = Ok(vec![]); said(f, "InvalidPreference", "no cluster is preferred: the list of clusters is empty"); }, Level::Warning, "shop/web: no cluster is preferred: the list of clusters is empty; use an order such as"),
+    ("preferences of federated services are applied", |f| { f.local_members = Ok(vec![]); said(f, "PreferenceIgnored", "ignored"); }, Level::Warning, "shop/web: ignored; set multicluster.linkerd.io/prefer on that Link"),
+    ("preferences of federated services are applied", |f| { ask(f, ","); said(f, "InvalidPreference", "told once"); }, Level::Warning, "the list of clusters is empty"),
+    ("preferences of federated services are applied", |f| f.routes = no(), Level::Warning, "cannot list routes: refused"),
+    ("preferences of federated services are applied", |f| f.routes = Ok(vec![route("web-federated-80")]), Level::Success, ""),
+    ("preferences of federated services are applied", |f| { ours(f).applies_preferences = false; f.local_members = Ok(vec![]); f.routes = Ok(vec![route("web-federated-80")]); }, Level::Warning, "HTTPRoute shop/web-federated-80 is left, and still prefers a cluster, but the controller does not write routes\nthe controller deletes such routes, and then the mirrors that they lead to; if it does not run, or lacks the rights, apply the output of `install` with your values, or delete them with kubectl, as in `kubectl -n shop delete httproutes.gateway.networking.k8s.io web-federated-80`"),
+    ("preferences of federated services are applied", |f| { ours(f).id.namespace = "other".into(); f.routes = Ok(vec![route("web-federated-80")]); }, Level::Warning, "HTTPRoute shop/web-federated-80 is left"),
+    ("preferred clusters receive the requests to federated services", |f| prefer(f, "local,east", "local=2026-11-21T11:55:00Z/2026-11-21T12:00:20Z"), Level::Warning, "Service shop/web-federated prefers local,east; failed over to east: local became unavailable at 2026-11-21 11:55:00 UTC and receives requests again at 2026-11-21 12:00:20 UTC\nrun `linkerd-mc status --services` to see which clusters receive the requests now"),
+    ("preferred clusters receive the requests to federated services", |f| prefer(f, "east=8,local=2", "east=2026-11-21T11:55:00Z/.."), Level::Warning, "Service shop/web-federated prefers east=8,local=2; failed over to local: east became unavailable at 2026-11-21 11:55:00 UTC"),
+    ("preferred clusters receive the requests to federated services", |f| prefer(f, "local,east", "east=2026-11-21T11:55:00Z/.."), Level::Success, ""),
+    ("multicluster extension proxies are healthy", |f| f.pods = no(), Level::Warning, "cannot list pods: refused"),
+    ("multicluster extension proxies are healthy", |f| f.pods = Ok(vec![]), Level::Warning, "no pod of the extension has a proxy"),
+    ("multicluster extension proxies are healthy", |f| pod(f).phase = "Pending".into(), Level::Warning, "pod linkerd-multicluster/controller-1 is Pending"),
+    ("multicluster extension proxies are healthy", |f| pod(f).proxy = None, Level::Warning, "pod linkerd-multicluster/controller-1 has no proxy"),
+    ("multicluster extension proxies are healthy", |f| pod(f).proxy.as_mut().unwrap().ready = false, Level::Warning, "is not ready"),
+    ("multicluster extension proxies are healthy", |f| pod(f).proxy.as_mut().unwrap().trust_anchors = Some(B.into()), Level::Warning, "differ from those of the control plane"),
+    ("multicluster extension proxies are healthy", |f| { let mut gone = pod(f).clone(); gone.phase = "Failed".into(); gone.reason = "NodeShutdown".into(); f.pods.as_mut().unwrap().push(gone); }, Level::Success, ""),
+    ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy:edge-26.7.1".into(), Level::Warning, "is edge-26.7.1, but the control plane's is edge-26.8.1"),
+    ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), Level::Success, ""),
+    ("multicluster extension proxies are up-to-date", |f| f.cluster.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Level::Warning, "the control plane's is custom"),
+];
+
+/// Sets what is known of the controller's Lease.
+fn lead(snapshot: &mut FullSnapshot, leader: Known<Option<Leader>>) {
+    let leaders = &mut snapshot.cluster.leaders;
+    leaders.insert("linkerd-multicluster".to_owned(), leader);
+}
+
+fn destination(snapshot: &mut FullSnapshot) -> &mut Destination {
+    snapshot.destination.as_mut().unwrap()
+}
+
+fn linkerds(snapshot: &mut FullSnapshot) -> &mut LinkerdCredentials {
+    destination(snapshot).credentials.get_mut("east").unwrap()
+}
+
+fn expire(snapshot: &mut FullSnapshot, at: &str) {
+    let expiry = Some(at.parse().unwrap());
+    east(snapshot).credentials = Some(Ok(LinkCredentials {
+        expiry,
+        ..LinkCredentials::default()
+    }));
+}
+
+fn foreign(by: EndpointsSource) -> ForeignEndpoints {
+    ForeignEndpoints {
+        mirror: ResourceId::new("shop", "web-east"),
+        by,
+    }
+}
+
+fn range() -> ServiceRange {
+    ServiceRange {
+        networks: vec!["10.96.0.0/29".parse().unwrap()],
+        used: 2,
+    }
+}
+
+/// Makes this number of Services wait to be mirrored.
+pub fn crowd(snapshot: &mut FullSnapshot, waiting: i64, range: Known<Option<ServiceRange>>) {
+    status(
+        snapshot,
+        &json!({"mirrored": 2, "federated": 1, "unhealthy": waiting}),
+    );
+    snapshot.range = range;
+}
+
+fn insecure(snapshot: &mut FullSnapshot, insecure: InsecureTls) {
+    east(snapshot).credentials = Some(Ok(LinkCredentials {
+        insecure: Some(insecure),
+        ..LinkCredentials::default()
+    }));
+}
+
+fn refuse(snapshot: &mut FullSnapshot, reason: &str) {
+    let condition = json!({
+        "type": "GatewayAddressRefused", "status": "True", "reason": reason,
+        "message": "127.0.0.1 is a loopback address", "lastTransitionTime": NOW,
+    });
+    status(snapshot, &json!({ "conditions": [condition] }));
+}
+
+/// Sets the preference of the local member.
+fn ask(snapshot: &mut FullSnapshot, preference: &str) {
+    snapshot.local_members = Ok(vec![service("web", &[], &[(labels::PREFER, preference)])]);
+}
+
+/// Sets the preference of the federated Service, and its failover state.
+pub fn prefer(snapshot: &mut FullSnapshot, preference: &str, failed_over: &str) {
+    snapshot.mirrors = Ok(vec![federated(preference, failed_over)]);
+}
+
+/// Sets what the Link's status reports about the preference of its member.
+fn said(snapshot: &mut FullSnapshot, reason: &str, message: &str) {
+    let service = service_status("web", &condition("True", reason, message));
+    status(snapshot, &json!({ "federatedServices": [service] }));
+}
+
+fn permit(snapshot: &mut FullSnapshot, rule: AccessRule) {
+    target(snapshot).rules.as_mut().unwrap().push(rule);
+}
+
+fn second(snapshot: &mut FullSnapshot, name: &str, component: &str, cluster: Option<&str>) {
+    let second = deployment(name, component, cluster);
+    snapshot.deployments.as_mut().unwrap().push(second);
+}

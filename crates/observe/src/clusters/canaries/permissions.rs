@@ -1,0 +1,120 @@
+//! What `verify` needs to be permitted, and whether the user is.
+
+use std::collections::BTreeMap;
+
+use client::ReadError;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+
+use crate::clusters::{access::may, cluster_client::ClusterClient, snapshot::Known};
+
+/// Access reviews that run concurrently.
+const REVIEWS_AT_ONCE: usize = 8;
+
+/// Which cluster of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerifySide {
+    /// The one that has the mirrors, and the client.
+    Source,
+    /// The one that has the Services, and the server.
+    Target,
+}
+
+/// Verbs for a resource of an API group.
+type NeededVerbs = (&'static str, &'static str, &'static [&'static str]);
+
+const BOTH: [NeededVerbs; 3] = [
+    (
+        "",
+        "namespaces",
+        &["get", "create", "delete", "list", "watch"],
+    ),
+    ("", "pods", &["get", "create", "list", "watch"]),
+    ("", "services", &["list", "delete"]),
+];
+const SOURCE: [NeededVerbs; 3] = [
+    ("", "pods/proxy", &["get"]),
+    ("", "services", &["watch"]),
+    ("discovery.k8s.io", "endpointslices", &["list", "watch"]),
+];
+const TARGET: [NeededVerbs; 1] = [("", "services", &["create"])];
+
+impl VerifySide {
+    fn needs(self) -> impl Iterator<Item = NeededVerbs> {
+        let own: &[NeededVerbs] = match self {
+            Self::Source => &SOURCE,
+            Self::Target => &TARGET,
+        };
+        BOTH.iter().chain(own).copied()
+    }
+}
+
+/// What the user may not do in the namespace of canaries, such as `pods (get, create)`.
+pub async fn denied(
+    cluster: &ClusterClient,
+    namespace: &str,
+    side: VerifySide,
+) -> Known<Vec<String>> {
+    let needs = side.needs().flat_map(|(group, resource, verbs)| {
+        verbs.iter().map(move |verb| (group, resource, *verb))
+    });
+    let denied: Vec<Option<(&str, &str)>> = stream::iter(needs)
+        .map(async |(group, resource, verb)| {
+            let what = attributes(namespace, group, resource, verb);
+            let is_permitted = may(&cluster.client, what).await?;
+            Ok::<_, ReadError>((!is_permitted).then_some((resource, verb)))
+        })
+        .buffered(REVIEWS_AT_ONCE)
+        .try_collect()
+        .await?;
+    let mut by_resource: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (resource, verb) in denied.into_iter().flatten() {
+        by_resource.entry(resource).or_default().push(verb);
+    }
+    let lines = by_resource.into_iter();
+    Ok(lines
+        .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(", ")))
+        .collect())
+}
+
+fn attributes(namespace: &str, group: &str, resource: &str, verb: &str) -> ResourceAttributes {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource)),
+        None => (resource, None),
+    };
+    // A namespace is in no other one. Only its own name is needed, which `create` does not have.
+    let is_namespace = resource == "namespaces";
+    let own_name = is_namespace && !["create", "list", "watch"].contains(&verb);
+    ResourceAttributes {
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: subresource.map(str::to_owned),
+        verb: Some(verb.to_owned()),
+        namespace: (!is_namespace).then(|| namespace.to_owned()),
+        name: own_name.then(|| namespace.to_owned()),
+        ..ResourceAttributes::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_asks_for_the_namespace_of_canaries_only() {
+        let asked = |resource: &str, verb: &str| {
+            let attributes = attributes("verify", "", resource, verb);
+            let text = |value: Option<String>| value.unwrap_or_default();
+            [
+                text(attributes.resource),
+                text(attributes.subresource),
+                text(attributes.namespace),
+                text(attributes.name),
+            ]
+            .join(" ")
+        };
+        assert_eq!(asked("namespaces", "create"), "namespaces   ");
+        assert_eq!(asked("namespaces", "delete"), "namespaces   verify");
+        assert_eq!(asked("pods/proxy", "get"), "pods proxy verify ");
+    }
+}

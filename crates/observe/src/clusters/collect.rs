@@ -1,0 +1,186 @@
+//! Takes the [`ClusterSnapshot`] of a cluster: its Links, their credentials, and Linkerd's configuration. Reads only.
+//!
+//! Requests run concurrently, and each ends within the client's deadline. So a cluster that does not respond delays the
+//! result by one deadline in all, not by one for each request.
+
+use std::collections::BTreeSet;
+
+use client::{
+    ReadError, ReadErrorKind, credentials_expiry, credentials_identity, insecure_tls,
+    kubeconfig_in, requests::list_all, token_fingerprint,
+};
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, Resource as _};
+use mirror_core::api::{
+    labels,
+    link::{Link, LinkObject},
+    metadata::ResourceId,
+};
+
+use super::{
+    cluster_client::{ClusterClient, KubeContext, kube_system_uid, side_by_side},
+    leader::leaders,
+    snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
+    target::config_in_force,
+};
+
+/// Maximum number of credentials Secrets that are read concurrently.
+const SECRETS_AT_ONCE: usize = 32;
+
+/// Why there are no Links in a cluster whose API server does not know the kind.
+pub const NOT_INSTALLED: &str = "the multicluster extension is not installed";
+
+/// What to read of each Link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Only the Links.
+    Links,
+    /// Also the credentials Secrets.
+    Credentials,
+}
+
+/// Takes the snapshots of all clusters concurrently.
+pub async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<ClusterSnapshot> {
+    side_by_side(contexts.iter().map(async |context| match &context.client {
+        Ok(cluster) => snapshot_of(cluster, depth).await,
+        Err(why) => ClusterSnapshot::unreachable(&context.name, why),
+    }))
+    .await
+}
+
+/// Takes the snapshot of one cluster.
+pub async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> ClusterSnapshot {
+    let links = async {
+        let mut links = links(cluster).await;
+        let namespaces = namespaces(&links);
+        let known = links.iter_mut().flatten().collect();
+        let (leaders, ()) = futures::join!(
+            leaders(&cluster.client, namespaces),
+            add_credentials(cluster, depth, known)
+        );
+        (links, leaders)
+    };
+    let config = config_in_force(&cluster.client, &cluster.linkerd_namespace);
+    let uid = kube_system_uid(&cluster.client);
+    let ((links, leaders), config, uid) = futures::join!(links, config, uid);
+    ClusterSnapshot {
+        name: cluster.name.clone(),
+        flags: cluster.flags.clone(),
+        identity: cluster.identity.clone(),
+        uid: uid.ok().flatten(),
+        links,
+        config,
+        leaders,
+    }
+}
+
+/// The namespaces of Links.
+pub fn namespaces(links: &Known<Vec<LinkSnapshot>>) -> BTreeSet<String> {
+    let links = links.iter().flatten();
+    links.map(|link| link.namespace().to_owned()).collect()
+}
+
+/// What is wrong with a cluster whose Links have only older versions; `None` if it has no Links at all.
+pub async fn older_links(client: &Client) -> Option<String> {
+    let groups = client.list_api_groups().await.ok()?.groups;
+    let own = Link::group(&());
+    let versions = groups.into_iter().find(|group| group.name == own)?.versions;
+    let versions: Vec<String> = versions.into_iter().map(|known| known.version).collect();
+    (!versions.iter().any(|version| version == "v1alpha3")).then(|| {
+        format!(
+            "the CRD of Links has only {}, that of Linkerd 2.17 or older, and not v1alpha3",
+            versions.join(", ")
+        )
+    })
+}
+
+/// Lists the Links, without their credentials.
+pub async fn links(cluster: &ClusterClient) -> Known<Vec<LinkSnapshot>> {
+    let listed = list_all::<LinkObject>(&Api::all(cluster.client.clone()), "").await;
+    let mut links = match listed {
+        Ok(links) => links,
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let older = older_links(&cluster.client).await;
+            return Err(match older {
+                Some(older) => ReadError::new(ReadErrorKind::OldLinks, older),
+                None => ReadError::new(ReadErrorKind::NotInstalled, NOT_INSTALLED),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    links.sort_by_cached_key(|object| ResourceId::of(&object.link));
+    let links = links
+        .into_iter()
+        .map(|LinkObject { link, unreadable }| LinkSnapshot {
+            link,
+            unreadable,
+            credentials: None,
+            target: None,
+        });
+    Ok(links.collect())
+}
+
+async fn add_credentials(cluster: &ClusterClient, depth: Depth, links: Vec<&mut LinkSnapshot>) {
+    if depth == Depth::Links {
+        return;
+    }
+    let read = async |link: &mut LinkSnapshot| {
+        if link.unreadable.is_none() {
+            let kubeconfig = kubeconfig_of(cluster, &link.link).await;
+            link.credentials = Some(credentials(kubeconfig.as_deref()));
+        }
+    };
+    let reads = stream::iter(links).map(read);
+    reads
+        .buffer_unordered(SECRETS_AT_ONCE)
+        .collect::<()>()
+        .await;
+}
+
+/// The kubeconfigs of Links, in the same order; `None` for a Link that cannot be decoded.
+pub async fn kubeconfigs(
+    cluster: &ClusterClient,
+    links: &[LinkSnapshot],
+) -> Vec<Option<Known<Vec<u8>>>> {
+    let read = async |link: &LinkSnapshot| match link.unreadable {
+        Some(_) => None,
+        None => Some(kubeconfig_of(cluster, &link.link).await),
+    };
+    let reads = stream::iter(links).map(read);
+    reads.buffered(SECRETS_AT_ONCE).collect().await
+}
+
+/// What a kubeconfig says about its credentials.
+pub fn credentials(kubeconfig: Result<&[u8], &ReadError>) -> Known<LinkCredentials> {
+    let kubeconfig = kubeconfig.map_err(Clone::clone)?;
+    let identity = credentials_identity(kubeconfig);
+    Ok(LinkCredentials {
+        identity: identity.map_err(|error| error.to_string())?,
+        expiry: credentials_expiry(kubeconfig),
+        token: token_fingerprint(kubeconfig),
+        insecure: insecure_tls(kubeconfig),
+    })
+}
+
+/// The kubeconfig in a Link's credentials Secret. The error contains nothing of it.
+async fn kubeconfig_of(cluster: &ClusterClient, link: &Link) -> Known<Vec<u8>> {
+    let name = &link.spec.cluster_credentials_secret;
+    let namespace = link.metadata.namespace.as_deref().unwrap_or_default();
+    if name.is_empty() {
+        return Err("the Link names no credentials Secret".into());
+    }
+    let api: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
+    let secret = api.get(name).await.map_err(|error| {
+        ReadError::from(error).context(format_args!("cannot read Secret {namespace}/{name}"))
+    })?;
+    kubeconfig_in(&secret)
+        .map(|kubeconfig| kubeconfig.0.clone())
+        .ok_or_else(|| {
+            format!(
+                "Secret {namespace}/{name} has no key {}",
+                labels::KUBECONFIG_KEY
+            )
+            .into()
+        })
+}

@@ -1,0 +1,317 @@
+//! Reads the facts of a [`FullSnapshot`](super::snapshot::FullSnapshot). Reads only (reviews of access are created, but
+//! never stored).
+//!
+//! One list for each kind, in pages, never a request for each mirror.
+
+use std::{collections::BTreeSet, fmt::Debug};
+
+use client::{
+    ReadError, allocated_ips,
+    requests::{is_served, list_all},
+    service_range as range,
+};
+use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Pod, Secret},
+    networking::v1::ServiceCIDR,
+};
+use kube::{Api, Client, api::PartialObjectMeta};
+use mirror_core::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels,
+        route::{Route, RouteKind},
+        wire::Wire,
+    },
+    mirror::{local_queries, slices_of},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    access::is_permitted,
+    foreign_endpoints::{self, ForeignEndpoints},
+    own_routes::OwnRoute,
+    snapshot::{Crd, Destination, Endpoints, Known, MeshedPod, ServiceRange, Workload},
+    workloads::{
+        DESTINATION_PODS, ParseArgs, is_service_mirror, linkerd_credentials, meshed_pod, started,
+        workload,
+    },
+};
+
+/// Label of pods that have a proxy; the value is the namespace of its control plane.
+const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
+/// Lists of slices that are requested concurrently.
+const LISTS_AT_ONCE: usize = 8;
+/// Path of the Link CRD.
+const CRD_PATH: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
+
+/// Linkerd's credentials, and when its destination controller started.
+pub async fn destination(client: &Client, namespace: &str) -> Known<Destination> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let (secrets, pods) = futures::try_join!(
+        list(&secrets, labels::CREDENTIALS_CLUSTER),
+        list(&pods, DESTINATION_PODS)
+    )?;
+    let mut credentials: Vec<_> = secrets.iter().filter_map(linkerd_credentials).collect();
+    // The last one of a cluster is kept: one that Linkerd uses, if there is one.
+    credentials.sort_by_key(|(_, credentials)| credentials.lacks.is_empty());
+    Ok(Destination {
+        namespace: namespace.to_owned(),
+        credentials: credentials.into_iter().collect(),
+        started: pods.iter().filter_map(started).min(),
+    })
+}
+
+/// Selects objects of the extension, ours and Linkerd's.
+pub fn of_extension() -> String {
+    format!(
+        "{} in ({},{})",
+        labels::EXTENSION,
+        labels::EXTENSION_NAME,
+        labels::EXTENSION_NAME_LEGACY
+    )
+}
+
+/// Namespaces of the extension, by the label that Linkerd's own commands use.
+pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
+    let selector = of_extension();
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    Ok(list(&api, &selector)
+        .await?
+        .into_iter()
+        .filter_map(|ns| ns.metadata.name)
+        .collect())
+}
+
+/// Mirrors of all Links and federated Services.
+pub async fn mirrors(client: &Client) -> Known<Vec<Service>> {
+    services(client, &mirrored()).await
+}
+
+/// Selects mirrors, as the controller does.
+fn mirrored() -> String {
+    local_queries().mirrors.labels.unwrap_or_default()
+}
+
+/// EndpointSlices of mirrors and probe Services.
+pub async fn endpoints(client: &Client) -> Known<Endpoints> {
+    Ok(Endpoints::count(&slices(client).await?))
+}
+
+/// The routes that controllers wrote, of all installations.
+pub async fn own_routes(client: &Client) -> Known<Vec<OwnRoute>> {
+    let written = RouteKind::ALL.into_iter().filter(|kind| kind.is_written());
+    let routes = try_join_all(written.map(|kind| routes(client, kind)));
+    Ok(routes.await?.concat())
+}
+
+async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
+    let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource());
+    match list_all(&api, &mirrored()).await {
+        // The API server does not serve the kind.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+        Ok(found) => Ok(found
+            .into_iter()
+            .map(|found| OwnRoute::of(&Route::from(found)))
+            .collect()),
+    }
+}
+
+/// The Services of all namespaces that a selector matches.
+pub async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
+    let api: Api<Wire<Service>> = Api::all(client.clone());
+    let services = list(&api, selector).await?.into_iter();
+    let mut services: Vec<Service> = services.map(Service::from).collect();
+    services.sort_by_cached_key(|service| service.metadata.resource_id());
+    Ok(services)
+}
+
+async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
+    // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
+    // gateways of target clusters have it; slices to local members do not.
+    list_slices(client, labels::CLUSTER_NAME).await
+}
+
+/// The EndpointSlices that a selector matches, of all namespaces.
+pub async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
+    let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
+    let slices = list(&api, selector).await?.into_iter();
+    Ok(slices.map(EndpointSlice::from).collect())
+}
+
+async fn list<K>(api: &Api<K>, selector: &str) -> Known<Vec<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    Ok(list_all(api, selector).await?)
+}
+
+/// Endpoints of mirrors that somebody else created.
+pub async fn foreign(client: &Client, own: &OwnObjects) -> Known<Vec<ForeignEndpoints>> {
+    let OwnObjects {
+        mirrors,
+        probes,
+        slices,
+    } = own;
+    let (mirrors, probes) = (
+        mirrors.as_ref().map_err(Clone::clone)?,
+        probes.as_ref().map_err(Clone::clone)?,
+    );
+    let all = || mirrors.iter().chain(probes);
+    let names = all().map(|mirror| mirror.metadata.id()).collect();
+    let queries = slices_of(&names).into_iter();
+    let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
+        .map(async |query| list_slices(client, &format!("{query},!{}", labels::CLUSTER_NAME)).await)
+        .buffered(LISTS_AT_ONCE)
+        .try_collect()
+        .await?;
+    let slices = [slices.clone()?, lists.concat()].concat();
+    Ok(foreign_endpoints::find(all(), &slices))
+}
+
+/// The range of `ClusterIP`s, if Services wait for some, and the API server returns it.
+pub async fn service_range(client: &Client, waiting: usize) -> Known<Option<ServiceRange>> {
+    if waiting == 0 {
+        return Ok(None);
+    }
+    let ranges: Vec<ServiceCIDR> = match list_all(&Api::all(client.clone()), "").await {
+        Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return Ok(None),
+        answer => answer?,
+    };
+    let networks = range::networks(&ranges);
+    let Some(first) = networks.first() else {
+        return Ok(None);
+    };
+    let used = allocated_ips(client, first).await?;
+    Ok(Some(ServiceRange { networks, used }))
+}
+
+/// Whether Links are served and may be listed, and the features of their CRD.
+pub async fn link_api(client: &Client) -> (Known<bool>, Known<bool>, Known<Crd>) {
+    let (is_served, may_list, crd) = futures::join!(
+        is_served(client, "multicluster.linkerd.io/v1alpha3", "Link"),
+        is_permitted(client, "multicluster.linkerd.io", "links", "list"),
+        crd(client),
+    );
+    (is_served.map_err(ReadError::from), may_list, crd)
+}
+
+/// The objects of the controller, in all namespaces.
+pub struct OwnObjects {
+    /// Mirrors and federated Services.
+    pub mirrors: Known<Vec<Service>>,
+    /// The Services whose endpoints are gateways to probe.
+    pub probes: Known<Vec<Service>>,
+    /// The slices of both: those that name a cluster.
+    pub slices: Known<Vec<EndpointSlice>>,
+}
+
+/// Reads what controllers of this installation and others wrote.
+pub async fn own_objects(client: &Client) -> OwnObjects {
+    let gateways = local_queries().gateways.labels.unwrap_or_default();
+    let (mirrors, probes, slices) =
+        futures::join!(mirrors(client), services(client, &gateways), slices(client));
+    OwnObjects {
+        mirrors,
+        probes,
+        slices,
+    }
+}
+
+async fn crd(client: &Client) -> Known<Crd> {
+    let request = http::Request::get(CRD_PATH).body(Vec::new());
+    let request = request.map_err(|error| error.to_string())?;
+    let crd: Value = client.request(request).await?;
+    Ok(crd_of(&crd))
+}
+
+fn crd_of(crd: &Value) -> Crd {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    let version = versions
+        .into_iter()
+        .flatten()
+        .find(|version| version["name"] == "v1alpha3");
+    let Some(version) = version else {
+        return Crd::default();
+    };
+    let status = version.pointer("/schema/openAPIV3Schema/properties/status/properties");
+    let columns = version["additionalPrinterColumns"].as_array();
+    Crd {
+        status_fields: status
+            .and_then(Value::as_object)
+            .map(|fields| fields.keys().cloned().collect())
+            .unwrap_or_default(),
+        has_columns: columns.is_some_and(|columns| !columns.is_empty()),
+    }
+}
+
+/// The Deployments of controllers and gateways; `parse` reads a controller's arguments.
+pub async fn deployments(client: &Client, parse: ParseArgs) -> Known<Vec<Workload>> {
+    let selector = format!(
+        "{} in (controller,service-mirror,local-service-mirror)",
+        labels::COMPONENT
+    );
+    let deployments = list::<Deployment>(&Api::all(client.clone()), &selector).await?;
+    Ok(deployments
+        .iter()
+        .map(|deployment| workload(deployment, parse))
+        .filter(is_service_mirror)
+        .collect())
+}
+
+/// What the CRD of Links lacks of ours; everything if there is none.
+pub async fn missing_in_crd(client: &Client) -> Known<Vec<String>> {
+    let served = is_served(client, "multicluster.linkerd.io/v1alpha3", "Link").await;
+    if served? {
+        return Ok(crd(client).await?.missing());
+    }
+    Ok(Crd::default().missing())
+}
+
+/// The Deployments of all service mirrors, ours and Linkerd's, in all namespaces.
+pub async fn service_mirrors(client: &Client) -> Known<Vec<Workload>> {
+    deployments(client, |_| None).await
+}
+
+/// Our controllers, in all namespaces.
+pub async fn controllers(client: &Client) -> Known<Vec<Workload>> {
+    let mut found = service_mirrors(client).await?;
+    found.retain(Workload::is_ours);
+    Ok(found)
+}
+
+/// Meshed pods of these namespaces.
+pub async fn pods(client: &Client, namespaces: &BTreeSet<String>) -> Known<Vec<MeshedPod>> {
+    let pods = try_join_all(namespaces.iter().map(async |namespace| {
+        let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        list(&api, CONTROL_PLANE_NS).await
+    }));
+    Ok(pods.await?.iter().flatten().map(meshed_pod).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::{install::install, values::Values};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn our_crd_is_up_to_date() {
+        let manifest = install("mc", &Values::default()).unwrap();
+        let crd = manifest
+            .objects()
+            .unwrap()
+            .iter()
+            .find(|o| o["kind"] == "CustomResourceDefinition");
+        let crd = crd_of(crd.unwrap());
+        assert!(crd.has_columns);
+        assert!(crd.status_fields.contains("observedGeneration"), "{crd:?}");
+        assert_eq!(crd_of(&json!({})), Crd::default());
+    }
+}

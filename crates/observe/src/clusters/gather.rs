@@ -1,0 +1,457 @@
+//! Takes the [`FullSnapshot`] of one cluster, part by part. Each [`Part`] is reported as soon as it is known, so that a
+//! target cluster that does not respond delays nothing but what is asked of it.
+//!
+//! All requests run concurrently, as soon as what they depend on is known.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use client::{ReadError, requests::clock_ahead};
+use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
+use jiff::{SignedDuration, Timestamp};
+use mirror_core::{
+    api::{k8s::Service, link::LinkerdConfig},
+    mirror::is_through_gateway,
+};
+use tokio::sync::Semaphore;
+
+use super::{
+    access::controller_denied,
+    cluster_client::{ClusterClient, kube_system_uid},
+    collect::{credentials, kubeconfigs, links},
+    collect_full::{
+        OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
+        own_routes, pods, service_range, services,
+    },
+    confinement::confined,
+    foreign_endpoints::ForeignEndpoints,
+    leader::{Leaders, leaders},
+    own_routes::OwnRoute,
+    service_range,
+    snapshot::{
+        ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot, Known,
+        LinkCredentials, LinkSnapshot, MeshedPod, Part, ServiceRange, TargetSnapshot, Workload,
+    },
+    target::{self, config_in_force, trust_roots},
+    workloads::ParseArgs,
+};
+
+/// Maximum number of target clusters that are asked concurrently.
+const TARGETS_AT_ONCE: usize = 128;
+/// The error in place of a fact that was not read yet. Rules only look at facts of parts that are known.
+const NOT_READ: &str = "not read yet";
+
+/// A snapshot that is being taken.
+pub struct Gathering<'a> {
+    cluster: &'a ClusterClient,
+    snapshot: FullSnapshot,
+    running: FuturesUnordered<LocalBoxFuture<'a, GatheredFacts>>,
+    /// Whether the Links, and the Deployments, are known.
+    has: (bool, bool),
+    /// The objects of the controller, until what depends on them is read.
+    objects: Option<OwnObjects>,
+    /// The Links whose target clusters have not answered.
+    unanswered: BTreeSet<usize>,
+    /// Parts that are known, and not reported yet.
+    complete: VecDeque<Part>,
+}
+
+/// Facts that become known together.
+enum GatheredFacts {
+    Installation(Box<InstallationFacts>),
+    Deployments(Known<Vec<Workload>>),
+    Objects(OwnObjects),
+    Controller(Known<Vec<String>>, Known<Confinement>, Leaders),
+    Services(Box<Services>),
+    Credentials(Vec<LinkAccess>, Known<Destination>),
+    Proxies(Known<Vec<MeshedPod>>, Known<Option<String>>),
+    Target(usize, Known<TargetSnapshot>),
+}
+
+struct InstallationFacts {
+    uid: Option<String>,
+    extension_namespaces: Known<Vec<String>>,
+    links: Known<Vec<LinkSnapshot>>,
+    config: Known<LinkerdConfig>,
+    link_api: (Known<bool>, Known<bool>, Known<Crd>),
+    ahead: SignedDuration,
+}
+
+struct Services {
+    objects: OwnObjects,
+    local_members: Known<Vec<Service>>,
+    routes: Known<Vec<OwnRoute>>,
+    foreign: Known<Vec<ForeignEndpoints>>,
+    range: Known<Option<ServiceRange>>,
+}
+
+/// The kubeconfig of a Link, and what it says; nothing for a Link that cannot be decoded.
+struct LinkAccess {
+    credentials: Option<Known<LinkCredentials>>,
+    kubeconfig: Option<Vec<u8>>,
+}
+
+impl<'a> Gathering<'a> {
+    /// Starts to read what depends on nothing else.
+    pub fn start(
+        cluster: &'a ClusterClient,
+        now: Timestamp,
+        version: &str,
+        parse: ParseArgs,
+    ) -> Self {
+        let client = &cluster.client;
+        let running = FuturesUnordered::new();
+        running.push(installation(cluster).boxed_local());
+        running.push(
+            deployments(client, parse)
+                .map(GatheredFacts::Deployments)
+                .boxed_local(),
+        );
+        running.push(
+            own_objects(client)
+                .map(GatheredFacts::Objects)
+                .boxed_local(),
+        );
+        Self {
+            cluster,
+            snapshot: nothing_known(cluster, now, version),
+            running,
+            has: (false, false),
+            objects: None,
+            unanswered: BTreeSet::new(),
+            complete: VecDeque::new(),
+        }
+    }
+
+    /// The next part that is known; `None` after the last one.
+    pub async fn next(&mut self) -> Option<Part> {
+        while self.complete.is_empty() {
+            let answer = self.running.next().await?;
+            self.take(answer);
+        }
+        self.complete.pop_front()
+    }
+
+    /// What is known so far.
+    pub fn snapshot(&self) -> &FullSnapshot {
+        &self.snapshot
+    }
+
+    /// The target clusters that have not answered yet.
+    pub fn unanswered(&self) -> impl Iterator<Item = &str> {
+        let links = self.snapshot.links();
+        let unanswered = self.unanswered.iter();
+        unanswered.filter_map(|at| links.get(*at).map(LinkSnapshot::cluster))
+    }
+
+    /// Adds facts to the snapshot, and starts to read what depends on them.
+    fn take(&mut self, answer: GatheredFacts) {
+        let snapshot = &mut self.snapshot;
+        match answer {
+            GatheredFacts::Installation(facts) => {
+                let InstallationFacts {
+                    uid,
+                    extension_namespaces,
+                    links,
+                    config,
+                    link_api,
+                    ahead,
+                } = *facts;
+                snapshot.now += ahead;
+                snapshot.ahead = ahead;
+                (snapshot.serves_links, snapshot.may_list_links, snapshot.crd) = link_api;
+                snapshot.extension_namespaces = extension_namespaces;
+                snapshot.cluster.uid = uid;
+                snapshot.cluster.links = links;
+                snapshot.cluster.config = config;
+                self.complete.push_back(Part::Installation);
+                self.has.0 = true;
+                self.read_of_installation();
+            }
+            GatheredFacts::Deployments(deployments) => {
+                snapshot.deployments = deployments;
+                self.has.1 = true;
+                self.read_of_controllers();
+            }
+            GatheredFacts::Objects(objects) => {
+                self.objects = Some(objects);
+                self.read_of_controllers();
+            }
+            GatheredFacts::Controller(denied, confinement, leaders) => {
+                snapshot.controller_denied = denied;
+                snapshot.confinement = confinement;
+                snapshot.cluster.leaders = leaders;
+                self.complete.push_back(Part::Controller);
+            }
+            GatheredFacts::Services(facts) => {
+                let Services {
+                    objects,
+                    local_members,
+                    routes,
+                    foreign,
+                    range,
+                } = *facts;
+                snapshot.mirrors = objects.mirrors;
+                snapshot.probes = objects.probes;
+                snapshot.endpoints = objects.slices.map(|slices| Endpoints::count(&slices));
+                snapshot.local_members = local_members;
+                snapshot.routes = routes;
+                snapshot.foreign = foreign;
+                snapshot.range = range;
+                self.complete.push_back(Part::Services);
+            }
+            GatheredFacts::Credentials(access, destination) => {
+                snapshot.destination = destination;
+                self.complete.push_back(Part::Credentials);
+                self.ask_targets(access);
+            }
+            GatheredFacts::Proxies(pods, trust_roots) => {
+                snapshot.pods = pods;
+                snapshot.trust_roots = trust_roots;
+                self.complete.push_back(Part::Proxies);
+            }
+            GatheredFacts::Target(at, target) => {
+                if let Some(link) = snapshot.cluster.links.iter_mut().flatten().nth(at) {
+                    link.target = Some(target);
+                }
+                self.unanswered.remove(&at);
+                self.end_targets();
+            }
+        }
+    }
+
+    fn read_of_installation(&mut self) {
+        let (cluster, links) = (self.cluster, self.snapshot.links().to_vec());
+        let namespaces = namespaces(&self.snapshot);
+        self.running.push(access(cluster, links).boxed_local());
+        self.running
+            .push(proxies(cluster, namespaces).boxed_local());
+        self.read_of_controllers();
+    }
+
+    /// Reads what depends on the Links, on the Deployments of the controllers, and on their objects, once all of these
+    /// are known.
+    fn read_of_controllers(&mut self) {
+        if self.has != (true, true) {
+            return;
+        }
+        let Some(objects) = self.objects.take() else {
+            return;
+        };
+        let (cluster, snapshot) = (self.cluster, &self.snapshot);
+        let found = snapshot.deployments.iter().flatten();
+        let found: Vec<Workload> = found.filter(|w| w.is_ours()).cloned().collect();
+        let links = snapshot.links();
+        let waiting = waiting(links, &objects.mirrors);
+        let of_links = links
+            .iter()
+            .map(|link| link.namespace().to_owned())
+            .collect();
+        let namespaces = namespaces(snapshot);
+        let namespace = found.first().map(|first| first.id.namespace.clone());
+        let namespace = namespace.or_else(|| namespaces.first().cloned());
+        let writes_routes = found.first().is_some_and(|first| first.applies_preferences);
+        self.running
+            .push(controller(cluster, namespace, writes_routes, of_links).boxed_local());
+        self.running
+            .push(of_services(cluster, found, objects, waiting).boxed_local());
+    }
+
+    /// Asks the target clusters of all Links whose credentials could be read, and whose API servers others than the
+    /// controller can reach.
+    fn ask_targets(&mut self, access: Vec<LinkAccess>) {
+        let slots = Arc::new(Semaphore::new(TARGETS_AT_ONCE));
+        let links = self.snapshot.cluster.links.iter_mut().flatten();
+        for (at, (link, access)) in links.zip(access).enumerate() {
+            link.credentials = access.credentials;
+            let direct = !is_through_gateway(&link.link);
+            let Some(kubeconfig) = access.kubeconfig.filter(|_| direct) else {
+                continue;
+            };
+            let (slots, deadline) = (slots.clone(), self.cluster.deadline);
+            let namespace = link.link.spec.target_cluster_linkerd_namespace.clone();
+            self.unanswered.insert(at);
+            self.running.push(
+                async move {
+                    let _slot = slots.acquire_owned().await;
+                    GatheredFacts::Target(
+                        at,
+                        target::target_snapshot(&kubeconfig, &namespace, deadline).await,
+                    )
+                }
+                .boxed_local(),
+            );
+        }
+        self.end_targets();
+    }
+
+    fn end_targets(&mut self) {
+        if self.unanswered.is_empty() {
+            self.complete.push_back(Part::Targets);
+        }
+    }
+}
+
+/// The namespaces of the extension and of the Links.
+pub fn namespaces(snapshot: &FullSnapshot) -> BTreeSet<String> {
+    let of_extension = snapshot.extension_namespaces.iter().flatten().cloned();
+    let links = snapshot.links().iter();
+    of_extension
+        .chain(links.map(|link| link.namespace().to_owned()))
+        .collect()
+}
+
+/// How many Services wait for a `ClusterIP`.
+fn waiting(links: &[LinkSnapshot], mirrors: &Known<Vec<Service>>) -> usize {
+    let known = mirrors.as_deref().unwrap_or_default();
+    let waiting = links.iter().map(|link| service_range::waiting(link, known));
+    waiting.sum()
+}
+
+async fn installation(cluster: &ClusterClient) -> GatheredFacts {
+    let client = &cluster.client;
+    let (uid, extension_namespaces, links, config, link_api, ahead) = futures::join!(
+        kube_system_uid(client),
+        extension_namespaces(client),
+        links(cluster),
+        config_in_force(client, &cluster.linkerd_namespace),
+        link_api(client),
+        clock_ahead(client),
+    );
+    GatheredFacts::Installation(Box::new(InstallationFacts {
+        uid: uid.ok().flatten(),
+        extension_namespaces,
+        links,
+        config,
+        link_api,
+        ahead,
+    }))
+}
+
+/// The facts about the controller in `namespace`: `writes_routes` if it applies preferences. `of_links` are the
+/// namespaces of Links.
+async fn controller(
+    cluster: &ClusterClient,
+    namespace: Option<String>,
+    writes_routes: bool,
+    of_links: BTreeSet<String>,
+) -> GatheredFacts {
+    let client = &cluster.client;
+    let nowhere = || ReadError::from("extension namespace not found");
+    let of_namespace = async {
+        let Some(namespace) = namespace else {
+            return (Err(nowhere()), Err(nowhere()));
+        };
+        futures::join!(
+            controller_denied(client, &namespace, writes_routes),
+            confined(client, &namespace)
+        )
+    };
+    let ((denied, confinement), leaders) = futures::join!(of_namespace, leaders(client, of_links));
+    GatheredFacts::Controller(denied, confinement, leaders)
+}
+
+/// The facts about the objects of the controllers; `found` are the controllers that are known.
+async fn of_services(
+    cluster: &ClusterClient,
+    found: Vec<Workload>,
+    objects: OwnObjects,
+    waiting: usize,
+) -> GatheredFacts {
+    let client = &cluster.client;
+    let local_members = async {
+        match found
+            .first()
+            .and_then(|first| first.local_members.as_deref())
+        {
+            Some(selector) => services(client, selector).await,
+            None => Ok(vec![]),
+        }
+    };
+    // No routes can be left over if all controllers write routes.
+    let all_write_routes = !found.is_empty() && found.iter().all(|w| w.applies_preferences);
+    let routes = async {
+        if all_write_routes {
+            Ok(vec![])
+        } else {
+            own_routes(client).await
+        }
+    };
+    let (local_members, routes, foreign, range) = futures::join!(
+        local_members,
+        routes,
+        foreign(client, &objects),
+        service_range(client, waiting)
+    );
+    GatheredFacts::Services(Box::new(Services {
+        objects,
+        local_members,
+        routes,
+        foreign,
+        range,
+    }))
+}
+
+/// The credentials of Links, and those that Linkerd has.
+async fn access(cluster: &ClusterClient, links: Vec<LinkSnapshot>) -> GatheredFacts {
+    let (kubeconfigs, destination) = futures::join!(
+        kubeconfigs(cluster, &links),
+        destination(&cluster.client, &cluster.linkerd_namespace)
+    );
+    let mut all = Vec::new();
+    for kubeconfig in kubeconfigs {
+        let credentials = kubeconfig
+            .as_ref()
+            .map(|kubeconfig| credentials(kubeconfig.as_deref()));
+        all.push(LinkAccess {
+            credentials,
+            kubeconfig: kubeconfig.and_then(Result::ok),
+        });
+    }
+    GatheredFacts::Credentials(all, destination)
+}
+
+async fn proxies(cluster: &ClusterClient, namespaces: BTreeSet<String>) -> GatheredFacts {
+    let client = &cluster.client;
+    let (pods, trust_roots) = futures::join!(
+        pods(client, &namespaces),
+        trust_roots(client, &cluster.linkerd_namespace)
+    );
+    GatheredFacts::Proxies(pods, trust_roots)
+}
+
+/// A snapshot without facts.
+fn nothing_known(cluster: &ClusterClient, now: Timestamp, version: &str) -> FullSnapshot {
+    fn not_read<T>() -> Known<T> {
+        Err(NOT_READ.into())
+    }
+    FullSnapshot {
+        now,
+        ahead: SignedDuration::ZERO,
+        version: version.to_owned(),
+        extension_namespaces: not_read(),
+        cluster: ClusterSnapshot {
+            flags: cluster.flags.clone(),
+            identity: cluster.identity.clone(),
+            ..ClusterSnapshot::unreachable(&cluster.name, &NOT_READ.into())
+        },
+        serves_links: not_read(),
+        may_list_links: not_read(),
+        crd: not_read(),
+        deployments: not_read(),
+        controller_denied: not_read(),
+        confinement: not_read(),
+        mirrors: not_read(),
+        local_members: not_read(),
+        routes: not_read(),
+        probes: not_read(),
+        endpoints: not_read(),
+        foreign: not_read(),
+        range: not_read(),
+        pods: not_read(),
+        destination: not_read(),
+        trust_roots: not_read(),
+    }
+}

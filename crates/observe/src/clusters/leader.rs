@@ -1,0 +1,173 @@
+//! Whether the controller of an installation reports: when its Lease was renewed.
+//!
+//! A status that nobody updates looks like any other, so whatever shows one also shows whether it is old.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use serde::Serialize;
+
+use client::{ReadError, requests::get_at};
+use hints::suggest::{ClusterFlags, Suggested, ToldProblem};
+use mirror_core::api::labels::LEASE_NAME;
+
+/// How long a Lease is valid if it does not say so.
+const DURATION: SignedDuration = SignedDuration::from_secs(30);
+
+/// The controller that reports for an installation. Its JSON is part of the documented output of `status` and `graph`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leader {
+    /// Whether it has renewed its Lease in time. If not, no controller runs, and what was reported is old.
+    pub active: bool,
+    /// The replica that renewed the Lease last; `null` if it released the Lease, as a controller does when it stops.
+    pub holder: Option<String>,
+    /// When the Lease was renewed last.
+    pub renewed: Option<Timestamp>,
+    /// Namespace of the Lease, and of the Links.
+    #[serde(skip)]
+    pub namespace: String,
+}
+
+/// The Leases of a cluster's installations, by namespace; `None` where there is none.
+pub type Leaders = BTreeMap<String, Result<Option<Leader>, ReadError>>;
+
+impl Leader {
+    /// The leader of a Lease; `now` is the API server's time.
+    fn of(namespace: &str, lease: Lease, now: Timestamp) -> Self {
+        let spec = lease.spec.unwrap_or_default();
+        let renewed = spec.renew_time.map(|time| time.0);
+        let duration = spec.lease_duration_seconds;
+        let duration = duration.map_or(DURATION, |seconds| {
+            SignedDuration::from_secs(seconds.into())
+        });
+        let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
+        let in_time = renewed.is_some_and(|renewed| now.duration_since(renewed) <= duration);
+        Self {
+            active: holder.is_some() && in_time,
+            holder,
+            renewed,
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// What is wrong if no controller is active, and what to do. `when` writes the time of the last renewal.
+    pub fn silence(
+        &self,
+        flags: &ClusterFlags,
+        when: impl Fn(Timestamp) -> String,
+    ) -> Option<ToldProblem> {
+        if self.active {
+            return None;
+        }
+        let namespace = &self.namespace;
+        let when = self
+            .renewed
+            .map_or_else(|| "at an unknown time".to_owned(), when);
+        let last = match &self.holder {
+            Some(holder) => {
+                format!("{holder} last renewed the Lease {namespace}/{LEASE_NAME} {when}")
+            }
+            None => format!("the last one stopped {when}"),
+        };
+        let pods = pods(flags, namespace);
+        let text = format!(
+            "no controller is active: {last}, and nothing has been reported since; look at its Pods with {pods}"
+        );
+        Some(ToldProblem::new(text, pods))
+    }
+}
+
+/// The command that shows the Pods of a controller.
+pub fn pods(flags: &ClusterFlags, namespace: &str) -> Suggested {
+    flags.kubectl("-n {} get pods", &[namespace])
+}
+
+/// Reads the Leases of these namespaces, side by side.
+pub async fn leaders(client: &Client, namespaces: BTreeSet<String>) -> Leaders {
+    let leases = namespaces.into_iter().map(async |namespace| {
+        let leader = leader(client, &namespace).await;
+        (namespace, leader)
+    });
+    join_all(leases).await.into_iter().collect()
+}
+
+/// Reads the Lease of an installation; `None` if there is none.
+pub async fn leader(client: &Client, namespace: &str) -> Result<Option<Leader>, ReadError> {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
+    let (lease, now) = get_at::<Lease>(client, &path).await?;
+    Ok(lease.map(|lease| Leader::of(namespace, lease, now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_is_active_as_long_as_its_lease_is_valid() {
+        let at = "2026-11-21T12:00:00.000000Z";
+        for (spec, now, active, said) in [
+            (
+                json!({"holderIdentity": "a", "renewTime": at, "leaseDurationSeconds": 30}),
+                "12:00:30",
+                true,
+                "",
+            ),
+            (
+                json!({"holderIdentity": "a", "renewTime": at}),
+                "12:00:30",
+                true,
+                "",
+            ),
+            // The clock of the controller is ahead.
+            (
+                json!({"holderIdentity": "a", "renewTime": at}),
+                "11:59:00",
+                true,
+                "",
+            ),
+            (
+                json!({"holderIdentity": "a", "renewTime": at, "leaseDurationSeconds": 30}),
+                "12:00:31",
+                false,
+                "no controller is active: a last renewed the Lease mc/service-mirror-write at 12, and",
+            ),
+            (
+                json!({"holderIdentity": "", "renewTime": at, "leaseDurationSeconds": 1}),
+                "12:00:00",
+                false,
+                "no controller is active: the last one stopped at 12, and nothing has been reported since; look",
+            ),
+            (
+                json!({}),
+                "12:00:00",
+                false,
+                "no controller is active: the last one stopped at an unknown time, and",
+            ),
+            (
+                json!({"holderIdentity": "a"}),
+                "12:00:00",
+                false,
+                "no controller is active: a last renewed the Lease mc/service-mirror-write at an unknown time, and",
+            ),
+        ] {
+            let lease = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            let now = format!("2026-11-21T{now}Z").parse().unwrap();
+            let leader = Leader::of("mc", lease, now);
+            assert_eq!(leader.active, active, "{spec} {now}");
+            let told = leader.silence(&ClusterFlags::default(), |at| {
+                at.strftime("at %H").to_string()
+            });
+            let told = told.map_or_else(String::new, |told| told.text().to_owned());
+            assert!(
+                told.starts_with(said) && told.is_empty() == active,
+                "{told}"
+            );
+        }
+    }
+}

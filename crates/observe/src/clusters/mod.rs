@@ -1,0 +1,35 @@
+//! What is known about linked clusters: a snapshot of each ([`snapshot`]), the topology of several ([`topology`]), and
+//! the state of their Links ([`link_summary`]). `status`, `graph`, `check` and `diagnose` use this module.
+//! [`request_path`] is what is known about one Service, and the way to it.
+//!
+//! Modules with a client only read. Only [`canaries`] also writes.
+
+pub mod access;
+pub mod bundle;
+pub mod canaries;
+pub mod cluster_client;
+pub mod collect;
+pub mod collect_full;
+mod confinement;
+pub mod credentials;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+pub mod foreign_endpoints;
+pub mod gather;
+pub mod leader;
+pub mod link_summary;
+pub mod linkerd_api;
+pub mod misspelled;
+pub mod own_routes;
+pub mod preference_status;
+pub mod proxies;
+pub mod request_path;
+pub mod service_range;
+pub mod shown_mode;
+pub mod skipped_ports;
+pub mod snapshot;
+pub mod target;
+pub mod topology;
+pub mod traffic;
+pub mod trust_anchors;
+pub mod workloads;

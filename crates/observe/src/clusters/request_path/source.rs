@@ -1,0 +1,289 @@
+//! Reads the facts of the source cluster. Reads only, side by side, each within the deadline of the client.
+
+use std::collections::BTreeMap;
+
+use client::{
+    ReadError,
+    requests::{list_all, within},
+};
+use futures::future::join_all;
+use ipnet::IpNet;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Node, Pod},
+};
+use kube::{Api, Client};
+use mirror_core::{
+    api::{
+        k8s::{EndpointSlice, Service},
+        labels as l,
+        metadata::ResourceId,
+        route::{Route, RouteKind},
+        wire::Wire,
+    },
+    mirror::slices_of,
+};
+use tokio::time::timeout;
+
+use super::{
+    facts::{ClientPod, DESTINATION, PodState, SourceFacts},
+    pod,
+};
+use crate::clusters::{
+    cluster_client::ClusterClient,
+    collect::{Depth, snapshot_of},
+    collect_full,
+    snapshot::{ClusterSnapshot, Known},
+    workloads::DESTINATION_PODS,
+};
+
+/// Reads what concerns a Service of the source cluster.
+pub async fn source_facts(cluster: &ClusterClient, service: &ResourceId) -> SourceFacts {
+    let (client, deadline) = (&cluster.client, cluster.deadline);
+    let linkerd = &cluster.linkerd_namespace;
+    let of_controllers = async {
+        let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Credentials)).await;
+        links.unwrap_or_else(|_| {
+            ClusterSnapshot::unreachable(&cluster.name, &ReadError::late(deadline))
+        })
+    };
+    let replicas = within(deadline, destination_replicas(client, linkerd));
+    let of_linkerd = futures::future::join5(
+        within(deadline, collect_full::controllers(client)),
+        within(deadline, controller_pods(client)),
+        within(deadline, collect_full::destination(client, linkerd)),
+        within(deadline, pods(client, Some(linkerd), DESTINATION_PODS)),
+        within(deadline, pod_networks(client)),
+    );
+    let (of_service, links, of_linkerd, destination_replicas) = futures::join!(
+        of_service(cluster, service),
+        of_controllers,
+        of_linkerd,
+        replicas
+    );
+    let (namespace_exists, service, neighbours, slices, routes) = of_service;
+    let (controllers, controller_pods, destination, destination_pods, pod_networks) = of_linkerd;
+    SourceFacts {
+        namespace_exists,
+        service,
+        neighbours,
+        slices,
+        routes,
+        leaders: links.leaders,
+        links: links.links,
+        config: links.config,
+        controllers,
+        controller_pods,
+        destination,
+        destination_replicas,
+        destination_pods,
+        pod_networks,
+    }
+}
+
+/// The same for another Service of the cluster. Reads only what concerns that one.
+pub async fn facts_of_another(
+    facts: &SourceFacts,
+    cluster: &ClusterClient,
+    service: &ResourceId,
+) -> SourceFacts {
+    let (namespace_exists, service, neighbours, slices, routes) =
+        of_service(cluster, service).await;
+    SourceFacts {
+        namespace_exists,
+        service,
+        neighbours,
+        slices,
+        routes,
+        ..facts.clone()
+    }
+}
+
+/// What concerns a Service: whether its namespace exists, itself, its neighbours, its slices, and routes.
+type OfService = (
+    Known<bool>,
+    Known<Option<Service>>,
+    Known<BTreeMap<String, bool>>,
+    Known<Vec<EndpointSlice>>,
+    Known<Vec<Route>>,
+);
+
+async fn of_service(cluster: &ClusterClient, service: &ResourceId) -> OfService {
+    let (client, deadline) = (&cluster.client, cluster.deadline);
+    futures::future::join5(
+        within(deadline, namespace_exists(client, &service.namespace)),
+        within(deadline, get_service(client, service)),
+        within(deadline, neighbours(client, service)),
+        within(deadline, slices(client, service)),
+        within(deadline, routes(client, service)),
+    )
+    .await
+}
+
+/// Reads the Pod that calls. If there is none of this name, the error of the `Result` inside has the names of the
+/// namespace's Pods.
+pub async fn client_pod(
+    cluster: &ClusterClient,
+    id: &ResourceId,
+) -> Known<Result<ClientPod, Vec<String>>> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &id.namespace);
+    let read = async {
+        if let Some(found) = api.get_opt(&id.name).await? {
+            return Ok(Ok(pod::client(&found)));
+        }
+        let others = list_all(&api, "").await?;
+        let names = others.into_iter().filter_map(|pod| pod.metadata.name);
+        Known::Ok(Err(names.collect()))
+    };
+    within(cluster.deadline, read).await
+}
+
+async fn namespace_exists(client: &Client, name: &str) -> Known<bool> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let found = api.get_opt(name).await?;
+    Ok(found.is_some())
+}
+
+pub async fn get_service(client: &Client, id: &ResourceId) -> Known<Option<Service>> {
+    let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &id.namespace);
+    let found = api.get_opt(&id.name).await?;
+    Ok(found.map(Service::from))
+}
+
+async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<String, bool>> {
+    let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &service.namespace);
+    let found = list_all(&api, "").await?;
+    let found = found.into_iter().map(Service::from).map(|service| {
+        let is_mirror = !service.metadata.label(l::MIRRORED_SERVICE).is_empty();
+        (service.metadata.name().to_owned(), is_mirror)
+    });
+    Ok(found.filter(|(name, _)| *name != service.name).collect())
+}
+
+/// The slices of a Service.
+pub async fn slices(client: &Client, service: &ResourceId) -> Known<Vec<EndpointSlice>> {
+    let api: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), &service.namespace);
+    let names = [(service.namespace.clone(), service.name.clone())].into();
+    let query = slices_of(&names).concat();
+    let found = list_all(&api, &query).await?;
+    Ok(found.into_iter().map(EndpointSlice::from).collect())
+}
+
+/// The routes that apply to a Service, of all kinds that the API server has.
+async fn routes(client: &Client, service: &ResourceId) -> Known<Vec<Route>> {
+    let lists = RouteKind::ALL.map(async |kind| {
+        let found = routes_of_kind(client, service, kind).await;
+        found.map_err(|error| ReadError::from(error).context(kind.kind()))
+    });
+    let lists: Known<Vec<Vec<Route>>> = join_all(lists).await.into_iter().collect();
+    let mut routes = lists?.concat();
+    routes.retain(|route| route.services().any(|(name, _)| name == service.name));
+    Ok(routes)
+}
+
+/// The routes of a kind, in the first version that the API server serves.
+async fn routes_of_kind(
+    client: &Client,
+    service: &ResourceId,
+    kind: RouteKind,
+) -> kube::Result<Vec<Route>> {
+    for version in kind.versions() {
+        let resource = kind.resource_in(version);
+        let api: Api<Wire<Route>> =
+            Api::namespaced_with(client.clone(), &service.namespace, &resource);
+        match list_all(&api, "").await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            found => return Ok(found?.into_iter().map(Route::from).collect()),
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// How many Pods the destination controller should have.
+async fn destination_replicas(client: &Client, namespace: &str) -> Known<Option<i32>> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let found = api.get_opt(DESTINATION).await?;
+    Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
+}
+
+/// The Pods of our controllers, by namespace.
+async fn controller_pods(client: &Client) -> Known<BTreeMap<String, Vec<PodState>>> {
+    let selector = format!("{}={}", l::COMPONENT, l::COMPONENT_CONTROLLER);
+    let mut by_namespace = BTreeMap::<_, Vec<_>>::new();
+    for pod in pods(client, None, &selector).await? {
+        let of = by_namespace.entry(pod.id.namespace.clone()).or_default();
+        of.push(pod);
+    }
+    Ok(by_namespace)
+}
+
+/// Pods, of one namespace or of all.
+pub async fn pods(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Known<Vec<PodState>> {
+    let api: Api<Pod> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let found = list_all(&api, selector).await?;
+    Ok(found.iter().map(pod::state).collect())
+}
+
+/// The networks of Pods that the nodes have.
+async fn pod_networks(client: &Client) -> Known<Vec<IpNet>> {
+    let nodes: Vec<Node> = list_all(&Api::all(client.clone()), "").await?;
+    let networks = nodes.into_iter().filter_map(|node| node.spec);
+    let networks =
+        networks.filter_map(|spec| spec.pod_cidrs.or_else(|| Some(vec![spec.pod_cidr?])));
+    Ok(networks
+        .flatten()
+        .filter_map(|net| net.parse().ok())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use client::of_test_server;
+    use futures::{FutureExt as _, StreamExt as _, stream};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn routes_are_read_in_the_version_in_which_the_api_server_serves_them() {
+        let group = "/apis/gateway.networking.k8s.io/v1alpha2";
+        let client = of_test_server(move |request: http::Request<_>| {
+            let path = request.uri().path();
+            let (code, answer) = if path == format!("{group}/namespaces/shop/tlsroutes") {
+                let route = |name: &str, service: &str| {
+                    json!({
+                        "metadata": { "namespace": "shop", "name": name },
+                        "spec": { "parentRefs": [{ "group": "", "kind": "Service", "name": service }] },
+                    })
+                };
+                let items = [route("mine", "web"), route("other", "db")];
+                (200, json!({ "metadata": {}, "items": items }))
+            } else {
+                (
+                    404,
+                    json!({ "kind": "Status", "status": "Failure", "message": "not found", "code": 404 }),
+                )
+            };
+            let frame = Ok(Frame::data(Bytes::from(answer.to_string())));
+            let body = StreamBody::new(stream::iter([frame]).boxed());
+            let answered = http::Response::builder().status(code).body(body);
+            async move { Ok(answered?) }.boxed()
+        });
+        let found = routes(&client, &ResourceId::new("shop", "web")).await;
+        let names: Vec<_> = found
+            .unwrap()
+            .iter()
+            .map(|route| route.metadata.name().to_owned())
+            .collect();
+        assert_eq!(names, ["mine"]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Whether a Link can be used, and its controller reaches the target cluster.
+
+use mirror_core::{
+    api::{
+        conditions::{self as c, connected, credentials_expiring, credentials_valid},
+        link::LinkObject,
+    },
+    mirror::Target,
+};
+
+use super::{
+    causes::Cause,
+    context::PathContext,
+    layer::{Finding, Impact, LayerReport},
+};
+use crate::clusters::{credentials, snapshot::LinkSnapshot};
+
+/// What is wrong with the Link itself.
+pub fn invalid(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact) -> Option<Finding> {
+    // Parsed as by the controller. The default for headless Services cannot make a Link invalid.
+    let object = LinkObject {
+        link: link.link.clone(),
+        unreadable: link.unreadable.clone(),
+    };
+    let parsed = Target::parse_object(&object, false);
+    let stalled = link.problem_condition(c::STALLED);
+    let stalled = stalled.map(|(reason, message)| format!("{reason}: {message}"));
+    let problem = parsed.err().map(|error| error.to_string()).or(stalled)?;
+    let evidence = format!("Link {}: {problem}", link.id());
+    let edit = way.commands.source.kubectl(
+        "-n {} edit links.multicluster.linkerd.io {}",
+        &[link.namespace(), link.name()],
+    );
+    Some(Finding::new(Cause::LinkInvalid, impact, evidence).fixed_by(&edit))
+}
+
+/// Why the controller does not reach the target cluster, by the conditions of the Link.
+pub fn broken(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    impact: Impact,
+    report: &mut LayerReport,
+) -> Option<Finding> {
+    let (cluster, namespace) = (link.cluster(), link.namespace());
+    let status = link.status()?;
+    let said = |type_: &str| {
+        status
+            .condition(type_)
+            .filter(|found| found.status == "False")
+    };
+    let evidence = |what: &str, reason: &str, message: &str| {
+        let message = if message.is_empty() {
+            String::new()
+        } else {
+            format!(" ({message})")
+        };
+        format!("Link {} has {what} {reason}{message}", link.id())
+    };
+    let rotate = || way.commands.rotate(cluster, namespace);
+    let relink = || way.commands.link(cluster, namespace);
+    if let Some(found) = said(c::CREDENTIALS_VALID) {
+        let evidence = evidence("CredentialsValid False:", &found.reason, &found.message);
+        // With new credentials that fail, the old ones are still in use.
+        let impact = match found.reason.as_str() {
+            credentials_valid::CREDENTIALS_FAIL => Impact::Degraded,
+            _ => impact,
+        };
+        return Some(
+            Finding::new(Cause::CredentialsUnusable, impact, evidence).fixed_by(&relink()),
+        );
+    }
+    let expired = has_expired(way, link);
+    let Some(found) = said(c::CONNECTED) else {
+        if let Some(expired) = expired {
+            return Some(Finding::degraded(Cause::CredentialsExpired, expired).fixed_by(&rotate()));
+        }
+        if link
+            .condition(c::CONNECTED)
+            .is_some_and(|(status, _)| status == "True")
+        {
+            report.see(format!("Link {} is connected to {cluster}", link.id()));
+        }
+        return None;
+    };
+    let evidence = evidence("Connected False:", &found.reason, &found.message);
+    let (cause, command) = match found.reason.as_str() {
+        connected::CERTIFICATE_INVALID => (Cause::CertificateInvalid, relink()),
+        connected::UNAUTHORIZED if expired.is_some() => (Cause::CredentialsExpired, rotate()),
+        connected::UNAUTHORIZED => (Cause::CredentialsRefused, rotate()),
+        connected::GATEWAY_UNREACHABLE => return None, // The network is judged later.
+        _ => (
+            Cause::TargetApiUnreachable,
+            way.commands
+                .source
+                .mc("status --cluster-name {}", &[cluster]),
+        ),
+    };
+    Some(Finding::new(cause, impact, evidence).fixed_by(&command))
+}
+
+fn has_expired(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<String> {
+    if let Some(expiry) = credentials::own(link).and_then(|own| own.expiry) {
+        return (expiry <= way.facts.now).then(|| {
+            let expiry = expiry.strftime("%Y-%m-%d %H:%M:%S UTC");
+            format!(
+                "the token in the Secret of Link {} expired at {expiry}",
+                link.id()
+            )
+        });
+    }
+    let (reason, message) = link.problem_condition(c::CREDENTIALS_EXPIRING)?;
+    (reason == credentials_expiring::EXPIRED).then(|| message.to_owned())
+}

@@ -1,0 +1,76 @@
+//! What a layer judges.
+
+use super::{
+    layer::{Commands, Impact},
+    subject::{Mode, Subject},
+};
+use crate::clusters::{
+    request_path::{ClientPod, ClientView, RequestPath},
+    snapshot::{Count, Endpoints, ReadError},
+};
+
+/// The facts, and what the Service is.
+pub struct PathContext<'a> {
+    pub facts: &'a RequestPath,
+    pub subject: Subject<'a>,
+    pub commands: &'a Commands,
+}
+
+impl<'a> PathContext<'a> {
+    /// The namespace of Linkerd's control plane in the source cluster.
+    pub fn linkerd_namespace(&self) -> &'a str {
+        let destination = self.facts.source.destination.as_ref();
+        destination.map_or("linkerd", |destination| &destination.namespace)
+    }
+
+    /// The endpoints that the Service has in this cluster.
+    pub fn endpoints(&self) -> Result<Count, &'a ReadError> {
+        let slices = self.facts.source.slices.as_ref()?;
+        Ok(Endpoints::count(slices).of(&self.facts.service))
+    }
+
+    /// How bad it is if a target cluster cannot be reached: a federated Service may have other members, unless no endpoint
+    /// is left in any cluster.
+    pub fn impact(&self) -> Impact {
+        if self.has_no_endpoint() {
+            Impact::Broken
+        } else {
+            self.subject.impact()
+        }
+    }
+
+    /// Whether it is known that a Service that exists has no endpoint in any cluster.
+    pub fn has_no_endpoint(&self) -> bool {
+        match self.subject.mode() {
+            Some(Mode::Gateway) => self.endpoints().is_ok_and(|count| count.ready == 0),
+            Some(Mode::Discovery) => {
+                let told = self.view().map(|view| view.endpoints.as_ref());
+                matches!(told, Some(Ok(Some(told))) if told.is_empty())
+            }
+            None => false,
+        }
+    }
+
+    /// The Pod that calls, if it was named and read.
+    pub fn client(&self) -> Option<&'a ClientPod> {
+        self.facts.client.as_ref()?.as_ref().ok()
+    }
+
+    /// What Linkerd tells its proxy, if that is known.
+    pub fn view(&self) -> Option<&'a ClientView> {
+        self.facts.view.as_ref()?.as_ref().ok()
+    }
+
+    /// The identity of the proxy of the Pod that calls, if it is known.
+    pub fn client_identity(&self) -> Option<String> {
+        let pod = self.client()?;
+        let config = self.facts.source.config.as_ref().ok()?;
+        Some(format!(
+            "{}.{}.serviceaccount.identity.{}.{}",
+            pod.account,
+            pod.state.id.namespace,
+            self.linkerd_namespace(),
+            config.identity_trust_domain
+        ))
+    }
+}

@@ -1,0 +1,200 @@
+//! The endpoints that Linkerd's destination controller tells the client's proxy, compared with those that there are.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use mirror_core::api::k8s::EndpointSlice;
+
+use super::{
+    causes::Cause,
+    context::PathContext,
+    layer::{Finding, LayerReport},
+    policy::restart,
+    subject::{Mode, Subject},
+};
+use crate::clusters::{linkerd_api::DiscoveredEndpoint, request_path::TargetFacts};
+
+/// Maximum number of addresses in a text.
+const SHOWN: usize = 3;
+
+pub fn judge(way: &PathContext<'_>, mode: Mode, report: &mut LayerReport) {
+    let Some(view) = way.view() else {
+        return; // The layer before says why.
+    };
+    let told = match &view.endpoints {
+        Err(why) => return report.cannot_see("the endpoints that Linkerd tells the proxy", why),
+        Ok(None) => {
+            let evidence = format!(
+                "Linkerd's destination controller does not know Service {}",
+                way.facts.service
+            );
+            let found = Finding::broken(Cause::UnknownToLinkerd, evidence);
+            return report.find(Some(found.fixed_by(&restart(way))));
+        }
+        Ok(Some(told)) => told,
+    };
+    match (mode, &way.facts.target) {
+        (Mode::Gateway, _) => match &way.facts.source.slices {
+            Err(why) => report.cannot_see("EndpointSlices", why),
+            Ok(slices) => {
+                let there = ComparedAddresses::of(told, slices);
+                slices_of_here(way, &there, report);
+            }
+        },
+        (Mode::Discovery, Some(target)) => of_target(way, target, told, report),
+        (Mode::Discovery, None) => of_unseen_target(way, told, report),
+    }
+}
+
+/// Addresses that Linkerd tells, and those that are ready.
+struct ComparedAddresses {
+    told: BTreeSet<IpAddr>,
+    ready: BTreeSet<IpAddr>,
+}
+
+impl ComparedAddresses {
+    /// Of slices, only the addresses of the families that Linkerd tells: it may be configured to use IPv4 alone.
+    fn of(told: &[DiscoveredEndpoint], slices: &[EndpointSlice]) -> Self {
+        let told: BTreeSet<IpAddr> = told.iter().map(|endpoint| endpoint.address.ip()).collect();
+        let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+        let ready = endpoints.filter(|endpoint| endpoint.is_ready());
+        let ready = ready.flat_map(|endpoint| &endpoint.addresses);
+        let ready = ready.filter_map(|address| address.parse().ok());
+        let is_used = |address: &IpAddr| {
+            told.is_empty()
+                || told
+                    .iter()
+                    .any(|other| other.is_ipv4() == address.is_ipv4())
+        };
+        Self {
+            ready: ready.filter(is_used).collect(),
+            told,
+        }
+    }
+
+    fn are_apart(&self) -> bool {
+        self.told.is_disjoint(&self.ready) && !self.ready.is_empty()
+    }
+
+    fn stale(&self) -> Vec<&IpAddr> {
+        self.told.difference(&self.ready).collect()
+    }
+}
+
+fn list<'i>(addresses: impl IntoIterator<Item = &'i IpAddr>) -> String {
+    let addresses: Vec<String> = addresses.into_iter().map(ToString::to_string).collect();
+    match addresses.len() {
+        0 => "none".to_owned(),
+        count if count > SHOWN => {
+            format!(
+                "{} and {} more",
+                addresses[..SHOWN].join(", "),
+                count - SHOWN
+            )
+        }
+        _ => addresses.join(", "),
+    }
+}
+
+fn endpoints(count: usize) -> String {
+    match count {
+        1 => "1 endpoint".to_owned(),
+        count => format!("{count} endpoints"),
+    }
+}
+
+/// Compares the endpoints that Linkerd tells with the slices of this cluster.
+fn slices_of_here(way: &PathContext<'_>, there: &ComparedAddresses, report: &mut LayerReport) {
+    let what = format!(
+        "Linkerd tells the proxy of {}, and the EndpointSlices of Service {} have {}",
+        list(&there.told),
+        way.facts.service,
+        list(&there.ready)
+    );
+    let found = if there.are_apart() {
+        Finding::broken(Cause::EndpointsNotTold, what)
+    } else if !there.stale().is_empty() {
+        Finding::degraded(Cause::EndpointsStale, what)
+    } else {
+        return report.see(format!(
+            "Linkerd tells the proxy of {}, as the EndpointSlices do",
+            endpoints(there.told.len())
+        ));
+    };
+    report.find(Some(found.fixed_by(&restart(way))));
+}
+
+/// Compares the endpoints that Linkerd tells with the slices of the target cluster. A federated Service has other
+/// clusters too.
+fn of_target(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    told: &[DiscoveredEndpoint],
+    report: &mut LayerReport,
+) {
+    let cluster = &target.cluster;
+    let slices = match &target.slices {
+        Err(why) => return report.cannot_see(format!("EndpointSlices of {cluster}"), why),
+        Ok(slices) => slices,
+    };
+    let there = ComparedAddresses::of(told, slices);
+    let is_whole = matches!(way.subject, Subject::Mirror(_));
+    let is_member = way
+        .subject
+        .remotes()
+        .iter()
+        .any(|(name, _)| name == cluster);
+    if !is_member {
+        return;
+    }
+    let what = format!(
+        "Linkerd tells the proxy of {}, and Service {} in {cluster} has {}",
+        list(&there.told),
+        target.remote,
+        list(&there.ready)
+    );
+    let found = if there.are_apart() {
+        let impact = way.impact();
+        Finding::new(Cause::EndpointsNotTold, impact, what)
+    } else if is_whole && !there.stale().is_empty() {
+        Finding::degraded(Cause::EndpointsStale, what)
+    } else {
+        let common = there.told.intersection(&there.ready).count();
+        return report.see(format!(
+            "Linkerd tells the proxy of {} in {cluster}, as the EndpointSlices there do",
+            endpoints(common)
+        ));
+    };
+    // Linkerd has not heard of the target cluster: new credentials and a restart of its controller end that.
+    let found = match way.facts.link_to(cluster) {
+        Some(link) => found.fixed_by(&way.commands.rotate(cluster, link.namespace())),
+        None => found.fixed_by(&restart(way)),
+    };
+    report.find(Some(found));
+}
+
+/// Judges the endpoints that Linkerd tells, if nobody looked into the target cluster.
+fn of_unseen_target(way: &PathContext<'_>, told: &[DiscoveredEndpoint], report: &mut LayerReport) {
+    if !told.is_empty() {
+        return report.see(format!(
+            "Linkerd tells the proxy of {}",
+            endpoints(told.len())
+        ));
+    }
+    let evidence = "Linkerd tells the proxy of no endpoint in any cluster";
+    report.find(Some(nothing_left(way, evidence)));
+}
+
+/// No cluster has an endpoint of the Service.
+pub fn nothing_left(way: &PathContext<'_>, evidence: impl Into<String>) -> Finding {
+    let found = Finding::broken(Cause::NothingDiscovered, evidence);
+    let namespace = &way.facts.service.namespace;
+    let remotes = way.subject.remotes().into_iter();
+    remotes.fold(found, |found, (cluster, remote)| {
+        found.fixed_in(way.commands, cluster, |flags| {
+            flags.kubectl(
+                "-n {} get endpointslices -l kubernetes.io/service-name={}",
+                &[namespace, remote],
+            )
+        })
+    })
+}

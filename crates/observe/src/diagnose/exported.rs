@@ -1,0 +1,109 @@
+//! Whether a target cluster exports a Service, as its context shows it, or else as the status of the Link suggests.
+
+use mirror_core::{
+    api::{k8s::Service, labels as l, link::LinkObject},
+    mirror::{Target, member, mode},
+};
+
+use super::{causes::Cause, context::PathContext, layer::Finding, subject};
+use crate::clusters::snapshot::LinkSnapshot;
+
+/// Why a Service is no candidate for mirroring, or for membership.
+pub fn not_exported(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    remote: &str,
+    federated: bool,
+) -> Option<Finding> {
+    let cluster = link.cluster();
+    let namespace = &way.facts.service.namespace;
+    let (label, value) = selecting_label(link, federated);
+    let fixed = |finding: Finding| {
+        finding.fixed_in(way.commands, cluster, |flags| {
+            flags.kubectl(
+                "-n {} label service {} {}={} --overwrite",
+                &[namespace, remote, &label, &value],
+            )
+        })
+    };
+    let Some(target) = way.facts.target_of(cluster) else {
+        let evidence = format!(
+            "the status of Link {} lists no Service {namespace}/{remote}; with --target, it is looked up",
+            link.id()
+        );
+        return Some(fixed(Finding::broken(Cause::NotExported, evidence)));
+    };
+    match &target.service {
+        Err(_) => {
+            let evidence = format!(
+                "the status of Link {} lists no Service {namespace}/{remote}",
+                link.id()
+            );
+            Some(fixed(Finding::broken(Cause::NotExported, evidence)))
+        }
+        Ok(None) => Some(missing(way, cluster, remote)),
+        Ok(Some(service)) if !is_selected(link, service, federated) => {
+            let labels = service.metadata.labels.iter();
+            let labels = labels.filter(|(key, _)| l::is_of_service_mirrors(key));
+            let labels: Vec<String> = labels
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            let has = match labels.as_slice() {
+                [] => "has no label of the multicluster extension".to_owned(),
+                labels => format!("has {}", labels.join(", ")),
+            };
+            let evidence = format!(
+                "Service {namespace}/{remote} is in {cluster}, and no selector of Link {} selects it: it {has}",
+                link.id()
+            );
+            Some(fixed(Finding::broken(Cause::NotExported, evidence)))
+        }
+        Ok(Some(_)) => None,
+    }
+}
+
+/// A label with which the Link selects a Service.
+fn selecting_label(link: &LinkSnapshot, federated: bool) -> (String, String) {
+    let spec = &link.link.spec;
+    let (selector, usual) = if federated {
+        (&spec.federated_service_selector, (l::FEDERATED, "member"))
+    } else {
+        (&spec.selector, (l::EXPORTED, "true"))
+    };
+    let labels = selector.iter().filter(|s| s.match_expressions.is_none());
+    let mut labels = labels.flat_map(|selector| selector.match_labels.iter().flatten());
+    match (labels.next(), labels.next()) {
+        (Some((key, value)), None) => (key.clone(), value.clone()),
+        _ => (usual.0.to_owned(), usual.1.to_owned()),
+    }
+}
+
+/// The target cluster has no such Service.
+pub fn missing(way: &PathContext<'_>, cluster: &str, remote: &str) -> Finding {
+    let namespace = &way.facts.service.namespace;
+    let meant = subject::similar(way.facts);
+    let meant = meant.map(|name| format!("; did you mean {namespace}/{name}?"));
+    let evidence = format!(
+        "{cluster} has no Service {namespace}/{remote}{}",
+        meant.unwrap_or_default()
+    );
+    Finding::broken(Cause::MissingInTarget, evidence).fixed_in(way.commands, cluster, |flags| {
+        flags.kubectl("-n {} get services", &[namespace])
+    })
+}
+
+/// Whether a Link selects a Service of its target cluster; unknown means yes.
+pub fn is_selected(link: &LinkSnapshot, service: &Service, federated: bool) -> bool {
+    let object = LinkObject {
+        link: link.link.clone(),
+        unreadable: link.unreadable.clone(),
+    };
+    let Ok(target) = Target::parse_object(&object, false) else {
+        return true;
+    };
+    if federated {
+        member(&target, service)
+    } else {
+        mode(&target, service).is_some()
+    }
+}

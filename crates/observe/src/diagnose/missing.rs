@@ -1,0 +1,174 @@
+//! Why there is no mirror, or no federated Service, of this name.
+
+use mirror_core::{api::link::ServiceCondition, mirror::Reason};
+
+use super::{
+    causes::{Cause, Layer},
+    connection,
+    context::PathContext,
+    controller, exported,
+    layer::{Finding, Impact, LayerReport},
+    subject::{Wanted, reported, similar},
+};
+use crate::clusters::snapshot::LinkSnapshot;
+
+/// Why none of the mirrors exists that would have this name. The longest name of a cluster is meant most likely.
+pub fn mirror(way: &PathContext<'_>, wanted: &[Wanted<'_>]) -> LayerReport {
+    let mut report = LayerReport::new(Layer::Objects);
+    let reported = |one: &&Wanted<'_>| {
+        let namespace = &way.facts.service.namespace;
+        reported(one.link, false, namespace, one.remote).is_some()
+    };
+    let most_likely = wanted.iter().max_by_key(|one| one.link.cluster().len());
+    if let Some(one) = wanted.iter().find(reported).or(most_likely) {
+        let found = why(way, one.link, one.remote, false, &mut report);
+        report.find(found);
+    }
+    report
+}
+
+/// Why no federated Service exists of members with this name.
+pub fn federated(way: &PathContext<'_>, member: &str) -> LayerReport {
+    let mut report = LayerReport::new(Layer::Objects);
+    let namespace = &way.facts.service.namespace;
+    let links = || way.facts.source.links.iter().flatten();
+    let is_reported = |link: &&LinkSnapshot| reported(link, true, namespace, member).is_some();
+    let of_target = links().find(|link| way.facts.target_of(link.cluster()).is_some());
+    let link = links()
+        .find(is_reported)
+        .or(of_target)
+        .or_else(|| links().next());
+    if let Some(link) = link {
+        let found = why(way, link, member, true, &mut report);
+        report.find(found);
+    } else if let Err(why) = &way.facts.source.links {
+        report.cannot_see("the Links", why);
+    } else {
+        let evidence = "this cluster has no Link";
+        let found = Finding::broken(Cause::LinkMissing, evidence)
+            .fixed_by(&way.commands.link("CLUSTER", "linkerd-multicluster"));
+        report.find(Some(found));
+    }
+    report
+}
+
+/// The first obstacle of a Service of a target cluster.
+fn why(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    remote: &str,
+    federated: bool,
+    report: &mut LayerReport,
+) -> Option<Finding> {
+    let broken = Impact::Broken;
+    if let Some(found) = connection::invalid(way, link, broken) {
+        return Some(found);
+    }
+    if let Some(found) = controller::judge(way, link.namespace(), broken, report) {
+        return Some(found);
+    }
+    let namespace = &way.facts.service.namespace;
+    let said = reported(link, federated, namespace, remote);
+    let local = said
+        .filter(|said| said.status != "True")
+        .and_then(|said| of_reason(way, link, said));
+    local
+        .or_else(|| connection::broken(way, link, broken, report))
+        .or_else(|| {
+            // The status of the Link is some seconds behind what is seen in the target cluster.
+            let target = way.facts.target_of(link.cluster());
+            let is_seen = target.is_some_and(|target| target.service.is_ok());
+            let found = exported::not_exported(way, link, remote, federated);
+            found.filter(|_| is_seen || said.is_none())
+        })
+        .or_else(|| Some(not_yet(way, link, remote, said)))
+}
+
+/// The cause that the controller reports for a Service.
+pub fn of_reason(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    said: &ServiceCondition,
+) -> Option<Finding> {
+    let id = &way.facts.service;
+    let source = &way.commands.source;
+    let (namespace, name) = (link.namespace(), link.name());
+    let is = |reason: Reason| said.reason == reason.as_str();
+    let plan = || source.mc("plan --link {} --namespace {}", &[name, namespace]);
+    let edit = || {
+        source.kubectl(
+            "-n {} edit links.multicluster.linkerd.io {}",
+            &[namespace, name],
+        )
+    };
+    let (cause, command) = if is(Reason::MissingNamespace) {
+        (
+            Cause::NamespaceMissing,
+            source.kubectl("create namespace {}", &[&id.namespace]),
+        )
+    } else if is(Reason::NameConflict) {
+        (
+            Cause::NameConflict,
+            source.kubectl("-n {} delete service {}", &[&id.namespace, &id.name]),
+        )
+    } else if is(Reason::NameTooLong) {
+        (Cause::NameTooLong, plan())
+    } else if is(Reason::NamespaceNotAllowed) {
+        (Cause::NamespaceNotAllowed, edit())
+    } else if is(Reason::InvalidService) {
+        (Cause::ServiceInvalid, plan())
+    } else if is(Reason::LimitExceeded) {
+        (Cause::LimitExceeded, plan())
+    } else if is(Reason::FederationNotAllowed) {
+        (Cause::FederationNotAllowed, edit())
+    } else if is(Reason::NoClusterIp) {
+        (Cause::NoClusterIp, source.kubectl("get servicecidrs", &[]))
+    } else if is(Reason::NoGateway) {
+        (
+            Cause::NoGateway,
+            way.commands.link_with_gateway(link.cluster(), namespace),
+        )
+    } else if is(Reason::NoDiscovery) {
+        (Cause::NoDiscovery, plan())
+    } else if is(Reason::Error) {
+        (Cause::WriteFailed, plan())
+    } else {
+        return None;
+    };
+    let evidence = format!(
+        "Link {} reports {}: {}",
+        link.id(),
+        said.reason,
+        said.message
+    );
+    Some(Finding::broken(cause, evidence).fixed_by(&command))
+}
+
+/// The finding if no obstacle is known.
+fn not_yet(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    remote: &str,
+    said: Option<&ServiceCondition>,
+) -> Finding {
+    let namespace = &way.facts.service.namespace;
+    let state = match said {
+        Some(said) => format!(
+            "Link {} reports {} for {namespace}/{remote}",
+            link.id(),
+            said.reason
+        ),
+        None => format!("{} exports {namespace}/{remote}", link.cluster()),
+    };
+    let meant = similar(way.facts).map(|name| format!("; did you mean {namespace}/{name}?"));
+    let evidence = format!(
+        "{state}, but Service {} does not exist{}",
+        way.facts.service,
+        meant.unwrap_or_default()
+    );
+    let plan = way.commands.source.mc(
+        "plan --link {} --namespace {}",
+        &[link.name(), link.namespace()],
+    );
+    Finding::broken(Cause::NotMirroredYet, evidence).fixed_by(&plan)
+}

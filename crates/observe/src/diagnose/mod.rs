@@ -1,0 +1,83 @@
+//! Why a request to a Service of another cluster fails: the layers of its way, judged one after the other. Pure.
+//!
+//! [`subject`] finds out what the Service is. Each layer is a function from the facts to a [`layer::LayerReport`], with
+//! [`layer::Finding`]s whose causes are in the table [`causes`]. [`report`] renders all.
+
+mod answers;
+pub mod causes;
+mod client;
+mod connection;
+mod context;
+mod controller;
+mod diagnosis;
+mod discovery;
+mod endpoints;
+mod existing;
+mod exported;
+mod inbound;
+pub mod layer;
+mod missing;
+mod network;
+mod policy;
+#[cfg(test)]
+mod reference;
+pub mod report;
+mod routes;
+pub mod subject;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use self::diagnosis::Diagnosis;
+use self::{
+    causes::Layer,
+    context::PathContext,
+    layer::{Commands, LayerReport},
+    subject::{NoSubject, Subject},
+};
+use crate::clusters::request_path::RequestPath;
+
+/// Judges the layers in order, up to the first broken one.
+pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, NoSubject> {
+    let commands = &Commands {
+        target_cluster: facts.target.as_ref().map(|target| target.cluster.clone()),
+        ..commands.clone()
+    };
+    let way = PathContext {
+        facts,
+        subject: Subject::of(facts)?,
+        commands,
+    };
+    let mut layers = Vec::new();
+    for layer in Layer::ALL {
+        let report = judge(layer, &way);
+        let is_broken = report.is_broken();
+        layers.push(report);
+        if is_broken {
+            break;
+        }
+    }
+    Ok(Diagnosis {
+        service: facts.service.clone(),
+        port: facts.port,
+        what: way.subject.describe(),
+        layers,
+    })
+}
+
+fn judge(layer: Layer, way: &PathContext<'_>) -> LayerReport {
+    match layer {
+        Layer::Objects => match &way.subject {
+            Subject::Absent(wanted) => missing::mirror(way, wanted),
+            Subject::AbsentFederated(member) => missing::federated(way, member),
+            Subject::Mirror(mirror) => existing::mirror(way, mirror),
+            Subject::Federated(federated) => existing::federated(way, federated),
+        },
+        Layer::Client => client::judge(way),
+        Layer::Policy => policy::judge(way),
+        Layer::Discovery => discovery::judge(way),
+        Layer::Network => network::judge(way),
+        Layer::Target => target::judge(way),
+        Layer::Answers => answers::judge(way),
+    }
+}

@@ -1,0 +1,404 @@
+//! The way between the clusters: the gateway, by its probes, or the networks of Pods.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use hints::suggest::Suggested;
+use mirror_core::api::{conditions as c, link::LinkSpec};
+
+use super::{
+    causes::{Cause, Layer},
+    context::PathContext,
+    inbound,
+    layer::{Finding, Impact, LayerReport},
+    subject::Mode,
+    target::no_common_anchor,
+};
+use crate::clusters::{
+    request_path::{GatewayFacts, PodState},
+    snapshot::LinkSnapshot,
+};
+
+pub fn judge(way: &PathContext<'_>) -> LayerReport {
+    let mut report = LayerReport::new(Layer::Network);
+    let Some(mode) = way.subject.mode() else {
+        return report;
+    };
+    let impact = way.impact();
+    let clusters: BTreeSet<&str> = way
+        .subject
+        .remotes()
+        .into_iter()
+        .map(|(cluster, _)| cluster)
+        .collect();
+    for cluster in clusters {
+        match (mode, way.facts.link_to(cluster)) {
+            (Mode::Discovery, _) => networks(way, cluster, impact, &mut report),
+            (Mode::Gateway, Some(link)) => gateway(way, link, impact, &mut report),
+            (Mode::Gateway, None) => {
+                report.cannot_see(format!("the gateway of {cluster}"), "its Link is not known");
+            }
+        }
+    }
+    report
+}
+
+/// The gateway of a target cluster: as its own cluster shows it, and as the controller's probes see it.
+fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &mut LayerReport) {
+    let facts = own(way, link, report);
+    let alive = link
+        .status()
+        .and_then(|status| status.condition(c::GATEWAY_ALIVE));
+    if let Some(found) = facts.and_then(|facts| differs(way, link, facts)) {
+        let is_alive = alive.is_some_and(|alive| alive.status == "True");
+        if found.cause == Cause::GatewayPortWrong && is_alive {
+            // A load balancer or a NAT may map it.
+            report.see(format!(
+                "{}, and it answers the controller's probes",
+                found.evidence
+            ));
+        } else {
+            report.find(Some(Finding { impact, ..found }));
+            return;
+        }
+    }
+    let at = address(link);
+    if let Some((reason, message)) = link.problem_condition(c::GATEWAY_ADDRESS_REFUSED)
+        && reason == c::gateway_address_refused::ALL_REFUSED
+    {
+        let edit = way.commands.source.kubectl(
+            "-n {} edit links.multicluster.linkerd.io {}",
+            &[link.namespace(), link.name()],
+        );
+        let evidence = format!("Link {}: {message}", link.id());
+        report.find(Some(
+            Finding::new(Cause::GatewayAddressRefused, impact, evidence).fixed_by(&edit),
+        ));
+        return;
+    }
+    let Some(condition) = alive else {
+        return report.cannot_see(
+            format!("the gateway of {}", link.cluster()),
+            "the Link's status says nothing of it",
+        );
+    };
+    let message = &condition.message;
+    match condition.status.as_str() {
+        "True" => {
+            report.see(format!(
+                "the gateway at {at} answers the controller's probes"
+            ));
+            report.cannot_see(
+                format!("port {} of the gateway", link.link.spec.gateway_port),
+                "only the proxy of a calling Pod connects to it",
+            );
+            if let Some(port) = facts.and_then(|facts| facts.inbound.as_ref()) {
+                let place = (link.cluster(), impact);
+                inbound::of_gateway(way, place, port, report);
+            }
+        }
+        "False" => {
+            let found = dead(way, link, facts, impact, message);
+            report.find(Some(found));
+        }
+        _ if !message.is_empty()
+            && way
+                .facts
+                .link_to(link.cluster())
+                .is_some_and(has_no_address) =>
+        {
+            let evidence = format!("Link {}: {message}", link.id());
+            let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
+            // `link` alone keeps the addresses that a Link has.
+            let keeps = !link.link.spec.gateway_address.is_empty();
+            let moved = facts.filter(|gateway| keeps && has_other_addresses(link, gateway));
+            let relink = match moved {
+                Some(gateway) => with_addresses(way, link, gateway),
+                None => relink(way, link),
+            };
+            report.find(Some(found.fixed_by(&relink)));
+        }
+        _ => report.cannot_see(format!("the gateway at {at}"), "it was not probed yet"),
+    }
+}
+
+/// The gateway as its own cluster shows it: the one with an address of the Link, or the only one.
+fn own<'a>(
+    way: &PathContext<'a>,
+    link: &LinkSnapshot,
+    report: &mut LayerReport,
+) -> Option<&'a GatewayFacts> {
+    let Some(target) = way.facts.target_of(link.cluster()) else {
+        report.cannot_see(
+            format!("the gateway's Service and Pods in {}", link.cluster()),
+            "no context was named; pass --target CONTEXT",
+        );
+        return None;
+    };
+    match target.gateways.as_deref() {
+        Err(why) => {
+            report.cannot_see("gateways", why);
+            None
+        }
+        Ok([one]) => Some(one),
+        Ok(all) => {
+            let addresses = addresses(link);
+            let found = all.iter().find(|one| {
+                one.addresses
+                    .iter()
+                    .any(|own| addresses.contains(own.as_str()))
+            });
+            if found.is_none() {
+                report.cannot_see(
+                    "the gateway",
+                    format!("none of {} gateways has an address of the Link", all.len()),
+                );
+            }
+            found
+        }
+    }
+}
+
+/// A finding if the Link has another identity or port of the gateway than the gateway itself.
+fn differs(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayFacts) -> Option<Finding> {
+    let LinkSpec {
+        gateway_identity,
+        gateway_port,
+        ..
+    } = &link.link.spec;
+    let (cause, evidence) = if *gateway_identity != gateway.identity {
+        (
+            Cause::GatewayIdentityWrong,
+            format!(
+                "Link {} expects {gateway_identity}, and gateway {} is {}",
+                link.id(),
+                gateway.id,
+                gateway.identity
+            ),
+        )
+    } else if gateway
+        .port
+        .is_some_and(|port| port.to_string() != *gateway_port)
+    {
+        let port = gateway.port.unwrap_or_default();
+        (
+            Cause::GatewayPortWrong,
+            format!(
+                "Link {} has port {gateway_port}, and gateway {} has {port}",
+                link.id(),
+                gateway.id
+            ),
+        )
+    } else {
+        return None;
+    };
+    let relink = match cause {
+        Cause::GatewayPortWrong => way
+            .commands
+            .link_with_port(link.cluster(), link.namespace()),
+        _ => relink(way, link),
+    };
+    Some(Finding::broken(cause, evidence).fixed_by(&relink))
+}
+
+/// The command that links the cluster again, with its gateway also if the Link has none.
+fn relink(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
+    let (cluster, namespace) = (link.cluster(), link.namespace());
+    if link.link.spec.gateway_address.is_empty() {
+        way.commands.link_with_gateway(cluster, namespace)
+    } else {
+        way.commands.link(cluster, namespace)
+    }
+}
+
+/// The command that links the cluster again with the addresses that its gateway has now.
+fn with_addresses(way: &PathContext<'_>, link: &LinkSnapshot, gateway: &GatewayFacts) -> Suggested {
+    let (cluster, namespace) = (link.cluster(), link.namespace());
+    way.commands
+        .link_with_addresses(cluster, namespace, &gateway.addresses)
+}
+
+/// Whether a gateway has addresses, and none of them is in the Link.
+fn has_other_addresses(link: &LinkSnapshot, gateway: &GatewayFacts) -> bool {
+    let named = addresses(link);
+    let is_named = |own: &String| named.contains(own.as_str());
+    !gateway.addresses.is_empty() && !gateway.addresses.iter().any(is_named)
+}
+
+/// The gateway does not answer probes.
+fn dead(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    facts: Option<&GatewayFacts>,
+    impact: Impact,
+    message: &str,
+) -> Finding {
+    let (cluster, at) = (link.cluster(), address(link));
+    let port = &link.link.spec.probe_spec.port;
+    let why = if message.is_empty() {
+        String::new()
+    } else {
+        format!(": {message}")
+    };
+    let silent = format!("the gateway at {at} does not answer probes on port {port}{why}");
+    let pods = |finding: Finding, namespace: &str| {
+        finding.fixed_in(way.commands, cluster, |flags| {
+            flags.kubectl("-n {} get pods,services", &[namespace])
+        })
+    };
+    let Some(gateway) = facts else {
+        let found = Finding::new(Cause::GatewayUnreachable, impact, silent);
+        return pods(found, link.namespace());
+    };
+    let namespace = &gateway.id.namespace;
+    let known = gateway.pods.as_ref().ok();
+    let ready = known.map(|pods| pods.iter().filter(|pod| pod.ready).count());
+    if ready == Some(0) {
+        let all = known.map_or(0, Vec::len);
+        let evidence = format!(
+            "{silent}; 0 of {all} Pods of gateway {} are ready",
+            gateway.id
+        );
+        let found = Finding::new(Cause::GatewayDown, impact, evidence);
+        return pods(found, namespace);
+    }
+    if has_other_addresses(link, gateway) {
+        let evidence = format!(
+            "{silent}; gateway {} has {}",
+            gateway.id,
+            gateway.addresses.join(", ")
+        );
+        let relink = with_addresses(way, link, gateway);
+        return Finding::new(Cause::GatewayAddressWrong, impact, evidence).fixed_by(&relink);
+    }
+    match ready {
+        Some(ready) => {
+            let evidence = format!("{silent}; {ready} Pods of gateway {} are ready", gateway.id);
+            let target = way.facts.target_of(cluster);
+            // Probes go through both proxies, which need a common trust anchor.
+            if let Some(Ok(Some(found))) =
+                target.map(|target| no_common_anchor(way, target, impact))
+            {
+                let evidence = format!("{evidence}; {}", found.evidence);
+                return Finding { evidence, ..found };
+            }
+            let others = other_gateways(way, link);
+            if let Some(1..) = others {
+                let all = others.unwrap_or_default() + 1;
+                let evidence = format!("{evidence}; those of all {all} Links do not answer");
+                return Finding::new(Cause::ProbesFail, impact, evidence)
+                    .fixed_by(&controller(way, link));
+            }
+            pods(
+                Finding::new(Cause::ProbePortClosed, impact, evidence),
+                namespace,
+            )
+        }
+        None => pods(
+            Finding::new(Cause::GatewayUnreachable, impact, silent),
+            namespace,
+        ),
+    }
+}
+
+/// The number of other Links with a gateway, if none of these gateways answers probes.
+fn other_gateways(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<usize> {
+    let links = way.facts.source.links.as_ref().ok()?.iter();
+    let others = links
+        .filter(|other| other.namespace() == link.namespace() && other.cluster() != link.cluster());
+    let mut alive = others.filter_map(|other| other.status()?.condition(c::GATEWAY_ALIVE));
+    let mut count = 0;
+    alive
+        .all(|alive| {
+            count += 1;
+            alive.status == "False"
+        })
+        .then_some(count)
+}
+
+/// The command that shows what the controller, which sends the probes, says.
+fn controller(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
+    way.commands.source.kubectl(
+        "-n {} get pods -o wide -l component=controller",
+        &[link.namespace()],
+    )
+}
+
+/// The addresses of the gateway, as the Link names them and as its controller has resolved them.
+fn addresses(link: &LinkSnapshot) -> BTreeSet<&str> {
+    let named = link.link.spec.gateway_address.split(',').map(str::trim);
+    let resolved = link.status().and_then(|status| status.gateway.as_ref());
+    let resolved = resolved.into_iter().flat_map(|gateway| &gateway.addresses);
+    named
+        .chain(resolved.map(String::as_str))
+        .filter(|text| !text.is_empty())
+        .collect()
+}
+
+fn has_no_address(link: &LinkSnapshot) -> bool {
+    let gateway = link.status().and_then(|status| status.gateway.as_ref());
+    gateway.is_none_or(|gateway| gateway.addresses.is_empty())
+}
+
+fn address(link: &LinkSnapshot) -> &str {
+    match link.link.spec.gateway_address.as_str() {
+        "" => "unknown address",
+        address => address,
+    }
+}
+
+/// Whether addresses of Pods in a target cluster are in the networks of this cluster's own Pods.
+fn networks(way: &PathContext<'_>, cluster: &str, impact: Impact, report: &mut LayerReport) {
+    let Some(target) = way.facts.target_of(cluster) else {
+        return report.cannot_see(
+            format!("the addresses of Pods in {cluster}"),
+            "no context was named; pass --target CONTEXT",
+        );
+    };
+    let (slices, own) = match (&target.slices, &way.facts.source.pod_networks) {
+        (Err(why), _) => return report.cannot_see(format!("EndpointSlices of {cluster}"), why),
+        (_, Err(why)) => return report.cannot_see("Nodes", why),
+        (Ok(slices), Ok(own)) => (slices, own),
+    };
+    // Many networks ignore what a Node says, so it counts only if Pods have addresses of it.
+    let local = way.facts.source.destination_pods.iter().flatten();
+    let client = way.client().map(|client| &client.state);
+    let local: Vec<IpAddr> = local
+        .chain(client)
+        .filter_map(|pod: &PodState| pod.address)
+        .collect();
+    let in_force = |address: &IpAddr| own.iter().find(|net| net.contains(address));
+    if local.is_empty() || local.iter().any(|address| in_force(address).is_none()) {
+        return report.cannot_see(
+            "the networks of this cluster's Pods",
+            "its Nodes do not tell them",
+        );
+    }
+    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+    let remote = endpoints.flat_map(|endpoint| &endpoint.addresses);
+    let remote: Vec<IpAddr> = remote.filter_map(|address| address.parse().ok()).collect();
+    match remote
+        .iter()
+        .find_map(|address| Some((address, in_force(address)?)))
+    {
+        Some((address, network)) => {
+            let evidence = format!(
+                "{address} of {} in {cluster} is in {network}, a network of this cluster's own Pods",
+                target.remote
+            );
+            let found = Finding::new(Cause::NetworksOverlap, impact, evidence);
+            report.find(Some(found.fixed_in(way.commands, cluster, |flags| {
+                flags.kubectl(
+                    "-n {} label service {} mirror.linkerd.io/exported=true --overwrite",
+                    &[&target.remote.namespace, &target.remote.name],
+                )
+            })));
+        }
+        None => report.see(format!(
+            "the Pods in {cluster} have addresses of other networks"
+        )),
+    }
+    report.cannot_see(
+        format!("connections to Pods in {cluster}"),
+        "only the proxy of a calling Pod opens them",
+    );
+}

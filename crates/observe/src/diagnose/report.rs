@@ -1,0 +1,233 @@
+//! A diagnosis → text, or a document for scripts.
+//!
+//! The text always has colors. If they are not wanted, they are stripped when it is printed.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use mirror_core::api::text::one_line;
+use serde::Serialize;
+
+use super::{
+    causes::Layer,
+    diagnosis::Diagnosis,
+    layer::{Finding, FixCommand, Impact, LayerReport},
+};
+
+/// Where the causes are explained.
+const REFERENCE: &str = "docs/reference/causes.md";
+
+/// A diagnosis as a document. It is the documented output of `diagnose`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiagnosisOutput {
+    /// Whether no broken layer was found.
+    success: bool,
+    namespace: String,
+    service: String,
+    port: Option<u16>,
+    /// What the Service is, in words.
+    what: String,
+    /// The first cause; `null` if nothing was found.
+    cause: Option<CauseOutput>,
+    /// The layers up to the first broken one.
+    layers: Vec<LayerOutput>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LayerOutput {
+    layer: &'static str,
+    /// `ok`, `degraded`, `broken`, or `unknown` if nothing could be looked at.
+    state: &'static str,
+    seen: Vec<String>,
+    /// What could not be looked at, and why.
+    unseen: Vec<String>,
+    findings: Vec<CauseOutput>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CauseOutput {
+    name: &'static str,
+    layer: &'static str,
+    impact: &'static str,
+    meaning: &'static str,
+    evidence: String,
+    fix: &'static str,
+    commands: Vec<CommandOutput>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommandOutput {
+    /// The cluster to run it in, if the command does not name it.
+    cluster: Option<String>,
+    command: String,
+}
+
+/// The document of a diagnosis.
+pub fn document(diagnosis: &Diagnosis) -> DiagnosisOutput {
+    let cause = diagnosis.cause();
+    DiagnosisOutput {
+        success: !diagnosis.is_broken(),
+        namespace: diagnosis.service.namespace.clone(),
+        service: diagnosis.service.name.clone(),
+        port: diagnosis.port,
+        what: diagnosis.what.clone(),
+        cause: cause.map(|(layer, finding)| cause_output(layer, finding)),
+        layers: diagnosis.layers.iter().map(layer_output).collect(),
+    }
+}
+
+fn layer_output(report: &LayerReport) -> LayerOutput {
+    let findings = report.findings.iter();
+    LayerOutput {
+        layer: report.layer.name(),
+        state: report.state(),
+        seen: report.seen.iter().map(|line| one_line(line)).collect(),
+        unseen: report.unseen.iter().map(|line| one_line(line)).collect(),
+        findings: findings
+            .map(|found| cause_output(report.layer, found))
+            .collect(),
+    }
+}
+
+fn cause_output(layer: Layer, finding: &Finding) -> CauseOutput {
+    let info = finding.cause.info();
+    let commands = finding.fixes.iter();
+    CauseOutput {
+        name: info.name,
+        layer: layer.name(),
+        impact: impact(finding.impact),
+        meaning: info.meaning,
+        evidence: one_line(&finding.evidence),
+        fix: info.fix,
+        commands: commands
+            .map(|fix| CommandOutput {
+                cluster: fix.cluster.clone(),
+                command: one_line(&fix.command),
+            })
+            .collect(),
+    }
+}
+
+fn impact(impact: Impact) -> &'static str {
+    match impact {
+        Impact::Broken => "broken",
+        Impact::Degraded => "degraded",
+    }
+}
+
+/// The text of a diagnosis.
+pub fn text(diagnosis: &Diagnosis) -> String {
+    let port = diagnosis.port.map(|port| format!(":{port}"));
+    let mut text = format!(
+        "{}{}: {}\n\n",
+        diagnosis.service,
+        port.unwrap_or_default(),
+        one_line(&diagnosis.what)
+    );
+    for layer in Layer::ALL {
+        judgement(&mut text, diagnosis, layer);
+    }
+    text.push('\n');
+    conclusion(&mut text, diagnosis);
+    text
+}
+
+/// The layers whose state or causes have changed, and the conclusion. `None` if they are the same.
+pub fn changes(before: &Diagnosis, now: &Diagnosis) -> Option<String> {
+    let mut text = String::new();
+    for layer in Layer::ALL {
+        if before.outline(layer) != now.outline(layer) {
+            judgement(&mut text, now, layer);
+        }
+    }
+    if text.is_empty() {
+        return None;
+    }
+    text.push('\n');
+    conclusion(&mut text, now);
+    Some(text)
+}
+
+/// What was found in a layer, or that it was not judged.
+fn judgement(text: &mut String, diagnosis: &Diagnosis, of: Layer) {
+    let mut judged = diagnosis.layers.iter();
+    match judged.find(|report| report.layer == of) {
+        Some(report) => layer(text, report),
+        None => row(
+            text,
+            "-",
+            None,
+            of,
+            "not judged, because a layer before it is broken",
+        ),
+    }
+}
+
+fn layer(text: &mut String, report: &LayerReport) {
+    let (mark, color) = match report.state() {
+        "broken" => ("×", Some(AnsiColor::Red)),
+        "degraded" => ("‼", Some(AnsiColor::Yellow)),
+        "ok" => ("√", Some(AnsiColor::Green)),
+        _ => ("-", None),
+    };
+    let found = report.findings.iter();
+    let found = found.map(|found| format!("{}: {}", found.cause.info().name, found.evidence));
+    let unseen = report.unseen.iter().map(|line| format!("not seen: {line}"));
+    let lines: Vec<String> = found
+        .chain(report.seen.iter().cloned())
+        .chain(unseen)
+        .collect();
+    match lines.as_slice() {
+        [] => row(text, mark, color, report.layer, "nothing to look at"),
+        [first, rest @ ..] => {
+            row(text, mark, color, report.layer, first);
+            for line in rest {
+                let _ = writeln!(text, "{:12}{}", "", one_line(line));
+            }
+        }
+    }
+}
+
+fn row(text: &mut String, mark: &str, color: Option<AnsiColor>, layer: Layer, line: &str) {
+    let style = Style::new().fg_color(color.map(Into::into));
+    let _ = writeln!(
+        text,
+        "{style}{mark}{style:#} {:10}{}",
+        layer.name(),
+        one_line(line)
+    );
+}
+
+fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
+    let Some((layer, finding)) = diagnosis.cause() else {
+        text.push_str("Nothing is wrong in what could be looked at.\n");
+        if diagnosis
+            .layers
+            .iter()
+            .any(|report| !report.unseen.is_empty())
+        {
+            text.push_str("What could not be looked at is listed above as `not seen`.\n");
+        }
+        return;
+    };
+    let info = finding.cause.info();
+    let heading = match finding.impact {
+        Impact::Broken => "Cause",
+        Impact::Degraded => "Requests may be answered, but",
+    };
+    let _ = writeln!(text, "{heading}: {} ({})", info.name, layer.name());
+    let _ = writeln!(text, "  {}", info.meaning);
+    let _ = writeln!(text, "  Evidence: {}", one_line(&finding.evidence));
+    let _ = writeln!(text, "Fix: {}", info.fix);
+    for FixCommand { cluster, command } in &finding.fixes {
+        let place = cluster
+            .as_ref()
+            .map(|cluster| format!("in {}: ", one_line(cluster)));
+        let _ = writeln!(text, "  {}{}", place.unwrap_or_default(), one_line(command));
+    }
+    let _ = writeln!(text, "All causes: {REFERENCE}");
+}

@@ -1,0 +1,214 @@
+//! The Service in the target cluster, its Pods, and the trust anchors of both clusters.
+
+use hints::suggest::ClusterFlags;
+use mirror_core::api::{k8s::Endpoint, link::LinkerdConfig};
+
+use super::{
+    causes::{Cause, Layer},
+    context::PathContext,
+    endpoints::nothing_left,
+    exported, inbound,
+    layer::{Finding, Impact, LayerReport},
+    subject::{Mode, Subject},
+};
+use crate::clusters::{
+    request_path::TargetFacts,
+    snapshot::{Count, Endpoints, Known},
+    trust_anchors,
+};
+
+pub fn judge(way: &PathContext<'_>) -> LayerReport {
+    let mut report = of_service(way);
+    let is_federated = matches!(way.subject, Subject::Federated(_));
+    if is_federated && way.has_no_endpoint() && !report.is_broken() {
+        let evidence = format!("{} has no ready endpoint in any cluster", way.facts.service);
+        report.find(Some(nothing_left(way, evidence)));
+    }
+    report
+}
+
+fn of_service(way: &PathContext<'_>) -> LayerReport {
+    let mut report = LayerReport::new(Layer::Target);
+    let Some(mode) = way.subject.mode() else {
+        return report;
+    };
+    let is_federated = matches!(way.subject, Subject::Federated(_));
+    let impact = way.impact();
+    let Some(target) = &way.facts.target else {
+        unseen(way, mode, is_federated, &mut report);
+        return report;
+    };
+    let cluster = target.cluster.as_str();
+    let others = way.subject.remotes().into_iter();
+    for (other, _) in others.filter(|(other, _)| *other != cluster) {
+        report.cannot_see(
+            format!("the Service in {other}"),
+            format!("--target {} is {cluster}", target.context),
+        );
+    }
+    if !is_same(way, target) {
+        report.cannot_see(
+            format!("whether context {} is the cluster of Link {cluster}", target.context),
+            "its API server has another address and another certificate authority than the Link's credentials",
+        );
+    }
+    match &target.service {
+        Err(why) => report.cannot_see(format!("Service {} in {cluster}", target.remote), why),
+        Ok(None) => {
+            let found = exported::missing(way, cluster, &target.remote.name);
+            report.find(Some(Finding { impact, ..found }));
+            return report;
+        }
+        Ok(Some(_)) => {
+            if let Some(link) = way.facts.link_to(cluster)
+                && let Some(found) =
+                    exported::not_exported(way, link, &target.remote.name, is_federated)
+            {
+                report.find(Some(Finding { impact, ..found }));
+                return report;
+            }
+            report.see(format!(
+                "Service {} is exported by {cluster}",
+                target.remote
+            ));
+        }
+    }
+    endpoints(way, target, impact, &mut report);
+    inbound::of_server(way, target, (mode, impact), &mut report);
+    trust_roots(way, target, impact, &mut report);
+    report
+}
+
+/// Without a context, the mirror's endpoints say whether the Service has ready Pods.
+fn unseen(way: &PathContext<'_>, mode: Mode, is_federated: bool, report: &mut LayerReport) {
+    report.cannot_see(
+        "the target cluster",
+        "no context was named; pass --target CONTEXT",
+    );
+    let is_empty = way.endpoints().is_ok_and(|count| count.total == 0);
+    if mode == Mode::Discovery || is_federated || !is_empty {
+        return;
+    }
+    if let [(cluster, remote)] = way.subject.remotes().as_slice() {
+        let evidence = format!(
+            "the mirror has no endpoint, which the controller leaves out if {remote} in {cluster} has no ready Pod"
+        );
+        let found = no_pods(way, cluster, remote, Impact::Broken, evidence);
+        report.find(Some(found));
+    }
+}
+
+/// Whether a context may be that of the Link. A public authority, or a proxy before the API server, proves nothing.
+fn is_same(way: &PathContext<'_>, target: &TargetFacts) -> bool {
+    let link = way.facts.link_to(&target.cluster);
+    let own = link.and_then(|link| link.credentials.as_ref()?.as_ref().ok());
+    own.is_none_or(|own| {
+        let theirs = &own.identity;
+        theirs.server == target.identity.server
+            || theirs.authorities.is_empty()
+            || target.identity.authorities.is_empty()
+            || !theirs.authorities.is_disjoint(&target.identity.authorities)
+    })
+}
+
+fn endpoints(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    impact: Impact,
+    report: &mut LayerReport,
+) {
+    let slices = match &target.slices {
+        Ok(slices) => slices,
+        Err(why) => return report.cannot_see(format!("EndpointSlices of {}", target.remote), why),
+    };
+    let Count { ready, total } = Endpoints::count(slices).of(&target.remote);
+    let state = format!(
+        "{ready} of {total} endpoints of {} in {} are ready",
+        target.remote, target.cluster
+    );
+    let host = match &way.subject {
+        Subject::Mirror(mirror) => mirror.host.as_deref(),
+        _ => None,
+    };
+    let is_of_host =
+        |endpoint: &Endpoint| host.is_none_or(|host| endpoint.hostname.as_deref() == Some(host));
+    let mut all = slices.iter().flat_map(|slice| &slice.endpoints);
+    if ready > 0 && all.any(|endpoint| endpoint.is_ready() && is_of_host(endpoint)) {
+        return report.see(state);
+    }
+    let state = match host.filter(|_| ready > 0) {
+        Some(host) => format!("{state}, and none of host {host}"),
+        None => state,
+    };
+    let found = no_pods(way, &target.cluster, &target.remote.name, impact, state);
+    report.find(Some(found));
+}
+
+fn no_pods(
+    way: &PathContext<'_>,
+    cluster: &str,
+    remote: &str,
+    impact: Impact,
+    evidence: String,
+) -> Finding {
+    let namespace = &way.facts.service.namespace;
+    let found = Finding::new(Cause::NoReadyPods, impact, evidence);
+    found.fixed_in(way.commands, cluster, |flags| {
+        flags.kubectl(
+            "-n {} get endpointslices -l kubernetes.io/service-name={}",
+            &[namespace, remote],
+        )
+    })
+}
+
+fn trust_roots(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    impact: Impact,
+    report: &mut LayerReport,
+) {
+    match no_common_anchor(way, target, impact) {
+        Err((of, why)) => report.cannot_see(format!("the trust anchors of {of}"), why),
+        Ok(None) => report.see("the clusters share a trust anchor"),
+        Ok(found) => report.find(found),
+    }
+}
+
+/// A finding if the clusters have no trust anchor in common. `Err` is the cluster whose anchors are not known, and why.
+pub fn no_common_anchor(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    impact: Impact,
+) -> Result<Option<Finding>, (String, String)> {
+    let known = |of: &str, config: &Known<LinkerdConfig>| {
+        let config = config
+            .as_ref()
+            .map_err(|why| (of.to_owned(), why.to_string()))?;
+        let parsed = trust_anchors::parse(&config.identity_trust_anchors_pem);
+        parsed.map_err(|why| (of.to_owned(), why))
+    };
+    let own = known("this cluster", &way.facts.source.config)?;
+    let theirs = known(&target.cluster, &target.config)?;
+    let list = |all: &trust_anchors::Anchors| {
+        let all = all.iter().map(|der| trust_anchors::describe(der));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    if !own.is_disjoint(&theirs) {
+        return Ok(None);
+    }
+    let evidence = format!(
+        "this cluster trusts {}, and {} trusts {}",
+        list(&own),
+        target.cluster,
+        list(&theirs)
+    );
+    let found = Finding::new(Cause::TrustRootsDiffer, impact, evidence);
+    let bundle = |flags: &ClusterFlags| {
+        flags.kubectl(
+            "-n {} get configmap linkerd-identity-trust-roots -o yaml",
+            &[way.linkerd_namespace()],
+        )
+    };
+    let found = found.fixed_by(&bundle(&way.commands.source));
+    Ok(Some(found.fixed_in(way.commands, &target.cluster, bundle)))
+}

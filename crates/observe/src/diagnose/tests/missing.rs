@@ -1,0 +1,273 @@
+//! Why there is no mirror.
+
+use mirror_core::api::k8s::Service;
+use serde_json::{Value, json};
+
+use super::{
+    cases::{LINK, ROTATE, broken, changed, hold},
+    scene::{
+        MC, commands, condition, gateway_mirror, link, names, now, service, service_status,
+        with_target,
+    },
+};
+use crate::{
+    clusters::{
+        request_path::RequestPath,
+        snapshot::{ReadError, ReadErrorKind},
+    },
+    diagnose::diagnose,
+};
+
+fn missing(link_conditions: &[Value], said: &[Value]) -> RequestPath {
+    changed(gateway_mirror(), |facts| {
+        facts.source.service = Ok(None);
+        facts.source.slices = Ok(vec![]);
+        facts.source.links = Ok(vec![link(link_conditions, said, &[])]);
+    })
+}
+
+#[test]
+fn obstacle_of_a_mirror_that_is_missing_is_found() {
+    let unconnected = |reason: &str| condition("Connected", "False", reason, "no");
+    let said = |reason: &str| service_status("web", "False", reason);
+    let silent = |active: bool| {
+        changed(missing(&[], &[]), |facts| {
+            let leader = facts.source.leaders.get_mut(MC).unwrap();
+            leader.as_mut().unwrap().as_mut().unwrap().active = active;
+        })
+    };
+    let lease = "kubectl --context west -n linkerd-multicluster delete lease service-mirror-write";
+    hold(vec![
+        (
+            "the controller is down",
+            silent(false),
+            broken(
+                "objects",
+                "ControllerDown",
+                "kubectl --context west -n linkerd-multicluster rollout restart deployment/linkerd-multicluster-controller",
+            ),
+        ),
+        (
+            "the controller is scaled to nothing",
+            changed(silent(false), |facts| {
+                facts.source.controllers.as_mut().unwrap()[0].desired = 0;
+            }),
+            broken(
+                "objects",
+                "ControllerDown",
+                "kubectl --context west -n linkerd-multicluster scale deployment/linkerd-multicluster-controller --replicas=1",
+            ),
+        ),
+        (
+            "nobody renews the Lease",
+            changed(silent(true), |facts| {
+                let leader = facts.source.leaders.get_mut(MC).unwrap();
+                let leader = leader.as_mut().unwrap().as_mut().unwrap();
+                leader.holder = Some("stranger".to_owned());
+                leader.renewed = Some("2026-11-26T02:59:00Z".parse().unwrap());
+            }),
+            broken("objects", "LeaseHeldByNobody", lease),
+        ),
+        (
+            "expired",
+            changed(missing(&[unconnected("Unauthorized")], &[]), |facts| {
+                let link = &mut facts.source.links.as_mut().unwrap()[0];
+                link.credentials.as_mut().unwrap().as_mut().unwrap().expiry = Some(now());
+            }),
+            broken("objects", "CredentialsExpired", ROTATE),
+        ),
+        (
+            "revoked",
+            missing(&[unconnected("Unauthorized")], &[]),
+            broken("objects", "CredentialsRefused", ROTATE),
+        ),
+        (
+            "wrong authority",
+            missing(&[unconnected("CertificateInvalid")], &[]),
+            broken("objects", "CertificateInvalid", LINK),
+        ),
+        (
+            "away",
+            missing(&[unconnected("Unreachable")], &[]),
+            broken(
+                "objects",
+                "TargetApiUnreachable",
+                "linkerd-mc --context west status --cluster-name east",
+            ),
+        ),
+        (
+            "no Secret",
+            missing(
+                &[condition(
+                    "CredentialsValid",
+                    "False",
+                    "SecretMissing",
+                    "gone",
+                )],
+                &[],
+            ),
+            broken("objects", "CredentialsUnusable", LINK),
+        ),
+        (
+            "namespace",
+            missing(&[], &[said("MissingNamespace")]),
+            broken(
+                "objects",
+                "NamespaceMissing",
+                "kubectl --context west create namespace shop",
+            ),
+        ),
+        (
+            "taken",
+            changed(missing(&[], &[said("NameConflict")]), |facts| {
+                facts.source.service = Ok(Some(service("web-east", &json!({}), &json!({}), &[80])));
+            }),
+            broken(
+                "objects",
+                "NameConflict",
+                "kubectl --context west -n shop delete service web-east",
+            ),
+        ),
+        (
+            "limit",
+            missing(&[], &[said("LimitExceeded")]),
+            broken(
+                "objects",
+                "LimitExceeded",
+                "linkerd-mc --context west plan --link east",
+            ),
+        ),
+        (
+            "no gateway, which `link` alone would keep so",
+            missing(&[], &[said("NoGateway")]),
+            broken("objects", "NoGateway", &format!("{LINK} --gateway")),
+        ),
+        (
+            "a local reason is found although the target is away",
+            missing(&[unconnected("Unreachable")], &[said("MissingNamespace")]),
+            broken(
+                "objects",
+                "NamespaceMissing",
+                "kubectl --context west create namespace shop",
+            ),
+        ),
+        (
+            "not exported, as far as the Link says",
+            missing(&[], &[]),
+            broken(
+                "objects",
+                "NotExported",
+                "in east: kubectl -n shop label service web mirror.linkerd.io/exported=true --overwrite",
+            ),
+        ),
+        (
+            "not exported",
+            changed(with_target(missing(&[], &[])), |facts| {
+                facts.target.as_mut().unwrap().service =
+                    Ok(Some(service("web", &json!({}), &json!({}), &[80])));
+            }),
+            broken(
+                "objects",
+                "NotExported",
+                "kubectl --context east-admin -n shop label service web mirror.linkerd.io/exported=true --overwrite",
+            ),
+        ),
+        (
+            "not in the target",
+            changed(with_target(missing(&[], &[])), |facts| {
+                facts.target.as_mut().unwrap().service = Ok(None);
+            }),
+            broken(
+                "objects",
+                "MissingInTarget",
+                "kubectl --context east-admin -n shop get services",
+            ),
+        ),
+        (
+            "gone in the target, and the Link's status is behind",
+            changed(
+                with_target(missing(&[], &[service_status("web", "True", "Mirrored")])),
+                |facts| facts.target.as_mut().unwrap().service = Ok(None),
+            ),
+            broken(
+                "objects",
+                "MissingInTarget",
+                "kubectl --context east-admin -n shop get services",
+            ),
+        ),
+        (
+            "exported, and not mirrored yet",
+            with_target(missing(&[], &[])),
+            broken(
+                "objects",
+                "NotMirroredYet",
+                "linkerd-mc --context west plan --link east",
+            ),
+        ),
+        (
+            "invalid Link",
+            changed(missing(&[], &[]), |facts| {
+                facts.source.links.as_mut().unwrap()[0]
+                    .link
+                    .spec
+                    .gateway_port = "x".to_owned();
+            }),
+            broken(
+                "objects",
+                "LinkInvalid",
+                "kubectl --context west -n linkerd-multicluster edit links.multicluster.linkerd.io east",
+            ),
+        ),
+    ]);
+}
+
+#[test]
+fn names_that_are_no_mirror_get_a_suggestion() {
+    let named = |name: &str, service: Option<Service>| {
+        changed(gateway_mirror(), |facts| {
+            facts.service.name = name.to_owned();
+            facts.source.service = Ok(service);
+            facts.source.neighbours = Ok(names(&[
+                ("web-east", true),
+                ("web-federated", true),
+                ("web", false),
+            ]));
+        })
+    };
+    let own = || Some(service("web", &json!({}), &json!({}), &[80]));
+    for (facts, what, hint) in [
+        (
+            named("web-esat", None),
+            "Service shop/web-esat does not exist, and its name ends",
+            "did you mean shop/web-east?",
+        ),
+        (
+            named("other", None),
+            "Service shop/other does not exist, and its name ends",
+            "`linkerd-mc status --services` lists",
+        ),
+        (
+            named("web", own()),
+            "Service shop/web belongs to this cluster",
+            "name one of shop/web-east, shop/web-federated",
+        ),
+        (
+            changed(named("web", None), |facts| {
+                facts.source.namespace_exists = Ok(false);
+            }),
+            "Service shop/web does not exist",
+            "there is no namespace shop",
+        ),
+        (
+            changed(named("web-east", None), |facts| {
+                facts.source.service = Err(ReadError::new(ReadErrorKind::Forbidden, "no"));
+            }),
+            "cannot read Service shop/web-east: no",
+            "you have to be permitted",
+        ),
+    ] {
+        let none = diagnose(&facts, &commands(&facts)).err().unwrap();
+        assert!(none.what.starts_with(what), "{}", none.what);
+        assert!(none.hint.starts_with(hint), "{}", none.hint);
+    }
+}

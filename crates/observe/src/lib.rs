@@ -1,0 +1,16 @@
+//! What linkerd-mc finds out about clusters and their Links, and how it judges that. Nothing here writes to a cluster but
+//! [`clusters::canaries`].
+//!
+//! | Module | Responsibility |
+//! | --- | --- |
+//! | [`check`], [`diagnose`] | the rules of `check`; the layers of `diagnose` |
+//! | [`traffic`], [`verify`] | the sums of `traffic`; the judgements of `verify` |
+//! | [`clusters`] | what all of these, `status` and `graph` read |
+//! | [`junit`] | reports for CI |
+
+pub mod check;
+pub mod clusters;
+pub mod diagnose;
+pub mod junit;
+pub mod traffic;
+pub mod verify;
