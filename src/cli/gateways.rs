@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use client::{ReadError, timing};
+use client::{Cluster, ReadError, timing};
 use futures::future::try_join_all;
 use hints::hint::fail;
 use mirror_core::api::{k8s::Service, labels, text::one_line};
 use observe::clusters::{
-    cluster_client::ClusterClient,
     collect::{Depth, snapshot_of},
     collect_full,
     link_summary::LinkSummary,
@@ -131,7 +130,7 @@ struct GatewayAnswer {
     mirrors: Vec<Service>,
 }
 
-async fn ask(cluster: &ClusterClient) -> anyhow::Result<GatewayAnswer> {
+async fn ask(cluster: &Cluster) -> anyhow::Result<GatewayAnswer> {
     let (namespaces, snapshot, mirrors) = futures::join!(
         collect_full::extension_namespaces(&cluster.client),
         snapshot_of(cluster, Depth::Links),
@@ -152,7 +151,7 @@ async fn ask(cluster: &ClusterClient) -> anyhow::Result<GatewayAnswer> {
 fn known<'a, T>(
     what: &str,
     answer: Result<&'a T, &ReadError>,
-    cluster: &ClusterClient,
+    cluster: &Cluster,
 ) -> anyhow::Result<&'a T> {
     answer.map_err(|why| {
         fail(

@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstream::adapter::strip_str;
 use clap::Args;
-use client::timing;
+use client::{Cluster, timing};
 use hints::hint::fail;
 use jiff::Timestamp;
 use observe::{
@@ -18,8 +18,8 @@ use observe::{
     },
     clusters::{
         bundle::{self, BundleContent, BundleFile, redaction::scrubbed},
-        cluster_client::{ClusterClient, KubeContext, side_by_side},
         gather::{self, Gathering},
+        kube_context::{KubeContext, side_by_side},
         snapshot::{ClusterSnapshot, FullSnapshot},
         topology::Topology,
         workloads::ParseArgs,
@@ -195,7 +195,7 @@ async fn of_context(
     }
 }
 
-async fn snapshot(cluster: &ClusterClient, now: Timestamp, parse: ParseArgs) -> FullSnapshot {
+async fn snapshot(cluster: &Cluster, now: Timestamp, parse: ParseArgs) -> FullSnapshot {
     let version = env!("CARGO_PKG_VERSION");
     let mut gathering = Gathering::start(cluster, now, version, parse);
     while gathering.next().await.is_some() {}

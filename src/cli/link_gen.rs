@@ -37,7 +37,7 @@ pub use super::common::link_credentials::{Evidence, KubeconfigTarget, by_uid, co
 use super::{
     common::{
         args::{Global, ManifestOutput},
-        cluster::Cluster,
+        cluster::{Cluster, linkerd_config},
         given::Given,
         link_credentials::TokenAccount,
         output,
@@ -146,7 +146,7 @@ pub async fn generate(
     let inside = ApiServerFacts::read(cluster, args).await?;
     let way = Way::of(&context, &inside, cluster_name, args, &mut remarks)?;
     // In sequence: they share a connection, and the first error is the one to report.
-    let config = cluster.linkerd_config(linkerd_namespace).await?;
+    let config = linkerd_config(cluster, linkerd_namespace).await?;
     let held = existing.credentials.and_then(|old| old.token.as_ref());
     let token = token(cluster, args, held, is_dry_run).await?;
     let gateway = gateway(cluster, args).await?;

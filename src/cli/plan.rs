@@ -25,7 +25,6 @@ use self::changes::flatten;
 pub use self::changes::{PlanProblem, PlannedChange, Preview};
 use super::common::{
     args::{self, Global},
-    cluster::connecting,
     complete,
     mirroring::{Mirroring, Parse},
     output,
@@ -110,7 +109,7 @@ pub async fn run(
         (None, None) => return Err(fail("missing --link", "pass --link or --link-file")),
     };
     let access = global.access();
-    let client = connecting(access.client(args.request_timeout)).await?;
+    let client = access.client(args.request_timeout).await?;
     let mirroring = args
         .mirroring
         .over_deployment(given, &client, parse)
@@ -119,7 +118,7 @@ pub async fn run(
     let settings = mirroring.of_preview(format!("check its credentials with {check}"))?;
     let timeout = args.request_timeout;
     let there = match &args.target {
-        Some(context) => Some(connecting(access.with_context(context).client(timeout)).await?),
+        Some(context) => Some(access.with_context(context).client(timeout).await?),
         None => None,
     };
     let state = preview::state(&client, settings, &name, proposed, there, timeout);

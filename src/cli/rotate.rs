@@ -24,7 +24,7 @@ use anyhow::Context as _;
 use futures::future::join_all;
 use hints::hint::{fail, misuse};
 use manifests::link::ClusterName;
-use observe::clusters::cluster_client::side_by_side;
+use observe::clusters::kube_context::side_by_side;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -250,7 +250,7 @@ impl RotationRun<'_> {
             limit: &self.limit,
             prepares: name.is_some(),
         };
-        outcomes.extend(batch.rotate(&known, wanted).await?);
+        outcomes.extend(Box::pin(batch.rotate(&known, wanted)).await?);
         Ok(outcomes)
     }
 

@@ -16,8 +16,8 @@ use client::timing;
 use hints::hint::fail;
 use mirror_core::api::duration::format_go_duration;
 use observe::clusters::{
-    cluster_client::KubeContext,
     collect::{Depth, snapshots_of},
+    kube_context::KubeContext,
     topology::Topology,
 };
 

@@ -277,8 +277,8 @@ fn every_printed_command_can_be_pasted() {
 #[rustfmt::skip]
 const UNNAMED: [(&str, &str); 16] = [
     ("crates/mirror-core/src/mirror/link_status/expiry.rs", "`status` and `link` add the flags of the cluster"),
-    ("crates/client/src/lib.rs", "it makes the flags"),
-    ("src/cli/common/cluster.rs", "a cluster of a test"),
+    ("crates/client/src/access.rs", "it makes the flags"),
+    ("crates/client/src/cluster.rs", "a cluster of a test"),
     ("crates/observe/src/check/rules/", "`check` adds the flags of the cluster"),
     ("crates/observe/src/clusters/credentials.rs", "`check` and `status` add the flags of the cluster"),
     ("crates/observe/src/clusters/own_routes.rs", "`check` adds the flags of the cluster"),

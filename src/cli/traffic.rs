@@ -6,7 +6,7 @@ mod view;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
-use ::observe::clusters::cluster_client::KubeContext;
+use ::observe::clusters::kube_context::KubeContext;
 use futures::future::join_all;
 use hints::hint::fail;
 use tokio::time::{Instant, sleep_until};

@@ -5,8 +5,8 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use mirror_core::api::text::one_line;
 use observe::clusters::{
-    cluster_client::{KubeContext, side_by_side},
     collect_full::controllers,
+    kube_context::{KubeContext, side_by_side},
     snapshot::{Known, Workload},
     workloads::tag,
 };

@@ -1,7 +1,16 @@
 //! The clients of commands and of the controller: requests with credentials, and limits of their responses.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use hints::console::Console;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Bytes;
@@ -30,6 +39,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How much longer a command may open a connection than its request may take. The end of the request says how long it
 /// took.
 const LATER: Duration = Duration::from_secs(1);
+/// How long to wait for an exec plugin of the kubeconfig before the user is told.
+const MOMENT: Duration = Duration::from_secs(5);
 
 /// A client for long-running watches and many concurrent requests, with these limits of responses.
 pub async fn multiplexed(config: Config, limits: ResponseLimits) -> anyhow::Result<Client> {
@@ -49,6 +60,8 @@ pub async fn build(config: Config, deadline: Duration) -> anyhow::Result<Client>
 pub struct CommandClients {
     clients: OnceMap<Client>,
     plugins: Plugins,
+    /// Whether the user knows that a plugin is waited for.
+    told: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for CommandClients {
@@ -58,8 +71,14 @@ impl fmt::Debug for CommandClients {
 }
 
 impl CommandClients {
-    /// The client of a configuration. Those that ask at the same time wait for the first.
-    pub async fn client(&self, config: Config, deadline: Duration) -> anyhow::Result<Client> {
+    /// The client of a configuration. Those that ask at the same time wait for the first. If a plugin of the kubeconfig takes
+    /// long, `console` says so, once: on a terminal, the plugin may ask a person, and has no deadline.
+    pub async fn client(
+        &self,
+        config: Config,
+        deadline: Duration,
+        console: &dyn Console,
+    ) -> anyhow::Result<Client> {
         let AuthInfo {
             impersonate,
             impersonate_uid,
@@ -81,6 +100,13 @@ impl CommandClients {
             let authenticated = Authenticated::new(config, deadline, &self.plugins);
             Box::pin(authenticated).await?.client(deadline)
         });
+        let mut client = pin!(client);
+        if let Ok(client) = tokio::time::timeout(MOMENT, client.as_mut()).await {
+            return client;
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            console.note("waiting for credentials from the exec plugin of the kubeconfig");
+        }
         client.await
     }
 }

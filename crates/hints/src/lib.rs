@@ -1,4 +1,6 @@
-//! What a user reads when something is wrong: [`hint`] has errors with a hint, [`suggest`] commands to paste.
+//! What a user reads: [`hint`] has errors with a hint, [`suggest`] commands to paste, and [`console`] what goes on
+//! meanwhile.
 
+pub mod console;
 pub mod hint;
 pub mod suggest;

@@ -2,12 +2,12 @@
 
 use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, time::Duration};
 
-use client::timing;
+use client::{Cluster, timing};
 use observe::{
     check::rules::{self, CheckResult, Evaluated, Level, Topic, evaluate, first_check},
     clusters::{
-        cluster_client::{ClusterClient, KubeContext},
         gather::Gathering,
+        kube_context::KubeContext,
         snapshot::{ClusterSnapshot, Part},
         workloads::ParseArgs,
     },
@@ -39,7 +39,7 @@ pub struct Checks<'a> {
 /// The checks of one cluster.
 struct OneCluster<'a> {
     at: usize,
-    cluster: &'a ClusterClient,
+    cluster: &'a Cluster,
     checks: &'a Checks<'a>,
     send: UnboundedSender<TopicResults>,
     done: RefCell<CheckedTopics>,

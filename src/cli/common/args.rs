@@ -5,7 +5,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ColorChoice, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
-use super::complete;
+use super::{complete, output};
 
 use client::{Access, CommandClients};
 use hints::hint::misuse;
@@ -78,6 +78,7 @@ impl Global {
             linkerd_namespace: self.linkerd_namespace.clone(),
             is_of_fleet: false,
             given: None,
+            console: &output::Terminal,
             shared: self.shared.clone(),
         }
     }

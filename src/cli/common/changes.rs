@@ -2,14 +2,14 @@
 
 use std::{pin::Pin, time::Duration};
 
+use client::Cluster;
 use futures::{Stream, StreamExt as _, stream};
 use kube::{
     Api,
     runtime::{WatchStreamExt as _, watcher},
 };
-
 use mirror_core::api::link::LinkObject;
-use observe::clusters::cluster_client::{ClusterClient, WATCH};
+use observe::clusters::kube_context::WATCH;
 
 /// Changes within this time of each other are handled together.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -20,7 +20,7 @@ const REDRAW: Duration = Duration::from_secs(5);
 pub type LinkChanges = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
 /// The changes of all Links of these clusters. It never ends: a watch that breaks is opened again.
-pub fn link_changes<'c>(clusters: impl IntoIterator<Item = &'c ClusterClient>) -> LinkChanges {
+pub fn link_changes<'c>(clusters: impl IntoIterator<Item = &'c Cluster>) -> LinkChanges {
     let mut streams: Vec<LinkChanges> = Vec::new();
     for cluster in clusters {
         let api: Api<LinkObject> = Api::all(cluster.client.clone());

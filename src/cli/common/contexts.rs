@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use client::{Access, IdentifiedCluster, ReadError, ReadErrorKind};
+use client::{Access, Cluster, IdentifiedCluster, ReadError, ReadErrorKind};
 use hints::{hint::fail, suggest::ClusterFlags};
 use observe::clusters::{
-    cluster_client::{ClusterClient, KubeContext, side_by_side},
     collect::NOT_INSTALLED,
+    kube_context::{KubeContext, side_by_side},
     snapshot::ClusterSnapshot,
 };
 
-use super::{args::Global, cluster::connecting, output};
+use super::{args::Global, output};
 
 /// Which contexts to use.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -43,7 +43,7 @@ impl Contexts {
                 let access = access.with_context(name);
                 context_of(name.clone(), access, deadline)
             });
-            let contexts = connecting(side_by_side(contexts)).await;
+            let contexts = side_by_side(contexts).await;
             if self.all_contexts {
                 let known = told_apart(contexts).await;
                 return Ok(without_doubles(known, |context| &context.name));
@@ -55,8 +55,8 @@ impl Contexts {
             Some(_) => access.with_context(name),
             None => access,
         };
-        let client = ClusterClient::new(name, &access, deadline);
-        let client = connecting(client).await?;
+        let client = Cluster::new(name, &access, deadline);
+        let client = client.await?;
         Ok(vec![KubeContext {
             name: name.clone(),
             client: Ok(client),
@@ -151,7 +151,7 @@ fn split(list: &str) -> Vec<String> {
 }
 
 async fn context_of(name: String, access: Access, deadline: Duration) -> KubeContext {
-    let client = ClusterClient::new(&name, &access, deadline).await;
+    let client = Cluster::new(&name, &access, deadline).await;
     KubeContext {
         name,
         client: client.map_err(ReadError::from),

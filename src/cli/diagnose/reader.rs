@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::timing;
+use client::{Cluster, timing};
 use hints::{
     hint::{fail, misuse},
     suggest::ClusterFlags,
@@ -10,7 +10,6 @@ use hints::{
 use mirror_core::{api::metadata::ResourceId, mirror::FEDERATED_SUFFIX};
 use observe::{
     clusters::{
-        cluster_client::ClusterClient,
         request_path::{
             ClientPod, ClientView, RequestPath, SourceFacts, TargetFacts, TargetQuestion,
             client_pod, client_proxy, client_view, source_facts, target_facts,
@@ -25,7 +24,7 @@ use observe::{
 };
 
 use super::args::{Called, Diagnose};
-use crate::cli::common::{args::Global, cluster::connecting};
+use crate::cli::common::args::Global;
 
 /// Time between two reads of the metrics of the calling Pod's proxy.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -34,9 +33,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub struct PathReader<'a> {
     args: &'a Diagnose,
     /// The source cluster.
-    pub source: ClusterClient,
+    pub source: Cluster,
     /// The target cluster, if its context was named.
-    target: Option<ClusterClient>,
+    target: Option<Cluster>,
     commands: Commands,
 }
 
@@ -45,14 +44,12 @@ impl<'a> PathReader<'a> {
     pub async fn connect(global: &Global, args: &'a Diagnose) -> anyhow::Result<Self> {
         let (access, deadline) = (global.access(), args.request_timeout);
         let context = access.context.clone().unwrap_or_default();
-        let source = ClusterClient::new(&context, &access, deadline);
-        let source = connecting(source).await?;
+        let source = Cluster::new(&context, &access, deadline).await?;
         let target = match &args.target {
             None => None,
             Some(context) => {
                 let access = access.of_other(context);
-                let client = ClusterClient::new(context, &access, deadline);
-                Some(connecting(client).await?)
+                Some(Cluster::new(context, &access, deadline).await?)
             }
         };
         Ok(Self {
@@ -132,7 +129,7 @@ type OfSource = (
 );
 
 async fn of_source(
-    source: &ClusterClient,
+    source: &Cluster,
     args: &Diagnose,
     from: Option<&ResourceId>,
 ) -> anyhow::Result<OfSource> {
@@ -153,7 +150,7 @@ async fn of_source(
     Ok((facts, Some(Ok(pod)), Some(view)))
 }
 
-fn no_pod(source: &ClusterClient, id: &ResourceId, names: &[String]) -> anyhow::Error {
+fn no_pod(source: &Cluster, id: &ResourceId, names: &[String]) -> anyhow::Error {
     let hint = if let Some(name) = closest(&id.name, names.iter().map(String::as_str)) {
         format!("did you mean {}/{name}?", id.namespace)
     } else {
@@ -166,7 +163,7 @@ fn no_pod(source: &ClusterClient, id: &ResourceId, names: &[String]) -> anyhow::
 /// The facts of the target cluster that a context is for.
 async fn of_context(
     path: &RequestPath,
-    target: &ClusterClient,
+    target: &Cluster,
     reader: &PathReader<'_>,
 ) -> anyhow::Result<TargetFacts> {
     let args = reader.args;

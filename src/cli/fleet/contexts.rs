@@ -3,15 +3,16 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
+use client::Cluster;
 use hints::{hint::misuse, suggest::ClusterFlags};
-use observe::clusters::cluster_client::{ClusterClient, KubeContext, side_by_side};
+use observe::clusters::kube_context::{KubeContext, side_by_side};
 
 use super::{
     loaded::{LoadedFleet, load, named},
     plugins::PluginFlags,
 };
 use crate::{
-    cli::common::{args::Global, cluster::connecting, contexts::Contexts},
+    cli::common::{args::Global, contexts::Contexts},
     fleet::FleetCluster,
 };
 
@@ -106,7 +107,7 @@ impl SelectedClusters {
 async fn of_file(global: &Global, loaded: &LoadedFleet, deadline: Duration) -> SelectedClusters {
     let clusters = loaded.fleet.clusters.iter();
     let clusters = clusters.map(|cluster| of_cluster(global, loaded, cluster, deadline));
-    let contexts = connecting(side_by_side(clusters)).await;
+    let contexts = side_by_side(clusters).await;
     let links = loaded.fleet.links.keys();
     let links = links.map(|ends| (ends.source.to_string(), ends.target.to_string()));
     SelectedClusters {
@@ -138,7 +139,7 @@ async fn of_cluster(
             };
         }
     };
-    let client = ClusterClient::new(&name, &access, deadline).await;
+    let client = Cluster::new(&name, &access, deadline).await;
     KubeContext {
         name,
         client: client.map_err(Into::into),

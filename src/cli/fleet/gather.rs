@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 use kube::{Resource, ResourceExt as _, api::ListParams};
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
-use observe::clusters::cluster_client::side_by_side;
+use observe::clusters::kube_context::side_by_side;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -30,7 +30,7 @@ use super::{
 use crate::cli::{
     common::{
         args::Global,
-        cluster::Cluster,
+        cluster::{Cluster, linkerd_config},
         cluster_name::context_of,
         inventory::LINK,
         linked::{KnownLinks, links_elsewhere},
@@ -163,7 +163,7 @@ pub async fn read_for_render(
 }
 
 async fn install_facts(loaded: &LoadedFleet, cluster: &Cluster) -> anyhow::Result<InstallFacts> {
-    let config = cluster.linkerd_config(&loaded.linkerd).await?;
+    let config = linkerd_config(cluster, &loaded.linkerd).await?;
     InstallFacts::read(cluster, config).await
 }
 
@@ -334,7 +334,7 @@ async fn target(
     link: &LoadedLink,
 ) -> anyhow::Result<TargetSide> {
     let (config, gateway, inside) = futures::try_join!(
-        cluster.linkerd_config(&loaded.linkerd),
+        linkerd_config(cluster, &loaded.linkerd),
         gateway(cluster, &link.args),
         ApiServerFacts::read(cluster, &link.args),
     )?;

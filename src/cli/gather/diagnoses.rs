@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, stream};
 
-use client::timing;
+use client::{Cluster, timing};
 use mirror_core::{
     api::{labels, metadata::ResourceId},
     mirror::{federated_name, mirror_name},
@@ -12,7 +12,6 @@ use mirror_core::{
 use observe::{
     clusters::{
         bundle::{BundleContent, BundleFile},
-        cluster_client::ClusterClient,
         request_path::{RequestPath, facts_of_another, source_facts},
         snapshot::{FullSnapshot, LinkSnapshot},
     },
@@ -26,7 +25,7 @@ const AT_ONCE: usize = 4;
 
 /// The files of a cluster.
 pub async fn diagnoses(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     snapshot: &FullSnapshot,
     commands: &Commands,
 ) -> Vec<BundleFile> {

@@ -12,7 +12,12 @@ use manifests::{
 use mirror_core::api::link::{LinkerdConfig, NO_ENDPOINT_SLICES};
 use observe::clusters::{collect_full::own_routes, own_routes::OwnRoute};
 
-use crate::cli::common::{cluster::Cluster, inventory::ADMISSION_POLICY, output, wait::poll};
+use crate::cli::common::{
+    cluster::{Cluster, linkerd_config},
+    inventory::ADMISSION_POLICY,
+    output,
+    wait::poll,
+};
 
 /// Poll interval while waiting for Linkerd.
 const RETRY: Duration = Duration::from_secs(2);
@@ -34,7 +39,7 @@ impl InstallFacts {
     /// Asks the cluster. Waits until Linkerd is installed, but not longer than `wait`.
     pub async fn of(access: &Access, linkerd: &str, wait: Duration) -> anyhow::Result<Self> {
         let cluster = Cluster::connect(access).await?;
-        let attempt = async || anyhow::Ok(cluster.linkerd_config(linkerd).await);
+        let attempt = async || anyhow::Ok(linkerd_config(&cluster, linkerd).await);
         let waits = |error: &anyhow::Error| output::note(&format!("waiting for Linkerd: {error}"));
         let config = poll(RETRY, wait, attempt, waits).await??;
         Self::read(&cluster, config).await

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use futures::future::join_all;
 use hints::hint::fail;
 use mirror_core::api::link::Link;
-use observe::clusters::cluster_client::side_by_side;
+use observe::clusters::kube_context::side_by_side;
 use tokio::sync::Semaphore;
 
 use super::{

@@ -4,10 +4,10 @@ use client::{ReadError, timing};
 use hints::{hint::fail, suggest::ToldProblem};
 use jiff::Timestamp;
 use observe::clusters::{
-    cluster_client::{KubeContext, side_by_side},
     collect::{Depth, snapshots_of},
     collect_full,
     credentials::problems,
+    kube_context::{KubeContext, side_by_side},
     snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
     topology::Topology,
 };

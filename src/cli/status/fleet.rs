@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mirror_core::api::conditions::CREDENTIALS_EXPIRING;
 use observe::clusters::{
-    cluster_client::KubeContext,
     collect::{Depth, snapshots_of},
+    kube_context::KubeContext,
     link_summary::LinkSummary,
     snapshot::ClusterSnapshot,
 };

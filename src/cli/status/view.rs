@@ -6,7 +6,7 @@ mod shape;
 
 use jiff::Timestamp;
 use mirror_core::api::text::one_line;
-use observe::clusters::{cluster_client::KubeContext, topology::Topology};
+use observe::clusters::{kube_context::KubeContext, topology::Topology};
 use serde::Serialize;
 
 pub use self::{links::links, shape::TableShape};

@@ -6,7 +6,7 @@ use client::timing;
 use hints::hint::fail;
 use jiff::Timestamp;
 use mirror_core::api::text::one_line;
-use observe::clusters::{cluster_client::KubeContext, topology::Edge};
+use observe::clusters::{kube_context::KubeContext, topology::Edge};
 
 use super::{
     args::{StatusArgs, StatusFormat},

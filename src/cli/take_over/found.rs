@@ -20,7 +20,7 @@ use observe::clusters::{
 
 use crate::cli::{
     common::{
-        cluster::Cluster,
+        cluster::{Cluster, linkerd_config},
         mirroring::{Mirroring, Parse},
         wait::spin,
     },
@@ -95,7 +95,7 @@ impl Found {
         linkerd: &str,
         parse: Parse,
     ) -> anyhow::Result<Self> {
-        let config = cluster.linkerd_config(linkerd).await?;
+        let config = linkerd_config(cluster, linkerd).await?;
         let (programs, own) = programs(cluster, namespace).await?;
         let links = links(cluster, namespace, parse, own.is_some()).await?;
         let clusters = links.iter().map(|link| link.cluster.as_str()).collect();

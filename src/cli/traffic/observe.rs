@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use client::Cluster;
 use mirror_core::api::metadata::ResourceId;
 use observe::{
     clusters::{
-        cluster_client::{ClusterClient, KubeContext},
+        kube_context::KubeContext,
         proxies::ProxyError,
         snapshot::Known,
         traffic::{
@@ -66,7 +67,7 @@ impl<'a> Observer<'a> {
         })
     }
 
-    async fn sample(&mut self, cluster: &ClusterClient) -> Known<Observation> {
+    async fn sample(&mut self, cluster: &Cluster) -> Known<Observation> {
         let args = self.args;
         let max = usize::try_from(args.max_clients).unwrap_or(usize::MAX);
         let wanted = args.wanted();

@@ -1,6 +1,6 @@
 //! What has to be as it should before anything is written: the clusters, the Link, the controller, the permissions.
 
-use client::ReadError;
+use client::{Cluster, ReadError};
 use futures::try_join;
 use hints::{
     hint::{fail, misuse},
@@ -12,7 +12,6 @@ use observe::{
             namespaces::{self, FoundNamespace},
             permissions::{VerifySide, denied},
         },
-        cluster_client::ClusterClient,
         collect::{Depth, snapshot_of},
         leader::pods,
         snapshot::{ClusterSnapshot, LinkSnapshot},
@@ -22,12 +21,12 @@ use observe::{
 };
 
 use super::args::VerifyArgs;
-use crate::cli::common::{args::Global, cluster::connecting, contexts::refuse_silence};
+use crate::cli::common::{args::Global, contexts::refuse_silence};
 
 /// The two clusters of a run.
 pub struct Pair {
-    pub source: ClusterClient,
-    pub target: ClusterClient,
+    pub source: Cluster,
+    pub target: Cluster,
     /// Flags for commands that name the clusters themselves.
     pub both: ClusterFlags,
 }
@@ -62,8 +61,7 @@ impl Pair {
         let access = global.access();
         let client = async |context: &str| {
             let access = access.with_context(context);
-            let client = ClusterClient::new(context, &access, args.request_timeout);
-            connecting(client).await
+            Cluster::new(context, &access, args.request_timeout).await
         };
         Ok(Self {
             source: client(&args.source).await?,
@@ -99,7 +97,7 @@ impl Pair {
 
     /// Fails if the user lacks a permission, or a cluster cannot be reached.
     async fn may(&self, args: &VerifyArgs) -> anyhow::Result<()> {
-        let of = async |cluster: &ClusterClient, side: VerifySide| {
+        let of = async |cluster: &Cluster, side: VerifySide| {
             let lacking = denied(cluster, &args.namespace, side).await;
             let lacking = lacking.map_err(|why| unreachable(cluster, &why))?;
             if lacking.is_empty() {
@@ -227,7 +225,7 @@ impl Pair {
 
     /// Which of the clusters have a namespace that an earlier run has left, with its UID. Fails if it is not one of ours.
     pub async fn left(&self, name: &str) -> anyhow::Result<[Option<String>; 2]> {
-        let of = async |cluster: &ClusterClient| match namespaces::find(cluster, name).await {
+        let of = async |cluster: &Cluster| match namespaces::find(cluster, name).await {
             Ok(FoundNamespace::Nothing) => Ok(None),
             Ok(FoundNamespace::Canaries(uid)) => Ok(Some(uid)),
             Ok(FoundNamespace::Foreign) => Err(fail(
@@ -271,7 +269,7 @@ fn offered(
     }
 }
 
-fn unreachable(cluster: &ClusterClient, why: &ReadError) -> anyhow::Error {
+fn unreachable(cluster: &Cluster, why: &ReadError) -> anyhow::Error {
     fail(
         format!("cannot ask {}: {why}", cluster.name),
         "check that the cluster is up, and that the context is the right one",

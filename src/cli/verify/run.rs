@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::ReadError;
+use client::{Cluster, ReadError};
 use mirror_core::api::{link::Link, metadata::ResourceId};
 use observe::{
     clusters::{
@@ -12,7 +12,6 @@ use observe::{
             mirrors::{MirrorWatch, SeenMirror, SeenMirrors},
             namespaces, pods, services,
         },
-        cluster_client::ClusterClient,
         snapshot::Known,
     },
     verify::{CanaryMode, CanaryService, StepResult, VerifyReport, VerifyStep, seen_identity},
@@ -109,7 +108,7 @@ impl Run<'_> {
     }
 
     /// Starts a Pod, and waits until it is ready. An error names its cluster.
-    async fn start_pod(&self, cluster: &ClusterClient, name: &str, role: Role) -> Known<()> {
+    async fn start_pod(&self, cluster: &Cluster, name: &str, role: Role) -> Known<()> {
         let started = pods::start(cluster, &self.canaries, name, role, self.until).await;
         started.map_err(|why| why.context(&cluster.name))
     }

@@ -6,6 +6,7 @@ pub mod redaction;
 
 use std::collections::BTreeSet;
 
+use client::Cluster;
 use client::requests::{PAGE, next_page, within};
 use futures::{StreamExt as _, stream};
 use http::Request;
@@ -22,7 +23,6 @@ use self::{
     redaction::without_secrets,
 };
 use super::{
-    cluster_client::ClusterClient,
     snapshot::Known,
     workloads::{container_statuses, containers},
 };
@@ -57,10 +57,7 @@ pub enum BundleContent {
 }
 
 /// Reads all files of a cluster. `namespaces` are those of the extension and of the Links, if they are known.
-pub async fn files(
-    cluster: &ClusterClient,
-    namespaces: &Known<BTreeSet<String>>,
-) -> Vec<BundleFile> {
+pub async fn files(cluster: &Cluster, namespaces: &Known<BTreeSet<String>>) -> Vec<BundleFile> {
     let (listed, secrets) = futures::join!(
         lists(cluster, namespaces),
         secrets(cluster, namespaces.clone().unwrap_or_default())
@@ -83,7 +80,7 @@ pub async fn files(
 
 /// One file for each kind.
 async fn lists(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     namespaces: &Known<BTreeSet<String>>,
 ) -> Vec<(&'static BundledKind, BundleFile)> {
     let lists = stream::iter(KINDS).map(async |kind| {
@@ -106,7 +103,7 @@ async fn lists(
 }
 
 async fn list(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     kind: &BundledKind,
     namespaces: Vec<&str>,
 ) -> kube::Result<(Vec<Value>, bool)> {
@@ -147,7 +144,7 @@ async fn list(
 }
 
 /// The credentials: names, labels and annotations. The API server sends nothing else of them.
-async fn secrets(cluster: &ClusterClient, mut namespaces: BTreeSet<String>) -> BundleFile {
+async fn secrets(cluster: &Cluster, mut namespaces: BTreeSet<String>) -> BundleFile {
     namespaces.insert(cluster.linkerd_namespace.clone());
     let list = async {
         let of_links = ListParams::default().fields(&format!("type={}", labels::CREDENTIALS_TYPE));
@@ -175,7 +172,7 @@ async fn secrets(cluster: &ClusterClient, mut namespaces: BTreeSet<String>) -> B
 }
 
 /// Logs and metrics.
-async fn of_pods(cluster: &ClusterClient, pods: Vec<Pod>) -> Vec<BundleFile> {
+async fn of_pods(cluster: &Cluster, pods: Vec<Pod>) -> Vec<BundleFile> {
     let reads = pods.iter().flat_map(|pod| {
         let logs = logs_of(pod).into_iter().map(PodRead::Log);
         let metrics = metrics_of(pod).into_iter().map(PodRead::Metrics);
@@ -225,7 +222,7 @@ fn metrics_of(pod: &Pod) -> Vec<&'static str> {
     known.filter(|port| names.contains(port)).collect()
 }
 
-async fn read_log(cluster: &ClusterClient, pod: &Pod, log: ContainerLog) -> BundleFile {
+async fn read_log(cluster: &Cluster, pod: &Pod, log: ContainerLog) -> BundleFile {
     let (namespace, name) = id(pod);
     let ContainerLog {
         container,
@@ -250,7 +247,7 @@ async fn read_log(cluster: &ClusterClient, pod: &Pod, log: ContainerLog) -> Bund
     }
 }
 
-async fn read_metrics(cluster: &ClusterClient, pod: &Pod, port: &str) -> BundleFile {
+async fn read_metrics(cluster: &Cluster, pod: &Pod, port: &str) -> BundleFile {
     let (namespace, name) = id(pod);
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics");
     let read = ask(&cluster.client, path);
@@ -276,9 +273,6 @@ fn id(pod: &Pod) -> (&str, &str) {
 }
 
 /// The answer, or why there is none.
-async fn asked<T>(
-    cluster: &ClusterClient,
-    read: impl Future<Output = kube::Result<T>>,
-) -> Known<T> {
+async fn asked<T>(cluster: &Cluster, read: impl Future<Output = kube::Result<T>>) -> Known<T> {
     within(cluster.deadline, read).await
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use client::{
-    ReadError, ReadErrorKind, credentials_expiry, credentials_identity, insecure_tls,
-    kubeconfig_in, requests::list_all, token_fingerprint,
+    Cluster, ReadError, ReadErrorKind, credentials_expiry, credentials_identity, insecure_tls,
+    kube_system_uid, kubeconfig_in, requests::list_all, token_fingerprint,
 };
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
@@ -19,7 +19,7 @@ use mirror_core::api::{
 };
 
 use super::{
-    cluster_client::{ClusterClient, KubeContext, kube_system_uid, side_by_side},
+    kube_context::{KubeContext, side_by_side},
     leader::leaders,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
     target::config_in_force,
@@ -50,7 +50,7 @@ pub async fn snapshots_of(contexts: &[KubeContext], depth: Depth) -> Vec<Cluster
 }
 
 /// Takes the snapshot of one cluster.
-pub async fn snapshot_of(cluster: &ClusterClient, depth: Depth) -> ClusterSnapshot {
+pub async fn snapshot_of(cluster: &Cluster, depth: Depth) -> ClusterSnapshot {
     let links = async {
         let mut links = links(cluster).await;
         let namespaces = namespaces(&links);
@@ -96,7 +96,7 @@ pub async fn older_links(client: &Client) -> Option<String> {
 }
 
 /// Lists the Links, without their credentials.
-pub async fn links(cluster: &ClusterClient) -> Known<Vec<LinkSnapshot>> {
+pub async fn links(cluster: &Cluster) -> Known<Vec<LinkSnapshot>> {
     let listed = list_all::<LinkObject>(&Api::all(cluster.client.clone()), "").await;
     let mut links = match listed {
         Ok(links) => links,
@@ -121,7 +121,7 @@ pub async fn links(cluster: &ClusterClient) -> Known<Vec<LinkSnapshot>> {
     Ok(links.collect())
 }
 
-async fn add_credentials(cluster: &ClusterClient, depth: Depth, links: Vec<&mut LinkSnapshot>) {
+async fn add_credentials(cluster: &Cluster, depth: Depth, links: Vec<&mut LinkSnapshot>) {
     if depth == Depth::Links {
         return;
     }
@@ -139,10 +139,7 @@ async fn add_credentials(cluster: &ClusterClient, depth: Depth, links: Vec<&mut 
 }
 
 /// The kubeconfigs of Links, in the same order; `None` for a Link that cannot be decoded.
-pub async fn kubeconfigs(
-    cluster: &ClusterClient,
-    links: &[LinkSnapshot],
-) -> Vec<Option<Known<Vec<u8>>>> {
+pub async fn kubeconfigs(cluster: &Cluster, links: &[LinkSnapshot]) -> Vec<Option<Known<Vec<u8>>>> {
     let read = async |link: &LinkSnapshot| match link.unreadable {
         Some(_) => None,
         None => Some(kubeconfig_of(cluster, &link.link).await),
@@ -164,7 +161,7 @@ pub fn credentials(kubeconfig: Result<&[u8], &ReadError>) -> Known<LinkCredentia
 }
 
 /// The kubeconfig in a Link's credentials Secret. The error contains nothing of it.
-async fn kubeconfig_of(cluster: &ClusterClient, link: &Link) -> Known<Vec<u8>> {
+async fn kubeconfig_of(cluster: &Cluster, link: &Link) -> Known<Vec<u8>> {
     let name = &link.spec.cluster_credentials_secret;
     let namespace = link.metadata.namespace.as_deref().unwrap_or_default();
     if name.is_empty() {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use client::{ReadError, requests::clock_ahead};
+use client::{Cluster, ReadError, kube_system_uid, requests::clock_ahead};
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::{SignedDuration, Timestamp};
 use mirror_core::{
@@ -19,7 +19,6 @@ use tokio::sync::Semaphore;
 
 use super::{
     access::controller_denied,
-    cluster_client::{ClusterClient, kube_system_uid},
     collect::{credentials, kubeconfigs, links},
     collect_full::{
         OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
@@ -45,7 +44,7 @@ const NOT_READ: &str = "not read yet";
 
 /// A snapshot that is being taken.
 pub struct Gathering<'a> {
-    cluster: &'a ClusterClient,
+    cluster: &'a Cluster,
     snapshot: FullSnapshot,
     running: FuturesUnordered<LocalBoxFuture<'a, GatheredFacts>>,
     /// Whether the Links, and the Deployments, are known.
@@ -95,12 +94,7 @@ struct LinkAccess {
 
 impl<'a> Gathering<'a> {
     /// Starts to read what depends on nothing else.
-    pub fn start(
-        cluster: &'a ClusterClient,
-        now: Timestamp,
-        version: &str,
-        parse: ParseArgs,
-    ) -> Self {
+    pub fn start(cluster: &'a Cluster, now: Timestamp, version: &str, parse: ParseArgs) -> Self {
         let client = &cluster.client;
         let running = FuturesUnordered::new();
         running.push(installation(cluster).boxed_local());
@@ -310,7 +304,7 @@ fn waiting(links: &[LinkSnapshot], mirrors: &Known<Vec<Service>>) -> usize {
     waiting.sum()
 }
 
-async fn installation(cluster: &ClusterClient) -> GatheredFacts {
+async fn installation(cluster: &Cluster) -> GatheredFacts {
     let client = &cluster.client;
     let (uid, extension_namespaces, links, config, link_api, ahead) = futures::join!(
         kube_system_uid(client),
@@ -333,7 +327,7 @@ async fn installation(cluster: &ClusterClient) -> GatheredFacts {
 /// The facts about the controller in `namespace`: `writes_routes` if it applies preferences. `of_links` are the
 /// namespaces of Links.
 async fn controller(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     namespace: Option<String>,
     writes_routes: bool,
     of_links: BTreeSet<String>,
@@ -355,7 +349,7 @@ async fn controller(
 
 /// The facts about the objects of the controllers; `found` are the controllers that are known.
 async fn of_services(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     found: Vec<Workload>,
     objects: OwnObjects,
     waiting: usize,
@@ -395,7 +389,7 @@ async fn of_services(
 }
 
 /// The credentials of Links, and those that Linkerd has.
-async fn access(cluster: &ClusterClient, links: Vec<LinkSnapshot>) -> GatheredFacts {
+async fn access(cluster: &Cluster, links: Vec<LinkSnapshot>) -> GatheredFacts {
     let (kubeconfigs, destination) = futures::join!(
         kubeconfigs(cluster, &links),
         destination(&cluster.client, &cluster.linkerd_namespace)
@@ -413,7 +407,7 @@ async fn access(cluster: &ClusterClient, links: Vec<LinkSnapshot>) -> GatheredFa
     GatheredFacts::Credentials(all, destination)
 }
 
-async fn proxies(cluster: &ClusterClient, namespaces: BTreeSet<String>) -> GatheredFacts {
+async fn proxies(cluster: &Cluster, namespaces: BTreeSet<String>) -> GatheredFacts {
     let client = &cluster.client;
     let (pods, trust_roots) = futures::join!(
         pods(client, &namespaces),
@@ -423,7 +417,7 @@ async fn proxies(cluster: &ClusterClient, namespaces: BTreeSet<String>) -> Gathe
 }
 
 /// A snapshot without facts.
-fn nothing_known(cluster: &ClusterClient, now: Timestamp, version: &str) -> FullSnapshot {
+fn nothing_known(cluster: &Cluster, now: Timestamp, version: &str) -> FullSnapshot {
     fn not_read<T>() -> Known<T> {
         Err(NOT_READ.into())
     }

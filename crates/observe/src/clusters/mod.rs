@@ -7,7 +7,6 @@
 pub mod access;
 pub mod bundle;
 pub mod canaries;
-pub mod cluster_client;
 pub mod collect;
 pub mod collect_full;
 mod confinement;
@@ -16,6 +15,7 @@ pub mod credentials;
 pub mod fixtures;
 pub mod foreign_endpoints;
 pub mod gather;
+pub mod kube_context;
 pub mod leader;
 pub mod link_summary;
 pub mod linkerd_api;

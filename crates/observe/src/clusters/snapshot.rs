@@ -29,19 +29,6 @@ use super::{
 /// A fact, or the reason why it is unknown.
 pub type Known<T> = Result<T, ReadError>;
 
-/// What to say about clocks that differ by more than a minute. `server` names the API server.
-pub fn clock_differs(ahead: SignedDuration, server: &str) -> Option<String> {
-    let way = if ahead.is_negative() {
-        "ahead of"
-    } else {
-        "behind"
-    };
-    (ahead.abs() > SignedDuration::from_mins(1)).then(|| {
-        let seconds = ahead.abs().as_secs();
-        format!("the clock of this machine is {seconds} s {way} that of {server}, which counts")
-    })
-}
-
 /// One cluster: its Links and its trust anchors.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {

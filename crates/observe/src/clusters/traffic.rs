@@ -4,6 +4,7 @@
 pub mod sample;
 mod services;
 
+use client::Cluster;
 use client::requests::list_all;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +15,6 @@ pub use self::{
     services::{ServiceWanted, TrafficService, TrafficServices, traffic_services},
 };
 use super::{
-    cluster_client::ClusterClient,
     proxies::{MESHED, PodProxy, ProxyError},
     snapshot::Known,
 };
@@ -33,7 +33,7 @@ pub struct TrafficClients {
 
 /// Lists the running Pods that are in the mesh, of one namespace or of all. Returns the proxies of at most `max` of them.
 pub async fn clients(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     namespace: Option<&str>,
     max: usize,
 ) -> Known<TrafficClients> {

@@ -1,6 +1,6 @@
 //! Which columns and lines a view has.
 
-use observe::clusters::cluster_client::KubeContext;
+use observe::clusters::kube_context::KubeContext;
 
 use crate::cli::status::args::{StatusArgs, StatusFormat};
 

@@ -154,7 +154,7 @@ pub fn names(snapshot: &FullSnapshot) -> Verdict {
 }
 
 pub fn clock(snapshot: &FullSnapshot) -> Verdict {
-    match crate::clusters::snapshot::clock_differs(snapshot.ahead, "the API server") {
+    match client::clock_differs(snapshot.ahead, "the API server") {
         Some(why) => Verdict::Warn(vec![why.into()]),
         None => Verdict::Pass,
     }

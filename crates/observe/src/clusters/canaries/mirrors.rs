@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, pin::pin};
 
+use client::Cluster;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{
@@ -14,7 +15,7 @@ use kube::{
 use mirror_core::api::labels::{MIRRORED_SERVICE, SLICE_SERVICE};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
-use crate::clusters::cluster_client::{ClusterClient, WATCH};
+use crate::clusters::kube_context::WATCH;
 
 /// What is known of a mirror.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +103,7 @@ pub struct MirrorWatch {
 
 impl MirrorWatch {
     /// Watches the mirrors in a namespace.
-    pub fn start(cluster: &ClusterClient, namespace: &str) -> Self {
+    pub fn start(cluster: &Cluster, namespace: &str) -> Self {
         let client = cluster.client.clone();
         let seconds = u32::try_from(WATCH.as_secs()).unwrap_or(u32::MAX);
         let config = || {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use client::Cluster;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt as _,
@@ -11,7 +12,7 @@ use kube::{
 use mirror_core::api::labels::VERIFY;
 
 use super::CanarySpec;
-use crate::clusters::{cluster_client::ClusterClient, snapshot::Known};
+use crate::clusters::snapshot::Known;
 
 /// What has the name of a namespace of canaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum FoundNamespace {
 }
 
 /// Looks up a namespace.
-pub async fn find(cluster: &ClusterClient, name: &str) -> Known<FoundNamespace> {
+pub async fn find(cluster: &Cluster, name: &str) -> Known<FoundNamespace> {
     let found = api(cluster).get_metadata_opt(name).await;
     Ok(match found? {
         None => FoundNamespace::Nothing,
@@ -37,7 +38,7 @@ pub async fn find(cluster: &ClusterClient, name: &str) -> Known<FoundNamespace> 
 }
 
 /// Makes the namespace of a run.
-pub async fn create(cluster: &ClusterClient, canaries: &CanarySpec) -> Known<()> {
+pub async fn create(cluster: &Cluster, canaries: &CanarySpec) -> Known<()> {
     let (api, namespace) = (api(cluster), canaries.namespace());
     let created = api.create(&PostParams::default(), &namespace).await;
     created?;
@@ -45,7 +46,7 @@ pub async fn create(cluster: &ClusterClient, canaries: &CanarySpec) -> Known<()>
 }
 
 /// Deletes the namespace of this UID, with all that is in it, and waits until it is gone.
-pub async fn delete(cluster: &ClusterClient, name: &str, uid: &str, limit: Duration) -> Known<()> {
+pub async fn delete(cluster: &Cluster, name: &str, uid: &str, limit: Duration) -> Known<()> {
     let only = DeleteParams::background().preconditions(Preconditions {
         uid: Some(uid.to_owned()),
         resource_version: None,
@@ -69,6 +70,6 @@ pub async fn delete(cluster: &ClusterClient, name: &str, uid: &str, limit: Durat
     }
 }
 
-fn api(cluster: &ClusterClient) -> Api<Namespace> {
+fn api(cluster: &Cluster) -> Api<Namespace> {
     Api::all(cluster.client.clone())
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use client::ReadError;
+use client::{Cluster, ReadError};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
-use crate::clusters::{access::may, cluster_client::ClusterClient, snapshot::Known};
+use crate::clusters::{access::may, snapshot::Known};
 
 /// Access reviews that run concurrently.
 const REVIEWS_AT_ONCE: usize = 8;
@@ -50,11 +50,7 @@ impl VerifySide {
 }
 
 /// What the user may not do in the namespace of canaries, such as `pods (get, create)`.
-pub async fn denied(
-    cluster: &ClusterClient,
-    namespace: &str,
-    side: VerifySide,
-) -> Known<Vec<String>> {
+pub async fn denied(cluster: &Cluster, namespace: &str, side: VerifySide) -> Known<Vec<String>> {
     let needs = side.needs().flat_map(|(group, resource, verbs)| {
         verbs.iter().map(move |verb| (group, resource, *verb))
     });

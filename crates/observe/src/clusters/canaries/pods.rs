@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use client::Cluster;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{Api, api::PostParams, runtime::wait::await_condition};
 use mirror_core::api::text::in_brief;
@@ -9,7 +10,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{CanarySpec, Role};
 use crate::clusters::{
-    cluster_client::ClusterClient,
     snapshot::Known,
     workloads::{PROXY, container_statuses, containers},
 };
@@ -28,7 +28,7 @@ const STUCK: [&str; 4] = [
 
 /// Creates a Pod, and waits until it is ready.
 pub async fn start(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     canaries: &CanarySpec,
     name: &str,
     role: Role,
@@ -61,7 +61,7 @@ pub async fn start(
     }
 }
 
-async fn create(cluster: &ClusterClient, namespace: &str, pod: &Pod, until: Instant) -> Known<Pod> {
+async fn create(cluster: &Cluster, namespace: &str, pod: &Pod, until: Instant) -> Known<Pod> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     loop {
         match api.create(&PostParams::default(), pod).await {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use client::Cluster;
 use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, ResourceExt as _,
@@ -10,11 +11,11 @@ use kube::{
 use mirror_core::api::labels::VERIFY;
 
 use super::CanarySpec;
-use crate::clusters::{cluster_client::ClusterClient, snapshot::Known};
+use crate::clusters::snapshot::Known;
 
 /// Creates a Service in front of the servers of a cluster, with these labels.
 pub async fn create(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     canaries: &CanarySpec,
     name: &str,
     labels: &BTreeMap<String, String>,
@@ -28,7 +29,7 @@ pub async fn create(
 }
 
 /// Deletes the Services of canaries, also those of an earlier run.
-pub async fn delete_all(cluster: &ClusterClient, namespace: &str) -> Known<()> {
+pub async fn delete_all(cluster: &Cluster, namespace: &str) -> Known<()> {
     let services = api(cluster, namespace);
     let own = ListParams::default().labels(VERIFY);
     for service in services.list_metadata(&own).await? {
@@ -45,6 +46,6 @@ pub async fn delete_all(cluster: &ClusterClient, namespace: &str) -> Known<()> {
     Ok(())
 }
 
-fn api(cluster: &ClusterClient, namespace: &str) -> Api<Service> {
+fn api(cluster: &Cluster, namespace: &str) -> Api<Service> {
     Api::namespaced(cluster.client.clone(), namespace)
 }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use client::ReadError;
+use client::{Cluster, ReadError};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use mirror_core::api::{
@@ -16,14 +16,13 @@ use super::{
     pod,
 };
 use crate::clusters::{
-    cluster_client::ClusterClient,
     linkerd_api::{ControllerAddresses, LinkerdApi, LinkerdApiError, ProxyWorkload},
     snapshot::Known,
 };
 
 /// What Linkerd tells the proxy of a Pod about a port of a Service, or about its first one.
 pub async fn client_view(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     addresses: &ControllerAddresses,
     client: &ClientPod,
     facts: &SourceFacts,
@@ -70,7 +69,7 @@ pub async fn client_view(
     })
 }
 
-async fn api(cluster: &ClusterClient, addresses: &ControllerAddresses) -> Known<LinkerdApi> {
+async fn api(cluster: &Cluster, addresses: &ControllerAddresses) -> Known<LinkerdApi> {
     let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
     let api = LinkerdApi::reach(client, namespace, addresses, cluster.deadline).await;
     api.map_err(told)
@@ -92,7 +91,7 @@ pub struct InboundPolicies {
 }
 
 impl InboundPolicies {
-    pub async fn of(cluster: &ClusterClient, addresses: &ControllerAddresses) -> Self {
+    pub async fn of(cluster: &Cluster, addresses: &ControllerAddresses) -> Self {
         Self {
             api: api(cluster, addresses).await,
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use client::Cluster;
 use client::{
     ReadError,
     requests::{list_all, within},
@@ -30,7 +31,6 @@ use super::{
     pod,
 };
 use crate::clusters::{
-    cluster_client::ClusterClient,
     collect::{Depth, snapshot_of},
     collect_full,
     snapshot::{ClusterSnapshot, Known},
@@ -38,7 +38,7 @@ use crate::clusters::{
 };
 
 /// Reads what concerns a Service of the source cluster.
-pub async fn source_facts(cluster: &ClusterClient, service: &ResourceId) -> SourceFacts {
+pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFacts {
     let (client, deadline) = (&cluster.client, cluster.deadline);
     let linkerd = &cluster.linkerd_namespace;
     let of_controllers = async {
@@ -84,7 +84,7 @@ pub async fn source_facts(cluster: &ClusterClient, service: &ResourceId) -> Sour
 /// The same for another Service of the cluster. Reads only what concerns that one.
 pub async fn facts_of_another(
     facts: &SourceFacts,
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     service: &ResourceId,
 ) -> SourceFacts {
     let (namespace_exists, service, neighbours, slices, routes) =
@@ -108,7 +108,7 @@ type OfService = (
     Known<Vec<Route>>,
 );
 
-async fn of_service(cluster: &ClusterClient, service: &ResourceId) -> OfService {
+async fn of_service(cluster: &Cluster, service: &ResourceId) -> OfService {
     let (client, deadline) = (&cluster.client, cluster.deadline);
     futures::future::join5(
         within(deadline, namespace_exists(client, &service.namespace)),
@@ -123,7 +123,7 @@ async fn of_service(cluster: &ClusterClient, service: &ResourceId) -> OfService 
 /// Reads the Pod that calls. If there is none of this name, the error of the `Result` inside has the names of the
 /// namespace's Pods.
 pub async fn client_pod(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     id: &ResourceId,
 ) -> Known<Result<ClientPod, Vec<String>>> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &id.namespace);

@@ -1,5 +1,6 @@
 //! Reads the facts of a target cluster, in the context that a person names. Reads only.
 
+use client::Cluster;
 use client::requests::{list_all, within};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Service as WholeService;
@@ -13,7 +14,6 @@ use super::{
     source::{get_service, pods, slices},
 };
 use crate::clusters::{
-    cluster_client::ClusterClient,
     linkerd_api::ControllerAddresses,
     snapshot::{Known, annotation},
     target::config_in_force,
@@ -37,7 +37,7 @@ pub struct TargetQuestion<'a> {
 }
 
 /// Reads what concerns one Service of the target cluster.
-pub async fn target_facts(cluster: &ClusterClient, question: TargetQuestion<'_>) -> TargetFacts {
+pub async fn target_facts(cluster: &Cluster, question: TargetQuestion<'_>) -> TargetFacts {
     let (client, deadline) = (&cluster.client, cluster.deadline);
     let TargetQuestion {
         name,

@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use client::{from_credentials, requests::within};
+use client::{Cluster, from_credentials, requests::within};
 use futures::future::join_all;
 use kube::Client;
 use mirror_core::{
@@ -19,7 +19,6 @@ use mirror_core::{
 };
 
 use crate::clusters::{
-    cluster_client::ClusterClient,
     collect::{kubeconfigs, links},
     collect_full::{list_slices, mirrors},
     shown_mode::ShownMode,
@@ -79,10 +78,7 @@ struct FederatedMember {
 }
 
 /// Reads the Services of a cluster.
-pub async fn traffic_services(
-    cluster: &ClusterClient,
-    wanted: &ServiceWanted,
-) -> Known<TrafficServices> {
+pub async fn traffic_services(cluster: &Cluster, wanted: &ServiceWanted) -> Known<TrafficServices> {
     let mirrors = mirrors(&cluster.client).await?;
     let (mut services, members) = of_mirrors(&mirrors, wanted);
     let remote = members.iter().any(|member| member.cluster != LOCAL);
@@ -220,7 +216,7 @@ fn of_mirrors(
 
 /// The EndpointSlices of members in one cluster.
 async fn addresses(
-    cluster: &ClusterClient,
+    cluster: &Cluster,
     links: &[LinkSnapshot],
     name: &str,
     members: &[&FederatedMember],
@@ -241,11 +237,7 @@ async fn addresses(
 }
 
 /// A client of a target cluster, with the Link's credentials.
-async fn target_client(
-    cluster: &ClusterClient,
-    links: &[LinkSnapshot],
-    name: &str,
-) -> Known<Client> {
+async fn target_client(cluster: &Cluster, links: &[LinkSnapshot], name: &str) -> Known<Client> {
     let link = links.iter().find(|link| link.cluster() == name);
     let link = link.ok_or("there is no Link to it")?;
     if is_through_gateway(&link.link) {
