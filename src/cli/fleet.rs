@@ -76,7 +76,7 @@ use super::common::{
     prompt::confirmed,
     wait::{Progress, spin},
 };
-use crate::fleet::{LinkFlags, schema};
+use crate::fleet::schema;
 
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
@@ -226,7 +226,7 @@ pub async fn run(global: &Global, args: &FleetArgs, parse: Parse) -> anyhow::Res
         FleetCommand::Credentials(args) => credentials::run(global, args).await,
         FleetCommand::Import(args) => Box::pin(import::run(global, args)).await,
         FleetCommand::Schema => {
-            let flags = LinkFlags::new(link_flags());
+            let flags = link_flags();
             output::data(&output::json(&schema(&flags))?)?;
             Ok(ExitCode::SUCCESS)
         }

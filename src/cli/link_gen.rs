@@ -4,6 +4,7 @@ mod api_server;
 mod existing;
 mod facts;
 mod flags;
+mod keys;
 mod remark;
 
 use std::{path::PathBuf, time::Duration};
@@ -31,6 +32,7 @@ pub use self::{
     existing::{Existing, keep_cluster_uid},
     facts::{LinkFacts, WantedLink},
     flags::LinkArgs,
+    keys::set,
     remark::Remark,
 };
 pub use super::common::link_credentials::{Evidence, KubeconfigTarget, by_uid, compare};

@@ -48,7 +48,7 @@ pub fn expand(
         let Some((_, first)) = deciding.next() else {
             continue; // each has one
         };
-        if let Some((_, other)) = deciding.find(|(_, other)| other.word != first.word) {
+        if let Some((_, other)) = deciding.find(|(_, other)| other.text != first.text) {
             return Err(contradiction(file, ends, first, other));
         }
         let link = links.entry(ends.clone()).or_default();
@@ -69,7 +69,10 @@ fn contradiction(file: &str, ends: &LinkEnds, one: &FlagValue, other: &FlagValue
     fail(
         format!(
             "{ends} has two values of {key} in {file}: {} ({}) and {} ({})",
-            one.shown, one.place, other.shown, other.place
+            one.shown(),
+            one.place,
+            other.shown(),
+            other.place
         ),
         if single {
             "remove one of them".to_owned()

@@ -1,11 +1,8 @@
-//! Values of the file as flags of `link`, which check them.
+//! The keys of the file that are flags of `link`, with their descriptions, and the rules of their values.
 
-use std::{any::TypeId, error::Error as _};
+use std::any::TypeId;
 
-use clap::{
-    Arg, ArgAction, Command,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{Arg, ArgAction, Command};
 
 use manifests::{
     link::in_words,
@@ -16,8 +13,11 @@ use manifests::{
 const SECRET: [&str; 1] = ["proxyUrl"];
 
 /// The definition of the flags of `link`.
-#[derive(Debug)]
-pub struct LinkFlags(Command);
+pub struct LinkFlags {
+    command: Command,
+    /// The rule that the text of a value breaks, if it breaks one; by its key.
+    check: fn(&str, &str) -> Result<(), String>,
+}
 
 /// What a flag takes.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,17 +32,16 @@ pub enum FlagShape {
 }
 
 impl LinkFlags {
-    /// The flags of this command.
-    pub fn new(command: Command) -> Self {
-        let mut command = command.no_binary_name(true);
+    /// The flags of this command, which describes them. `check` says which rule the text of a value breaks, by its key.
+    pub fn new(mut command: Command, check: fn(&str, &str) -> Result<(), String>) -> Self {
         command.build();
-        Self(command)
+        Self { command, check }
     }
 
     /// The flag of a key.
     pub fn arg(&self, key: &str) -> Option<&Arg> {
         let long = in_words(key, '-');
-        let mut all = self.0.get_arguments();
+        let mut all = self.command.get_arguments();
         all.find(|arg| arg.get_long() == Some(&long))
     }
 
@@ -77,28 +76,11 @@ impl LinkFlags {
         }
     }
 
-    /// The flag with this value, and the value for messages. `Err` is the rule that the value breaks.
-    pub fn value(&self, key: &str, value: &Located) -> Result<(Option<String>, String), String> {
+    /// The text of a value, with commas between the items of a list. `Err` is the rule that the value breaks.
+    pub fn value(&self, key: &str, value: &Located) -> Result<String, String> {
         let text = self.text(key, value)?;
-        let flag = format!("--{}", in_words(key, '-'));
-        let is_switch = self
-            .arg(key)
-            .is_some_and(|arg| matches!(arg.get_action(), ArgAction::SetTrue));
-        let word = match (is_switch, text.as_str()) {
-            (true, "true") => Some(flag),
-            (true, _) => None,
-            (false, text) => Some(format!("{flag}={text}")),
-        };
-        if let Some(word) = &word {
-            let parsed = self.0.clone().try_get_matches_from([word]);
-            parsed.map_err(|error| rule(&error))?;
-        }
-        let shown = if text.is_empty() {
-            "nothing".to_owned()
-        } else {
-            text
-        };
-        Ok((word, shown))
+        (self.check)(key, &text)?;
+        Ok(text)
     }
 
     /// The value as it is typed after the flag.
@@ -135,18 +117,5 @@ impl LinkFlags {
             return String::new();
         }
         format!(", got {}", value.shown())
-    }
-}
-
-/// The rule that clap says is broken.
-fn rule(error: &clap::Error) -> String {
-    if let (ErrorKind::InvalidValue, Some(ContextValue::Strings(words))) =
-        (error.kind(), error.get(ContextKind::ValidValue))
-    {
-        return format!("must be one of {}", words.join(", "));
-    }
-    match error.source() {
-        Some(why) => why.to_string(),
-        None => "is not a value of the flag".to_owned(),
     }
 }

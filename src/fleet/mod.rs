@@ -1,8 +1,8 @@
 //! A fleet: one file says which clusters link to which, and how. Pure: no client, no clock.
 //!
 //! [`read`] turns the text of the file into a [`Fleet`]: the clusters, and each directed link with its settings and their
-//! origins. What is invalid is an error with its line. The settings are flags of `link`, and their definition is
-//! passed in ([`LinkFlags`]): the file has the same words, rules and descriptions, and no second list of them.
+//! origins. What is invalid is an error with its line. The settings are flags of `link`; their descriptions and rules are
+//! passed in ([`LinkFlags`]).
 
 mod compose;
 mod entries;

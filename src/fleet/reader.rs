@@ -43,13 +43,12 @@ impl FileReader<'_> {
             .filter(|key| matches!(key.shape, KeyShape::Flag));
         let given = flags.filter_map(|key| Some((key.name, *fields.get(key.name)?)));
         let values = given.map(|(key, node)| {
-            let value = self.flags.value(key, node);
-            let (word, shown) = value.map_err(|rule| self.invalid(node, key, &rule))?;
+            let text = self.flags.value(key, node);
+            let text = text.map_err(|rule| self.invalid(node, key, &rule))?;
             let line = node.line;
             Ok(FlagValue {
                 key,
-                word,
-                shown,
+                text,
                 place: Place { part, line },
             })
         });

@@ -16,8 +16,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 fn value(key: &'static str, value: u8, place: Place) -> FlagValue {
     FlagValue {
         key,
-        word: Some(format!("--{key}={value}")),
-        shown: value.to_string(),
+        text: value.to_string(),
         place,
     }
 }
@@ -73,7 +72,7 @@ fn top<'r>(rules: &'r [LinkRule], ends: &LinkEnds, key: &str) -> BTreeSet<&'r st
         let own = own().filter(move |rule| rule.level == level);
         let values = own.flat_map(|rule| &rule.settings);
         let values = values.filter(|value| value.key == key);
-        values.map(|value| value.shown.as_str()).collect()
+        values.map(|value| value.shown()).collect()
     };
     let single: BTreeSet<&str> = set(SettingLevel::Single);
     if single.is_empty() {
@@ -105,9 +104,9 @@ proptest! {
                 let default = defaults.iter().find(|value| value.key == key);
                 let mut wanted = top(&rules, ends, key);
                 if wanted.is_empty() {
-                    wanted.extend(default.map(|value| value.shown.as_str()));
+                    wanted.extend(default.map(|value| value.shown()));
                 }
-                let set = link.settings.get(key).map(|value| value.shown.as_str());
+                let set = link.settings.get(key).map(|value| value.shown());
                 prop_assert_eq!(wanted, set.into_iter().collect::<BTreeSet<_>>());
             }
         }
@@ -119,7 +118,7 @@ proptest! {
         }
         let again = expand("fleet.yaml", &defaults, &rotated).ok();
         let words = |links: &BTreeMap<LinkEnds, super::FleetLink>| {
-            let settings = links.values().map(|link| link.settings.values().map(|value| value.word.clone()).collect::<Vec<_>>());
+            let settings = links.values().map(|link| link.settings.values().map(|value| value.text.clone()).collect::<Vec<_>>());
             settings.collect::<Vec<_>>()
         };
         prop_assert_eq!(again.as_ref().map(words), Some(words(&links)));

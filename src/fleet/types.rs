@@ -87,10 +87,8 @@ pub struct FleetLink {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagValue {
     pub key: &'static str,
-    /// The flag with its value; `None` for a switch that is off.
-    pub word: Option<String>,
-    /// The value, for messages. Not that of a proxy, which may have a password.
-    pub shown: String,
+    /// The value, as it is typed after the flag. That of a proxy may have a password.
+    pub text: String,
     pub place: Place,
 }
 
@@ -100,6 +98,16 @@ pub struct Place {
     /// The part of the file, such as `defaults`.
     pub part: &'static str,
     pub line: u64,
+}
+
+impl FlagValue {
+    /// The value of a setting, for messages.
+    pub fn shown(&self) -> &str {
+        match self.text.as_str() {
+            "" => "nothing",
+            text => text,
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -125,14 +133,13 @@ impl Fleet {
         self.name.contains('.')
     }
 
-    /// The flags of `link` for one of the links: first those for all, then the target's, then its settings.
-    pub fn words(&self, ends: &LinkEnds) -> Vec<String> {
+    /// What is set for one of the links: first what is set for all, then for the target, then its settings.
+    pub fn set_for<'f>(&'f self, ends: &LinkEnds) -> impl Iterator<Item = &'f FlagValue> {
         let mut targets = self.clusters.iter();
         let target = targets.find(|cluster| cluster.name == ends.target);
         let link = self.links.get(ends);
         let all = self.flags.iter();
         let all = all.chain(target.into_iter().flat_map(|cluster| &cluster.flags));
-        let all = all.chain(link.into_iter().flat_map(|link| link.settings.values()));
-        all.filter_map(|value| value.word.clone()).collect()
+        all.chain(link.into_iter().flat_map(|link| link.settings.values()))
     }
 }

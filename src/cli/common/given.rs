@@ -16,6 +16,11 @@ impl Given {
         Self(named.map(str::to_owned).collect())
     }
 
+    /// Flags that something else than a command line gives, such as a file.
+    pub fn of_names(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
     /// The same flags, except that `from` stands for `to`.
     pub fn renamed(&self, from: &str, to: &str) -> Self {
         let mut renamed = self.clone();

@@ -3,17 +3,14 @@
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::{Args, FromArgMatches as _};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use client::{Access, IdentifiedCluster, timing};
 use futures::{StreamExt as _, stream};
 use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
 use kube::api::ListParams;
-use manifests::{
-    gateway::{Overrides, RemoteGateway},
-    link::LinkOptions,
-};
+use manifests::gateway::{Overrides, RemoteGateway};
 use mirror_core::api::labels;
 
 use super::{
@@ -21,7 +18,7 @@ use super::{
     gather::{SIDE_BY_SIDE, in_time, known, read_all, secrets},
     identity::tell_apart,
     imported::{ImportedFleet, import},
-    loaded::{link_flags, parse},
+    loaded::parse,
     part::UsedClusters,
     plan::FleetPlan,
     source::new_id,
@@ -38,7 +35,7 @@ use crate::cli::{
         output,
         wait::spin,
     },
-    link_gen::entry,
+    link_gen::{LinkArgs, entry},
 };
 
 /// Print a file for clusters as they are linked now
@@ -102,10 +99,6 @@ pub async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<Exit
         ));
     }
     let clusters = without_doubles(clusters, |cluster: &ImportedCluster| &cluster.context);
-    let defaults = link_flags()
-        .no_binary_name(true)
-        .try_get_matches_from([""; 0])?;
-    let defaults = LinkOptions::from_arg_matches(&defaults)?;
     let ImportedFleet {
         mut fleet,
         left_out,
@@ -114,7 +107,7 @@ pub async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<Exit
         args.name.as_deref(),
         &new_id(),
         &args.namespace,
-        &defaults,
+        &LinkArgs::default().options,
     );
     if global.linkerd_namespace != labels::LINKERD_NAMESPACE {
         fleet.linkerd = Some(global.linkerd_namespace.clone());

@@ -7,11 +7,11 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
-use clap::{Args as _, Command, FromArgMatches as _};
+use clap::{Args as _, Command};
 use client::Access;
 use hints::hint::{fail, misuse};
 use kube::config::Kubeconfig;
-use manifests::link::ClusterName;
+use manifests::link::{ClusterName, in_words};
 
 use super::{
     by_context::clusters,
@@ -26,11 +26,11 @@ use crate::{
             cluster_name::context_of,
             given::Given,
         },
-        link_gen::{Existing, LinkArgs},
+        link_gen::{self, Existing, LinkArgs},
     },
     fleet::{
-        self, ClusterSources, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds, LinkFlags,
-        ProfileQuery,
+        self, ClusterSources, FlagValue, Fleet, FleetCluster, FleetLink, FoundCluster, LinkEnds,
+        LinkFlags, ProfileQuery,
     },
 };
 
@@ -70,8 +70,11 @@ pub struct LoadedLink {
 }
 
 /// The flags that the keys of the file stand for.
-pub fn link_flags() -> Command {
-    LinkArgs::augment_args(Command::new("link"))
+pub fn link_flags() -> LinkFlags {
+    let command = LinkArgs::augment_args(Command::new("link"));
+    LinkFlags::new(command, |key, text| {
+        link_gen::set(&mut LinkArgs::default(), key, text)
+    })
 }
 
 /// Reads the file, and what it does not name itself: contexts, and ClusterProfiles with these plugins.
@@ -87,7 +90,7 @@ pub async fn load(
         folder,
         hubs: BTreeMap::new(),
     };
-    let queries = fleet::profile_queries(&name, &text, &LinkFlags::new(link_flags()))?;
+    let queries = fleet::profile_queries(&name, &text, &link_flags())?;
     let plugins = plugins.plugins()?;
     for query in queries {
         let found = Box::pin(hub_clusters(global, folder, &query, &plugins)).await;
@@ -214,20 +217,39 @@ impl<'f> LinkerdFlag<'f> {
 
 /// Leaves settings of several links out of those that cannot use them: a selector for mirrors, for example, where the
 /// target cluster has no gateway. What is set for the link itself stays, and is refused.
-fn leave_out_idle(fleet: &mut Fleet, command: &Command) {
+fn leave_out_idle(fleet: &mut Fleet) {
     let all: Vec<LinkEnds> = fleet.links.keys().cloned().collect();
     for ends in all {
-        let matches = command.clone().try_get_matches_from(fleet.words(&ends));
-        let args = matches.and_then(|matches| LinkArgs::from_arg_matches(&matches));
-        let (Ok(args), Some(link)) = (args, fleet.links.get_mut(&ends)) else {
+        let (Ok((args, _)), true) = (
+            args_of(fleet.set_for(&ends)),
+            fleet.links.contains_key(&ends),
+        ) else {
             continue; // refused below, with its places
         };
-        let idle: Vec<&str> = args.useless().map(|(flag, _)| flag).collect();
-        link.settings.retain(|_, value| {
-            let is_idle = |word: &String| idle.iter().any(|flag| word.starts_with(flag));
-            value.place.part == "link" || !value.word.as_ref().is_some_and(is_idle)
-        });
+        let idle: Vec<String> = args.useless().map(|(flag, _)| name_of(flag)).collect();
+        if let Some(link) = fleet.links.get_mut(&ends) {
+            let is_idle = |key: &str| idle.contains(&in_words(key, '-'));
+            link.settings
+                .retain(|key, value| value.place.part == "link" || !is_idle(key));
+        }
     }
+}
+
+/// The name of a flag as messages have it, such as `--federated-through=gateway`.
+fn name_of(flag: &str) -> String {
+    let name = flag.trim_start_matches('-').split('=').next();
+    name.unwrap_or_default().to_owned()
+}
+
+/// The flags of `link` for these values, and which of them are given.
+fn args_of<'f>(values: impl Iterator<Item = &'f FlagValue>) -> anyhow::Result<(LinkArgs, Given)> {
+    let (mut args, mut names) = (LinkArgs::default(), Vec::new());
+    for value in values {
+        let set = link_gen::set(&mut args, value.key, &value.text);
+        set.map_err(|rule| anyhow!("{}: {rule}", value.key))?;
+        names.push(in_words(value.key, '_'));
+    }
+    Ok((args, Given::of_names(names)))
 }
 
 /// Parses the text of a file in this folder.
@@ -238,20 +260,18 @@ fn parse_with(
     flag: LinkerdFlag<'_>,
     sources: &impl ClusterSources,
 ) -> anyhow::Result<LoadedFleet> {
-    let command = link_flags();
-    let mut fleet = fleet::read(name, text, &LinkFlags::new(command.clone()), sources)?;
+    let mut fleet = fleet::read(name, text, &link_flags(), sources)?;
     let linkerd = flag.agreed(name, fleet.linkerd.as_ref())?;
-    let command = command.no_binary_name(true);
-    leave_out_idle(&mut fleet, &command);
+    leave_out_idle(&mut fleet);
     let mut links = Vec::new();
     for (ends, link) in &fleet.links {
-        let loaded = loaded(&fleet, &command, ends);
+        let loaded = loaded(&fleet, ends);
         links.push(loaded.with_context(|| format!("invalid {ends} in {name} ({})", places(link)))?);
     }
-    let all = command.try_get_matches_from(words(&fleet.flags))?;
+    let (all, _) = args_of(fleet.flags.iter())?;
     Ok(LoadedFleet {
         name: name.to_owned(),
-        namespace: LinkArgs::from_arg_matches(&all)?.namespace,
+        namespace: all.namespace,
         linkerd,
         consent: Consent::default(),
         folder: folder.to_owned(),
@@ -261,11 +281,7 @@ fn parse_with(
     })
 }
 
-fn words(flags: &[fleet::FlagValue]) -> impl Iterator<Item = &String> {
-    flags.iter().filter_map(|value| value.word.as_ref())
-}
-
-fn loaded(fleet: &Fleet, command: &Command, ends: &LinkEnds) -> anyhow::Result<LoadedLink> {
+fn loaded(fleet: &Fleet, ends: &LinkEnds) -> anyhow::Result<LoadedLink> {
     let account = ends.source.to_string();
     if let Err(rule) = args::account_name(&account) {
         return Err(fail(
@@ -273,10 +289,8 @@ fn loaded(fleet: &Fleet, command: &Command, ends: &LinkEnds) -> anyhow::Result<L
             "the account of a cluster in other clusters has its name; call the cluster something else",
         ));
     }
-    let mut words = fleet.words(ends);
-    words.push(format!("--service-account-name={account}"));
-    let matches = command.clone().try_get_matches_from(words)?;
-    let (args, given) = (LinkArgs::from_arg_matches(&matches)?, Given::of(&matches));
+    let (mut args, given) = args_of(fleet.set_for(ends))?;
+    args.service_account_name = account;
     let args = Existing::default().over(&args, &given);
     args.agree(true)?;
     args.agree_on_discovery()?;

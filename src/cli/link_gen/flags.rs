@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Command, FromArgMatches as _};
 use clap_complete::ArgValueCompleter;
 use hints::hint::misuse;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -77,6 +77,16 @@ pub struct LinkArgs {
     pub gateway_port: u16,
     #[command(flatten)]
     pub options: LinkOptions,
+}
+
+impl Default for LinkArgs {
+    /// Those of a command line without flags.
+    fn default() -> Self {
+        let command = Self::augment_args(Command::new("link")).no_binary_name(true);
+        let matches = command.try_get_matches_from([""; 0]);
+        let defaults = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        defaults.expect("no flag is required, and each default is a value")
+    }
 }
 
 /// The word for the addresses of the gateway's load balancer.
@@ -207,7 +217,7 @@ impl LinkArgs {
 }
 
 /// Parses an address of the gateway. An empty list stands for those of its load balancer, too.
-fn gateway_address(text: &str) -> Result<String, String> {
+pub fn gateway_address(text: &str) -> Result<String, String> {
     match text.trim() {
         "" | ANY => Ok(ANY.to_owned()),
         address => args::host(address),

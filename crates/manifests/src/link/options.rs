@@ -82,9 +82,9 @@ pub struct LinkOptions {
 }
 
 /// The values of a flag, with their help texts.
-type Choices<T> = &'static [(T, &'static str)];
+pub type Choices<T> = &'static [(T, &'static str)];
 
-const COPIES: Choices<Copied> = &[
+pub const COPIES: Choices<Copied> = &[
     (
         Copied::All,
         "All that are not excluded, except those that control other tools",
@@ -94,7 +94,7 @@ const COPIES: Choices<Copied> = &[
         "Only those of --copied-labels and --copied-annotations, and which ports are opaque",
     ),
 ];
-const FEDERATION: Choices<Federation> = &[
+pub const FEDERATION: Choices<Federation> = &[
     (Federation::Any, "All that it has members of"),
     (
         Federation::LocalMembers,
@@ -102,7 +102,7 @@ const FEDERATION: Choices<Federation> = &[
     ),
     (Federation::None, "None"),
 ];
-const THROUGH: Choices<FederatedThrough> = &[
+pub const THROUGH: Choices<FederatedThrough> = &[
     (
         FederatedThrough::Discovery,
         "Linkerd discovers its endpoints; Pods must be able to connect to those of the target cluster",
@@ -129,7 +129,7 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 }
 
 /// Parses a key of labels or annotations, or a prefix of keys; empty for none.
-fn keys(text: &str) -> Result<String, String> {
+pub fn keys(text: &str) -> Result<String, String> {
     let text = text.trim();
     let key = text.strip_suffix("/*").map(|prefix| format!("{prefix}/x"));
     if text.is_empty() || is_label_key(key.as_deref().unwrap_or(text)) {
@@ -139,7 +139,7 @@ fn keys(text: &str) -> Result<String, String> {
 }
 
 /// A key or a prefix of labels or annotations to copy; empty for none.
-fn copied(text: &str) -> Result<String, CopiedError> {
+pub fn copied(text: &str) -> Result<String, CopiedError> {
     if text.is_empty() {
         return Ok(String::new());
     }
@@ -153,12 +153,12 @@ fn copied(text: &str) -> Result<String, CopiedError> {
 pub const ANY: &str = "any";
 
 /// A selector of namespaces, as it was typed.
-fn allowed(text: &str) -> Result<String, PolicyError> {
+pub fn allowed(text: &str) -> Result<String, PolicyError> {
     allowed_namespaces(text).map(|_| text.to_owned())
 }
 
 /// A network of gateways.
-fn gateway_network(text: &str) -> Result<String, String> {
+pub fn gateway_network(text: &str) -> Result<String, String> {
     if text == ANY {
         return Ok(text.to_owned());
     }

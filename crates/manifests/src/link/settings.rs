@@ -8,12 +8,15 @@ use mirror_core::{
         labels,
         link::{Link, LinkSpec},
         selector::Selector,
+        selector_text::parse_selector,
     },
     mirror::{Copied, FederatedThrough, Federation},
 };
 use serde_json::{Value, json};
 
-use super::options::{ANY, LinkOptions};
+use super::options::{
+    ANY, COPIES, Choices, FEDERATION, LinkOptions, THROUGH, allowed, copied, gateway_network, keys,
+};
 
 /// A setting of a Link.
 pub struct Setting {
@@ -23,6 +26,8 @@ pub struct Setting {
     pub place: SettingPlace,
     /// Whether it means nothing for a Link without a gateway.
     pub needs_gateway: bool,
+    /// Sets it in the flags from a text, by the rule of its flag. The error is the rule.
+    pub parse: fn(&mut LinkOptions, &str) -> Result<(), String>,
 }
 
 /// Where a Link has a setting.
@@ -59,19 +64,27 @@ macro_rules! field {
     };
 }
 
-const fn setting(key: &'static str, place: SettingPlace) -> Setting {
-    Setting {
-        key,
-        place,
-        needs_gateway: false,
-    }
+/// A setting whose flag is the field of this name, and has this parser.
+macro_rules! setting {
+    ($key:literal, $field:ident, $parser:expr, $place:expr) => {
+        Setting {
+            key: $key,
+            place: $place,
+            needs_gateway: false,
+            parse: |options, text| {
+                options.$field = $parser(text)?;
+                Ok(())
+            },
+        }
+    };
 }
 
-const fn of_gateway(key: &'static str, place: SettingPlace) -> Setting {
-    Setting {
-        key,
-        place,
-        needs_gateway: true,
+impl Setting {
+    const fn of_gateway(self) -> Self {
+        Self {
+            needs_gateway: true,
+            ..self
+        }
     }
 }
 
@@ -99,44 +112,69 @@ pub fn list_in_file(text: &str) -> Value {
 
 /// All settings.
 pub const SETTINGS: [Setting; 13] = [
-    of_gateway("selector", field!(Selector, selector)),
-    setting(
+    setting!("selector", selector, selector, field!(Selector, selector)).of_gateway(),
+    setting!(
         "remoteDiscoverySelector",
-        field!(Selector, remote_discovery_selector),
+        remote_discovery_selector,
+        selector,
+        field!(Selector, remote_discovery_selector)
     ),
-    setting(
+    setting!(
         "federatedServiceSelector",
-        field!(Selector, federated_service_selector),
+        federated_service_selector,
+        selector,
+        field!(Selector, federated_service_selector)
     ),
-    setting("excludedAnnotations", field!(Keys, excluded_annotations)),
-    setting("excludedLabels", field!(Keys, excluded_labels)),
-    setting(
+    setting!(
+        "excludedAnnotations",
+        excluded_annotations,
+        each(keys),
+        field!(Keys, excluded_annotations)
+    ),
+    setting!(
+        "excludedLabels",
+        excluded_labels,
+        each(keys),
+        field!(Keys, excluded_labels)
+    ),
+    setting!(
         "copiedAnnotations",
+        copied_annotations,
+        each(copied),
         list(labels::COPIED_ANNOTATIONS, |options| {
             joined(&options.copied_annotations)
-        }),
+        })
     ),
-    setting(
+    setting!(
         "copiedLabels",
+        copied_labels,
+        each(copied),
         list(labels::COPIED_LABELS, |options| {
             joined(&options.copied_labels)
-        }),
+        })
     ),
-    setting(
+    setting!(
         "copy",
+        copy,
+        choice(COPIES, Copied::as_str),
         text(labels::COPY, |options| {
             let set = options.copy;
             (set != Copied::default()).then(|| set.as_str().to_owned())
-        }),
+        })
     ),
-    of_gateway(
+    setting!(
         "gatewayNetworks",
+        gateway_networks,
+        each(gateway_network),
         list(labels::GATEWAY_NETWORKS, |options| {
             joined(&options.gateway_networks)
-        }),
-    ),
-    setting(
+        })
+    )
+    .of_gateway(),
+    setting!(
         "enableHeadlessServices",
+        enable_headless_services,
+        switch,
         SettingPlace::Annotation {
             key: labels::HEADLESS_SERVICES,
             given: |options| {
@@ -144,29 +182,75 @@ pub const SETTINGS: [Setting; 13] = [
                 Some(if set { ENABLED } else { "disabled" }.to_owned())
             },
             in_file: |text| json!(text == ENABLED),
-        },
+        }
     ),
-    setting(
+    setting!(
         "allowedNamespaces",
+        allowed_namespaces,
+        namespaces,
         text(labels::ALLOWED_NAMESPACES, |options| {
             options.allowed_namespaces.clone().filter(|set| set != ANY)
-        }),
+        })
     ),
-    setting(
+    setting!(
         "federation",
+        federation,
+        choice(FEDERATION, Federation::as_str),
         text(labels::FEDERATION, |options| {
             let set = options.federation;
             (set != Federation::default()).then(|| set.as_str().to_owned())
-        }),
+        })
     ),
-    of_gateway(
+    setting!(
         "federatedThrough",
+        federated_through,
+        choice(THROUGH, FederatedThrough::as_str),
         text(labels::FEDERATED_THROUGH, |options| {
             let set = options.federated_through;
             (set != FederatedThrough::default()).then(|| set.as_str().to_owned())
-        }),
-    ),
+        })
+    )
+    .of_gateway(),
 ];
+
+fn selector(text: &str) -> Result<LabelSelector, String> {
+    parse_selector(text).map_err(|error| error.to_string())
+}
+
+/// A parser of comma-separated items with that of one.
+fn each<E: ToString>(
+    one: fn(&str) -> Result<String, E>,
+) -> impl Fn(&str) -> Result<Vec<String>, String> {
+    move |text| {
+        let items = text.split(',').map(one);
+        items
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn choice<T: Copy>(
+    choices: Choices<T>,
+    name: fn(T) -> &'static str,
+) -> impl Fn(&str) -> Result<T, String> {
+    move |text| {
+        let found = choices.iter().map(|(value, _)| *value);
+        let mut found = found.filter(|value| name(*value) == text);
+        let names = choices.iter().map(|(value, _)| name(*value));
+        let rule = || format!("must be one of {}", names.collect::<Vec<_>>().join(", "));
+        found.next().ok_or_else(rule)
+    }
+}
+
+fn switch(text: &str) -> Result<Option<bool>, String> {
+    let parsed = text.parse().map(Some);
+    parsed.map_err(|_| "must be true or false".to_owned())
+}
+
+fn namespaces(text: &str) -> Result<Option<String>, String> {
+    let parsed = allowed(text).map(Some);
+    parsed.map_err(|error| error.to_string())
+}
 
 const ENABLED: &str = "enabled";
 

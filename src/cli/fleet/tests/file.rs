@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use clap::{Args as _, Command, FromArgMatches as _};
 use hints::hint::hint_of;
+use manifests::link::in_words;
 
 use crate::{
     cli::{
@@ -11,8 +13,9 @@ use crate::{
             loaded::{LoadedFleet, link_flags, load_offline, parse},
             source::FleetOnly,
         },
+        link_gen::{self, LinkArgs},
     },
-    fleet::{LinkFlags, schema},
+    fleet::schema,
 };
 
 /// Flags of `link` that the file does not have: `fleet` chooses the account of each cluster, and its token does not expire.
@@ -30,7 +33,9 @@ fn loaded(text: &str) -> anyhow::Result<LoadedFleet> {
 fn links(text: &str) -> Vec<String> {
     let loaded = loaded(text).unwrap();
     let links = loaded.links.iter().map(|link| {
-        let words = loaded.fleet.words(&link.ends).join(" ");
+        let words = loaded.fleet.set_for(&link.ends);
+        let words = words.map(|set| format!("--{}={}", in_words(set.key, '-'), set.text));
+        let words = words.collect::<Vec<_>>().join(" ");
         let line = format!("{}>{} {words}", link.ends.source, link.ends.target);
         line.trim_end().to_owned()
     });
@@ -110,7 +115,7 @@ links:
         [
             "a>b --namespace=mc --api-server-through-gateway=true --enable-headless-services=false",
             "b>a --namespace=mc --api-server-address=a.example.com:6443 --proxy-url=http://me:s3cret@proxy:3128 \
-             --insecure-target-tls --gateway-addresses=192.0.2.1,gw.example.com --gateway-port=4243 \
+             --insecure-target-tls=true --gateway-addresses=192.0.2.1,gw.example.com --gateway-port=4243 \
              --enable-headless-services=false",
         ]
     );
@@ -405,30 +410,94 @@ fn password_of_a_proxy_is_not_shown() {
     assert!(!format!("{error:#}").contains("s3cret"));
 }
 
+/// The flags of `link`.
+fn flags() -> BTreeSet<String> {
+    let command = LinkArgs::augment_args(Command::new("link"));
+    let flags = command.get_arguments().filter_map(|arg| arg.get_long());
+    flags.map(str::to_owned).collect()
+}
+
+/// The key of a flag.
+fn key_of(flag: &str) -> String {
+    let mut words = flag.split('-');
+    let first = words.next().unwrap().to_owned();
+    words.fold(first, |key, word| {
+        format!("{key}{}{}", word[..1].to_uppercase(), &word[1..])
+    })
+}
+
 #[test]
 fn each_flag_of_link_is_a_key_or_left_out_for_a_reason() {
-    let flags = LinkFlags::new(link_flags());
-    let text = serde_json::to_string(&schema(&flags)).unwrap();
-    let command = link_flags();
-    let missing: BTreeSet<&str> = command
-        .get_arguments()
-        .filter_map(|arg| arg.get_long())
-        .filter(|long| {
-            let mut words = long.split('-');
-            let first = words.next().unwrap().to_owned();
-            let key = words.fold(first, |key, word| {
-                format!("{key}{}{}", word[..1].to_uppercase(), &word[1..])
-            });
-            !text.contains(&format!("\"{key}\":"))
-        })
-        .collect();
-    assert_eq!(missing, LEFT_OUT.into());
+    let text = serde_json::to_string(&schema(&link_flags())).unwrap();
+    let missing = flags().into_iter();
+    let missing = missing.filter(|flag| !text.contains(&format!("\"{}\":", key_of(flag))));
+    assert_eq!(
+        missing.collect::<BTreeSet<_>>(),
+        LEFT_OUT.map(str::to_owned).into()
+    );
+}
+
+/// The file and the command line have the same rules, each in its own way.
+#[test]
+fn each_key_sets_what_its_flag_sets() {
+    const TEXTS: [&str; 24] = [
+        "",
+        "true",
+        "false",
+        "maybe",
+        "0",
+        "4143",
+        "70000",
+        "a=b",
+        "a in (b, c)",
+        "a=",
+        "=",
+        "any",
+        "all",
+        "listed",
+        "local-members",
+        "none",
+        "discovery",
+        "gateway",
+        "192.0.2.0/24,2001:db8::/32",
+        "192.0.2.1,gw.example.com",
+        "https://east.example.com:6443",
+        "socks5://me:s3cret@proxy:1080",
+        "example.com/*,app",
+        "A_b, c",
+    ];
+    let mut accepted = BTreeSet::new();
+    for flag in flags() {
+        if LEFT_OUT.contains(&flag.as_str()) {
+            continue;
+        }
+        for text in TEXTS {
+            let (mut args, key) = (LinkArgs::default(), key_of(&flag));
+            assert_eq!(in_words(&key, '-'), flag);
+            let set = link_gen::set(&mut args, &key, text).map(|()| format!("{args:?}"));
+            let command = LinkArgs::augment_args(Command::new("link")).no_binary_name(true);
+            // A switch takes no value.
+            let words = match text {
+                "true" if key == "insecureTargetTls" => vec![format!("--{flag}")],
+                "false" if key == "insecureTargetTls" => vec![],
+                text => vec![format!("--{flag}={text}")],
+            };
+            let typed = command.try_get_matches_from(words);
+            let typed = typed.and_then(|typed| LinkArgs::from_arg_matches(&typed));
+            let typed = typed.map(|args| format!("{args:?}"));
+            assert_eq!(set.as_ref().ok(), typed.as_ref().ok(), "{key}: {text:?}");
+            if set.is_ok() {
+                accepted.insert(flag.clone());
+            }
+        }
+    }
+    assert_eq!(accepted.len(), 24, "{accepted:?}");
 }
 
 /// Editors read it. `just reference` writes it anew.
 #[test]
 fn reference_of_the_fleet_schema_is_current() {
-    let text = serde_json::to_string_pretty(&schema(&LinkFlags::new(link_flags()))).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&schema(&link_flags())).unwrap() + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/fleet.schema.json");
     if std::env::var_os("LINKERD_MC_DRAW").is_some() {
         fs::write(&file, &text).unwrap();

@@ -3,22 +3,20 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use clap::FromArgMatches as _;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use manifests::{
-    kubeconfig::Secret,
-    link::{ClusterName, LinkOptions},
-};
+use manifests::{kubeconfig::Secret, link::ClusterName};
 use mirror_core::api::labels;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::planned::{installed, loaded, name};
-use crate::cli::fleet::{
-    facts::ImportedCluster,
-    facts::TargetSide,
-    imported::{ImportedFleet, import},
-    loaded::{LoadedFleet, link_flags},
+use crate::cli::{
+    fleet::{
+        facts::{ImportedCluster, TargetSide},
+        imported::{ImportedFleet, import},
+        loaded::LoadedFleet,
+    },
+    link_gen::LinkArgs,
 };
 
 const NAMES: [&str; 5] = ["east", "hub", "north", "on", "west"];
@@ -83,15 +81,12 @@ fn applied(
 }
 
 fn imported(clusters: &[ImportedCluster]) -> ImportedFleet {
-    let defaults = link_flags().no_binary_name(true);
-    let defaults = defaults.try_get_matches_from([""; 0]).unwrap();
-    let defaults = LinkOptions::from_arg_matches(&defaults).unwrap();
     import(
         clusters,
         Some("f"),
         "new",
         labels::MULTICLUSTER_NAMESPACE,
-        &defaults,
+        &LinkArgs::default().options,
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use clap::{Args as _, Command, FromArgMatches as _};
+use clap::{Args as _, Command};
 use manifests::link::LinkOptions;
 use mirror_core::api::link::Link;
 use serde_json::json;
@@ -10,11 +10,8 @@ use serde_json::json;
 use super::planned::{installed, loaded, name};
 use crate::cli::{
     common::given::Given,
-    fleet::{
-        link_settings::link_settings,
-        loaded::{link_flags, parse},
-    },
-    link_gen::Existing,
+    fleet::{link_settings::link_settings, loaded::parse},
+    link_gen::{Existing, LinkArgs},
     steps::settings_changes,
 };
 
@@ -65,9 +62,7 @@ fn each_setting_is_kept_shown_and_imported() {
         "add a value for a new flag"
     );
 
-    let defaults = link_flags().no_binary_name(true);
-    let defaults = defaults.try_get_matches_from([""; 0]).unwrap();
-    let defaults = LinkOptions::from_arg_matches(&defaults).unwrap();
+    let defaults = LinkArgs::default().options;
     let usual = link("");
     for (flag, setting) in VALUES {
         let set = link(setting);
