@@ -72,7 +72,7 @@ fn top<'r>(rules: &'r [LinkRule], ends: &LinkEnds, key: &str) -> BTreeSet<&'r st
         let own = own().filter(move |rule| rule.level == level);
         let values = own.flat_map(|rule| &rule.settings);
         let values = values.filter(|value| value.key == key);
-        values.map(|value| value.shown()).collect()
+        values.map(FlagValue::shown).collect()
     };
     let single: BTreeSet<&str> = set(SettingLevel::Single);
     if single.is_empty() {
@@ -104,9 +104,9 @@ proptest! {
                 let default = defaults.iter().find(|value| value.key == key);
                 let mut wanted = top(&rules, ends, key);
                 if wanted.is_empty() {
-                    wanted.extend(default.map(|value| value.shown()));
+                    wanted.extend(default.map(FlagValue::shown));
                 }
-                let set = link.settings.get(key).map(|value| value.shown());
+                let set = link.settings.get(key).map(FlagValue::shown);
                 prop_assert_eq!(wanted, set.into_iter().collect::<BTreeSet<_>>());
             }
         }
