@@ -1,11 +1,12 @@
 //! linkerd-mc links Kubernetes clusters: it mirrors Services between them for Linkerd.
 //!
-//! This package is the command line, with the file of `fleet` below it. What it calls are crates of their own;
+//! This package is the command line: arguments, questions and what is printed. What it calls are crates of their own;
 //! `docs/architecture.md` draws which of them uses which.
 //!
 //! | Crate | Responsibility |
 //! | --- | --- |
 //! | [`controller`] | the controller (`run-controller`) |
+//! | [`links`] | what `link`, `unlink`, `rotate` and `fleet` read, plan and write |
 //! | [`observe`] | what `check`, `diagnose`, `status`, `traffic` and `verify` find out about clusters, and their judgements |
 //! | [`client`], [`manifests`] | requests to API servers, and the clock; the objects of `install` and `link-gen` |
 //! | [`mirror_core`] | the core ([`mirror`]: computes what has to be written), and the types of Kubernetes and Linkerd ([`api`]) |
@@ -21,7 +22,6 @@
 //! - **Nothing changed, nothing written.**
 
 pub mod cli;
-mod fleet;
 
 pub use client::{self, timing};
 pub use controller;

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use client::Cluster;
 use hints::hint::fail;
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::common::{
     args::{self, Global, ManifestOutput},
-    cluster::{Cluster, block_on},
+    cluster::block_on,
     complete, output,
 };
 

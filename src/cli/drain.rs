@@ -12,8 +12,10 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use client::Cluster;
 use futures::future::join_all;
 use hints::hint::fail;
+use links::fleet::loaded::LoadedFleet;
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
 
@@ -24,13 +26,12 @@ use self::{
 use super::{
     common::{
         args::{self, Global},
-        cluster::Cluster,
         complete,
         interrupt::on_interrupt,
         output,
         wait::Progress,
     },
-    fleet::{FleetFile, LoadedFleet, clusters_or_targets},
+    fleet::{FleetFile, clusters_or_targets},
 };
 
 const EXAMPLES: &str = "\

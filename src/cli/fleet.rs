@@ -1,41 +1,16 @@
 //! `linkerd-mc fleet`: links the clusters that a file names, as it says.
 
-mod accounts;
-mod apply;
-mod by_context;
 mod complete;
 mod contexts;
 mod credentials;
-mod extension;
-mod facts;
-mod folder;
 mod format;
-mod gather;
-mod hand_over;
-mod hub;
-mod identity;
 mod import;
-mod imported;
-mod layout;
-mod link_objects;
-mod link_plan;
-mod link_settings;
-mod loaded;
 mod losses;
-mod new_tokens;
-mod part;
-mod part_plan;
-mod plan;
 mod plugins;
-mod profiles;
 mod ready;
-mod recorded;
-mod remaining;
-mod removal;
 mod remove;
 mod render;
 mod source;
-mod source_writes;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -46,27 +21,28 @@ use clap::{Args, Subcommand};
 use client::timing;
 use hints::hint::{fail, misuse};
 
-#[cfg(test)]
-pub use self::loaded::parse;
-use self::{
-    apply::write_links,
-    format::FleetFormat,
-    gather::{ReadClusters, known, read_all},
-    identity::tell_apart,
-    loaded::link_flags,
-    losses::read_losses,
-    plan::FleetPlan,
-    ready::wait_until_ready,
-    remove::remove_all,
-    source::{FleetConsent, FleetOnly, FleetSource, exit_code},
+use links::{
+    fleet::{
+        apply::write_links,
+        gather::{ReadClusters, known, read_all},
+        identity::tell_apart,
+        loaded::{LoadedFleet, link_flags},
+        plan::FleetPlan,
+        remaining::text as remaining_text,
+    },
+    fleet_file::schema,
 };
+
 pub use self::{
     complete::{clusters, clusters_or_targets, rotated},
     contexts::{FleetContexts, FleetFile, FleetLinks, SelectedClusters},
-    facts::is_of as is_of_fleet,
-    loaded::{LoadedFleet, named},
-    part::{LinkPart, UsedClusters},
-    remaining::{RemainingStep, text as remaining_text},
+};
+use self::{
+    format::FleetFormat,
+    losses::read_losses,
+    ready::wait_until_ready,
+    remove::remove_all,
+    source::{FleetConsent, FleetOnly, FleetSource, exit_code},
 };
 use super::common::{
     args::{self, Global},
@@ -74,9 +50,9 @@ use super::common::{
     mirroring::Parse,
     output,
     prompt::confirmed,
+    terminal::Terminal,
     wait::{Progress, spin},
 };
-use crate::fleet::schema;
 
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
@@ -250,7 +226,8 @@ async fn planned(
     let mut loaded = source.load(global).await?;
     loaded.consent = consent.of(&loaded)?;
     let used = only.used(global, &loaded)?;
-    let reading = read_all(global, &loaded, &used, source.timeout);
+    let all = global.access();
+    let reading = read_all(&all, &loaded, &used, source.timeout);
     let mut read = spin("reading the clusters", reading).await;
     tell_apart(&loaded, &mut read)?;
     let mut plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());
@@ -262,9 +239,9 @@ async fn planned(
 async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Result<ExitCode> {
     let flags = (&args.only, &args.consent);
     let PlannedFleet { plan, .. } = planned(global, &args.source, flags, parse).await?;
-    plan.say_remarks();
+    plan.say_remarks(&Terminal);
     output::data(&match args.output {
-        FleetFormat::Text => view::text(&plan) + &remaining::text(&plan.remaining),
+        FleetFormat::Text => view::text(&plan) + &remaining_text(&plan.remaining),
         FleetFormat::Json => output::json(&plan)?,
     })?;
     let is_pending = plan.is_pending() || plan.stays() > 0 || !plan.remaining.is_empty();
@@ -274,7 +251,7 @@ async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Re
 async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::Result<ExitCode> {
     let flags = (&args.only, &args.consent);
     let mut planned = planned(global, &args.source, flags, parse).await?;
-    planned.plan.say_remarks();
+    planned.plan.say_remarks(&Terminal);
     output::data(&view::text(&planned.plan))?;
     refuse_too_many(&planned)?;
     let otherwise = "pass --yes to change and delete without confirmation";
@@ -302,7 +279,7 @@ async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::
         );
         is_incomplete |= Box::pin(write(&planned, args.wait)).await;
     }
-    output::data(&remaining::text(&plan.remaining))?;
+    output::data(&remaining_text(&plan.remaining))?;
     Ok(output::exit_code(is_incomplete))
 }
 
@@ -321,7 +298,7 @@ fn refuse_too_many(planned: &PlannedFleet) -> anyhow::Result<()> {
 /// Does what is planned. Returns whether something failed.
 async fn write(planned: &PlannedFleet, wait: Duration) -> bool {
     let PlannedFleet { loaded, read, plan } = planned;
-    let writing = Box::pin(write_links(loaded, read, plan));
+    let writing = Box::pin(write_links(loaded, read, plan, &Terminal));
     let mut outcome = Progress::silent("writing").during(writing).await;
     let successors = plan.successors();
     let waiting = if wait.is_zero() {

@@ -15,7 +15,7 @@ use std::{
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use client::timing;
+use client::{Cluster, timing};
 use futures::{StreamExt as _, TryStreamExt as _};
 use hints::hint::fail;
 use k8s_openapi::api::{
@@ -27,19 +27,18 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
+use links::{poll::poll, prose::counted};
 use mirror_core::api::{labels as l, link::Link, members::MEMBERS, metadata::ResourceId};
 use observe::clusters::leader::leader;
 use serde_json::{Map, Value, json};
 
 use super::common::{
     args::{self, Global},
-    cluster::Cluster,
     complete,
     interrupt::on_interrupt,
     output,
     prompt::confirmed,
-    prose::counted,
-    wait::{poll, spin},
+    wait::spin,
 };
 
 const EXAMPLES: &str = "\

@@ -1,30 +1,27 @@
 //! `linkerd-mc install`: prints the objects of the extension.
 
-mod extension;
-
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{ArgMatches, Args, Command, FromArgMatches as _, ValueHint};
+use clap::{ArgMatches, Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 use client::Access;
 use hints::hint::{HintExt as _, misuse};
+pub use links::extension::{ExtensionObjects, InstallFacts};
+use links::{fleet::loaded::named, given::Given};
 use manifests::{
     link::ClusterName,
     values::{Typing, UserValues, Values},
 };
 use mirror_core::api::{labels, link::LinkerdConfig};
 
-pub use self::extension::{ExtensionObjects, InstallFacts};
 use super::{
     common::{
         args::{self, Global, ManifestOutput},
         cluster::block_on,
-        complete,
-        given::Given,
-        output,
+        complete, output,
     },
-    fleet::{FleetFile, clusters, named},
+    fleet::{FleetFile, clusters},
 };
 
 /// Examples for the end of the help text.
@@ -240,14 +237,16 @@ impl Install {
     }
 }
 
-/// The objects for a cluster of a fleet, with these values and no flags. Without `facts`, the cluster was not asked.
+/// What `install --file` prints for these values.
+#[cfg(test)]
 pub fn install_with(
     linkerd: &str,
     namespace: &str,
     given: &UserValues,
     facts: Option<&InstallFacts>,
 ) -> anyhow::Result<ExtensionObjects> {
-    let command = Install::augment_args(Command::new("install")).no_binary_name(true);
+    use clap::FromArgMatches as _;
+    let command = Install::augment_args(clap::Command::new("install")).no_binary_name(true);
     let command = Global::augment_args(command);
     let matches = command.try_get_matches_from(std::iter::empty::<&str>())?;
     let args = Install::from_arg_matches(&matches)?.of_fleet(namespace);

@@ -3,18 +3,22 @@
 mod apply;
 mod args;
 mod contexts;
-mod handed;
-mod source;
-mod summary;
-pub mod taken;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::ArgMatches;
-use client::{fingerprint, kubeconfig_in};
+use client::{Cluster, fingerprint, kubeconfig_in};
 use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::ListParams};
+use links::{
+    given::Given,
+    link::{
+        direction::{Direction, LinkedTarget},
+        summary::summary,
+    },
+    poll::{POLL_INTERVAL, poll},
+};
 use manifests::link::ClusterName;
 use mirror_core::api::{duration::format_go_duration, link};
 use observe::clusters::{
@@ -22,23 +26,11 @@ use observe::clusters::{
     topology,
 };
 
+use self::apply::Prepared;
 pub use self::args::Link;
-use self::{
-    apply::Prepared,
-    contexts::{Direction, LinkedTarget},
-};
-use super::{
-    common::{
-        args::Global,
-        cluster::Cluster,
-        given::Given,
-        interrupt::on_interrupt,
-        mirroring::Parse,
-        output,
-        prompt::confirmed,
-        wait::{POLL_INTERVAL, Progress, poll},
-    },
-    link_gen::Remark,
+use super::common::{
+    args::Global, interrupt::on_interrupt, mirroring::Parse, output, prompt::confirmed,
+    terminal::Terminal, wait::Progress,
 };
 
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
@@ -55,7 +47,7 @@ pub async fn run(
         ));
     }
     global.refuse_address()?;
-    args.generated.agree(true)?;
+    args.generated.agree(true, &Terminal)?;
     if args.output.is_some() && args.generated.token_duration.is_some() {
         return Err(misuse(
             "--output cannot be used with --token-duration, because a dry run requests no token",
@@ -85,7 +77,7 @@ pub async fn run(
     prepared
         .iter()
         .flat_map(|of| &of.remarks)
-        .for_each(Remark::say);
+        .for_each(|remark| remark.say(&Terminal));
     let warnings: Vec<String> = prepared.iter().filter_map(Prepared::is_of_fleet).collect();
     output::warnings(&warnings);
     if args.dry_run {
@@ -350,7 +342,7 @@ async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
     let (cluster, link) = (&prepared.source.cluster, name.to_string());
     let links = prepared.links();
     let live = cluster.request("read the Link", links.get(&link)).await?;
-    output::data(&format!("{}\n", summary::summary(&link, context, &live)))?;
+    output::data(&format!("{}\n", summary(&link, context, &live)))?;
     let LinkedTarget::Context(target) = &prepared.direction.target else {
         return Ok(Vec::new());
     };

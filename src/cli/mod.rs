@@ -25,7 +25,6 @@ mod plan;
 mod rotate;
 mod run_controller;
 mod status;
-mod steps;
 #[cfg(test)]
 mod suggestions;
 mod take_over;
@@ -164,7 +163,12 @@ impl Command {
 
 /// The definition of all commands and flags.
 pub fn command() -> clap::Command {
-    groups::grouped(groups::without_idle_flags(Cli::command()))
+    let command = groups::grouped(groups::without_idle_flags(Cli::command()));
+    ["link", "link-gen"]
+        .into_iter()
+        .fold(command, |command, name| {
+            command.mut_subcommand(name, complete::with_namespaces)
+        })
 }
 
 /// Ends the process on wrong usage, `--help` and `--version`.

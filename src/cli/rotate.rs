@@ -6,23 +6,32 @@
 //! The links are those of one source cluster, or of the file of a fleet, whose source clusters are rotated side by side.
 
 mod args;
-mod batch;
 mod choice;
-mod credentials;
-mod decision;
-mod gather;
-mod outcome;
 mod remaining;
-mod restart;
 mod revoke;
-mod rotation;
-mod tokens;
 
 use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Context as _;
+use client::Cluster;
 use futures::future::join_all;
 use hints::hint::{fail, misuse};
+use links::{
+    cluster_name::context_of,
+    fleet::{
+        loaded::LoadedFleet,
+        part::{LinkPart, UsedClusters},
+        remaining::text as remaining_text,
+    },
+    fleet_file::LinkEnds,
+    linked::KnownLinks,
+    rotate::{
+        batch::{Batch, WantedRotation},
+        flags::RotationFlags,
+        gather::{SourceCluster, TargetCluster},
+        outcome::{Ending, RotationOutcome, plan, summary},
+    },
+};
 use manifests::link::ClusterName;
 use observe::clusters::kube_context::side_by_side;
 use serde_json::json;
@@ -30,32 +39,17 @@ use tokio::sync::Semaphore;
 
 pub use self::args::Rotate;
 use self::{
-    args::{RotateFormat, RotationFlags},
-    batch::{Batch, WantedRotation},
+    args::RotateFormat,
     choice::{chosen_of_cluster, chosen_of_file, link_to},
-    gather::{SourceCluster, TargetCluster},
-    outcome::{Ending, RotationOutcome, plan, summary},
     remaining::remaining,
 };
-pub use self::{
-    decision::RECENT,
-    tokens::{TokenOwner, TokenSecret, Tokens, filled, link_id, token_in},
+use super::common::{
+    args::Global,
+    interrupt::on_interrupt,
+    output,
+    prompt::{check_can_ask, confirmed},
+    wait::spin,
 };
-pub use super::common::link_credentials::TokenAccount;
-use super::{
-    common::{
-        args::Global,
-        cluster::Cluster,
-        cluster_name::context_of,
-        interrupt::on_interrupt,
-        linked::KnownLinks,
-        output,
-        prompt::{check_can_ask, confirmed},
-        wait::spin,
-    },
-    fleet::{LinkPart, LoadedFleet, UsedClusters, remaining_text},
-};
-use crate::fleet::LinkEnds;
 
 /// Runs the command.
 pub async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {

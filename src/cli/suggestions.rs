@@ -287,9 +287,9 @@ const UNNAMED: [(&str, &str); 16] = [
     ("crates/observe/src/diagnose/layer.rs", "the name of the cluster is printed before the command"),
     ("src/cli/fleet/contexts.rs", "a cluster of a file without a context"),
     ("src/cli/fleet/credentials.rs", "the name of the cluster is printed before the command: others run it"),
-    ("src/cli/fleet/hand_over.rs", "the name of the cluster is printed before the command: others run it"),
-    ("src/cli/fleet/layout.rs", "it is written into a file for others"),
-    ("src/cli/fleet/removal.rs", "no context has the name of the cluster"),
+    ("crates/links/src/fleet/hand_over.rs", "the name of the cluster is printed before the command: others run it"),
+    ("crates/links/src/fleet/layout.rs", "it is written into a file for others"),
+    ("crates/links/src/fleet/removal.rs", "no context has the name of the cluster"),
     ("src/cli/rotate/remaining.rs", "the name of the cluster is printed before the command: others run it"),
     ("src/cli/link/contexts.rs", "it says that the context of the target cluster has to be added"),
 ];

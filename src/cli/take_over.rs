@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use client::Cluster;
 use hints::hint::fail;
 use mirror_core::api::labels as l;
 
@@ -24,7 +25,6 @@ use self::{
 };
 use super::common::{
     args::{self, Global},
-    cluster::Cluster,
     complete,
     interrupt::on_interrupt,
     mirroring::Parse,

@@ -1,19 +1,22 @@
 //! `linkerd-mc uninstall`: prints the objects of the extension, to delete them.
 
 use clap::Args;
+use client::Cluster;
 use futures::future::try_join_all;
 use hints::hint::fail;
 use kube::{ResourceExt as _, api::ListParams, core::ObjectMeta};
+use links::{
+    inventory as objects,
+    inventory::{ApiKind, ListedObject},
+    prose::counted,
+};
 use manifests::render::{Manifest, ObjectName};
 use mirror_core::api::{labels, link::LinkObject, members::remote_members};
 use observe::clusters::collect::older_links;
 
 use super::common::{
     args::{Global, ManifestOutput},
-    cluster::Cluster,
-    inventory::{self as objects, ApiKind, ListedObject},
     output,
-    prose::counted,
 };
 
 const EXAMPLES: &str = "\
@@ -241,10 +244,10 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use hints::hint::hint_of;
+    use links::test_server::TestServer;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::common::test_server::TestServer;
 
     fn object(kind: ApiKind, namespace: &str, name: &str) -> Value {
         let object = kind.named(None, String::new());

@@ -6,28 +6,27 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use client::Access;
+use client::{Access, Cluster};
 use hints::hint::{HintExt as _, fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use links::{
+    cluster_name::context_of,
+    link_credentials::KubeconfigTarget,
+    linked::{LinkedObjects, PROPAGATION, known_clusters, links},
+    rotate::tokens::link_id,
+};
 use manifests::{link::ClusterName, render::Manifest};
 use mirror_core::api::labels;
 
 use self::words::{kept, left_over, memberships, others, plan, question};
-use super::{
-    common::{
-        args::{self, Global, ManifestOutput},
-        cluster::Cluster,
-        cluster_name::context_of,
-        complete,
-        interrupt::on_interrupt,
-        linked::{LinkedObjects, PROPAGATION, known_clusters, links},
-        output,
-        prompt::confirmed,
-        wait::Progress,
-    },
-    link_gen::KubeconfigTarget,
-    rotate::link_id,
+use super::common::{
+    args::{self, Global, ManifestOutput},
+    complete,
+    interrupt::on_interrupt,
+    output,
+    prompt::confirmed,
+    wait::Progress,
 };
 
 const EXAMPLES: &str = "\
@@ -290,7 +289,7 @@ async fn apply(
         let waiting = format!("waiting for the mirrors of {name} to be removed");
         let left = linked.mirrors_left(cluster, name, &args.namespace, args.wait);
         let left = Progress::new(&waiting).during(left).await?;
-        if left.len() > 0 {
+        if left.count() > 0 {
             return Err(left_over(name, &cluster.flags, &left, had_link));
         }
         if !linked.secrets.is_empty() {

@@ -149,7 +149,7 @@ fn in_crates(module: &str) -> Vec<String> {
         format!("src/{module}"),
         format!("crates/{first}/src/{rest}"),
     ];
-    let others = ["mirror-core", "client", "observe", "hints"];
+    let others = ["mirror-core", "client", "observe", "links", "hints"];
     let others = others.map(|name| format!("crates/{name}/src/{module}"));
     own.into_iter().chain(others).collect()
 }

@@ -11,9 +11,7 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Modules of a crate, each with its neighbours that it may use. Cargo.toml says which crate uses which.
-const MAY_USE: [(&str, &str, &[&str]); 12] = [
-    ("linkerd_mc", "cli", &["fleet"]),
-    ("linkerd_mc", "fleet", &[]),
+const MAY_USE: [(&str, &str, &[&str]); 10] = [
     ("observe", "check", &["clusters", "junit"]),
     ("observe", "diagnose", &["clusters"]),
     ("observe", "traffic", &["clusters"]),
@@ -205,18 +203,13 @@ mod tests {
                 "fn x() { crate::diagnose::layer() }",
                 "check may not use diagnose, as in `crate::diagnose::layer`",
             ),
-            (
-                "linkerd_mc/fleet/file.rs",
-                "use crate::{cli::output, fleet::keys};",
-                "fleet may not use cli, as in `crate::cli::output`",
-            ),
         ] {
             assert_eq!(check(file, text), [breach], "{file}: {text}");
         }
         for (file, text) in [
             (
-                "linkerd_mc/cli/status.rs",
-                "use super::{table, output}; use crate::{fleet::keys, cli::args}; use observe::check;",
+                "observe/clusters/status.rs",
+                "use super::{table, output}; use crate::clusters::keys; use links::check;",
             ),
             ("observe/check/links.rs", "use super::diagnose;"),
             (

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, time::Duration};
 
 use client::{Cluster, timing};
+use links::poll::poll;
 use observe::{
     check::rules::{self, CheckResult, Evaluated, Level, Topic, evaluate, first_check},
     clusters::{
@@ -14,7 +15,7 @@ use observe::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::cli::common::wait::{Progress, poll};
+use crate::cli::common::wait::Progress;
 
 /// Interval of retries.
 const RETRY: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use hints::suggest::ClusterFlags;
+use links::prose::wrapped;
 use observe::{
     check::{
         report::{self, CATEGORY, Category},
@@ -14,7 +15,7 @@ use observe::{
 
 use super::progress::TopicResults;
 use crate::cli::{
-    common::{output, prose::wrapped, table::terminal_width},
+    common::{output, table::terminal_width},
     fleet::{FleetLinks, SelectedClusters},
 };
 

@@ -9,8 +9,9 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::Command;
 use clap_complete::{
-    CompleteEnv, CompletionCandidate,
+    ArgValueCompleter, CompleteEnv, CompletionCandidate,
     env::{Bash, EnvCompleter, Fish, Shells, Zsh},
 };
 use client::Access;
@@ -100,6 +101,18 @@ pub fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
         contexts.map(|context| context.name).collect()
     });
     offer(current, known.unwrap_or_default())
+}
+
+/// Offers namespaces of the cluster for all flags of a link that name one.
+pub fn with_namespaces(command: Command) -> Command {
+    let flags = [
+        "namespace",
+        "service_account_namespace",
+        "gateway_namespace",
+    ];
+    flags.into_iter().fold(command, |command, flag| {
+        command.mut_arg(flag, |arg| arg.add(ArgValueCompleter::new(namespaces)))
+    })
 }
 
 /// Offers namespaces of the cluster.

@@ -11,16 +11,14 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use client::requests::explain;
-use hints::{
-    console::Console,
-    hint::{HintExt as _, hint_of},
-};
+use hints::hint::{HintExt as _, hint_of};
+use links::prose::wrapped;
 use manifests::yaml::to_yaml;
 use mirror_core::api::text::one_line;
 use serde::Serialize;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
-use super::{log_format, plugin, prose::wrapped, table::stderr_width};
+use super::{log_format, plugin, table::stderr_width};
 
 /// Whether notes and progress are left out.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -88,20 +86,6 @@ pub fn data(text: &str) -> anyhow::Result<()> {
 fn write_out(mut out: impl io::Write, text: &str) -> anyhow::Result<()> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     Ok(written.map_err(Unwritten)?)
-}
-
-/// Prints what commands do meanwhile.
-#[derive(Debug)]
-pub struct Terminal;
-
-impl Console for Terminal {
-    fn note(&self, text: &str) {
-        note(text);
-    }
-
-    fn warning(&self, text: &str) {
-        warning(text);
-    }
 }
 
 /// Writes one line to stderr that begins with `warning:`.

@@ -3,12 +3,17 @@
 
 use std::time::Duration;
 
+use client::Cluster;
 use hints::hint::fail;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
+};
+use links::{
+    linked::{Mirrors, PROPAGATION, known_clusters, links},
+    poll::{POLL_INTERVAL, poll},
 };
 use manifests::link::ClusterName;
 use mirror_core::{
@@ -26,11 +31,7 @@ use mirror_core::{
 };
 use serde_json::json;
 
-use crate::cli::common::{
-    cluster::Cluster,
-    linked::{Mirrors, PROPAGATION, known_clusters, links},
-    wait::{POLL_INTERVAL, Progress, poll},
-};
+use crate::cli::common::wait::Progress;
 
 /// A target cluster in one source cluster.
 pub struct DrainIn<'a> {

@@ -1,6 +1,7 @@
 //! Tests of what the status of a Link says about a drain, and of the limits of its duration.
 
 use jiff::Timestamp;
+use links::fleet::loaded::parse;
 use mirror_core::api::link::Link;
 use serde_json::json;
 
@@ -8,7 +9,6 @@ use super::{
     source::{has_left, is_back},
     *,
 };
-use crate::cli::fleet::parse;
 
 /// A Link whose status has these conditions, as type, reason and message, and this reason for its federated Service.
 fn link(conditions: &[(&str, &str, &str)], federated: &str) -> Link {

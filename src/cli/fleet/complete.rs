@@ -6,9 +6,9 @@ use std::{
 };
 
 use clap_complete::CompletionCandidate;
+use links::fleet::loaded::{LoadedFleet, load_offline};
 use mirror_core::api::labels::LINKERD_NAMESPACE;
 
-use super::loaded::{LoadedFleet, load_offline};
 use crate::cli::common::{
     args::Global,
     complete::{self, offer, typed_value},
@@ -51,5 +51,5 @@ fn typed() -> Option<LoadedFleet> {
         linkerd_namespace: LINKERD_NAMESPACE.to_owned(),
         ..Global::default()
     };
-    load_offline(&global, Path::new(&file)).ok()
+    load_offline(&global.access(), global.linkerd_flag(), Path::new(&file)).ok()
 }

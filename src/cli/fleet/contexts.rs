@@ -5,16 +5,14 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use clap::{Args, ValueHint};
 use client::Cluster;
 use hints::{hint::misuse, suggest::ClusterFlags};
+use links::{
+    fleet::loaded::{LoadedFleet, named},
+    fleet_file::FleetCluster,
+};
 use observe::clusters::kube_context::{KubeContext, side_by_side};
 
-use super::{
-    loaded::{LoadedFleet, load, named},
-    plugins::PluginFlags,
-};
-use crate::{
-    cli::common::{args::Global, contexts::Contexts},
-    fleet::FleetCluster,
-};
+use super::plugins::PluginFlags;
+use crate::cli::common::{args::Global, contexts::Contexts};
 
 /// The file of a fleet, for commands that can also do without one.
 #[derive(Clone, Debug, Default, Args)]
@@ -60,7 +58,7 @@ impl FleetFile {
             return Ok(None);
         };
         global.refuse_address()?;
-        load(global, file, &self.plugins).await.map(Some)
+        self.plugins.load(global, file).await.map(Some)
     }
 }
 

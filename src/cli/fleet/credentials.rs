@@ -14,29 +14,30 @@ use hints::{
     hint::{fail, misuse},
     suggest::ClusterFlags,
 };
+use links::{
+    files::{FileReaders, write_whole},
+    fleet::{
+        accounts::{LinkAccount, account_writes, token},
+        apply::account_of,
+        facts::AccountFacts,
+        gather::{ReadTarget, accounts, read_target},
+        hand_over::take,
+        loaded::{LoadedFleet, LoadedLink},
+        new_tokens::new_token,
+        remaining::{RemainingStep, text},
+    },
+    link::remark::Remark,
+    steps::labelled,
+};
 use manifests::{link::ClusterName, render::Manifest};
 use serde_json::{Value, json};
 
-use super::{
-    accounts::{LinkAccount, account_writes, token},
-    apply::account_of,
-    facts::AccountFacts,
-    gather::{ReadTarget, accounts, read_target},
-    hand_over::take,
-    loaded::{LoadedFleet, LoadedLink},
-    new_tokens::new_token,
-    remaining::{RemainingStep, text},
-    source::FleetSource,
-};
-use crate::cli::{
-    common::{
-        args::{Global, ManifestOutput},
-        files::{FileReaders, write_whole},
-        output,
-        wait::spin,
-    },
-    link_gen::Remark,
-    steps::labelled,
+use super::source::FleetSource;
+use crate::cli::common::{
+    args::{Global, ManifestOutput},
+    output,
+    terminal::Terminal,
+    wait::spin,
 };
 
 /// Print the Secrets with which source clusters reach a target cluster
@@ -84,7 +85,7 @@ pub async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result
         ));
     };
     let reading = async {
-        let target = read_target(global, &loaded, first).await?;
+        let target = read_target(&global.access(), &loaded, first).await?;
         let accounts = accounts(&loaded, &target.cluster, &args.target).await?;
         anyhow::Ok((target, accounts))
     };
@@ -101,7 +102,7 @@ pub async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result
         made.push((&link.ends.source, Manifest::from_objects(objects)?));
     }
     for remark in &remarks {
-        remark.say_of(&args.target.to_string());
+        remark.say_of(&Terminal, &args.target.to_string());
     }
     match (&args.output_dir, made.as_slice()) {
         (Some(folder), made) => {
@@ -180,7 +181,7 @@ async fn objects_of(
     let token = own.with_context(|| format!("the account {source} has no token that works"))?;
     let mut remarks = Vec::new();
     let made = link.objects(loaded, &target.side, Some(&token), &mut remarks)?;
-    link.check_way(&target.side, &token).await?;
+    link.check_way(&target.side, &token, &Terminal).await?;
     let link = args.with_link.then(|| json!(made.link));
     let objects = made.secrets().map(|secret| json!(secret)).chain(link);
     let objects = objects.map(|object| labelled(object, fleet)).collect();

@@ -5,37 +5,36 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use client::{Access, IdentifiedCluster, timing};
+use client::{Access, Cluster, IdentifiedCluster, timing};
 use futures::{StreamExt as _, stream};
 use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
 use kube::api::ListParams;
+use links::{
+    cluster_name::{cluster_name, context_of},
+    context_pattern::matching,
+    fleet::{
+        facts::ImportedCluster,
+        gather::{SIDE_BY_SIDE, in_time, known, read_all, secrets},
+        identity::tell_apart,
+        imported::{ImportedFleet, import},
+        loaded::parse,
+        part::UsedClusters,
+        plan::FleetPlan,
+    },
+    link::{flags::LinkArgs, generate::entry},
+    linked::KnownLinks,
+};
 use manifests::gateway::{Overrides, RemoteGateway};
 use mirror_core::api::labels;
 
-use super::{
-    facts::ImportedCluster,
-    gather::{SIDE_BY_SIDE, in_time, known, read_all, secrets},
-    identity::tell_apart,
-    imported::{ImportedFleet, import},
-    loaded::parse,
-    part::UsedClusters,
-    plan::FleetPlan,
-    source::new_id,
-};
-use crate::cli::{
-    common::{
-        args::{self, Global},
-        cluster::Cluster,
-        cluster_name::{cluster_name, context_of},
-        complete,
-        context_pattern::matching,
-        contexts::without_doubles,
-        linked::KnownLinks,
-        output,
-        wait::spin,
-    },
-    link_gen::{LinkArgs, entry},
+use super::source::new_id;
+use crate::cli::common::{
+    args::{self, Global},
+    complete,
+    contexts::without_doubles,
+    output,
+    wait::spin,
 };
 
 /// Print a file for clusters as they are linked now
@@ -193,7 +192,8 @@ async fn say_what_differs(global: &Global, text: &str, timeout: Duration) -> any
         ..global.clone()
     };
     let all = UsedClusters::default();
-    let reading = read_all(&global, &loaded, &all, timeout);
+    let access = global.access();
+    let reading = read_all(&access, &loaded, &all, timeout);
     let mut read = spin("comparing the clusters with the file", reading).await;
     tell_apart(&loaded, &mut read)?;
     let plan = FleetPlan::of(&loaded, &known(&read), &all, timing::now());

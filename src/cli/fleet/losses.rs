@@ -2,21 +2,18 @@
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use kube::ResourceExt as _;
-use mirror_core::api::link::Link;
-
-use super::{
-    gather::{ReadCluster, ReadClusters, SIDE_BY_SIDE},
-    loaded::LoadedFleet,
-    plan::FleetPlan,
-};
-use crate::cli::{
-    common::{
-        linked::{Losses, Mirrors},
-        mirroring::Parse,
+use links::{
+    fleet::{
+        gather::{ReadCluster, ReadClusters, SIDE_BY_SIDE},
+        loaded::LoadedFleet,
+        plan::FleetPlan,
     },
-    plan::losses::losses,
+    linked::{Losses, Mirrors},
     steps::Removes,
 };
+use mirror_core::api::link::Link;
+
+use crate::cli::{common::mirroring::Parse, plan::losses::losses};
 
 /// What is known of the cluster of this name.
 fn of<'r>(read: &'r ReadClusters, name: &str) -> Option<&'r ReadCluster> {

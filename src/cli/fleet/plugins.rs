@@ -1,15 +1,19 @@
 //! The credential plugins for the clusters of ClusterProfiles. Only flags name them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hints::hint::fail;
 use kube::config::{ExecConfig, ExecInteractiveMode};
+use links::fleet::{
+    loaded::{LoadedFleet, load},
+    profiles::CredentialPlugin,
+};
 use manifests::yaml::from_yaml;
 use serde::Deserialize;
 
-use super::profiles::CredentialPlugin;
+use crate::cli::common::args::Global;
 
 /// The version of the interface of plugins, unless a file names another one.
 const API_VERSION: &str = "client.authentication.k8s.io/v1";
@@ -27,8 +31,14 @@ pub struct PluginFlags {
 }
 
 impl PluginFlags {
+    /// Reads a file, and the ClusterProfiles that it names with these plugins.
+    pub async fn load(&self, global: &Global, file: &Path) -> anyhow::Result<LoadedFleet> {
+        let plugins = self.plugins()?;
+        load(&global.access(), global.linkerd_flag(), file, &plugins).await
+    }
+
     /// The plugins, in the order in which they are preferred.
-    pub fn plugins(&self) -> anyhow::Result<Vec<CredentialPlugin>> {
+    fn plugins(&self) -> anyhow::Result<Vec<CredentialPlugin>> {
         let mut plugins = self.credential_plugin.clone();
         if let Some(path) = &self.clusterprofile_provider_file {
             let shown = path.display();

@@ -9,20 +9,18 @@ use client::{fingerprint, kubeconfig_in};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use links::{
+    fleet::{
+        gather::{ReadCluster, ReadClusters},
+        loaded::LoadedFleet,
+    },
+    fleet_file::LinkEnds,
+    poll::poll,
+};
 use manifests::link::ClusterName;
 use mirror_core::api::link::Link;
 
-use super::{
-    gather::{ReadCluster, ReadClusters},
-    loaded::LoadedFleet,
-};
-use crate::{
-    cli::{
-        common::wait::{Progress, poll},
-        link::is_ready,
-    },
-    fleet::LinkEnds,
-};
+use crate::cli::{common::wait::Progress, link::is_ready};
 
 /// Poll interval for each cluster.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -8,25 +8,20 @@ use std::{
 
 use futures::future::join_all;
 use kube::ResourceExt as _;
+use links::{
+    fleet::{
+        apply::FleetOutcome,
+        gather::{ReadCluster, ReadClusters},
+        loaded::LoadedFleet,
+        plan::{ClusterPlan, FleetPlan},
+    },
+    fleet_file::LinkEnds,
+    linked::{LinkedObjects, PROPAGATION},
+    steps::{LinkStep, StepPart},
+};
 use manifests::link::ClusterName;
 
-use super::{
-    apply::FleetOutcome,
-    gather::{ReadCluster, ReadClusters},
-    loaded::LoadedFleet,
-    plan::{ClusterPlan, FleetPlan},
-};
-use crate::{
-    cli::{
-        common::{
-            linked::{LinkedObjects, PROPAGATION},
-            output,
-            wait::Progress,
-        },
-        steps::{LinkStep, StepPart},
-    },
-    fleet::LinkEnds,
-};
+use crate::cli::common::{output, wait::Progress};
 
 /// Removes what the plan says, in all clusters side by side.
 pub async fn remove_all(
@@ -143,7 +138,7 @@ async fn link(
     if others.next().is_none() {
         let linked = LinkedObjects::default();
         let left = linked.mirrors_left(cluster, &name, &loaded.namespace, wait);
-        let left = Box::pin(left).await?.len();
+        let left = Box::pin(left).await?.count();
         if left > 0 {
             anyhow::bail!(
                 "{left} of its mirrors are left after {wait:?}; check that the controller is running, and run the same command \

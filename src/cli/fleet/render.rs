@@ -4,18 +4,19 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueHint};
 use hints::hint::fail;
-
-use super::{
+use links::fleet::{
     extension::{ExtensionFiles, extensions},
     folder::{FileChanges, FleetFolder},
     gather::{RenderFacts, read_for_render},
     layout::{FleetFiles, FleetLayout, KUSTOMIZATION, is_credentials},
     loaded::LoadedFleet,
-    source::{FleetSource, exit_code},
 };
+
+use super::source::{FleetSource, exit_code};
 use crate::cli::common::{
     args::{Global, object_name},
     output,
+    terminal::Terminal,
     wait::spin,
 };
 
@@ -66,7 +67,8 @@ pub async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<Exit
         refuse_loss(&folder.own)?;
     }
     let with_extension = args.extension == Some(true);
-    let reading = read_for_render(global, &loaded, with_extension, args.source.timeout);
+    let all = global.access();
+    let reading = read_for_render(&all, &loaded, with_extension, args.source.timeout);
     let RenderFacts { targets, installs } = spin("reading the clusters", reading).await;
     let extension = match args.extension {
         None => ExtensionFiles::Kept,
@@ -89,7 +91,7 @@ pub async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<Exit
     };
     let rendered = layout.render()?;
     for (target, remark) in &rendered.remarks {
-        remark.say_of(&target.to_string());
+        remark.say_of(&Terminal, &target.to_string());
     }
     output::warnings(&extension.warnings());
     output::warnings(&rendered.warnings());

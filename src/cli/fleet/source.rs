@@ -6,17 +6,18 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
 use hints::hint::{fail, misuse};
+use links::{
+    cluster_name::context_of,
+    fleet::{
+        loaded::{Consent, LoadedFleet},
+        part::UsedClusters,
+    },
+};
 use manifests::link::ClusterName;
 
-use super::{
-    complete,
-    loaded::{Consent, LoadedFleet, load},
-    part::UsedClusters,
-    plugins::PluginFlags,
-};
+use super::{complete, plugins::PluginFlags};
 use crate::cli::common::{
     args::{self, Global},
-    cluster_name::context_of,
     output,
 };
 
@@ -48,7 +49,7 @@ pub struct FleetSource {
 impl FleetSource {
     /// Reads the file, and what it does not name itself.
     pub async fn load(&self, global: &Global) -> anyhow::Result<LoadedFleet> {
-        load(global, &self.file, &self.plugins).await
+        self.plugins.load(global, &self.file).await
     }
 
     /// What is read of one cluster, which may take as long as the flag says.

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use anstyle::{AnsiColor, Style};
 use mirror_core::api::text::one_line;
 
-use super::plan::{ClusterPlan, FleetPlan};
-use crate::cli::{
-    common::linked::Losses,
+use links::{
+    fleet::plan::{ClusterPlan, FleetPlan},
+    linked::Losses,
     steps::{LinkStep, Removes, StepChange},
 };
 

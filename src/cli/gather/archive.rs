@@ -8,7 +8,7 @@ use flate2::{Compression, write::GzEncoder};
 use hints::hint::fail;
 use tar::{Builder, EntryType, Header};
 
-use crate::cli::common::files::{FileReaders, write_whole};
+use links::files::{FileReaders, write_whole};
 
 /// Maximum size of a file in bytes, before compression. Of a longer one, the end is left out.
 const MOST_OF_A_FILE: usize = 8 << 20;

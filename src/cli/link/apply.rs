@@ -8,6 +8,22 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
+use links::{
+    given::Given,
+    inventory::{self, LINK, SECRET},
+    link::{
+        direction::{Direction, LinkedTarget},
+        generate::generate,
+        remark::Remark,
+        source::{Before, InUse, SourceState},
+    },
+    link_credentials::KubeconfigTarget,
+    linked::{Losses, elsewhere},
+    steps::{
+        Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
+        has_metadata_of, revoked, settings_changes,
+    },
+};
 use manifests::link::LinkObjects;
 use mirror_core::api::{
     labels::{self, KUBECONFIG_KEY},
@@ -16,24 +32,9 @@ use mirror_core::api::{
 use observe::clusters::access::may;
 use serde_json::json;
 
-use super::{
-    contexts::{Direction, LinkedTarget},
-    source::{Before, InUse, SourceState},
-};
 use crate::cli::{
-    common::{
-        given::Given,
-        inventory::{self, LINK, SECRET},
-        linked::{Losses, elsewhere},
-        mirroring::Parse,
-        output,
-    },
-    link_gen::{KubeconfigTarget, Remark, generate},
+    common::{mirroring::Parse, output},
     plan::losses::losses,
-    steps::{
-        Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
-        has_metadata_of, revoked, settings_changes,
-    },
 };
 
 /// A link that can be applied.

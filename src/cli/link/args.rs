@@ -4,14 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueHint};
 use clap_complete::ArgValueCompleter;
+use links::link::flags::LinkArgs;
 use manifests::link::ClusterName;
 
-use crate::cli::{
-    common::{
-        args::{self, ManifestFormat},
-        complete,
-    },
-    link_gen::LinkArgs,
+use crate::cli::common::{
+    args::{self, ManifestFormat},
+    complete,
 };
 
 /// Examples for the end of the help text.

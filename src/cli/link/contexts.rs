@@ -3,52 +3,22 @@
 use std::{io::IsTerminal as _, path::Path};
 
 use anyhow::Context as _;
-use client::Access;
+use client::{Access, Cluster};
 use hints::{hint::misuse, suggest::ClusterFlags};
-use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
-
-use super::{
-    args::Link,
-    handed::{HandedLink, HandedNamespaces},
-};
-use crate::cli::{
-    common::{
-        args::Global, cluster::Cluster, cluster_name::cluster_name, given::Given, output, prompt,
+use links::{
+    cluster_name::cluster_name,
+    given::Given,
+    link::{
+        direction::{Direction, LinkedTarget, TargetContext},
+        flags::LinkArgs,
+        generate::entry,
+        handed::{HandedLink, HandedNamespaces},
     },
-    link_gen::{LinkArgs, entry},
 };
+use manifests::link::ClusterName;
 
-/// Where a link leads.
-#[derive(Clone)]
-pub enum LinkedTarget {
-    Context(Box<TargetContext>),
-    /// Its owner has handed it over.
-    Handed(Box<HandedLink>),
-}
-
-/// The target cluster.
-#[derive(Clone)]
-pub struct TargetContext {
-    pub access: Access,
-    pub context: String,
-    pub cluster: Cluster,
-    /// As the user's kubeconfig has it.
-    pub entry: ClusterEntry,
-}
-
-/// One direction of a link.
-#[derive(Clone)]
-pub struct Direction {
-    pub target: LinkedTarget,
-    /// Access to the source cluster.
-    pub access: Access,
-    /// Context of the source cluster.
-    pub context: String,
-    /// Name of the target cluster.
-    pub name: ClusterName,
-    /// What the flags say for this direction.
-    pub args: LinkArgs,
-}
+use super::args::Link;
+use crate::cli::common::{args::Global, output, prompt};
 
 /// One context, and the name of its cluster.
 struct Side {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use controller::preview::{self, Proposed};
 use kube::{Client, ResourceExt as _};
+use links::linked::Losses;
 use mirror_core::{
     api::{labels, link::Link, members::remote_members},
     mirror::{self, Confirmed, ObjectKind, State, Write},
@@ -11,10 +12,7 @@ use mirror_core::{
 use serde_json::Value;
 
 use super::before;
-use crate::cli::common::{
-    linked::Losses,
-    mirroring::{Mirroring, Parse},
-};
+use crate::cli::common::mirroring::{Mirroring, Parse};
 
 /// Timeout of each request.
 const DEADLINE: Duration = Duration::from_secs(30);

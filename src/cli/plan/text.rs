@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
+use links::prose::counted;
 use serde_json::Value;
 
 use super::changes::{PlannedChange, Preview};
-use crate::cli::common::prose::counted;
 
 /// Maximum number of names that the short form lists of one kind.
 const LISTED: usize = 20;

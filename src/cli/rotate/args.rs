@@ -1,18 +1,16 @@
 //! The flags of `rotate`.
 
-use std::{num::NonZero, time::Duration};
+use std::num::NonZero;
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use links::{fleet_file::LinkEnds, rotate::flags::RotationFlags};
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
 
-use crate::{
-    cli::{
-        common::{args, complete},
-        fleet::{FleetFile, clusters, rotated},
-    },
-    fleet::LinkEnds,
+use crate::cli::{
+    common::{args, complete},
+    fleet::{FleetFile, clusters, rotated},
 };
 
 const EXAMPLES: &str = "\
@@ -114,28 +112,6 @@ pub enum RotateFormat {
     Text,
     /// One JSON document
     Json,
-}
-
-/// How links are rotated.
-#[derive(Clone, Debug, Args)]
-pub struct RotationFlags {
-    /// Rotate only credentials that are older than this, or expire within this time, such as 30d
-    #[arg(long, value_name = "DURATION", value_parser = args::days_or_duration)]
-    pub older_than: Option<Duration>,
-    /// Do not restart Linkerd's destination controller, and revoke nothing, because it uses the old token until it
-    /// restarts. Run the command again after the restart, which then revokes it
-    #[arg(long)]
-    pub no_restart: bool,
-    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`, unless a Secret
-    /// of the source cluster still has them. Links in other clusters cannot be seen
-    #[arg(long)]
-    pub revoke_shared: bool,
-    /// Show what would be done, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// How long to wait for the controller, and for the restart
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = args::duration)]
-    pub wait: Duration,
 }
 
 /// Links that are to be rotated.

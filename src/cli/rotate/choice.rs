@@ -1,14 +1,14 @@
 //! Which links are meant. Pure.
 
 use hints::hint::{fail, misuse};
+use links::{
+    fleet::loaded::LoadedFleet, fleet_file::LinkEnds, linked::known_clusters,
+    rotate::gather::SourceCluster,
+};
 use manifests::link::ClusterName;
 use mirror_core::api::{conditions::ready::DUPLICATE_CLUSTER, link::Link};
 
-use super::{args::LinkChoice, gather::SourceCluster};
-use crate::{
-    cli::{common::linked::known_clusters, fleet::LoadedFleet},
-    fleet::LinkEnds,
-};
+use super::args::LinkChoice;
 
 /// The links of the file that are named, or from and to clusters that are; all if there are no names. Fails if a name is not
 /// in the file, or if there are no links.
@@ -105,8 +105,10 @@ fn is_duplicate(link: &Link) -> bool {
 mod tests {
     use std::path::Path;
 
+    use links::fleet::loaded::parse;
+
     use super::*;
-    use crate::cli::{fleet::parse, rotate::args::choice};
+    use crate::cli::rotate::args::choice;
 
     #[test]
     fn links_are_chosen_by_their_clusters_and_their_names() {

@@ -2,8 +2,10 @@
 
 use hints::suggest::ClusterFlags;
 
-use super::outcome::{Ending, RotationOutcome};
-use crate::cli::fleet::{LoadedFleet, RemainingStep};
+use links::{
+    fleet::{loaded::LoadedFleet, remaining::RemainingStep},
+    rotate::outcome::{Ending, RotationOutcome},
+};
 
 /// The steps of target clusters whose new tokens are in use now.
 pub fn remaining(loaded: &LoadedFleet, done: &[RotationOutcome]) -> Vec<RemainingStep> {
@@ -25,13 +27,14 @@ pub fn remaining(loaded: &LoadedFleet, done: &[RotationOutcome]) -> Vec<Remainin
 mod tests {
     use std::path::Path;
 
+    use links::fleet::{loaded::parse, remaining::text as remaining_text};
+
     use super::*;
-    use crate::cli::fleet::{parse, remaining_text};
 
     #[test]
     fn each_target_cluster_gets_the_command_for_its_step() {
         let of = |source: &str, target: &str, result, token: Option<&str>| {
-            let ends = crate::fleet::LinkEnds {
+            let ends = links::fleet_file::LinkEnds {
                 source: source.parse().unwrap(),
                 target: target.parse().unwrap(),
             };

@@ -2,23 +2,23 @@
 //! are revoked.
 
 use anyhow::Context as _;
+use client::Cluster;
 use futures::future::join_all;
 use hints::hint::fail;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use links::{
+    fleet::{facts::is_of as is_of_fleet, loaded::LoadedFleet},
+    fleet_file::LinkEnds,
+    link_credentials::TokenAccount,
+    rotate::{
+        outcome::{Ending, RotationOutcome},
+        tokens::{TokenOwner, TokenSecret, Tokens},
+    },
+};
 use manifests::link::ClusterName;
 
-use super::{
-    RotationRun,
-    outcome::{Ending, RotationOutcome},
-    tokens::{TokenOwner, TokenSecret, Tokens},
-};
-use crate::{
-    cli::{
-        common::{cluster::Cluster, link_credentials::TokenAccount, output},
-        fleet::{LoadedFleet, is_of_fleet},
-    },
-    fleet::LinkEnds,
-};
+use super::RotationRun;
+use crate::cli::common::output;
 
 impl RotationRun<'_> {
     /// Does the part of one target cluster for these source clusters.

@@ -6,10 +6,11 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
+use links::prose::counted;
 use mirror_core::api::text::one_line;
 
 use super::fleet::{FleetLinkState, FleetReport, LinkReport};
-use crate::cli::common::{prose::counted, table::cut_middle};
+use crate::cli::common::table::cut_middle;
 
 /// Columns for the name of a cluster.
 const NAME: usize = 20;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
+use client::Cluster;
 use hints::hint::fail;
 use k8s_openapi::{
     api::{
@@ -16,6 +17,10 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
+use links::{
+    poll::{POLL_INTERVAL, poll},
+    prose::{counted, listed},
+};
 use mirror_core::api::{labels as l, link::Link, metadata::ResourceId};
 use observe::clusters::leader::pods as show_pods;
 use serde_json::json;
@@ -25,12 +30,7 @@ use super::{
     plan::TakeOverStep,
 };
 use crate::cli::{
-    common::{
-        cluster::Cluster,
-        output,
-        prose::{counted, listed},
-        wait::{POLL_INTERVAL, Progress, poll},
-    },
+    common::{output, wait::Progress},
     hand_back::forget_statuses,
     link::is_ready,
 };

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use client::{fingerprint, kubeconfig_in};
+use client::{Cluster, fingerprint, kubeconfig_in};
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::{
     Client, ResourceExt as _,
     api::{ListParams, PartialObjectMeta},
 };
+use links::linkerd::linkerd_config;
 use mirror_core::{
     api::{labels as l, link::LinkObject, members::remote_members, metadata::ResourceId},
     mirror::Target,
@@ -20,7 +21,6 @@ use observe::clusters::{
 
 use crate::cli::{
     common::{
-        cluster::{Cluster, linkerd_config},
         mirroring::{Mirroring, Parse},
         wait::spin,
     },

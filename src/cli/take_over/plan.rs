@@ -6,11 +6,11 @@ use hints::{
     hint::fail,
     suggest::{ClusterFlags, Suggested},
 };
+use links::prose::counted;
 use mirror_core::api::{labels as l, link::NO_ENDPOINT_SLICES, metadata::ResourceId};
 use observe::clusters::workloads::tag;
 
 use super::found::{FormerLink, Found, Lead};
-use crate::cli::common::prose::counted;
 
 /// Something to do. The order of the variants is that of the steps.
 #[derive(Clone, Debug, PartialEq, Eq)]

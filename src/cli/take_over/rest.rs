@@ -1,17 +1,16 @@
 //! What is left of Linkerd's service mirror after linkerd-mc has taken over.
 
+use client::Cluster;
 use hints::hint::fail;
-
-use super::{found::Found, plan::TakeOverStep};
-use crate::cli::common::{
-    cluster::Cluster,
-    interrupt::on_interrupt,
-    inventory::{self as objects, ApiKind, ListedObject},
+use links::{
+    inventory as objects,
+    inventory::{ApiKind, ListedObject},
     linked::{leftovers, links_elsewhere},
-    output,
-    prompt::confirmed,
     prose::counted,
 };
+
+use super::{found::Found, plan::TakeOverStep};
+use crate::cli::common::{interrupt::on_interrupt, output, prompt::confirmed};
 
 /// Objects of the extension in its namespace that only Linkerd's service mirrors need.
 const SHARED: [(ApiKind, &[&str]); 6] = [

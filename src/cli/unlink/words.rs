@@ -3,7 +3,7 @@
 use hints::{hint::fail, suggest::ClusterFlags};
 use manifests::{link::ClusterName, render::ObjectName};
 
-use crate::cli::common::{
+use links::{
     inventory::ListedObject,
     linked::{LinkedObjects, Losses, Mirrors},
     prose::{counted, listed},
@@ -52,7 +52,7 @@ pub fn left_over(
     had_link: bool,
 ) -> anyhow::Error {
     let shared = &left.shared;
-    let own = left.len() - shared.len();
+    let own = left.count() - shared.len();
     let verb = if own == 1 { "exists" } else { "exist" };
     let own = (own > 0).then(|| format!("{} of {cluster} still {verb}", counted(own, "mirror")));
     let members =
@@ -136,9 +136,9 @@ fn losses(name: &ClusterName, linked: &LinkedObjects) -> Option<String> {
 mod tests {
     use hints::hint::hint_of;
     use kube::core::ObjectMeta;
+    use links::inventory::{LINK, SERVICE};
 
     use super::*;
-    use crate::cli::common::inventory::{LINK, SERVICE};
 
     #[test]
     fn note_about_memberships_names_at_most_three_services() {

@@ -6,8 +6,10 @@ pub mod redaction;
 
 use std::collections::BTreeSet;
 
-use client::Cluster;
-use client::requests::{PAGE, next_page, within};
+use client::{
+    Cluster,
+    requests::{PAGE, next_page, within},
+};
 use futures::{StreamExt as _, stream};
 use http::Request;
 use k8s_openapi::api::core::v1::{Pod, Secret};

@@ -3,13 +3,15 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use mirror_core::api::{
-    k8s::Service,
-    labels,
-    members::{local_member, remote_members},
-    preference::{ClusterRef, FailedOver, Preference},
+use mirror_core::{
+    api::{
+        k8s::Service,
+        labels,
+        members::{local_member, remote_members},
+        preference::{ClusterRef, FailedOver, Preference},
+    },
+    mirror::{active_clusters, has_member_in},
 };
-use mirror_core::mirror::{active_clusters, has_member_in};
 
 /// The preference of a federated Service, and its failover state. Its JSON is part of the documented output of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

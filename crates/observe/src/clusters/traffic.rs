@@ -4,8 +4,7 @@
 pub mod sample;
 mod services;
 
-use client::Cluster;
-use client::requests::list_all;
+use client::{Cluster, requests::list_all};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};

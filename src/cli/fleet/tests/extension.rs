@@ -2,6 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use links::{
+    extension::InstallFacts,
+    fleet::{
+        extension::{ExtensionFiles, extensions},
+        layout::{FleetFiles, RenderedFleet, forget_version},
+        loaded::LoadedFleet,
+    },
+};
 use manifests::link::ClusterName;
 use mirror_core::api::{labels, link::LinkerdConfig};
 use observe::clusters::fixtures::route;
@@ -11,14 +19,7 @@ use super::{
     planned::{loaded, name},
     rendered::{MESH, Targets, objects, render_with, targets},
 };
-use crate::cli::{
-    fleet::{
-        extension::{ExtensionFiles, extensions},
-        layout::{FleetFiles, RenderedFleet, forget_version},
-        loaded::LoadedFleet,
-    },
-    install::{InstallFacts, install_with},
-};
+use crate::cli::install::install_with;
 
 type Installs = BTreeMap<ClusterName, Result<InstallFacts, String>>;
 

@@ -4,19 +4,14 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use hints::hint::hint_of;
+use links::{
+    fleet::loaded::{LoadedFleet, link_flags, load_offline, parse},
+    fleet_file::schema,
+    link::{flags::LinkArgs, keys},
+};
 use manifests::link::in_words;
 
-use crate::{
-    cli::{
-        common::args::Global,
-        fleet::{
-            loaded::{LoadedFleet, link_flags, load_offline, parse},
-            source::FleetOnly,
-        },
-        link_gen::{self, LinkArgs},
-    },
-    fleet::schema,
-};
+use crate::cli::{common::args::Global, fleet::source::FleetOnly};
 
 /// Flags of `link` that the file does not have: `fleet` chooses the account of each cluster, and its token does not expire.
 const LEFT_OUT: [&str; 3] = [
@@ -341,7 +336,7 @@ fn contexts_that_a_pattern_names_are_clusters_with_the_settings_of_the_entry() {
             format!("name: f\nclusters:\n{clusters}links: [{{mesh: all}}]\n"),
         )
         .unwrap();
-        load_offline(global, &file)
+        load_offline(&global.access(), global.linkerd_flag(), &file)
     };
     let by_command = global(Some(&kubeconfig));
     let all = "- name: hub\n- contexts: '*prod-*'\n  gatewayPort: 4243\n";
@@ -474,7 +469,7 @@ fn each_key_sets_what_its_flag_sets() {
         for text in TEXTS {
             let (mut args, key) = (LinkArgs::default(), key_of(&flag));
             assert_eq!(in_words(&key, '-'), flag);
-            let set = link_gen::set(&mut args, &key, text).map(|()| format!("{args:?}"));
+            let set = keys::set(&mut args, &key, text).map(|()| format!("{args:?}"));
             let command = LinkArgs::augment_args(Command::new("link")).no_binary_name(true);
             // A switch takes no value.
             let words = match text {

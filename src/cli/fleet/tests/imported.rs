@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use links::{
+    fleet::{
+        facts::{ImportedCluster, TargetSide},
+        imported::{ImportedFleet, import},
+        loaded::LoadedFleet,
+    },
+    link::flags::LinkArgs,
+};
 use manifests::{kubeconfig::Secret, link::ClusterName};
 use mirror_core::api::labels;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::planned::{installed, loaded, name};
-use crate::cli::{
-    fleet::{
-        facts::{ImportedCluster, TargetSide},
-        imported::{ImportedFleet, import},
-        loaded::LoadedFleet,
-    },
-    link_gen::LinkArgs,
-};
 
 const NAMES: [&str; 5] = ["east", "hub", "north", "on", "west"];
 

@@ -3,14 +3,9 @@
 use std::{fs, path::Path};
 
 use hints::hint::hint_of;
+use links::fleet::loaded::{LoadedFleet, load_offline};
 
-use crate::cli::{
-    common::args::Global,
-    fleet::{
-        loaded::{LoadedFleet, load, load_offline},
-        plugins::PluginFlags,
-    },
-};
+use crate::cli::{common::args::Global, fleet::plugins::PluginFlags};
 
 /// What a kubeconfig may not have, and how it is called, with these fields of the cluster and of the user.
 const REFUSED: [(&str, &str, &str); 7] = [
@@ -81,7 +76,7 @@ async fn used(folder: &Path, clusters: &str) -> anyhow::Result<()> {
         ..Global::default()
     };
     let file = fleet(folder, clusters);
-    let loaded: LoadedFleet = load(&global, &file, &PluginFlags::default()).await?;
+    let loaded: LoadedFleet = PluginFlags::default().load(&global, &file).await?;
     for cluster in &loaded.fleet.clusters {
         loaded.connect(&global.access(), &cluster.name).await?;
     }
@@ -131,7 +126,7 @@ async fn data_in_a_kubeconfig_that_a_file_names_is_used() {
         ..Global::default()
     };
     let file = fleet(folder, CONTEXTS);
-    let loaded = load_offline(&global, &file).unwrap();
+    let loaded = load_offline(&global.access(), global.linkerd_flag(), &file).unwrap();
     let [own, mine] = [0, 1].map(|at| &loaded.fleet.clusters[at].name);
     loaded.connect(&global.access(), own).await.unwrap();
     // The user's own kubeconfig may run programs, also for a context that the file names.

@@ -1,6 +1,9 @@
 //! What is planned if only some of the clusters are used.
 
 use kube::ResourceExt as _;
+use links::fleet::{
+    facts::ClusterFacts, loaded::LoadedFleet, part::UsedClusters, plan::FleetPlan, remaining,
+};
 use mirror_core::api::{
     labels,
     link::{LinkSpec, ProbeSpec},
@@ -8,9 +11,7 @@ use mirror_core::api::{
 use serde_json::{Value, json};
 
 use super::planned::{FILE, done, installed, lines, loaded, plan_with, token, with_link};
-use crate::cli::fleet::{
-    facts::ClusterFacts, loaded::LoadedFleet, part::UsedClusters, plan::FleetPlan, remaining, view,
-};
+use crate::cli::fleet::view;
 
 /// A plan with one cluster.
 fn plan(loaded: &LoadedFleet, name: &str, facts: &ClusterFacts) -> FleetPlan {

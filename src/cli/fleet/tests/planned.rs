@@ -8,6 +8,17 @@ use hints::suggest::ClusterFlags;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::ResourceExt as _;
+use links::{
+    fleet::{
+        facts::{AccountFacts, ClusterFacts, TargetSide},
+        link_plan::LinkCase,
+        loaded::{LoadedFleet, parse},
+        part::UsedClusters,
+        plan::FleetPlan,
+        removal::KnownClusters,
+    },
+    link::{api_server::ApiServerFacts, facts::LinkFacts},
+};
 use manifests::{
     install::{RemoteAccess, allow},
     kubeconfig::{self as portable, ClusterEntry, KubeconfigContext},
@@ -16,18 +27,7 @@ use manifests::{
 use mirror_core::api::{labels, link::LinkerdConfig};
 use serde_json::{Value, json};
 
-use crate::cli::{
-    fleet::{
-        facts::{AccountFacts, ClusterFacts, TargetSide},
-        link_plan::LinkCase,
-        loaded::{LoadedFleet, parse},
-        part::UsedClusters,
-        plan::FleetPlan,
-        removal::KnownClusters,
-        view,
-    },
-    link_gen::{ApiServerFacts, LinkFacts},
-};
+use crate::cli::fleet::view;
 
 pub const FILE: &str =
     "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{target: east, source: west}]\n";

@@ -1,12 +1,10 @@
 //! Which clusters ClusterProfiles stand for, and what is run for them.
 
 use kube::{api::DynamicObject, config::ExecConfig};
+use links::fleet::profiles::{CredentialPlugin, ProfiledCluster, profiled};
 use serde_json::{Value, json};
 
-use crate::cli::fleet::{
-    plugins::{of_file, plugin},
-    profiles::{CredentialPlugin, ProfiledCluster, profiled},
-};
+use crate::cli::fleet::plugins::{of_file, plugin};
 
 fn profile(name: &str, status: &Value) -> DynamicObject {
     serde_json::from_value(json!({

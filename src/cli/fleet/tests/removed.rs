@@ -1,18 +1,19 @@
 //! What goes when it leaves the file, and what stays although it has left it.
 
 use kube::ResourceExt as _;
+use links::{
+    fleet::{
+        facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet, part::UsedClusters,
+        plan::FleetPlan,
+    },
+    inventory::ListedObject,
+    steps::Action,
+};
 use mirror_core::api::{labels, link::LinkSpec};
 use serde_json::json;
 
 use super::planned::{FILE, done, lines, loaded, name, plan_with, token};
-use crate::cli::{
-    common::inventory::ListedObject,
-    fleet::{
-        facts::ClusterFacts, link_plan::LinkCase, loaded::LoadedFleet, part::UsedClusters,
-        plan::FleetPlan, remove::unused_accounts, view,
-    },
-    steps::Action,
-};
+use crate::cli::fleet::{remove::unused_accounts, view};
 
 /// The file without its link.
 fn without_link() -> String {

@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
-use mirror_core::api::labels;
-
-use super::planned::{FILE, done, installed, lines, loaded, name, plan, plan_with, short};
-use crate::cli::{
-    common::test_server::TestServer,
+use links::{
     fleet::{
         facts::ClusterFacts,
         gather::{ReadCluster, ReadClusters, known},
@@ -15,7 +11,11 @@ use crate::cli::{
         loaded::LoadedFleet,
         part::UsedClusters,
     },
+    test_server::TestServer,
 };
+use mirror_core::api::labels;
+
+use super::planned::{FILE, done, installed, lines, loaded, name, plan, plan_with, short};
 
 fn read<const N: usize>(clusters: [(&str, ClusterFacts); N]) -> ReadClusters {
     let read = clusters.map(|(of, facts)| {
@@ -139,7 +139,7 @@ async fn link_whose_account_is_gone_gets_another_one() {
     let [mut east, mut west] = done(&own);
     let [_, reached] = done(&moved);
     west.credentials = reached.credentials;
-    east.accounts = super::super::facts::AccountFacts::default();
+    east.accounts = links::fleet::facts::AccountFacts::default();
     let planned = planned(&moved, [("east", east), ("west", west)]);
     assert_eq!(planned.len(), 6, "{planned:?}");
     assert!(planned[4].ends_with("new credentials"), "{planned:?}");

@@ -6,22 +6,22 @@ use std::{
     path::Path,
 };
 
-use manifests::{link::ClusterName, render::Manifest, yaml::documents};
-use proptest::prelude::*;
-use serde_json::{Value, json};
-
-use super::planned::{installed, loaded, name};
-use crate::cli::{
+use links::{
+    extension::ExtensionObjects,
     fleet::{
         extension::ExtensionFiles,
         facts::TargetSide,
         folder::{FileChanges, FleetFolder},
         layout::{FleetFiles, FleetLayout, RenderedFleet},
         loaded::LoadedFleet,
-        render::refuse_loss,
     },
-    install::ExtensionObjects,
 };
+use manifests::{link::ClusterName, render::Manifest, yaml::documents};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::planned::{installed, loaded, name};
+use crate::cli::fleet::render::refuse_loss;
 
 pub type Targets = BTreeMap<ClusterName, Result<TargetSide, String>>;
 

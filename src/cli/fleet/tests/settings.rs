@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use clap::{Args as _, Command};
+use links::{
+    fleet::{link_settings::link_settings, loaded::parse},
+    given::Given,
+    link::{existing::Existing, flags::LinkArgs},
+    steps::settings_changes,
+};
 use manifests::link::LinkOptions;
 use mirror_core::api::link::Link;
 use serde_json::json;
 
 use super::planned::{installed, loaded, name};
-use crate::cli::{
-    common::given::Given,
-    fleet::{link_settings::link_settings, loaded::parse},
-    link_gen::{Existing, LinkArgs},
-    steps::settings_changes,
-};
 
 /// A value of each flag that sets something of a Link: not its default, and as the file has it.
 const VALUES: [(&str, &str); 13] = [

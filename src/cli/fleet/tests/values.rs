@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use hints::hint::hint_of;
+use links::fleet::loaded::parse;
 use manifests::values::Values;
 
 use super::planned::loaded;
-use crate::cli::fleet::loaded::parse;
 
 #[test]
 fn values_of_a_cluster_are_over_those_of_all() {

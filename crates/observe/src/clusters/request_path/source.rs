@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use client::Cluster;
 use client::{
-    ReadError,
+    Cluster, ReadError,
     requests::{list_all, within},
 };
 use futures::future::join_all;

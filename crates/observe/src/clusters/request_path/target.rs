@@ -1,7 +1,9 @@
 //! Reads the facts of a target cluster, in the context that a person names. Reads only.
 
-use client::Cluster;
-use client::requests::{list_all, within};
+use client::{
+    Cluster,
+    requests::{list_all, within},
+};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Service as WholeService;
 use kube::{Api, Client};

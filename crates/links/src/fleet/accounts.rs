@@ -1,0 +1,251 @@
+//! The account of one cluster in another one: what it should have, and what is there. Pure.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::ResourceExt as _;
+use manifests::{
+    install::{RemoteAccess, allow},
+    kubeconfig::Secret,
+    link::ClusterName,
+    render::ObjectName,
+};
+use mirror_core::api::{labels, metadata::cluster_uid};
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{
+        facts::{AccountFacts, is_of, other_fleet},
+        loaded::LoadedFleet,
+    },
+    link::generate::{has, is_of as is_token_of},
+    link_credentials::{Evidence, KubeconfigTarget, by_uid},
+    steps::{Action, LinkStep, StepChange, StepPart, covers, labelled},
+};
+
+/// The objects of accounts, by namespace and name.
+type RenderedAccounts = BTreeMap<(String, String), Arc<Vec<Value>>>;
+
+/// An object of an account, as it is there.
+struct FoundObject {
+    object: Value,
+    is_of_extension: bool,
+    is_of_fleet: bool,
+}
+
+/// The account of a source cluster in a target cluster.
+pub struct LinkAccount {
+    /// The source cluster.
+    source: String,
+    pub name: String,
+    /// The UID of the source cluster, if it is known.
+    pub uid: Option<String>,
+    /// Whether the account may have been that of another cluster, because this one was built again.
+    pub is_replaced: bool,
+}
+
+impl LinkAccount {
+    /// The account with the name of the cluster, of which nothing else is known.
+    pub fn named(source: &ClusterName) -> Self {
+        Self {
+            source: source.to_string(),
+            name: source.to_string(),
+            uid: None,
+            is_replaced: false,
+        }
+    }
+
+    /// The account that a source cluster has, or will have. One that got another name keeps its account.
+    pub fn of(
+        loaded: &LoadedFleet,
+        source: &ClusterName,
+        uid: Option<&str>,
+        facts: &AccountFacts,
+    ) -> Self {
+        let own = facts.accounts.iter().filter(|account| {
+            is_of(*account, &loaded.fleet.name) && uid.is_some() && cluster_uid(*account) == uid
+        });
+        let own: Vec<String> = own.map(kube::ResourceExt::name_any).collect();
+        let named = Self::named(source);
+        let first = own.first().filter(|_| !own.contains(&named.name));
+        Self {
+            source: source.to_string(),
+            name: first.unwrap_or(&named.name).clone(),
+            uid: uid.map(str::to_owned),
+            is_replaced: loaded.consent.replaced.contains(source),
+        }
+    }
+
+    /// Fails if the account is that of another cluster.
+    fn check(&self, found: &ServiceAccount) -> Result<(), String> {
+        let is_other = by_uid(cluster_uid(found), self.uid.as_deref()) == Some(Evidence::Elsewhere);
+        if is_other && !self.is_replaced {
+            return Err(format!(
+                "the ServiceAccount {} is that of another cluster",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// The ServiceAccount with the UID of the cluster; if this is not known, with the one that it has. One that was made
+    /// without, as by whoever has access to its cluster alone, stays so.
+    fn recorded(&self, mut wanted: Value, found: Option<&ServiceAccount>) -> Value {
+        let known = found.map(cluster_uid);
+        let uid = self.uid.as_deref().filter(|_| known != Some(None));
+        if let Some(uid) = uid.or_else(|| known.flatten()) {
+            wanted["metadata"]["annotations"][labels::CLUSTER_UID] = json!(uid);
+        }
+        wanted
+    }
+}
+
+/// What has to be written for an account. One that somebody else has made is used as it is, and if it `has_token`, none
+/// is made. `Err` says why it cannot be used.
+pub fn account_writes(
+    fleet: &str,
+    namespace: &str,
+    account: &LinkAccount,
+    facts: &AccountFacts,
+    has_token: bool,
+) -> Result<Vec<LinkStep>, String> {
+    let name = &account.name;
+    let own = facts.account(name);
+    if let Some(other) = own.and_then(|own| other_fleet(own, fleet)) {
+        return Err(format!(
+            "the ServiceAccount {name} belongs to the fleet {other}"
+        ));
+    }
+    let all = objects(namespace, name).map_err(|error| format!("{error:#}"))?;
+    let is_foreign = own.is_some_and(|own| !is_of(own, fleet));
+    own.filter(|_| !is_foreign)
+        .map_or(Ok(()), |own| account.check(own))?;
+    let mut writes = Vec::new();
+    for wanted in all.iter() {
+        let Some(object) = ObjectName::of(wanted) else {
+            continue; // each has a name
+        };
+        let recorded =
+            (object.kind == "ServiceAccount").then(|| account.recorded(wanted.clone(), own));
+        let wanted = recorded.as_ref().unwrap_or(wanted);
+        let found = found(facts, fleet, &object);
+        let bound = found.as_ref().filter(|_| !is_foreign);
+        if let Some(other) = bound.and_then(|found| bound_elsewhere(&found.object, wanted)) {
+            return Err(format!(
+                "the {} {name} is for the account in the namespace {other}, which Links use; to move the fleet, apply its \
+                 file with `links: []` there first",
+                object.kind
+            ));
+        }
+        let (verb, why) = match &found {
+            Some(found) if !found.is_of_extension => {
+                return Err(format!(
+                    "the {} {name} is not one of the extension",
+                    object.kind
+                ));
+            }
+            Some(found) if is_foreign || covers(&found.object, wanted) => continue,
+            Some(found) if !found.is_of_fleet => {
+                return Err(format!(
+                    "the {} {name} is not as the account needs it, and the fleet has not made it",
+                    object.kind
+                ));
+            }
+            Some(_) => ("patch", "not as it has to be".to_owned()),
+            // A rotation has replaced the first token.
+            None if object.kind == "Secret" && has_token => continue,
+            None => ("create", format!("the account of {name}")),
+        };
+        writes.push(LinkStep {
+            change: StepChange::of(verb, &object, why),
+            action: Action::Apply(labelled(wanted.clone(), fleet)),
+            part: StepPart::Account(account.source.clone()),
+        });
+    }
+    Ok(writes)
+}
+
+/// The namespace of the account that a binding is for, if it is another one.
+fn bound_elsewhere<'f>(found: &'f Value, wanted: &Value) -> Option<&'f str> {
+    let account = |of: &'f Value| of["subjects"][0]["namespace"].as_str();
+    let wanted = wanted["subjects"][0]["namespace"].as_str()?;
+    account(found).filter(|namespace| *namespace != wanted)
+}
+
+/// The objects of the account of this name. They are rendered once: it takes milliseconds, and a cluster has the same
+/// account in all of its target clusters.
+fn objects(namespace: &str, name: &str) -> anyhow::Result<Arc<Vec<Value>>> {
+    static RENDERED: Mutex<RenderedAccounts> = Mutex::new(BTreeMap::new());
+    let key = (namespace.to_owned(), name.to_owned());
+    let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = rendered.get(&key) {
+        return Ok(known.clone());
+    }
+    let manifest = allow(namespace, &[name.to_owned()], RemoteAccess::Full, false)?;
+    let made = Arc::new(manifest.into_objects()?);
+    rendered.insert(key, made.clone());
+    Ok(made)
+}
+
+fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<FoundObject> {
+    fn of<K>(all: &[K], fleet: &str, name: &str) -> Option<FoundObject>
+    where
+        K: kube::Resource + serde::Serialize,
+    {
+        let object = all.iter().find(|object| object.name_any() == name)?;
+        let label = object.labels().get(labels::EXTENSION);
+        let names = [labels::EXTENSION_NAME, labels::EXTENSION_NAME_LEGACY];
+        Some(FoundObject {
+            object: json!(object),
+            is_of_extension: label.is_some_and(|label| names.contains(&label.as_str())),
+            is_of_fleet: is_of(object, fleet),
+        })
+    }
+    let name = &wanted.name;
+    let free = |found: FoundObject| FoundObject {
+        is_of_extension: true, // only those of all namespaces are shared
+        ..found
+    };
+    match wanted.kind.as_str() {
+        "ClusterRole" => of(&facts.roles, fleet, name),
+        "ClusterRoleBinding" => of(&facts.bindings, fleet, name),
+        "ServiceAccount" => of(&facts.accounts, fleet, name).map(free),
+        _ => of(&facts.tokens, fleet, name).map(free),
+    }
+}
+
+/// A token for an account: the one that is `held` as long as it is valid, or that of the account's Secret.
+pub fn token(
+    facts: &AccountFacts,
+    name: &str,
+    held: Option<&KubeconfigTarget>,
+    now: Timestamp,
+) -> Option<Secret> {
+    let account = facts.account(name)?;
+    let is_valid = |held: &&KubeconfigTarget| {
+        let Some(of) = &held.account else {
+            return false;
+        };
+        let is_there = held
+            .token
+            .as_ref()
+            .is_some_and(|token| facts.tokens.iter().any(|secret| has(secret, token)));
+        // A requested token is in no Secret, and expires.
+        let lasts = of.expires.is_some_and(|at| at > now);
+        of.uid.is_some() && of.uid == account.uid() && (is_there || lasts)
+    };
+    if let Some(held) = held.filter(is_valid) {
+        return held.token.clone();
+    }
+    let secrets = facts
+        .tokens
+        .iter()
+        .filter(|secret| is_token_of(secret, name));
+    let mut tokens = secrets.filter_map(|secret| secret.data.as_ref()?.get("token"));
+    let token = tokens.find(|token| !token.0.is_empty())?;
+    Some(Secret::new(std::str::from_utf8(&token.0).ok()?))
+}

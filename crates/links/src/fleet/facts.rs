@@ -1,0 +1,158 @@
+//! What was read of one cluster of a fleet, before anything is written. Without a client, so that plans are made of it
+//! in tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::ResourceExt as _;
+use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
+use mirror_core::api::{labels, link::Link};
+
+use crate::link::{api_server::ApiServerFacts, facts::LinkFacts};
+
+/// One cluster.
+#[derive(Default)]
+pub struct ClusterFacts {
+    /// The UID of its Namespace kube-system, which no other cluster has; `None` if the user may not read it.
+    pub uid: Option<String>,
+    /// Whether it has the CRD of Links.
+    pub has_links: bool,
+    /// The Links of the fleet's namespace.
+    pub links: Vec<Link>,
+    /// Why some of them cannot be decoded, by their names.
+    pub unreadable: BTreeMap<String, String>,
+    /// The target clusters of Links of other namespaces.
+    pub elsewhere: BTreeSet<String>,
+    /// Credentials of Links, in that namespace and in Linkerd's.
+    pub credentials: Vec<Secret>,
+    /// What other clusters use.
+    pub accounts: AccountFacts,
+    /// What links to it need, if there are any; or why that is not known.
+    pub target: Option<Result<TargetSide, String>>,
+}
+
+/// A cluster that is linked already, and of which a file is made.
+#[derive(Default)]
+pub struct ImportedCluster {
+    /// The UID of its Namespace kube-system; `None` if the user may not read it.
+    pub uid: Option<String>,
+    pub context: String,
+    /// The name that the context suggests.
+    pub derived: Option<ClusterName>,
+    /// The cluster, as the user's kubeconfig has it.
+    pub entry: ClusterEntry,
+    /// Addresses and port of its gateway; `None` if it was not read.
+    pub gateway: Option<(Vec<String>, u16)>,
+    /// The Links of the namespace.
+    pub links: Vec<Link>,
+    /// Why some of them cannot be decoded, by their names.
+    pub unreadable: BTreeMap<String, String>,
+    /// Their credentials, and those of Linkerd.
+    pub credentials: Vec<Secret>,
+    /// The accounts that others may use.
+    pub accounts: Vec<ServiceAccount>,
+}
+
+/// The accounts in one cluster, in the fleet's namespace.
+#[derive(Clone, Default)]
+pub struct AccountFacts {
+    pub accounts: Vec<ServiceAccount>,
+    /// The Secrets with their tokens.
+    pub tokens: Vec<Secret>,
+    pub roles: Vec<ClusterRole>,
+    pub bindings: Vec<ClusterRoleBinding>,
+}
+
+impl AccountFacts {
+    /// The names of the accounts of which a fleet has made something. What is left of one that was removed in part counts
+    /// too.
+    pub fn names_of(&self, fleet: &str) -> BTreeSet<String> {
+        fn own<'a, K: kube::Resource>(
+            all: &'a [K],
+            fleet: &'a str,
+        ) -> impl Iterator<Item = String> {
+            let own = all.iter().filter(move |object| is_of(*object, fleet));
+            own.map(kube::ResourceExt::name_any)
+        }
+        let tokens = self.tokens.iter().filter(|token| is_of(*token, fleet));
+        let tokens = tokens.filter_map(|token| account_of(token).map(str::to_owned));
+        own(&self.accounts, fleet)
+            .chain(own(&self.roles, fleet))
+            .chain(own(&self.bindings, fleet))
+            .chain(tokens)
+            .collect()
+    }
+
+    /// Whether an account has a token, also one that a rotation has made for its link.
+    pub fn has_token(&self, account: &str) -> bool {
+        let mut tokens = self.tokens.iter();
+        self.account(account).is_some() && tokens.any(|token| account_of(token) == Some(account))
+    }
+
+    /// A copy with this account, which was just made. Other tokens stay, because the credentials of a link may have one.
+    pub fn with(&self, account: ServiceAccount, token: Secret) -> Self {
+        let mut all = self.clone();
+        let name = account.name_any();
+        all.accounts.retain(|known| known.name_any() != name);
+        all.accounts.push(account);
+        all.tokens.push(token);
+        all
+    }
+
+    /// A ServiceAccount.
+    pub fn account(&self, name: &str) -> Option<&ServiceAccount> {
+        let mut accounts = self.accounts.iter();
+        accounts.find(|account| account.name_any() == name)
+    }
+}
+
+/// What links to a cluster need to know of it.
+pub struct TargetSide {
+    pub facts: LinkFacts,
+    /// What is only known inside of it.
+    pub inside: ApiServerFacts,
+}
+
+impl ClusterFacts {
+    /// Credentials with this namespace and name.
+    pub fn credentials(&self, namespace: &str, name: &str) -> Option<&Secret> {
+        let mut all = self.credentials.iter();
+        all.find(|secret| {
+            secret.namespace().as_deref() == Some(namespace) && secret.name_any() == name
+        })
+    }
+
+    /// The clusters that objects of this fleet are about: targets of its Links, and those that its accounts are for.
+    pub fn named(&self, fleet: &str) -> BTreeSet<String> {
+        let links = self.links.iter().filter(|link| is_of(*link, fleet));
+        let targets = links.map(|link| link.spec.target_cluster_name.clone());
+        targets.chain(self.accounts.names_of(fleet)).collect()
+    }
+}
+
+/// Whether the fleet of this name has made an object.
+pub fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
+    fleet_of(object).is_some_and(|name| name == fleet)
+}
+
+/// Another fleet that has made an object. What was made before the file had an ID may be its own, or that of a file of the
+/// same name without one.
+pub fn other_fleet<'o>(object: &'o impl kube::Resource, fleet: &str) -> Option<&'o str> {
+    let before = fleet.split_once('.').map(|(name, _)| name);
+    fleet_of(object).filter(|other| *other != fleet && Some(*other) != before)
+}
+
+/// The fleet that has made an object.
+pub fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
+    let labels = object.meta().labels.as_ref()?;
+    labels.get(labels::FLEET).map(String::as_str)
+}
+
+/// The account that a Secret with a token is for.
+pub fn account_of(token: &Secret) -> Option<&str> {
+    let of = token.annotations().get(labels::SERVICE_ACCOUNT_NAME);
+    of.map(String::as_str)
+}

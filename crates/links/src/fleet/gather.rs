@@ -1,0 +1,348 @@
+//! Reads the clusters of a fleet side by side. One that does not answer delays no other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    future::Future,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use client::{Access, Cluster};
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{Resource, ResourceExt as _, api::ListParams};
+use manifests::link::ClusterName;
+use mirror_core::api::labels;
+use observe::clusters::kube_context::side_by_side;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    cluster_name::context_of,
+    extension::InstallFacts,
+    fleet::{
+        facts::{AccountFacts, ClusterFacts, TargetSide},
+        loaded::{LoadedFleet, LoadedLink, named},
+        part::UsedClusters,
+        recorded::renamed,
+        removal::KnownClusters,
+    },
+    inventory::LINK,
+    link::{
+        api_server::ApiServerFacts,
+        facts::LinkFacts,
+        generate::{entry, gateway},
+    },
+    linked::{KnownLinks, links_elsewhere},
+    linkerd::linkerd_config,
+};
+
+/// Number of clusters that are read at the same time.
+pub const SIDE_BY_SIDE: usize = 16;
+
+/// A cluster that was read.
+pub struct ReadCluster {
+    pub cluster: Cluster,
+    pub facts: ClusterFacts,
+}
+
+/// What is known of the clusters, by their names; an error says why nothing is.
+pub type ReadClusters = BTreeMap<ClusterName, Result<ReadCluster, String>>;
+
+/// What was read, without the clients.
+pub fn known(read: &ReadClusters) -> KnownClusters<'_> {
+    let known = read.iter().map(|(name, read)| {
+        let facts = read.as_ref().map(|read| &read.facts);
+        (name, facts.map_err(String::as_str))
+    });
+    known.collect()
+}
+
+/// Reads the clusters of the file that are used, and those that are not in it any more and have a context.
+pub async fn read_all(
+    all: &Access,
+    loaded: &LoadedFleet,
+    used: &UsedClusters,
+    timeout: Duration,
+) -> ReadClusters {
+    let wanted = loaded.fleet.clusters.iter();
+    let wanted = wanted.filter(|cluster| used.contains(&cluster.name));
+    let wanted = wanted.map(|cluster| (cluster.name.clone(), loaded.access(all, cluster)));
+    let mut read = read_some(loaded, wanted.collect(), timeout).await;
+    let left = left(loaded, &read, used);
+    let contexts = all.kubeconfig().map(|all| all.contexts).unwrap_or_default();
+    let contexts = contexts.iter().map(|context| context.name.as_str());
+    let left = left.into_iter().filter_map(|name| {
+        let context = context_of(&name.to_string(), contexts.clone()).ok()?;
+        Some((name, all.with_context(context)))
+    });
+    let left = read_some(loaded, left.collect(), timeout).await;
+    read.extend(left);
+    read
+}
+
+/// A target cluster, as far as links to it need to know it.
+pub struct ReadTarget {
+    pub cluster: Cluster,
+    pub side: TargetSide,
+}
+
+/// Reads one target cluster, as far as links to it need that: its Linkerd and its gateway.
+pub async fn read_target(
+    all: &Access,
+    loaded: &LoadedFleet,
+    link: &LoadedLink,
+) -> anyhow::Result<ReadTarget> {
+    let name = &link.ends.target;
+    let (access, cluster) = loaded.connect(all, name).await?;
+    let side = target(loaded, &cluster, &access, link).await?;
+    Ok(ReadTarget { cluster, side })
+}
+
+/// What `fleet render` knows of clusters, by their names. An error says why nothing is known of one.
+#[derive(Default)]
+pub struct RenderFacts {
+    /// What links to the target clusters need.
+    pub targets: BTreeMap<ClusterName, Result<TargetSide, String>>,
+    /// What the extension needs, if it is rendered.
+    pub installs: BTreeMap<ClusterName, Result<InstallFacts, String>>,
+}
+
+/// Reads the target clusters of the file as far as links to them need that, side by side; and all clusters as far as the
+/// extension needs that, if it is rendered.
+pub async fn read_for_render(
+    all: &Access,
+    loaded: &LoadedFleet,
+    with_extension: bool,
+    timeout: Duration,
+) -> RenderFacts {
+    let clusters = loaded.fleet.clusters.iter().map(|cluster| &cluster.name);
+    let used = clusters.filter(|name| with_extension || loaded.link_to(name).is_some());
+    let reads = used.map(|name| async move {
+        let read = Box::pin(async {
+            let (access, cluster) = loaded.connect(all, name).await?;
+            let installs = async {
+                let read = with_extension.then(|| install_facts(loaded, &cluster));
+                Some(told(read?.await))
+            };
+            Ok(futures::join!(
+                target_if_linked(loaded, &cluster, &access, name),
+                installs
+            ))
+        });
+        (name.clone(), in_time(timeout, read).await)
+    });
+    let read: Vec<_> = stream::iter(reads)
+        .buffer_unordered(SIDE_BY_SIDE)
+        .collect()
+        .await;
+    let mut facts = RenderFacts::default();
+    for (name, read) in read {
+        let (target, install) = match read {
+            Ok(read) => read,
+            Err(why) => (
+                loaded.link_to(&name).map(|_| Err(why.clone())),
+                with_extension.then_some(Err(why)),
+            ),
+        };
+        facts
+            .targets
+            .extend(target.map(|target| (name.clone(), target)));
+        facts
+            .installs
+            .extend(install.map(|install| (name, install)));
+    }
+    facts
+}
+
+async fn install_facts(loaded: &LoadedFleet, cluster: &Cluster) -> anyhow::Result<InstallFacts> {
+    let config = linkerd_config(cluster, &loaded.linkerd).await?;
+    InstallFacts::read(cluster, config).await
+}
+
+/// What was read, or why it was not.
+fn told<T>(read: anyhow::Result<T>) -> Result<T, String> {
+    read.map_err(|error| format!("{error:#}"))
+}
+
+pub async fn in_time<T>(
+    timeout: Duration,
+    read: impl Future<Output = anyhow::Result<T>>,
+) -> Result<T, String> {
+    match tokio::time::timeout(timeout, read).await {
+        Ok(read) => told(read),
+        Err(_) => Err(format!("it was not read within {timeout:?}")),
+    }
+}
+
+/// Clusters that are not in the file, and that the fleet has linked, or those of `--only`.
+fn left(loaded: &LoadedFleet, read: &ReadClusters, used: &UsedClusters) -> BTreeSet<ClusterName> {
+    if !used.is_all() {
+        let left = used.names().filter(|name| !read.contains_key(name));
+        return left.cloned().collect();
+    }
+    let all = read.values().filter_map(|read| read.as_ref().ok());
+    let named = all.flat_map(|read| read.facts.named(&loaded.fleet.name));
+    let named = named.filter_map(|name| name.parse::<ClusterName>().ok());
+    let renamed = renamed(loaded, &known(read));
+    let left = named.filter(|name| !read.contains_key(name) && !renamed.contains_key(name));
+    left.collect()
+}
+
+async fn read_some(
+    loaded: &LoadedFleet,
+    clusters: Vec<(ClusterName, Access)>,
+    timeout: Duration,
+) -> ReadClusters {
+    let reads = clusters.into_iter().map(|(name, access)| async move {
+        let read = in_time(timeout, Box::pin(read(loaded, &name, &access))).await;
+        (name, read)
+    });
+    stream::iter(reads)
+        .buffer_unordered(SIDE_BY_SIDE)
+        .collect()
+        .await
+}
+
+async fn read(
+    loaded: &LoadedFleet,
+    name: &ClusterName,
+    access: &Access,
+) -> anyhow::Result<ReadCluster> {
+    let access = named(access, name)?;
+    let cluster = Cluster::connect(&access).await?;
+    let namespace = &loaded.namespace;
+    let target = target_if_linked(loaded, &cluster, &access, name);
+    let (uid, has_links, links, elsewhere, own, linkerds, accounts, target) = futures::join!(
+        cluster.uid(),
+        LINK.is_served(&cluster),
+        KnownLinks::read(&cluster, namespace),
+        links_elsewhere(&cluster, namespace),
+        secrets(&cluster, namespace, labels::CREDENTIALS_TYPE),
+        secrets(&cluster, &loaded.linkerd, labels::CREDENTIALS_TYPE),
+        accounts(loaded, &cluster, name),
+        target,
+    );
+    let KnownLinks { links, unreadable } = links?;
+    let facts = ClusterFacts {
+        uid,
+        has_links: has_links?,
+        links,
+        unreadable,
+        elsewhere: elsewhere?
+            .into_iter()
+            .map(|link| link.spec.target_cluster_name)
+            .collect(),
+        credentials: own?.into_iter().chain(linkerds?).collect(),
+        accounts: accounts?,
+        target,
+    };
+    Ok(ReadCluster { cluster, facts })
+}
+
+/// The accounts in a cluster that others may use.
+pub async fn accounts(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    name: &ClusterName,
+) -> anyhow::Result<AccountFacts> {
+    let namespace = &loaded.namespace;
+    let (all, accounts) = (
+        ListParams::default(),
+        cluster.api::<ServiceAccount>(namespace),
+    );
+    let (tokens, accounts, roles, bindings) = futures::join!(
+        secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
+        cluster.request("list the ServiceAccounts", accounts.list(&all)),
+        rules::<ClusterRole>(loaded, cluster, name),
+        rules::<ClusterRoleBinding>(loaded, cluster, name),
+    );
+    Ok(AccountFacts {
+        accounts: accounts?.items,
+        tokens: tokens?,
+        roles: roles?,
+        bindings: bindings?,
+    })
+}
+
+/// The ClusterRoles or bindings that the fleet has made, and others with the names that accounts of the file need.
+/// Clusters have hundreds more, which are not read.
+async fn rules<K>(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    name: &ClusterName,
+) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let (api, kind) = (cluster.all::<K>(), K::kind(&()));
+    let own = ListParams::default().labels(&format!("{}={}", labels::FLEET, loaded.fleet.name));
+    let list = format!("list the {kind}s");
+    let mut found = cluster.request(&list, api.list(&own)).await?.items;
+    let sources = loaded.fleet.links.keys();
+    let sources = sources.filter(|ends| ends.target == *name);
+    let sources = sources.map(|ends| ends.source.to_string());
+    let others = sources.filter(|source| !found.iter().any(|own| own.name_any() == *source));
+    let others: Vec<String> = others.collect();
+    let read = format!("read the {kind}");
+    let others = others.iter().map(|other| {
+        let found = api.get_opt(other);
+        cluster.request(&read, found)
+    });
+    for other in side_by_side(others).await {
+        found.extend(other?);
+    }
+    Ok(found)
+}
+
+/// The Secrets of a type.
+pub async fn secrets(
+    cluster: &Cluster,
+    namespace: &str,
+    of_type: &str,
+) -> anyhow::Result<Vec<Secret>> {
+    let (api, params) = (
+        cluster.api::<Secret>(namespace),
+        ListParams::default().fields(&format!("type={of_type}")),
+    );
+    let list = api.list(&params);
+    Ok(cluster.request("list the Secrets", list).await?.items)
+}
+
+/// What links to this cluster need, if the file has some.
+async fn target_if_linked(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    access: &Access,
+    name: &ClusterName,
+) -> Option<Result<TargetSide, String>> {
+    let link = loaded.link_to(name)?;
+    Some(told(target(loaded, cluster, access, link).await))
+}
+
+async fn target(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    access: &Access,
+    link: &LoadedLink,
+) -> anyhow::Result<TargetSide> {
+    let (config, gateway, inside) = futures::try_join!(
+        linkerd_config(cluster, &loaded.linkerd),
+        gateway(cluster, &link.args),
+        ApiServerFacts::read(cluster, &link.args),
+    )?;
+    let context = entry(access).context("cannot use its context")?;
+    Ok(TargetSide {
+        facts: LinkFacts {
+            context,
+            uid: Box::pin(cluster.uid()).await,
+            flags: cluster.flags.clone(),
+            config,
+            gateway,
+        },
+        inside,
+    })
+}
