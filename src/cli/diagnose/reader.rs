@@ -206,5 +206,12 @@ async fn of_context(
         port: path.port,
         linkerd: &args.linkerd.of_target(),
     };
-    Ok(Box::pin(target_facts(target, question)).await)
+    // Linkerd may be in another namespace there.
+    let mut target = target.clone();
+    let link = path.link_to(cluster);
+    let linkerd = link.map_or("", |link| &link.link.spec.target_cluster_linkerd_namespace);
+    if !linkerd.is_empty() {
+        linkerd.clone_into(&mut target.linkerd_namespace);
+    }
+    Ok(Box::pin(target_facts(&target, question)).await)
 }

@@ -118,7 +118,7 @@ causes! {
         "The Link to the target cluster cannot be used: a field is invalid, or an older Link has the same cluster.",
         "Correct or delete the Link, as the evidence says.";
     ControllerDown in Objects:
-        "No controller is active, and something is missing that it would write. Existing mirrors go on to work.",
+        "No controller is active. Existing mirrors go on to work as they are; what is missing or not ready stays so, and what the Link's status says is old.",
         "Start the controller, and look at its Pods if it does not stay.";
     LeaseHeldByNobody in Objects:
         "Controllers run, but none of them leads: the Lease is held by a name that is none of their Pods, and nobody renews it.",
@@ -267,18 +267,15 @@ causes! {
     GatewayAddressRefused in Network:
         "All addresses of the gateway are refused, because they mean this cluster itself or are outside of the Link's networks.",
         "Correct the addresses of the gateway, or the networks of the Link.";
-    GatewayAddressWrong in Network:
-        "The gateway does not answer, and the Link has none of the addresses that its load balancer has now.",
-        "Link the cluster again with `--gateway-addresses`.";
     GatewayDown in Network:
-        "The gateway does not answer, and none of its Pods is ready.",
+        "None of the gateway's Pods is ready.",
         "Repair the gateway's Pods.";
     ProbePortClosed in Network:
         "The gateway does not answer probes, although its Pods are ready: something between the clusters drops them.",
         "Open the ports of the gateway for the source cluster in the firewall and the load balancer.";
     ProbesFail in Network:
-        "The gateways of all Links do not answer probes, so the cause is more likely here than in each target cluster: the controller's Pod or its proxy, or what this cluster may connect to.",
-        "Look at the controller's Pod and the log of its proxy, then at the NetworkPolicies and the firewall of this cluster.";
+        "The gateway does not answer probes although its Pods are ready, and more than a firewall may be the reason; the evidence has the candidates. If the gateways of all Links are silent, the cause is more likely here: the controller's Pod or its proxy, or what this cluster may connect to.",
+        "Look at what the evidence names, then at the controller's Pod and the log of its proxy, and at the NetworkPolicies and the firewall.";
     GatewayUnreachable in Network:
         "The gateway of the target cluster does not answer probes: it is down, or a firewall drops them. With `--target`, `diagnose` tells which.",
         "Check the gateway's Pods, then its load balancer and the firewall.";
@@ -294,6 +291,9 @@ causes! {
     NoReadyPods in Target:
         "The Service has no ready Pod in the target cluster.",
         "Repair its Pods, or its selector.";
+    PortHasNoContainer in Target:
+        "The Service has ready Pods, and none of their containers declares the port to which the port of the Service leads (`targetPort`). Linkerd tells of no endpoint for such a port.",
+        "Give the container a port of this name, or correct `targetPort` of the Service.";
     ServerDenies in Target:
         "The policy of the Service's Pods does not let the caller connect. Through the gateway, the caller is the gateway; from Pod to Pod it is the client.",
         "Permit the identity in the evidence, if it may call this Service.";

@@ -23,7 +23,7 @@ pub fn invalid(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact) -> Op
         unreadable: link.unreadable.clone(),
     };
     let parsed = Target::parse_object(&object, false);
-    let stalled = link.problem_condition(c::STALLED);
+    let stalled = way.problem(link, c::STALLED);
     let stalled = stalled.map(|(reason, message)| format!("{reason}: {message}"));
     let problem = parsed.err().map(|error| error.to_string()).or(stalled)?;
     let evidence = format!("Link {}: {problem}", link.id());
@@ -42,11 +42,10 @@ pub fn broken(
     report: &mut LayerReport,
 ) -> Option<Finding> {
     let (cluster, namespace) = (link.cluster(), link.namespace());
-    let status = link.status()?;
+    let status = way.status(link);
     let said = |type_: &str| {
-        status
-            .condition(type_)
-            .filter(|found| found.status == "False")
+        let found = status.and_then(|status| status.condition(type_));
+        found.filter(|found| found.status == "False")
     };
     let evidence = |what: &str, reason: &str, message: &str| {
         let message = if message.is_empty() {
@@ -74,10 +73,8 @@ pub fn broken(
         if let Some(expired) = expired {
             return Some(Finding::degraded(Cause::CredentialsExpired, expired).fixed_by(&rotate()));
         }
-        if link
-            .condition(c::CONNECTED)
-            .is_some_and(|(status, _)| status == "True")
-        {
+        let connected = status.and_then(|status| status.condition(c::CONNECTED));
+        if connected.is_some_and(|connected| connected.status == "True") {
             report.see(format!("Link {} is connected to {cluster}", link.id()));
         }
         return None;
@@ -108,6 +105,6 @@ fn has_expired(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<String> {
             )
         });
     }
-    let (reason, message) = link.problem_condition(c::CREDENTIALS_EXPIRING)?;
+    let (reason, message) = way.problem(link, c::CREDENTIALS_EXPIRING)?;
     (reason == credentials_expiring::EXPIRED).then(|| message.to_owned())
 }

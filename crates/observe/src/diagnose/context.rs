@@ -1,12 +1,15 @@
 //! What a layer judges.
 
+use mirror_core::api::{labels::LINKERD_NAMESPACE, link::LinkStatus};
+
 use super::{
+    controller,
     layer::{Commands, Impact},
     subject::{Mode, Subject},
 };
 use crate::clusters::{
     request_path::{ClientPod, ClientView, RequestPath},
-    snapshot::{Count, Endpoints, ReadError},
+    snapshot::{Count, Endpoints, LinkSnapshot, ReadError},
 };
 
 /// The facts, and what the Service is.
@@ -19,8 +22,23 @@ pub struct PathContext<'a> {
 impl<'a> PathContext<'a> {
     /// The namespace of Linkerd's control plane in the source cluster.
     pub fn linkerd_namespace(&self) -> &'a str {
-        let destination = self.facts.source.destination.as_ref();
-        destination.map_or("linkerd", |destination| &destination.namespace)
+        match self.facts.source.linkerd_namespace.as_str() {
+            "" => LINKERD_NAMESPACE,
+            namespace => namespace,
+        }
+    }
+
+    /// The status of a Link, if its controller still writes it.
+    pub fn status<'l>(&self, link: &'l LinkSnapshot) -> Option<&'l LinkStatus> {
+        let is_old = controller::silence(self, link.namespace()).is_some();
+        link.status().filter(|_| !is_old)
+    }
+
+    /// The reason and the message of a condition that a Link has only while there is a problem, if its controller still
+    /// writes it.
+    pub fn problem<'l>(&self, link: &'l LinkSnapshot, type_: &str) -> Option<(&'l str, &'l str)> {
+        self.status(link)?;
+        link.problem_condition(type_)
     }
 
     /// The endpoints that the Service has in this cluster.

@@ -74,6 +74,26 @@ pub fn judge(
     }
 }
 
+/// Since when nobody writes the status of the Links in a namespace, in words; what it says is old then. `None` if somebody
+/// does, or that is not known.
+pub fn silence(way: &PathContext<'_>, namespace: &str) -> Option<String> {
+    let leader = way.facts.source.leaders.get(namespace)?.as_ref().ok()?;
+    let renewed = match leader {
+        Some(leader) if leader.active && held_by_nobody(way, leader).is_none() => return None,
+        Some(leader) => leader.renewed,
+        None => {
+            deployment(way, namespace)?;
+            None
+        }
+    };
+    Some(match renewed {
+        Some(time) => time
+            .strftime("no controller has reported since %Y-%m-%d %H:%M:%S UTC")
+            .to_string(),
+        None => "no controller reports".to_owned(),
+    })
+}
+
 fn deployment<'a>(way: &PathContext<'a>, namespace: &str) -> Option<&'a Workload> {
     let mut all = way.facts.source.controllers.iter().flatten();
     all.find(|workload| workload.id.namespace == namespace)

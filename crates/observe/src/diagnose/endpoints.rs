@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use mirror_core::api::k8s::EndpointSlice;
+use mirror_core::api::k8s::{EndpointSlice, Service, ServicePort};
 
 use super::{
     causes::Cause,
@@ -10,6 +10,7 @@ use super::{
     layer::{Finding, LayerReport},
     policy::restart,
     subject::{Mode, Subject},
+    target::with_port,
 };
 use crate::clusters::{linkerd_api::DiscoveredEndpoint, request_path::TargetFacts};
 
@@ -36,11 +37,12 @@ pub fn judge(way: &PathContext<'_>, mode: Mode, report: &mut LayerReport) {
         (Mode::Gateway, _) => match &way.facts.source.slices {
             Err(why) => report.cannot_see("EndpointSlices", why),
             Ok(slices) => {
-                let there = ComparedAddresses::of(told, slices);
+                let port = port_of(way.subject.service(), view.port);
+                let there = ComparedAddresses::of(told, slices, port);
                 slices_of_here(way, &there, report);
             }
         },
-        (Mode::Discovery, Some(target)) => of_target(way, target, told, report),
+        (Mode::Discovery, Some(target)) => of_target(way, target, (told, view.port), report),
         (Mode::Discovery, None) => of_unseen_target(way, told, report),
     }
 }
@@ -53,8 +55,17 @@ struct ComparedAddresses {
 
 impl ComparedAddresses {
     /// Of slices, only the addresses of the families that Linkerd tells: it may be configured to use IPv4 alone.
-    fn of(told: &[DiscoveredEndpoint], slices: &[EndpointSlice]) -> Self {
+    /// And only those that have this port of the Service, if it is known: Linkerd tells of no others.
+    fn of(
+        told: &[DiscoveredEndpoint],
+        slices: &[EndpointSlice],
+        port: Option<&ServicePort>,
+    ) -> Self {
         let told: BTreeSet<IpAddr> = told.iter().map(|endpoint| endpoint.address.ip()).collect();
+        let slices: Vec<&EndpointSlice> = match port {
+            Some(port) => with_port(slices, port).collect(),
+            None => slices.iter().collect(),
+        };
         let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
         let ready = endpoints.filter(|endpoint| endpoint.is_ready());
         let ready = ready.flat_map(|endpoint| &endpoint.addresses);
@@ -78,6 +89,11 @@ impl ComparedAddresses {
     fn stale(&self) -> Vec<&IpAddr> {
         self.told.difference(&self.ready).collect()
     }
+}
+
+fn port_of(service: Option<&Service>, number: u16) -> Option<&ServicePort> {
+    let mut ports = service?.spec.ports.iter();
+    ports.find(|port| port.port == i32::from(number))
 }
 
 fn list<'i>(addresses: impl IntoIterator<Item = &'i IpAddr>) -> String {
@@ -128,7 +144,7 @@ fn slices_of_here(way: &PathContext<'_>, there: &ComparedAddresses, report: &mut
 fn of_target(
     way: &PathContext<'_>,
     target: &TargetFacts,
-    told: &[DiscoveredEndpoint],
+    (told, port): (&[DiscoveredEndpoint], u16),
     report: &mut LayerReport,
 ) {
     let cluster = &target.cluster;
@@ -136,7 +152,8 @@ fn of_target(
         Err(why) => return report.cannot_see(format!("EndpointSlices of {cluster}"), why),
         Ok(slices) => slices,
     };
-    let there = ComparedAddresses::of(told, slices);
+    let service = target.service.as_ref().ok().and_then(Option::as_ref);
+    let there = ComparedAddresses::of(told, slices, port_of(service, port));
     let is_whole = matches!(way.subject, Subject::Mirror(_));
     let is_member = way
         .subject

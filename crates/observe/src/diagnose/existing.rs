@@ -45,11 +45,13 @@ pub fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerReport {
         Impact::Degraded
     };
     let found = connection::invalid(way, link, impact)
-        .or_else(|| controller::judge(way, link.namespace(), impact, &mut report))
+        .or_else(|| unattended(way, link.namespace(), impact, &mut report))
         .or_else(|| connection::broken(way, link, impact, &mut report));
     let is_held_up = found.is_some();
     report.find(found);
-    let said = reported(link, false, &way.facts.service.namespace, &mirror.remote);
+    let said = way
+        .status(link)
+        .and_then(|_| reported(link, false, &way.facts.service.namespace, &mirror.remote));
     if !declared {
         report.find(Some(undeclared(
             way,
@@ -95,13 +97,14 @@ pub fn federated(way: &PathContext<'_>, federated: &Federated<'_>) -> LayerRepor
         let found = connection::invalid(way, link, Impact::Degraded).or_else(|| {
             let is_new = !judged.contains(&link.namespace());
             judged.push(link.namespace());
-            let judge = || controller::judge(way, link.namespace(), Impact::Degraded, &mut report);
+            let judge = || unattended(way, link.namespace(), Impact::Degraded, &mut report);
             is_new.then(judge).flatten()
         });
         report.find(found);
         let found = connection::broken(way, link, Impact::Degraded, &mut report);
         report.find(found);
         report.find(drained(way, link));
+        let said = said.filter(|_| way.status(link).is_some());
         report.find(said.and_then(|said| of_member(way, link, said, declared)));
     }
     if let Err(why) = &way.facts.source.links {
@@ -114,6 +117,29 @@ pub fn federated(way: &PathContext<'_>, federated: &Federated<'_>) -> LayerRepor
     failed_over(way, service, &mut report);
     common(way, service, &mut report);
     report
+}
+
+/// What is wrong with the controller. Nobody else sets endpoints ready again.
+fn unattended(
+    way: &PathContext<'_>,
+    namespace: &str,
+    impact: Impact,
+    report: &mut LayerReport,
+) -> Option<Finding> {
+    let found = controller::judge(way, namespace, impact, report)?;
+    let is_gated = way.subject.mode() == Some(Mode::Gateway);
+    if !is_gated || !way.has_no_endpoint() {
+        return Some(found);
+    }
+    let evidence = format!(
+        "{}; no endpoint of the Service is ready, and nobody else sets one ready again",
+        found.evidence
+    );
+    Some(Finding {
+        impact: Impact::Broken,
+        evidence,
+        ..found
+    })
 }
 
 /// Says what the Service is made of.
@@ -248,7 +274,7 @@ fn unlinked(way: &PathContext<'_>, service: &Service, cluster: &str) -> Finding 
 
 /// The cluster of a member is drained.
 fn drained(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<Finding> {
-    let (reason, message) = link.problem_condition(DRAINED)?;
+    let (reason, message) = way.problem(link, DRAINED)?;
     let evidence = format!("Link {} has Drained {reason}: {message}", link.id());
     let end = way.commands.source.mc(
         "drain {} --end --namespace {}",

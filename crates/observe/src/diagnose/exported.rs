@@ -1,8 +1,8 @@
 //! Whether a target cluster exports a Service, as its context shows it, or else as the status of the Link suggests.
 
 use mirror_core::{
-    api::{k8s::Service, labels as l, link::LinkObject},
-    mirror::{Target, member, mode},
+    api::{k8s::Service, labels as l, link::LinkObject, preference::linked_clusters},
+    mirror::{FEDERATED_SUFFIX, Target, member, mode},
 };
 
 use super::{causes::Cause, context::PathContext, layer::Finding, subject};
@@ -42,7 +42,7 @@ pub fn not_exported(
             Some(fixed(Finding::broken(Cause::NotExported, evidence)))
         }
         Ok(None) => Some(missing(way, cluster, remote)),
-        Ok(Some(service)) if !is_selected(link, service, federated) => {
+        Ok(Some(service)) if !is_selected(way, link, service, federated) => {
             let labels = service.metadata.labels.iter();
             let labels = labels.filter(|(key, _)| l::is_of_service_mirrors(key));
             let labels: Vec<String> = labels
@@ -93,7 +93,12 @@ pub fn missing(way: &PathContext<'_>, cluster: &str, remote: &str) -> Finding {
 }
 
 /// Whether a Link selects a Service of its target cluster; unknown means yes.
-pub fn is_selected(link: &LinkSnapshot, service: &Service, federated: bool) -> bool {
+fn is_selected(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    service: &Service,
+    federated: bool,
+) -> bool {
     let object = LinkObject {
         link: link.link.clone(),
         unreadable: link.unreadable.clone(),
@@ -102,8 +107,18 @@ pub fn is_selected(link: &LinkSnapshot, service: &Service, federated: bool) -> b
         return true;
     };
     if federated {
-        member(&target, service)
-    } else {
-        mode(&target, service).is_some()
+        return member(&target, service);
     }
+    mode(&target, service).is_some()
+        || member(&target, service) && is_preferred(way, link, service.metadata.name())
+}
+
+/// Whether the federated Service of a member prefers a cluster, which is mirrored then; unknown means yes.
+fn is_preferred(way: &PathContext<'_>, link: &LinkSnapshot, member: &str) -> bool {
+    way.facts.source.neighbours.as_ref().map_or(true, |others| {
+        let federated = others.get(&format!("{member}{FEDERATED_SUFFIX}"));
+        let federated = federated.filter(|federated| federated.is_mirror);
+        let prefers = federated.map_or("", |federated| &federated.prefers);
+        linked_clusters(prefers).any(|preferred| preferred == link.cluster())
+    })
 }

@@ -28,6 +28,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use mirror_core::api::metadata::cluster_uid;
+
 pub use self::diagnosis::Diagnosis;
 use self::{
     causes::Layer,
@@ -39,8 +41,25 @@ use crate::clusters::request_path::RequestPath;
 
 /// Judges the layers in order, up to the first broken one.
 pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, NoSubject> {
+    let mistaken = mistaken(facts);
+    let without;
+    let facts = if mistaken.is_some() {
+        without = RequestPath {
+            target: None,
+            ..facts.clone()
+        };
+        &without
+    } else {
+        facts
+    };
+    let target = facts.target.as_ref();
+    let flags = commands.target.clone();
     let commands = &Commands {
-        target_cluster: facts.target.as_ref().map(|target| target.cluster.clone()),
+        target: flags.map(|flags| match target {
+            Some(target) => flags.of_linkerd(&target.linkerd_namespace),
+            None => flags,
+        }),
+        target_cluster: target.map(|target| target.cluster.clone()),
         ..commands.clone()
     };
     let way = PathContext {
@@ -50,7 +69,10 @@ pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, N
     };
     let mut layers = Vec::new();
     for layer in Layer::ALL {
-        let report = judge(layer, &way);
+        let mut report = judge(layer, &way);
+        if let (Layer::Objects, Some(mistaken)) = (layer, &mistaken) {
+            report.unseen.push(mistaken.clone());
+        }
         let is_broken = report.is_broken();
         layers.push(report);
         if is_broken {
@@ -63,6 +85,20 @@ pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, N
         what: way.subject.describe(),
         layers,
     })
+}
+
+/// What is wrong if the context that was named is that of another cluster than the Link's: nothing is concluded from it.
+fn mistaken(facts: &RequestPath) -> Option<String> {
+    let target = facts.target.as_ref()?;
+    let link = facts.link_to(&target.cluster)?;
+    let recorded = cluster_uid(&link.link).filter(|uid| Some(*uid) != target.uid.as_deref())?;
+    let uid = target.uid.as_ref()?;
+    Some(format!(
+        "the target cluster: context {} is another cluster than that of Link {}: the UID of its kube-system is {uid}, and not \
+         {recorded}; pass the right context with --target, or the name that the Links give it with --cluster-name",
+        target.context,
+        link.id()
+    ))
 }
 
 fn judge(layer: Layer, way: &PathContext<'_>) -> LayerReport {

@@ -8,7 +8,7 @@ use mirror_core::api::{conditions as c, link::LinkSpec};
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    inbound,
+    controller, inbound,
     layer::{Finding, Impact, LayerReport},
     subject::Mode,
     target::no_common_anchor,
@@ -17,6 +17,9 @@ use crate::clusters::{
     request_path::{GatewayFacts, PodState},
     snapshot::LinkSnapshot,
 };
+
+/// Begins a message of the controller if something has answered its probe, though not as a gateway does.
+const ANSWERED: &str = "the gateway returned status";
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Network);
@@ -45,24 +48,26 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
 /// The gateway of a target cluster: as its own cluster shows it, and as the controller's probes see it.
 fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &mut LayerReport) {
     let facts = own(way, link, report);
-    let alive = link
-        .status()
-        .and_then(|status| status.condition(c::GATEWAY_ALIVE));
+    let status = way.status(link);
+    let alive = status.and_then(|status| status.condition(c::GATEWAY_ALIVE));
     if let Some(found) = facts.and_then(|facts| differs(way, link, facts)) {
-        let is_alive = alive.is_some_and(|alive| alive.status == "True");
-        if found.cause == Cause::GatewayPortWrong && is_alive {
+        let is_dead = alive.is_some_and(|alive| alive.status == "False");
+        if found.cause == Cause::GatewayPortWrong && !is_dead {
             // A load balancer or a NAT may map it.
-            report.see(format!(
-                "{}, and it answers the controller's probes",
-                found.evidence
-            ));
+            let is_alive = alive.is_some_and(|alive| alive.status == "True");
+            let but = if is_alive {
+                "it answers the controller's probes"
+            } else {
+                "whether something maps it is not known"
+            };
+            report.see(format!("{}, and {but}", found.evidence));
         } else {
             report.find(Some(Finding { impact, ..found }));
             return;
         }
     }
     let at = address(link);
-    if let Some((reason, message)) = link.problem_condition(c::GATEWAY_ADDRESS_REFUSED)
+    if let Some((reason, message)) = way.problem(link, c::GATEWAY_ADDRESS_REFUSED)
         && reason == c::gateway_address_refused::ALL_REFUSED
     {
         let edit = way.commands.source.kubectl(
@@ -75,11 +80,19 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         ));
         return;
     }
+    let policy = |report: &mut LayerReport| {
+        if let Some(port) = facts.and_then(|facts| facts.inbound.as_ref()) {
+            let place = (link.cluster(), impact);
+            inbound::of_gateway(way, place, port, report);
+        }
+    };
     let Some(condition) = alive else {
-        return report.cannot_see(
-            format!("the gateway of {}", link.cluster()),
-            "the Link's status says nothing of it",
-        );
+        let silence = controller::silence(way, link.namespace());
+        let why = silence.unwrap_or_else(|| "the Link's status says nothing of it".to_owned());
+        report.cannot_see(format!("the gateway at {at}"), why);
+        report.find(facts.and_then(|facts| down(way, link, facts, impact)));
+        policy(report);
+        return;
     };
     let message = &condition.message;
     match condition.status.as_str() {
@@ -87,14 +100,15 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
             report.see(format!(
                 "the gateway at {at} answers the controller's probes"
             ));
-            report.cannot_see(
-                format!("port {} of the gateway", link.link.spec.gateway_port),
-                "only the proxy of a calling Pod connects to it",
-            );
-            if let Some(port) = facts.and_then(|facts| facts.inbound.as_ref()) {
-                let place = (link.cluster(), impact);
-                inbound::of_gateway(way, place, port, report);
+            if way.facts.proxy.is_none() {
+                report.cannot_see(
+                    format!("port {} of the gateway", link.link.spec.gateway_port),
+                    "only the proxy of a calling Pod connects to it; pass --from POD",
+                );
             }
+            // The next probes will fail, unless others answer for it.
+            report.find(facts.and_then(|facts| down(way, link, facts, Impact::Degraded)));
+            policy(report);
         }
         "False" => {
             let found = dead(way, link, facts, impact, message);
@@ -224,6 +238,30 @@ fn has_other_addresses(link: &LinkSnapshot, gateway: &GatewayFacts) -> bool {
     !gateway.addresses.is_empty() && !gateway.addresses.iter().any(is_named)
 }
 
+/// The command that shows the Pods and Services of a gateway.
+fn shown(way: &PathContext<'_>, cluster: &str, namespace: &str, found: Finding) -> Finding {
+    found.fixed_in(way.commands, cluster, |flags| {
+        flags.kubectl("-n {} get pods,services", &[namespace])
+    })
+}
+
+/// The finding if none of the gateway's Pods is ready.
+fn down(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    gateway: &GatewayFacts,
+    impact: Impact,
+) -> Option<Finding> {
+    let pods = gateway.pods.as_ref().ok()?;
+    if pods.iter().any(|pod| pod.ready) {
+        return None;
+    }
+    let all = pods.len();
+    let evidence = format!("0 of {all} Pods of gateway {} are ready", gateway.id);
+    let found = Finding::new(Cause::GatewayDown, impact, evidence);
+    Some(shown(way, link.cluster(), &gateway.id.namespace, found))
+}
+
 /// The gateway does not answer probes.
 fn dead(
     way: &PathContext<'_>,
@@ -240,64 +278,65 @@ fn dead(
         format!(": {message}")
     };
     let silent = format!("the gateway at {at} does not answer probes on port {port}{why}");
-    let pods = |finding: Finding, namespace: &str| {
-        finding.fixed_in(way.commands, cluster, |flags| {
-            flags.kubectl("-n {} get pods,services", &[namespace])
-        })
-    };
-    let Some(gateway) = facts else {
+    let Some((gateway, pods)) = facts.and_then(|one| Some((one, one.pods.as_ref().ok()?))) else {
+        let namespace = facts.map_or_else(|| link.namespace(), |gateway| &gateway.id.namespace);
         let found = Finding::new(Cause::GatewayUnreachable, impact, silent);
-        return pods(found, link.namespace());
+        return shown(way, cluster, namespace, found);
     };
-    let namespace = &gateway.id.namespace;
-    let known = gateway.pods.as_ref().ok();
-    let ready = known.map(|pods| pods.iter().filter(|pod| pod.ready).count());
-    if ready == Some(0) {
-        let all = known.map_or(0, Vec::len);
-        let evidence = format!(
-            "{silent}; 0 of {all} Pods of gateway {} are ready",
-            gateway.id
-        );
-        let found = Finding::new(Cause::GatewayDown, impact, evidence);
-        return pods(found, namespace);
+    if let Some(found) = down(way, link, gateway, impact) {
+        let evidence = format!("{silent}; {}", found.evidence);
+        return Finding { evidence, ..found };
+    }
+    if link.link.spec.gateway_address.is_empty() {
+        let evidence = format!("{silent}; Link {} names no address", link.id());
+        let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
+        let relink = if has_other_addresses(link, gateway) {
+            with_addresses(way, link, gateway)
+        } else {
+            relink(way, link)
+        };
+        return found.fixed_by(&relink);
+    }
+    let ready = pods.iter().filter(|pod| pod.ready).count();
+    let evidence = format!("{silent}; {ready} Pods of gateway {} are ready", gateway.id);
+    // Probes go through both proxies, which need a common trust anchor.
+    let target = way.facts.target_of(cluster);
+    let is_shared = match target.map(|target| no_common_anchor(way, target, impact)) {
+        Some(Ok(Some(found))) => {
+            let evidence = format!("{evidence}; {}", found.evidence);
+            return Finding { evidence, ..found };
+        }
+        Some(Ok(None)) => true,
+        Some(Err(_)) | None => false,
+    };
+    let others = other_gateways(way, link).unwrap_or_default();
+    let mut rivals = Vec::new();
+    if others > 0 {
+        rivals.push(format!("those of all {} Links do not answer", others + 1));
     }
     if has_other_addresses(link, gateway) {
-        let evidence = format!(
-            "{silent}; gateway {} has {}",
-            gateway.id,
-            gateway.addresses.join(", ")
-        );
-        let relink = with_addresses(way, link, gateway);
-        return Finding::new(Cause::GatewayAddressWrong, impact, evidence).fixed_by(&relink);
+        let has = gateway.addresses.join(", ");
+        rivals.push(format!(
+            "the Service has {has}, so {at} is right only if something leads from there to the gateway"
+        ));
     }
-    match ready {
-        Some(ready) => {
-            let evidence = format!("{silent}; {ready} Pods of gateway {} are ready", gateway.id);
-            let target = way.facts.target_of(cluster);
-            // Probes go through both proxies, which need a common trust anchor.
-            if let Some(Ok(Some(found))) =
-                target.map(|target| no_common_anchor(way, target, impact))
-            {
-                let evidence = format!("{evidence}; {}", found.evidence);
-                return Finding { evidence, ..found };
-            }
-            let others = other_gateways(way, link);
-            if let Some(1..) = others {
-                let all = others.unwrap_or_default() + 1;
-                let evidence = format!("{evidence}; those of all {all} Links do not answer");
-                return Finding::new(Cause::ProbesFail, impact, evidence)
-                    .fixed_by(&controller(way, link));
-            }
-            pods(
-                Finding::new(Cause::ProbePortClosed, impact, evidence),
-                namespace,
-            )
-        }
-        None => pods(
-            Finding::new(Cause::GatewayUnreachable, impact, silent),
-            namespace,
-        ),
+    if message.contains(ANSWERED) {
+        rivals.push("the port is open, and what answers there is no gateway that is ready".into());
     }
+    if !is_shared {
+        rivals.push("whether the clusters share a trust anchor is not known".to_owned());
+    }
+    let namespace = &gateway.id.namespace;
+    if rivals.is_empty() {
+        let found = Finding::new(Cause::ProbePortClosed, impact, evidence);
+        return shown(way, cluster, namespace, found);
+    }
+    let evidence = format!("{evidence}; {}", rivals.join("; "));
+    let found = Finding::new(Cause::ProbesFail, impact, evidence);
+    if others > 0 {
+        return found.fixed_by(&controller_pods(way, link));
+    }
+    shown(way, cluster, namespace, found).fixed_by(&controller_pods(way, link))
 }
 
 /// The number of other Links with a gateway, if none of these gateways answers probes.
@@ -316,7 +355,7 @@ fn other_gateways(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<usize> {
 }
 
 /// The command that shows what the controller, which sends the probes, says.
-fn controller(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
+fn controller_pods(way: &PathContext<'_>, link: &LinkSnapshot) -> Suggested {
     way.commands.source.kubectl(
         "-n {} get pods -o wide -l component=controller",
         &[link.namespace()],

@@ -396,6 +396,6 @@ pub fn closest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<
 
 fn mirrors(facts: &RequestPath) -> impl Iterator<Item = &str> {
     let all = facts.source.neighbours.iter().flatten();
-    all.filter(|(_, is_mirror)| **is_mirror)
+    all.filter(|(_, neighbour)| neighbour.is_mirror)
         .map(|(name, _)| name.as_str())
 }

@@ -1,7 +1,11 @@
 //! The Service in the target cluster, its Pods, and the trust anchors of both clusters.
 
 use hints::suggest::ClusterFlags;
-use mirror_core::api::{k8s::Endpoint, link::LinkerdConfig};
+use mirror_core::api::{
+    k8s::{Endpoint, EndpointSlice, ServicePort},
+    link::LinkerdConfig,
+    metadata::{ResourceId, cluster_uid},
+};
 
 use super::{
     causes::{Cause, Layer},
@@ -46,10 +50,22 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
             format!("--target {} is {cluster}", target.context),
         );
     }
-    if !is_same(way, target) {
+    let link = way.facts.link_to(cluster);
+    let recorded = link.and_then(|link| cluster_uid(&link.link));
+    let is_proven = recorded.is_some() && recorded == target.uid.as_deref();
+    let what = format!(
+        "whether context {} is the cluster of Link {cluster}",
+        target.context
+    );
+    if !is_proven && !is_same(way, target) {
         report.cannot_see(
-            format!("whether context {} is the cluster of Link {cluster}", target.context),
+            what,
             "its API server has another address and another certificate authority than the Link's credentials",
+        );
+    } else if !is_proven && target.context != cluster {
+        report.cannot_see(
+            what,
+            "the Link does not record the UID of its cluster, so the context was taken for it",
         );
     }
     match &target.service {
@@ -134,6 +150,7 @@ fn endpoints(
         |endpoint: &Endpoint| host.is_none_or(|host| endpoint.hostname.as_deref() == Some(host));
     let mut all = slices.iter().flat_map(|slice| &slice.endpoints);
     if ready > 0 && all.any(|endpoint| endpoint.is_ready() && is_of_host(endpoint)) {
+        report.find(undeclared(way, target, slices, impact));
         return report.see(state);
     }
     let state = match host.filter(|_| ready > 0) {
@@ -142,6 +159,58 @@ fn endpoints(
     };
     let found = no_pods(way, &target.cluster, &target.remote.name, impact, state);
     report.find(Some(found));
+}
+
+/// The finding if no ready Pod has a port that is called, or that may be called.
+fn undeclared(
+    way: &PathContext<'_>,
+    target: &TargetFacts,
+    slices: &[EndpointSlice],
+    impact: Impact,
+) -> Option<Finding> {
+    let service = target.service.as_ref().ok()?.as_ref()?;
+    let called = |port: &&ServicePort| way.facts.port.is_none_or(|of| port.port == i32::from(of));
+    let ports: Vec<&ServicePort> = service.spec.ports.iter().filter(called).collect();
+    let is_served = |port: &&&ServicePort| {
+        let mut of_port = with_port(slices, port);
+        of_port.any(|slice| slice.endpoints.iter().any(Endpoint::is_ready))
+    };
+    let without: Vec<String> = ports
+        .iter()
+        .filter(|port| !is_served(port))
+        .map(|port| port.port.to_string())
+        .collect();
+    if without.is_empty() {
+        return None;
+    }
+    let evidence = format!(
+        "no container of the ready Pods of {} in {} declares the port behind port {}",
+        target.remote,
+        target.cluster,
+        without.join(", ")
+    );
+    let impact = if without.len() == ports.len() {
+        impact
+    } else {
+        Impact::Degraded
+    };
+    let found = Finding::new(Cause::PortHasNoContainer, impact, evidence);
+    let ResourceId { namespace, name } = &target.remote;
+    Some(found.fixed_in(way.commands, &target.cluster, |flags| {
+        flags.kubectl("-n {} get service {} -o yaml", &[namespace, name])
+    }))
+}
+
+/// The slices whose Pods have a port of a Service. Kubernetes leaves a port out that no container declares.
+pub fn with_port<'s>(
+    slices: &'s [EndpointSlice],
+    port: &ServicePort,
+) -> impl Iterator<Item = &'s EndpointSlice> {
+    let name = port.name.as_deref().unwrap_or_default().to_owned();
+    slices.iter().filter(move |slice| {
+        let mut ports = slice.ports.iter();
+        ports.any(|of| of.name.as_deref().unwrap_or_default() == name)
+    })
 }
 
 fn no_pods(
@@ -203,12 +272,17 @@ pub fn no_common_anchor(
         list(&theirs)
     );
     let found = Finding::new(Cause::TrustRootsDiffer, impact, evidence);
-    let bundle = |flags: &ClusterFlags| {
+    let bundle = |flags: &ClusterFlags, namespace: &str| {
         flags.kubectl(
             "-n {} get configmap linkerd-identity-trust-roots -o yaml",
-            &[way.linkerd_namespace()],
+            &[namespace],
         )
     };
-    let found = found.fixed_by(&bundle(&way.commands.source));
-    Ok(Some(found.fixed_in(way.commands, &target.cluster, bundle)))
+    let found = found.fixed_by(&bundle(&way.commands.source, way.linkerd_namespace()));
+    let theirs = &target.linkerd_namespace;
+    Ok(Some(found.fixed_in(
+        way.commands,
+        &target.cluster,
+        |flags| bundle(flags, theirs),
+    )))
 }

@@ -7,3 +7,5 @@ mod federated;
 mod linkerd;
 mod missing;
 mod scene;
+mod statuses;
+mod targets;

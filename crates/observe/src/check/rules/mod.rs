@@ -49,7 +49,7 @@ const RULES: &[Rule] = &[
     rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
-    rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl --namespace linkerd get configmap linkerd-identity-trust-roots --output yaml"),
+    rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl get configmaps --all-namespaces --field-selector metadata.name=linkerd-identity-trust-roots --output yaml"),
     rule(Targets, "domains of target clusters are right", "", Error, targets::domains),
     rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
     rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined),

@@ -50,8 +50,8 @@ pub struct SourceFacts {
     pub namespace_exists: Known<bool>,
     /// The Service; `None` if it does not exist.
     pub service: Known<Option<Service>>,
-    /// The other Services of its namespace, and whether each is a mirror or a federated Service.
-    pub neighbours: Known<BTreeMap<String, bool>>,
+    /// The other Services of its namespace.
+    pub neighbours: Known<BTreeMap<String, Neighbour>>,
     /// The slices of the Service.
     pub slices: Known<Vec<EndpointSlice>>,
     /// Routes of all kinds in the namespace that apply to the Service.
@@ -64,6 +64,8 @@ pub struct SourceFacts {
     pub controllers: Known<Vec<Workload>>,
     /// The Pods of our controllers, by namespace of the Links.
     pub controller_pods: Known<BTreeMap<String, Vec<PodState>>>,
+    /// Namespace of Linkerd's control plane.
+    pub linkerd_namespace: String,
     /// Linkerd's configuration.
     pub config: Known<LinkerdConfig>,
     /// Linkerd's credentials for target clusters.
@@ -74,6 +76,15 @@ pub struct SourceFacts {
     pub destination_pods: Known<Vec<PodState>>,
     /// The networks of Pods, by node.
     pub pod_networks: Known<Vec<IpNet>>,
+}
+
+/// Another Service of the namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Whether it is a mirror or a federated Service.
+    pub is_mirror: bool,
+    /// The clusters that it prefers, as in its annotation.
+    pub prefers: String,
 }
 
 /// Whether a Pod is ready.
@@ -258,6 +269,10 @@ pub struct TargetFacts {
     pub context: String,
     /// Where its API server is.
     pub identity: Identity,
+    /// The UID of its Namespace kube-system; `None` if it is not known.
+    pub uid: Option<String>,
+    /// Namespace of Linkerd's control plane.
+    pub linkerd_namespace: String,
     /// Name of the target cluster that the context is for, by the Links.
     pub cluster: String,
     /// The Service that is mirrored, or is a member; `None` if it does not exist. Its name is in [`Self::remote`].

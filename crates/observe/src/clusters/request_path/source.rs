@@ -26,7 +26,7 @@ use mirror_core::{
 use tokio::time::timeout;
 
 use super::{
-    facts::{ClientPod, DESTINATION, PodState, SourceFacts},
+    facts::{ClientPod, DESTINATION, Neighbour, PodState, SourceFacts},
     pod,
 };
 use crate::clusters::{
@@ -70,6 +70,7 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
         routes,
         leaders: links.leaders,
         links: links.links,
+        linkerd_namespace: linkerd.clone(),
         config: links.config,
         controllers,
         controller_pods,
@@ -102,7 +103,7 @@ pub async fn facts_of_another(
 type OfService = (
     Known<bool>,
     Known<Option<Service>>,
-    Known<BTreeMap<String, bool>>,
+    Known<BTreeMap<String, Neighbour>>,
     Known<Vec<EndpointSlice>>,
     Known<Vec<Route>>,
 );
@@ -149,12 +150,15 @@ pub async fn get_service(client: &Client, id: &ResourceId) -> Known<Option<Servi
     Ok(found.map(Service::from))
 }
 
-async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<String, bool>> {
+async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<String, Neighbour>> {
     let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &service.namespace);
     let found = list_all(&api, "").await?;
     let found = found.into_iter().map(Service::from).map(|service| {
-        let is_mirror = !service.metadata.label(l::MIRRORED_SERVICE).is_empty();
-        (service.metadata.name().to_owned(), is_mirror)
+        let neighbour = Neighbour {
+            is_mirror: !service.metadata.label(l::MIRRORED_SERVICE).is_empty(),
+            prefers: service.metadata.annotation(l::PREFER).to_owned(),
+        };
+        (service.metadata.name().to_owned(), neighbour)
     });
     Ok(found.filter(|(name, _)| *name != service.name).collect())
 }

@@ -47,7 +47,12 @@ pub async fn target_facts(cluster: &Cluster, question: TargetQuestion<'_>) -> Ta
         port,
         linkerd,
     } = question;
-    let (service, slices, mut gateways, config, policies) = futures::join!(
+    let uid = async {
+        let uid: Known<_> = within(deadline, kube_system_uid(client)).await;
+        uid.ok().flatten()
+    };
+    let (uid, service, slices, mut gateways, config, policies) = futures::join!(
+        uid,
         within(deadline, get_service(client, &remote)),
         within(deadline, slices(client, &remote)),
         within(deadline, gateways(client)),
@@ -75,6 +80,8 @@ pub async fn target_facts(cluster: &Cluster, question: TargetQuestion<'_>) -> Ta
     TargetFacts {
         context: cluster.name.clone(),
         identity: cluster.identity.clone(),
+        uid,
+        linkerd_namespace: cluster.linkerd_namespace.clone(),
         cluster: name.to_owned(),
         service,
         remote,

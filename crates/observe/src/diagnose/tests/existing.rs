@@ -216,11 +216,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             gateway(with_target(dead()), |gateway| {
                 gateway.addresses = vec!["192.0.2.2".to_owned()];
             }),
-            broken(
-                "network",
-                "GatewayAddressWrong",
-                &format!("{RELINK} --gateway-addresses 192.0.2.2"),
-            ),
+            broken("network", "ProbesFail", pods),
         ),
         (
             "gateway has moved, and the Link names no address any more",
@@ -235,7 +231,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             ),
             broken(
                 "network",
-                "GatewayAddressWrong",
+                "GatewayAddressUnknown",
                 &format!("{RELINK} --gateway-addresses 192.0.2.2"),
             ),
         ),

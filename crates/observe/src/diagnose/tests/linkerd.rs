@@ -24,7 +24,7 @@ const ROTATE_BOTH: &str = "linkerd-mc --context west rotate east --target east-a
 const CART: &str = "cart.shop.serviceaccount.identity.linkerd.cluster.local";
 
 /// The same facts, and what Linkerd tells the client's proxy: endpoints with these addresses.
-fn with_view(facts: RequestPath, addresses: &[&str]) -> RequestPath {
+pub fn with_view(facts: RequestPath, addresses: &[&str]) -> RequestPath {
     let mut facts = with_client(facts);
     let name = &facts.service.name;
     let endpoints = addresses.iter().map(|address| DiscoveredEndpoint {

@@ -14,7 +14,7 @@ use crate::{
         leader::Leader,
         request_path::{
             ClientPod, GatewayFacts, PodState, RequestPath, SourceFacts, TargetFacts,
-            facts::ClientProxy,
+            facts::{ClientProxy, Neighbour},
         },
         snapshot::{
             Destination, LinkCredentials, LinkSnapshot, LinkerdCredentials, Proxy, Workload,
@@ -186,6 +186,7 @@ pub fn slice(
         "metadata": { "namespace": "shop", "name": format!("{service}-ipv4"), "labels": labels },
         "addressType": "IPv4",
         "endpoints": endpoints,
+        "ports": [{ "name": "p80", "port": 8080 }],
     }))
     .unwrap()
 }
@@ -218,7 +219,7 @@ pub fn gateway_mirror() -> RequestPath {
     let source = SourceFacts {
         namespace_exists: Ok(true),
         service: Ok(Some(gated())),
-        neighbours: Ok(neighbours.map(|(name, is)| (name.to_owned(), is)).into()),
+        neighbours: Ok(names(&neighbours)),
         slices: Ok(vec![slice("web-east", &ours(), &[("192.0.2.1", true)])]),
         routes: Ok(vec![]),
         links: Ok(vec![link(
@@ -233,6 +234,7 @@ pub fn gateway_mirror() -> RequestPath {
             vec![ready_pod(MC, "controller-0", "10.1.0.3")],
         )]
         .into()),
+        linkerd_namespace: "linkerd".to_owned(),
         config: Ok(config(A)),
         destination: Ok(Destination {
             namespace: "linkerd".to_owned(),
@@ -310,6 +312,8 @@ pub fn with_target(mut facts: RequestPath) -> RequestPath {
     facts.target = Some(TargetFacts {
         context: "east-admin".to_owned(),
         identity: Identity::default(),
+        uid: None,
+        linkerd_namespace: "linkerd".to_owned(),
         cluster: "east".to_owned(),
         service: Ok(Some(service("web", &labels, &json!({}), &[80]))),
         remote: ResourceId::new("shop", "web"),
@@ -355,8 +359,12 @@ pub fn config(anchors: &str) -> LinkerdConfig {
 }
 
 /// Names of Services and whether they are mirrors.
-pub fn names(all: &[(&str, bool)]) -> BTreeMap<String, bool> {
+pub fn names(all: &[(&str, bool)]) -> BTreeMap<String, Neighbour> {
+    let neighbour = |is_mirror: bool| Neighbour {
+        is_mirror,
+        ..Neighbour::default()
+    };
     all.iter()
-        .map(|(name, is)| ((*name).to_owned(), *is))
+        .map(|(name, is)| ((*name).to_owned(), neighbour(*is)))
         .collect()
 }
