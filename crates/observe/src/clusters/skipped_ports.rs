@@ -16,6 +16,30 @@ impl SkippedPorts {
         })
     }
 
+    /// The same without this port.
+    pub fn without(&self, port: u16) -> Self {
+        let parts = self.0.split(',').map(str::trim);
+        let mut left = Vec::new();
+        for part in parts.filter(|part| !part.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<u16>()) else {
+                continue;
+            };
+            let range = |first: u16, last: u16| match last.checked_sub(first) {
+                None => None,
+                Some(0) => Some(first.to_string()),
+                Some(_) => Some(format!("{first}-{last}")),
+            };
+            if (first..=last).contains(&port) {
+                left.extend(range(first, port.saturating_sub(1)));
+                left.extend(range(port.saturating_add(1), last));
+            } else {
+                left.extend(range(first, last));
+            }
+        }
+        Self(left.join(","))
+    }
+
     /// Those of a control plane: Pods skip them unless they say otherwise.
     pub fn of_control_plane(config: &LinkerdConfig) -> Option<Self> {
         let init = config.rest.get("proxyInit")?;
@@ -47,6 +71,30 @@ impl SkippedBy {
             (false, _) => None,
             (true, true) => Some(Self::ControlPlane),
             (true, false) => Some(Self::Pod),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ports_but_one_are_left() {
+        for (ports, expected) in [
+            ("80", ""),
+            ("", ""),
+            ("25, 80 ,443", "25,443"),
+            ("79-81", "79,81"),
+            ("80-82,x,9-3", "81-82"),
+            ("1-65535", "1-79,81-65535"),
+        ] {
+            let left = SkippedPorts(ports.to_owned()).without(80);
+            assert_eq!(left.0, expected, "{ports}");
+            for port in 1..=65535 {
+                let was = SkippedPorts(ports.to_owned()).contains(port);
+                assert_eq!(left.contains(port), was && port != 80, "{ports} {port}");
+            }
         }
     }
 }

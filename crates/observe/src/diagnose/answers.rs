@@ -88,9 +88,11 @@ impl PortCounts<'_> {
                 "its proxy refused {now} connections{place} just now, because the port was not declared when they began; it is \
                  now"
             );
-            report.find(Some(
-                Finding::broken(Cause::PortRefusalKept, evidence).fixed_by(&restart(way)),
-            ));
+            let found = Finding::broken(Cause::PortRefusalKept, evidence);
+            report.find(Some(match way.client() {
+                Some(pod) => found.fixed_by_restart(&way.commands.source, &pod.state),
+                None => found.fixed_by(&pods(way)),
+            }));
         } else if all > 0.0 {
             report.see(format!(
                 "its proxy has refused {all} connections{place} while the port was not declared, none of them now"
@@ -192,14 +194,9 @@ impl PortCounts<'_> {
     }
 }
 
-fn restart(way: &PathContext<'_>) -> hints::suggest::Suggested {
-    let pod = way.client();
-    let source = &way.commands.source;
-    let namespace = pod.map_or(&way.facts.service.namespace, |pod| &pod.state.id.namespace);
-    match pod.and_then(|pod| pod.state.workload.as_ref()) {
-        Some(workload) => source.kubectl("-n {} rollout restart {}", &[namespace, workload]),
-        None => source.kubectl("-n {} get pods", &[namespace]),
-    }
+fn pods(way: &PathContext<'_>) -> hints::suggest::Suggested {
+    let namespace = &way.facts.service.namespace;
+    way.commands.source.kubectl("-n {} get pods", &[namespace])
 }
 
 fn logs(way: &PathContext<'_>) -> hints::suggest::Suggested {

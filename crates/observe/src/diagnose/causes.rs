@@ -187,8 +187,8 @@ causes! {
         "Endpoints that no controller of ours created are under the name of the mirror, and get a part of its requests.",
         "Find out who created them, and delete them.";
     RouteBackendMissing in Objects:
-        "A route of somebody else sends the requests to a Service that does not exist.",
-        "Correct or delete the route.";
+        "A route of somebody else sends requests to a Service that does not exist: all of them, or those of some of its rules and backends.",
+        "Correct the route.";
     RouteConflict in Objects:
         "A route of somebody else decides where the requests to the federated Service go, so its preference is not in force.",
         "Delete the other route, or the preference.";
@@ -215,10 +215,10 @@ causes! {
         "Name a Pod that stays. If it should stay, find out who deletes it.";
     NotInjected in Client:
         "The Pod that calls has no proxy. Mirrors and federated Services work only through Linkerd's proxy.",
-        "Inject the workload, and restart it.";
+        "Inject the workload.";
     OutboundPortSkipped in Client:
         "Connections to this port bypass the proxy of the Pod that calls, so they go to a ClusterIP whose endpoint is no Pod.",
-        "Remove the port from the annotation, or set the annotation `config.linkerd.io/skip-outbound-ports` of the workload without it, and restart the workload.";
+        "Set the annotation `config.linkerd.io/skip-outbound-ports` of the workload without the port. It counts more than that of the namespace.";
     ProxyNotReady in Client:
         "The proxy of the Pod that calls is not ready: it has no identity, or does not reach Linkerd's control plane.",
         "Look at the log of the proxy.";

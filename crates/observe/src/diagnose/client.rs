@@ -1,16 +1,20 @@
 //! The Pod that calls, and its proxy.
 
-use hints::suggest::Suggested;
-
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
     layer::{Finding, Impact, LayerReport},
 };
-use crate::clusters::{request_path::ClientPod, skipped_ports::SkippedBy, trust_anchors};
+use crate::clusters::{
+    request_path::ClientPod,
+    skipped_ports::{SkippedBy, SkippedPorts},
+    trust_anchors,
+};
 
 /// The annotation that lets ports bypass the proxy.
 const SKIP_OUTBOUND: &str = "config.linkerd.io/skip-outbound-ports";
+/// The annotation that asks for a proxy.
+const INJECT: &str = "linkerd.io/inject";
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = LayerReport::new(Layer::Client);
@@ -90,22 +94,8 @@ fn not_injected(way: &PathContext<'_>, pod: &ClientPod) -> Finding {
     let id = &pod.state.id;
     let source = &way.commands.source;
     let evidence = format!("Pod {id} has no container linkerd-proxy");
-    let finding = Finding::broken(Cause::NotInjected, evidence);
-    let finding = finding.fixed_by(&source.kubectl(
-        "annotate namespace {} linkerd.io/inject=enabled --overwrite",
-        &[&id.namespace],
-    ));
-    finding.fixed_by(&restart(way, pod))
-}
-
-/// The command that restarts the Pod.
-fn restart(way: &PathContext<'_>, pod: &ClientPod) -> Suggested {
-    let id = &pod.state.id;
-    let source = &way.commands.source;
-    match &pod.state.workload {
-        Some(workload) => source.kubectl("-n {} rollout restart {}", &[&id.namespace, workload]),
-        None => source.kubectl("-n {} get pods {}", &[&id.namespace, &id.name]),
-    }
+    let found = Finding::broken(Cause::NotInjected, evidence);
+    found.fixed_by_annotation(source, &pod.state, (INJECT, "enabled"))
 }
 
 /// The port bypasses the proxy.
@@ -119,30 +109,19 @@ fn skipped(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
         .as_ref()
         .is_some_and(|ports| ports.contains(port));
     let name = if is_annotated {
-        format!("its annotation {SKIP_OUTBOUND}")
+        format!("its annotation {SKIP_OUTBOUND}, or that of its namespace")
     } else if by == SkippedBy::ControlPlane {
         "proxyInit.ignoreOutboundPorts of Linkerd".to_owned()
     } else {
         "the arguments of its container linkerd-init".to_owned()
     };
     let evidence = format!("Pod {id} sends connections to port {port} past its proxy: {name}");
-    let finding = Finding::broken(Cause::OutboundPortSkipped, evidence);
+    let found = Finding::broken(Cause::OutboundPortSkipped, evidence);
+    // The annotation of the workload counts more than that of its namespace, and than the ports of the control plane.
+    let of_linkerd = || config.and_then(SkippedPorts::of_control_plane);
+    let left = pod.skipped.clone().or_else(of_linkerd)?.without(port);
     let source = &way.commands.source;
-    Some(match &pod.state.workload {
-        Some(workload) if is_annotated => finding.fixed_by(&source.kubectl(
-            "-n {} patch {} --type=json -p {}",
-            &[
-                &id.namespace,
-                workload,
-                r#"[{"op":"remove","path":"/spec/template/metadata/annotations/config.linkerd.io~1skip-outbound-ports"}]"#,
-            ],
-        )),
-        // The annotation counts more than the ports of the control plane.
-        Some(workload) => {
-            finding.fixed_by(&source.kubectl("-n {} edit {}", &[&id.namespace, workload]))
-        }
-        None => finding.fixed_by(&source.kubectl("-n {} edit pods {}", &[&id.namespace, &id.name])),
-    })
+    Some(found.fixed_by_annotation(source, &pod.state, (SKIP_OUTBOUND, &left.0)))
 }
 
 /// Compares the trust anchors of the proxy with those of its cluster.
@@ -179,5 +158,7 @@ fn trust_roots(way: &PathContext<'_>, pod: &ClientPod, report: &mut LayerReport)
     } else {
         Finding::degraded(Cause::ClientTrustRootsDiffer, evidence)
     };
-    report.find(Some(finding.fixed_by(&restart(way, pod))));
+    report.find(Some(
+        finding.fixed_by_restart(&way.commands.source, &pod.state),
+    ));
 }

@@ -1,12 +1,15 @@
 //! Whether a target cluster exports a Service, as its context shows it, or else as the status of the Link suggests.
 
 use mirror_core::{
-    api::{k8s::Service, labels as l, link::LinkObject, preference::linked_clusters},
+    api::{
+        k8s::Service, labels as l, link::LinkObject, metadata::ResourceId,
+        preference::linked_clusters,
+    },
     mirror::{FEDERATED_SUFFIX, Target, member, mode},
 };
 
 use super::{causes::Cause, context::PathContext, layer::Finding, subject};
-use crate::clusters::snapshot::LinkSnapshot;
+use crate::clusters::{request_path::TargetFacts, snapshot::LinkSnapshot};
 
 /// Why a Service is no candidate for mirroring, or for membership.
 pub fn not_exported(
@@ -60,6 +63,24 @@ pub fn not_exported(
         }
         Ok(Some(_)) => None,
     }
+}
+
+/// The command that exports a Service through the gateway.
+pub fn labelled(
+    way: &PathContext<'_>,
+    link: Option<&LinkSnapshot>,
+    target: &TargetFacts,
+    found: Finding,
+) -> Finding {
+    let usual = || (l::EXPORTED.to_owned(), "true".to_owned());
+    let (label, value) = link.map_or_else(usual, |link| selecting_label(link, false));
+    let ResourceId { namespace, name } = &target.remote;
+    found.fixed_in(way.commands, &target.cluster, |flags| {
+        flags.kubectl(
+            "-n {} label service {} {}={} --overwrite",
+            &[namespace, name, &label, &value],
+        )
+    })
 }
 
 /// A label with which the Link selects a Service.

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
+use hints::suggest::Suggested;
 use ipnet::IpNet;
+use mirror_core::api::k8s::Service;
+use serde_json::{Value, json};
 
 use super::{
     causes::Cause,
@@ -139,7 +142,12 @@ fn judge(
         from.unwrap_or_default()
     );
     let found = Finding::new(cause, impact, evidence);
-    report.find(Some(permit(way, found, (cluster, policy), port)));
+    report.find(Some(permit(
+        way,
+        found,
+        (cluster, policy),
+        (port, identity),
+    )));
 }
 
 /// The commands that let the caller connect, or show who may.
@@ -147,7 +155,7 @@ fn permit(
     way: &PathContext<'_>,
     found: Finding,
     (cluster, policy): (&str, &ServerPolicy),
-    port: &InboundPort,
+    (port, identity): (&InboundPort, &str),
 ) -> Finding {
     let namespace = &port.pod.id.namespace;
     let mut policies = policy
@@ -164,16 +172,16 @@ fn permit(
             flags.kubectl("-n {} edit {} {}", &[namespace, &resource, name])
         });
     }
+    if found.cause == Cause::GatewayDenies {
+        // `install` has the policies, but only the user has the values for it.
+        return found.fixed_in(way.commands, cluster, |flags| {
+            flags.kubectl(
+                "-n {} get authorizationpolicies.policy.linkerd.io",
+                &[namespace],
+            )
+        });
+    }
     if label("kind") == "server" {
-        if found.cause == Cause::GatewayDenies {
-            // `install` has the policies, but only the user has the values for it.
-            return found.fixed_in(way.commands, cluster, |flags| {
-                flags.kubectl(
-                    "-n {} get authorizationpolicies.policy.linkerd.io",
-                    &[namespace],
-                )
-            });
-        }
         let name = label("name");
         return found.fixed_in(way.commands, cluster, |flags| {
             flags.kubectl(
@@ -182,19 +190,50 @@ fn permit(
             )
         });
     }
-    let found = found.fixed_in(way.commands, cluster, |flags| {
-        flags.kubectl(
-            "annotate namespace {} config.linkerd.io/default-inbound-policy=all-authenticated --overwrite",
-            &[namespace],
-        )
-    });
-    // The annotation is copied to Pods when they are created.
-    match &port.pod.workload {
-        Some(workload) => found.fixed_in(way.commands, cluster, |flags| {
-            flags.kubectl("-n {} rollout restart {}", &[namespace, workload])
+    let service = way.facts.target_of(cluster);
+    let service = service.and_then(|target| target.service.as_ref().ok()?.as_ref());
+    match service.filter(|service| !service.spec.selector.is_empty()) {
+        Some(service) => {
+            let objects = opened(service, port.port, label("name"), identity).to_string();
+            found.fixed_in(way.commands, cluster, |flags| {
+                let echo = Suggested::of("echo {}", &[&objects]);
+                echo.piped(&flags.kubectl("apply -f -", &[]))
+            })
+        }
+        None => found.fixed_in(way.commands, cluster, |flags| {
+            flags.kubectl("-n {} get servers.policy.linkerd.io", &[namespace])
         }),
-        None => found,
     }
+}
+
+/// A Server for a port of a Service's Pods that lets in whom the default policy lets in, and a policy that lets in this
+/// identity too.
+fn opened(service: &Service, port: u16, default: &str, identity: &str) -> Value {
+    let name = format!("{}-{port}", service.metadata.name());
+    let object = |version: &str, kind: &str, spec: Value| {
+        json!({
+            "apiVersion": format!("policy.linkerd.io/{version}"), "kind": kind,
+            "metadata": { "namespace": service.metadata.namespace(), "name": name },
+            "spec": spec,
+        })
+    };
+    let server = json!({
+        "podSelector": { "matchLabels": service.spec.selector },
+        "port": port, "accessPolicy": default,
+    });
+    let group = "policy.linkerd.io";
+    let policy = json!({
+        "targetRef": { "group": group, "kind": "Server", "name": name },
+        "requiredAuthenticationRefs": [{ "group": group, "kind": "MeshTLSAuthentication", "name": name }],
+    });
+    json!({
+        "apiVersion": "v1", "kind": "List",
+        "items": [
+            object("v1alpha1", "MeshTLSAuthentication", json!({ "identities": [identity] })),
+            object("v1alpha1", "AuthorizationPolicy", policy),
+            object("v1beta3", "Server", server),
+        ],
+    })
 }
 
 /// The object that decides.

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use hints::suggest::{ClusterFlags, Suggested};
+use serde_json::json;
 
 use super::causes::{Cause, Layer};
+use crate::clusters::request_path::PodState;
 
 /// The judgement on one layer.
 #[derive(Clone, Debug)]
@@ -140,6 +142,49 @@ impl Finding {
         self
     }
 
+    /// The commands that start the Pod again that calls, or what is known of its owner if kubectl cannot restart that.
+    pub fn fixed_by_restart(self, source: &ClusterFlags, pod: &PodState) -> Self {
+        let namespace = &pod.id.namespace;
+        match pod.restartable() {
+            Some(workload) => {
+                let restart = source.kubectl("-n {} rollout restart {}", &[namespace, workload]);
+                self.fixed_by(&restart)
+            }
+            None => self.fixed_by_owner(source, pod),
+        }
+    }
+
+    /// The command that changes an annotation of the Pod that calls, by the template of its workload, which starts it again.
+    pub fn fixed_by_annotation(
+        self,
+        source: &ClusterFlags,
+        pod: &PodState,
+        (annotation, value): (&str, &str),
+    ) -> Self {
+        let Some(workload) = pod.restartable() else {
+            return self.fixed_by_owner(source, pod);
+        };
+        let template = json!({ "metadata": { "annotations": { annotation: value } } });
+        let patch = json!({ "spec": { "template": template } }).to_string();
+        self.fixed_by(&source.kubectl(
+            "-n {} patch {} --type=merge -p {}",
+            &[&pod.id.namespace, workload, &patch],
+        ))
+    }
+
+    fn fixed_by_owner(mut self, source: &ClusterFlags, pod: &PodState) -> Self {
+        let PodState { id, workload, .. } = pod;
+        let owner = match workload {
+            Some(owner) => {
+                format!("; kubectl cannot restart its owner {owner}: do it as that is done")
+            }
+            None => "; kubectl cannot restart it, because nothing owns it".to_owned(),
+        };
+        self.evidence.push_str(&owner);
+        let show = source.kubectl("-n {} get pods {} -o yaml", &[&id.namespace, &id.name]);
+        self.fixed_by(&show)
+    }
+
     /// The command that fixes it in a target cluster.
     pub fn fixed_in(
         mut self,
@@ -222,6 +267,15 @@ impl Commands {
         let target = self.context_of(cluster).unwrap_or(cluster);
         let source = self.source_context.as_deref().unwrap_or("SOURCE");
         (target, source)
+    }
+
+    /// The command that links a cluster again with its federated Services behind its gateway.
+    pub fn link_through_gateway(&self, cluster: &str, namespace: &str) -> Suggested {
+        let (target, source) = self.contexts(cluster);
+        self.both.mc(
+            "link --target {} --source {} --cluster-name {} --namespace {} --federated-through gateway",
+            &[target, source, cluster, namespace],
+        )
     }
 
     /// The command that links a cluster again. It has the name of a cluster in place of a context that is not known.

@@ -109,7 +109,7 @@ pub fn of_reason(
     } else if is(Reason::NameConflict) {
         (
             Cause::NameConflict,
-            source.kubectl("-n {} delete service {}", &[&id.namespace, &id.name]),
+            source.kubectl("-n {} get service {} -o yaml", &[&id.namespace, &id.name]),
         )
     } else if is(Reason::NameTooLong) {
         (Cause::NameTooLong, plan())

@@ -8,9 +8,9 @@ use mirror_core::api::{conditions as c, link::LinkSpec};
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    controller, inbound,
+    controller, exported, inbound,
     layer::{Finding, Impact, LayerReport},
-    subject::Mode,
+    subject::{Mode, Subject},
     target::no_common_anchor,
 };
 use crate::clusters::{
@@ -425,12 +425,15 @@ fn networks(way: &PathContext<'_>, cluster: &str, impact: Impact, report: &mut L
                 target.remote
             );
             let found = Finding::new(Cause::NetworksOverlap, impact, evidence);
-            report.find(Some(found.fixed_in(way.commands, cluster, |flags| {
-                flags.kubectl(
-                    "-n {} label service {} mirror.linkerd.io/exported=true --overwrite",
-                    &[&target.remote.namespace, &target.remote.name],
-                )
-            })));
+            let link = way.facts.link_to(cluster);
+            let is_federated = matches!(way.subject, Subject::Federated(_));
+            report.find(Some(match link.filter(|_| is_federated) {
+                Some(link) => {
+                    let namespace = link.namespace();
+                    found.fixed_by(&way.commands.link_through_gateway(cluster, namespace))
+                }
+                None => exported::labelled(way, link, target, found),
+            }));
         }
         None => report.see(format!(
             "the Pods in {cluster} have addresses of other networks"

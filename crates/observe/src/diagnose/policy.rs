@@ -98,14 +98,13 @@ fn of_route(
     let path = format!("{kind} {namespace}/{name}");
     // Controllers of Linkerd write kinds in lower case.
     let resource = format!("{}.{group}", kind.to_ascii_lowercase());
-    let delete = || {
-        let source = &way.commands.source;
-        source.kubectl("-n {} delete {} {}", &[namespace, &resource, name])
-    };
+    let source = &way.commands.source;
+    let edit = || source.kubectl("-n {} edit {} {}", &[namespace, &resource, name]);
+    let delete = || source.kubectl("-n {} delete {} {}", &[namespace, &resource, name]);
     if let Some(why) = fails(route) {
         let evidence =
             format!("{path} applies to the client's requests, and all of them fail: {why}");
-        return Some(Finding::broken(Cause::RouteBackendMissing, evidence).fixed_by(&delete()));
+        return Some(Finding::broken(Cause::RouteBackendMissing, evidence).fixed_by(&edit()));
     }
     let backends: Vec<String> = route.backends.iter().map(describe).collect();
     let state = format!(
@@ -119,12 +118,11 @@ fn of_route(
         report.see(state);
         return None;
     }
-    let cause = if is_plain(way) {
-        Cause::ForeignRoute
+    Some(if is_plain(way) {
+        Finding::degraded(Cause::ForeignRoute, state).fixed_by(&edit())
     } else {
-        Cause::RouteConflict
-    };
-    Some(Finding::degraded(cause, state).fixed_by(&delete()))
+        Finding::degraded(Cause::RouteConflict, state).fixed_by(&delete())
+    })
 }
 
 /// Why all requests of a route fail, if they do.

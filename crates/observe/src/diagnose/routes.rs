@@ -4,7 +4,7 @@ use mirror_core::{
     api::{
         k8s::Service,
         labels as l,
-        route::{BackendRef, Route, RouteKind},
+        route::{BackendRef, Route, RouteKind, RouteRule},
     },
     mirror::is_our_route,
 };
@@ -12,7 +12,7 @@ use mirror_core::{
 use super::{
     causes::Cause,
     context::PathContext,
-    layer::{Finding, LayerReport},
+    layer::{Finding, Impact, LayerReport},
 };
 
 /// What routes do to the requests; adds what was looked at.
@@ -59,45 +59,67 @@ fn foreign(
 ) -> Option<Finding> {
     let kind = format!("{}.{}", route.kind.plural(), route.kind.group());
     let metadata = &route.metadata;
-    let delete = way.commands.source.kubectl(
-        "-n {} delete {} {}",
-        &[metadata.namespace(), &kind, metadata.name()],
-    );
+    let id = [metadata.namespace(), &kind, metadata.name()];
+    let source = &way.commands.source;
+    let delete = || source.kubectl("-n {} delete {} {}", &id);
     let path = path(route);
-    let preference = service.metadata.annotation(l::PREFER);
-    let found = if prefers && route.kind == RouteKind::Profile {
+    if prefers {
+        let preference = service.metadata.annotation(l::PREFER);
+        let cause = if route.kind == RouteKind::Profile {
+            Cause::ServiceProfileConflict
+        } else {
+            Cause::RouteConflict
+        };
         let evidence = format!(
             "{path} applies to {}, which prefers {preference}",
             service.metadata.name()
         );
-        Finding::degraded(Cause::ServiceProfileConflict, evidence)
-    } else if prefers {
-        let evidence = format!(
-            "{path} applies to {}, which prefers {preference}",
-            service.metadata.name()
-        );
-        Finding::degraded(Cause::RouteConflict, evidence)
+        return Some(Finding::degraded(cause, evidence).fixed_by(&delete()));
+    }
+    let known = way.facts.source.neighbours.as_ref().ok()?;
+    let own = service.metadata.name();
+    let is_gone = |name: &&str| *name != own && !known.contains_key(*name);
+    let rules = route.spec.rules.iter();
+    let rules: Vec<Vec<Option<&str>>> = rules.map(backends).collect();
+    let backends: Vec<&str> = rules.iter().flatten().flatten().copied().collect();
+    let found = if let Some(missing) = backends.iter().find(|name| is_gone(name)) {
+        // Requests that other rules match, or that other backends get, are answered.
+        let fails = |rule: &Vec<Option<&str>>| {
+            !rule.is_empty()
+                && rule
+                    .iter()
+                    .all(|name| name.is_some_and(|name| is_gone(&name)))
+        };
+        let impact = if rules.iter().all(fails) {
+            Impact::Broken
+        } else {
+            Impact::Degraded
+        };
+        let evidence = format!("{path} sends requests to Service {missing}, which does not exist");
+        Finding::new(Cause::RouteBackendMissing, impact, evidence)
+    } else if backends.is_empty() || backends.contains(&own) {
+        return None;
     } else {
-        // Only those of this namespace are known.
-        let refs = route.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
-        let is_here = |backend: &&BackendRef| !backend.rest.contains_key("namespace");
-        let backends: Vec<&str> = refs.filter(is_here).map(|backend| &*backend.name).collect();
-        let known = way.facts.source.neighbours.as_ref().ok()?;
-        let own = service.metadata.name();
-        let missing = backends
-            .iter()
-            .find(|name| **name != own && !known.contains_key(**name));
-        match missing {
-            Some(missing) => Finding::broken(
-                Cause::RouteBackendMissing,
-                format!("{path} sends requests to Service {missing}, which does not exist"),
-            ),
-            None if backends.is_empty() || backends.contains(&own) => return None,
-            None => Finding::degraded(
-                Cause::ForeignRoute,
-                format!("{path} sends requests to {}", backends.join(", ")),
-            ),
-        }
+        let evidence = format!("{path} sends requests to {}", backends.join(", "));
+        Finding::degraded(Cause::ForeignRoute, evidence)
     };
-    Some(found.fixed_by(&delete))
+    Some(found.fixed_by(&source.kubectl("-n {} edit {} {}", &id)))
+}
+
+/// The backends of a rule that get requests: the names of Services of the route's namespace, and `None` for what is not
+/// known.
+fn backends(rule: &RouteRule) -> Vec<Option<&str>> {
+    let used = rule
+        .backend_refs
+        .iter()
+        .filter(|backend| backend.weight != Some(0));
+    let name = |backend: &BackendRef| {
+        let kind = ["", "Service"].contains(&&*backend.kind);
+        let is_known = kind
+            && ["", "core"].contains(&&*backend.group)
+            && !backend.rest.contains_key("namespace");
+        is_known.then_some(())
+    };
+    used.map(|backend| name(backend).map(|()| &*backend.name))
+        .collect()
 }

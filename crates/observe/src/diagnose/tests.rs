@@ -4,6 +4,7 @@ mod cases;
 mod clients;
 mod existing;
 mod federated;
+mod fixes;
 mod linkerd;
 mod missing;
 mod scene;

@@ -199,8 +199,11 @@ async fn name_taken(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene.reports(LATE, "NameConflict").await
 }
 
-/// The controller looks a name up again within a minute.
+/// What is printed shows the other Service; people delete it. The controller looks a name up again within a minute.
 async fn looked_up(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    scene
+        .west(&["-n", NAMESPACE, "delete", "service", LATE_EAST])
+        .await?;
     let services = scene.rig.west.services(NAMESPACE);
     eventually("the mirror", SOON * 2, async || {
         Ok(services.get_opt(LATE_EAST).await?.map(|_| ()))

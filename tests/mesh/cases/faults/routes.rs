@@ -56,7 +56,11 @@ fn route(parent: &str, backend: &str) -> String {
     .to_string()
 }
 
+/// What `kubectl edit` opens names the mirror.
 async fn route_to_nowhere(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let editor = scene.rig.west.place.home.join("editor");
+    let script = format!("#!/bin/sh\nsed -i 's/name: gone/name: {LATE_EAST}/' \"$1\"\n");
+    std::fs::write(&editor, script)?;
     scene.mirror_late().await?;
     scene.rig.west.apply(&route(LATE_EAST, "gone")).await
 }

@@ -104,6 +104,18 @@ pub struct PodState {
     pub workload: Option<String>,
 }
 
+impl PodState {
+    /// The workload whose template kubectl can change, which starts its Pods again; `None` if there is none, such as for a
+    /// Job, for a `ReplicaSet` of another controller, and for a Pod of its own.
+    pub fn restartable(&self) -> Option<&str> {
+        let workload = self.workload.as_deref()?;
+        let (kind, _) = workload.split_once('/')?;
+        ["deployment", "statefulset", "daemonset"]
+            .contains(&kind)
+            .then_some(workload)
+    }
+}
+
 /// The Pod that calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientPod {
@@ -117,7 +129,7 @@ pub struct ClientPod {
     pub proxy: Option<Proxy>,
     /// Ports of connections that bypass its proxy.
     pub skipped: Option<SkippedPorts>,
-    /// The same, as its annotation says; the namespace or the installation of Linkerd may say so too.
+    /// The same, as its annotation says, which may be a copy of that of its namespace.
     pub annotated: Option<SkippedPorts>,
 }
 

@@ -30,28 +30,6 @@ fn what_is_wrong_with_the_client_is_found() {
     let restart = "kubectl --context west -n shop rollout restart deployment/client";
     hold(vec![
         (
-            "not injected",
-            client(|pod| pod.proxy = None),
-            broken(
-                "client",
-                "NotInjected",
-                "kubectl --context west annotate namespace shop linkerd.io/inject=enabled --overwrite",
-            ),
-        ),
-        (
-            "port is skipped",
-            client(|pod| {
-                pod.skipped = Some(SkippedPorts("79-81".to_owned()));
-                pod.annotated = pod.skipped.clone();
-            }),
-            broken(
-                "client",
-                "OutboundPortSkipped",
-                "kubectl --context west -n shop patch deployment/client --type=json -p '[{\"op\":\"remove\",\"path\":\
-                 \"/spec/template/metadata/annotations/config.linkerd.io~1skip-outbound-ports\"}]'",
-            ),
-        ),
-        (
             "proxy is not ready",
             client(|pod| {
                 pod.state.ready = false;
@@ -86,15 +64,6 @@ fn what_is_wrong_with_the_client_is_found() {
             config.rest.insert("proxyInit".to_owned(), init);
         })
     };
-    hold(vec![(
-        "port is skipped by default",
-        skipping(client(|_| {})),
-        broken(
-            "client",
-            "OutboundPortSkipped",
-            "kubectl --context west -n shop edit deployment/client",
-        ),
-    )]);
     let own = skipping(client(|pod| {
         pod.skipped = Some(SkippedPorts(String::new()));
     }));

@@ -163,7 +163,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             broken(
                 "objects",
                 "RouteBackendMissing",
-                "kubectl --context west -n shop delete httproutes.gateway.networking.k8s.io theirs",
+                "kubectl --context west -n shop edit httproutes.gateway.networking.k8s.io theirs",
             ),
         ),
         (
@@ -180,7 +180,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             degraded(
                 "objects",
                 "ForeignRoute",
-                "kubectl --context west -n shop delete httproutes.gateway.networking.k8s.io theirs",
+                "kubectl --context west -n shop edit httproutes.gateway.networking.k8s.io theirs",
             ),
         ),
         (

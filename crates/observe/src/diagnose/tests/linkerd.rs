@@ -21,7 +21,7 @@ use crate::clusters::{
 
 const ROTATE_BOTH: &str = "linkerd-mc --context west rotate east --target east-admin";
 /// The identity of the client.
-const CART: &str = "cart.shop.serviceaccount.identity.linkerd.cluster.local";
+pub const CART: &str = "cart.shop.serviceaccount.identity.linkerd.cluster.local";
 
 /// The same facts, and what Linkerd tells the client's proxy: endpoints with these addresses.
 pub fn with_view(facts: RequestPath, addresses: &[&str]) -> RequestPath {
@@ -66,7 +66,7 @@ pub fn with_view(facts: RequestPath, addresses: &[&str]) -> RequestPath {
 }
 
 /// Who may connect to a port of a Pod, by a Server or by a default.
-fn inbound(
+pub fn inbound(
     pod: PodState,
     (kind, name): (&str, &str),
     authorizations: Vec<Authorization>,
@@ -128,6 +128,7 @@ fn what_linkerd_tells_the_client_is_compared_with_what_there_is() {
     let flat = |addresses: &[&str]| with_view(with_target(flat_mirror()), addresses);
     let delete =
         "kubectl --context west -n cart delete httproute.gateway.networking.k8s.io of-client";
+    let edit = "kubectl --context west -n cart edit httproute.gateway.networking.k8s.io of-client";
     let member = service_status("web", "True", "Mirrored");
     hold(vec![
         (
@@ -182,7 +183,7 @@ fn what_linkerd_tells_the_client_is_compared_with_what_there_is() {
         (
             "a route of the client's namespace to another Service",
             told(gated(&["192.0.2.1"]), route("cart", None)),
-            degraded("policy", "ForeignRoute", delete),
+            degraded("policy", "ForeignRoute", edit),
         ),
         (
             "the same to nowhere",
@@ -190,7 +191,7 @@ fn what_linkerd_tells_the_client_is_compared_with_what_there_is() {
                 gated(&["192.0.2.1"]),
                 route("cart", Some("no such service")),
             ),
-            broken("policy", "RouteBackendMissing", delete),
+            broken("policy", "RouteBackendMissing", edit),
         ),
         (
             "the same over a preference",
@@ -359,8 +360,7 @@ fn policies_that_deny_are_named_with_what_decides() {
             broken(
                 "target",
                 "ServerDenies",
-                "kubectl --context east-admin annotate namespace shop \
-                 config.linkerd.io/default-inbound-policy=all-authenticated --overwrite",
+                "kubectl --context east-admin -n shop get servers.policy.linkerd.io",
             ),
         ),
     ]);

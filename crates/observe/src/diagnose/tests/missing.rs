@@ -125,7 +125,7 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             broken(
                 "objects",
                 "NameConflict",
-                "kubectl --context west -n shop delete service web-east",
+                "kubectl --context west -n shop get service web-east -o yaml",
             ),
         ),
         (
