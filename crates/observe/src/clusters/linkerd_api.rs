@@ -84,17 +84,18 @@ pub struct LinkerdApi {
 }
 
 impl LinkerdApi {
-    /// The controllers in a ready Pod of `linkerd-destination`. Each call is a port-forward of its own.
+    /// The controllers in each ready Pod of `linkerd-destination`; at least one. Each call is a port-forward of its own.
     pub async fn in_cluster(
         client: &Client,
         linkerd_namespace: &str,
         deadline: Duration,
-    ) -> Result<Self, LinkerdApiError> {
-        let controllers = Controllers::find(client, linkerd_namespace, deadline).await?;
-        Ok(Self {
+    ) -> Result<Vec<Self>, LinkerdApiError> {
+        let found = Controllers::find(client, linkerd_namespace, deadline).await?;
+        let all = found.into_iter().map(|controllers| Self {
             controllers,
             deadline,
-        })
+        });
+        Ok(all.collect())
     }
 
     /// The controllers at these addresses. One without an address cannot be asked.
@@ -105,17 +106,22 @@ impl LinkerdApi {
         }
     }
 
-    /// The controllers at these addresses, or in the cluster if there are none.
+    /// The controllers at these addresses, or all in the cluster if there are none.
     pub async fn reach(
         client: &Client,
         linkerd_namespace: &str,
         addresses: &ControllerAddresses,
         deadline: Duration,
-    ) -> Result<Self, LinkerdApiError> {
+    ) -> Result<Vec<Self>, LinkerdApiError> {
         if *addresses == ControllerAddresses::default() {
             return Self::in_cluster(client, linkerd_namespace, deadline).await;
         }
-        Ok(Self::at(addresses.clone(), deadline))
+        Ok(vec![Self::at(addresses.clone(), deadline)])
+    }
+
+    /// The Pod in which they are; empty if addresses were given.
+    pub fn pod(&self) -> &str {
+        self.controllers.pod()
     }
 
     /// The endpoints of a Service by its authority, such as `web-east.shop.svc.cluster.local:80`, as this proxy gets them.

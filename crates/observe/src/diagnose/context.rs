@@ -62,8 +62,12 @@ impl<'a> PathContext<'a> {
         match self.subject.mode() {
             Some(Mode::Gateway) => self.endpoints().is_ok_and(|count| count.ready == 0),
             Some(Mode::Discovery) => {
-                let told = self.view().map(|view| view.endpoints.as_ref());
-                matches!(told, Some(Ok(Some(told))) if told.is_empty())
+                let told = self.view().into_iter().flat_map(|view| &view.endpoints);
+                let mut told = told
+                    .filter_map(|told| told.endpoints.as_ref().ok())
+                    .peekable();
+                let is_empty = |told: &Option<Vec<_>>| told.as_ref().is_some_and(Vec::is_empty);
+                told.peek().is_some() && told.all(is_empty)
             }
             None => false,
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use mirror_core::api::k8s::{EndpointSlice, Service, ServicePort};
 
 use super::{
-    causes::Cause,
+    causes::{Cause, Layer},
     context::PathContext,
     layer::{Finding, LayerReport},
     policy::restart,
@@ -21,28 +21,93 @@ pub fn judge(way: &PathContext<'_>, mode: Mode, report: &mut LayerReport) {
     let Some(view) = way.view() else {
         return; // The layer before says why.
     };
-    let told = match &view.endpoints {
-        Err(why) => return report.cannot_see("the endpoints that Linkerd tells the proxy", why),
-        Ok(None) => {
-            let evidence = format!(
-                "Linkerd's destination controller does not know Service {}",
-                way.facts.service
-            );
-            let found = Finding::broken(Cause::UnknownToLinkerd, evidence);
-            return report.find(Some(found.fixed_by(&restart(way))));
+    let judged: Vec<(&str, LayerReport)> = view
+        .endpoints
+        .iter()
+        .filter_map(|told| {
+            let endpoints = match &told.endpoints {
+                Ok(endpoints) => endpoints.as_deref(),
+                Err(why) => {
+                    let what = format!("the endpoints that {} tells the proxy", teller(&told.by));
+                    report.cannot_see(what, why);
+                    return None;
+                }
+            };
+            let mut of_pod = LayerReport::new(Layer::Discovery);
+            told_by(way, mode, (view.port, endpoints), &mut of_pod);
+            Some((told.by.as_str(), of_pod))
+        })
+        .collect();
+    let causes = |(_, judged): &(&str, LayerReport)| -> Vec<Cause> {
+        judged.findings.iter().map(|found| found.cause).collect()
+    };
+    let is_same = judged
+        .windows(2)
+        .all(|two| causes(&two[0]) == causes(&two[1]));
+    let count = judged.len();
+    for (at, (by, judged)) in judged.into_iter().enumerate() {
+        if is_same && at > 0 {
+            continue;
         }
-        Ok(Some(told)) => told,
+        if is_same || judged.findings.is_empty() {
+            report.seen.extend(judged.seen);
+            report.unseen.extend(judged.unseen);
+        }
+        for found in judged.findings {
+            report.find(Some(if is_same {
+                found
+            } else {
+                of_one(way, found, by, count)
+            }));
+        }
+    }
+}
+
+/// What one Pod of several tells is wrong: the proxies that have asked it, and this may be one of them, fail.
+fn of_one(way: &PathContext<'_>, found: Finding, by: &str, count: usize) -> Finding {
+    let evidence = format!(
+        "{}; this is what {by} tells, one of {count} Pods",
+        found.evidence
+    );
+    let restart = way
+        .commands
+        .source
+        .kubectl("-n {} delete pod {}", &[way.linkerd_namespace(), by]);
+    Finding::degraded(found.cause, evidence).fixed_by(&restart)
+}
+
+fn teller(pod: &str) -> &str {
+    match pod {
+        "" => "Linkerd",
+        pod => pod,
+    }
+}
+
+/// Judges what a Pod of the destination controller tells.
+fn told_by(
+    way: &PathContext<'_>,
+    mode: Mode,
+    (port, told): (u16, Option<&[DiscoveredEndpoint]>),
+    report: &mut LayerReport,
+) {
+    let Some(told) = told else {
+        let evidence = format!(
+            "Linkerd's destination controller does not know Service {}",
+            way.facts.service
+        );
+        let found = Finding::broken(Cause::UnknownToLinkerd, evidence);
+        return report.find(Some(found.fixed_by(&restart(way))));
     };
     match (mode, &way.facts.target) {
         (Mode::Gateway, _) => match &way.facts.source.slices {
             Err(why) => report.cannot_see("EndpointSlices", why),
             Ok(slices) => {
-                let port = port_of(way.subject.service(), view.port);
+                let port = port_of(way.subject.service(), port);
                 let there = ComparedAddresses::of(told, slices, port);
                 slices_of_here(way, &there, report);
             }
         },
-        (Mode::Discovery, Some(target)) => of_target(way, target, (told, view.port), report),
+        (Mode::Discovery, Some(target)) => of_target(way, target, (told, port), report),
         (Mode::Discovery, None) => of_unseen_target(way, told, report),
     }
 }

@@ -23,6 +23,9 @@ pub const DESTINATION: u16 = 8086;
 /// Port of the policy controller.
 pub const POLICY: u16 = 8090;
 
+/// Maximum number of Pods of the controllers that are asked.
+const REPLICAS: usize = 5;
+
 /// Addresses of the controllers that a person gives, such as `10.0.0.1:8086`. Names are resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerAddresses {
@@ -42,22 +45,33 @@ pub enum Controllers {
 }
 
 impl Controllers {
-    /// Finds a ready Pod of the controllers.
+    /// Finds the ready Pods of the controllers; at least one.
     pub async fn find(
         client: &Client,
         namespace: &str,
         deadline: Duration,
-    ) -> Result<Self, LinkerdApiError> {
+    ) -> Result<Vec<Self>, LinkerdApiError> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let of_component = ListParams::default().labels(DESTINATION_PODS);
         let found = requests::within(deadline, pods.list(&of_component)).await;
         let found = found.map_err(|error: ReadError| no_answer(namespace, error))?;
-        let ready = found.into_iter().find(is_ready);
-        let ready = ready.ok_or_else(|| LinkerdApiError::NoController(namespace.to_owned()))?;
-        Ok(Self::Pod {
-            pods: Box::new(pods),
-            name: ready.name_any(),
-        })
+        let ready = found.into_iter().filter(is_ready).map(|pod| Self::Pod {
+            pods: Box::new(pods.clone()),
+            name: pod.name_any(),
+        });
+        let ready: Vec<Self> = ready.take(REPLICAS).collect();
+        if ready.is_empty() {
+            return Err(LinkerdApiError::NoController(namespace.to_owned()));
+        }
+        Ok(ready)
+    }
+
+    /// The name of the Pod; empty if addresses were given.
+    pub fn pod(&self) -> &str {
+        match self {
+            Self::Pod { name, .. } => name,
+            Self::At(_) => "",
+        }
     }
 
     /// Connects to the controller with this port.

@@ -142,7 +142,17 @@ pub struct ClientView {
     pub profile: Known<DiscoveredProfile>,
     /// The routes and backends of requests to it.
     pub policy: Known<ClientPolicy>,
-    /// Its endpoints; `None` if the destination controller knows no such Service.
+    /// Its endpoints, as each Pod of the destination controller tells them; at least one. A proxy has asked one of these, and
+    /// nothing says which.
+    pub endpoints: Vec<ToldEndpoints>,
+}
+
+/// The endpoints of a Service, as a Pod of the destination controller tells them.
+#[derive(Clone, Debug)]
+pub struct ToldEndpoints {
+    /// The Pod; empty if the controller was asked at an address.
+    pub by: String,
+    /// The endpoints; `None` if it knows no such Service.
     pub endpoints: Known<Option<Vec<DiscoveredEndpoint>>>,
 }
 

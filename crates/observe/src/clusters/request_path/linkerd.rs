@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use client::{Cluster, ReadError};
+use futures::future::{join_all, select_ok};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use mirror_core::api::{
@@ -12,7 +13,7 @@ use mirror_core::api::{
 };
 
 use super::{
-    facts::{ClientPod, ClientView, InboundPort, PodState, SourceFacts},
+    facts::{ClientPod, ClientView, InboundPort, PodState, SourceFacts, ToldEndpoints},
     pod,
 };
 use crate::clusters::{
@@ -46,7 +47,7 @@ pub async fn client_view(
         Ok(config) if !config.cluster_domain.is_empty() => &config.cluster_domain,
         _ => "cluster.local",
     };
-    let api = api(cluster, addresses).await?;
+    let replicas = api(cluster, addresses).await?;
     let proxy = ProxyWorkload {
         pod: client.state.id.clone(),
         node: client.node.clone(),
@@ -56,20 +57,38 @@ pub async fn client_view(
         target.to_string(),
         format!("{}.{}.svc.{domain}:{port}", id.name, id.namespace),
     );
+    let endpoints = replicas.iter().map(async |api| ToldEndpoints {
+        by: api.pod().to_owned(),
+        endpoints: api.endpoints(&proxy, &authority).await.map_err(told),
+    });
     let (policy, profile, endpoints) = futures::join!(
-        api.client_policy(&proxy, target),
-        api.profile(&proxy, &by_address),
-        api.endpoints(&proxy, &authority),
+        first(&replicas, async |api| api
+            .client_policy(&proxy, target)
+            .await),
+        first(&replicas, async |api| api
+            .profile(&proxy, &by_address)
+            .await),
+        join_all(endpoints),
     );
     Ok(ClientView {
         port,
-        profile: profile.map_err(told),
-        policy: policy.map_err(told),
-        endpoints: endpoints.map_err(told),
+        profile,
+        policy,
+        endpoints,
     })
 }
 
-async fn api(cluster: &Cluster, addresses: &ControllerAddresses) -> Known<LinkerdApi> {
+/// The first answer of one of them: the node of another may be gone.
+async fn first<T>(
+    replicas: &[LinkerdApi],
+    ask: impl AsyncFn(&LinkerdApi) -> Result<T, LinkerdApiError>,
+) -> Known<T> {
+    let asked = replicas.iter().map(|api| Box::pin(ask(api)));
+    let answer = select_ok(asked).await;
+    answer.map(|(answer, _)| answer).map_err(told)
+}
+
+async fn api(cluster: &Cluster, addresses: &ControllerAddresses) -> Known<Vec<LinkerdApi>> {
     let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
     let api = LinkerdApi::reach(client, namespace, addresses, cluster.deadline).await;
     api.map_err(told)
@@ -87,7 +106,7 @@ fn first_port(service: &Service) -> Option<u16> {
 
 /// Linkerd's policy controller of a target cluster.
 pub struct InboundPolicies {
-    api: Known<LinkerdApi>,
+    api: Known<Vec<LinkerdApi>>,
 }
 
 impl InboundPolicies {
@@ -106,7 +125,7 @@ impl InboundPolicies {
                     pod: pod.id.clone(),
                     node: String::new(),
                 };
-                api.server_policy(&workload, port).await.map_err(told)
+                first(api, async |api| api.server_policy(&workload, port).await).await
             }
         };
         InboundPort { pod, port, policy }

@@ -16,7 +16,7 @@ use crate::clusters::{
         Authorization, ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, PermittedClients,
         PolicyBackend, PolicyReference, PolicyRoute, ServerPolicy,
     },
-    request_path::{ClientView, InboundPort, PodState, RequestPath},
+    request_path::{ClientView, InboundPort, PodState, RequestPath, facts::ToldEndpoints},
 };
 
 const ROTATE_BOTH: &str = "linkerd-mc --context west rotate east --target east-admin";
@@ -60,7 +60,10 @@ pub fn with_view(facts: RequestPath, addresses: &[&str]) -> RequestPath {
             protocol: "detect",
             routes: vec![route],
         }),
-        endpoints: Ok(Some(endpoints.collect())),
+        endpoints: vec![ToldEndpoints {
+            by: String::new(),
+            endpoints: Ok(Some(endpoints.collect())),
+        }],
     }));
     facts
 }
@@ -172,7 +175,7 @@ fn what_linkerd_tells_the_client_is_compared_with_what_there_is() {
         ),
         (
             "no such Service",
-            told(gated(&[]), |view| view.endpoints = Ok(None)),
+            told(gated(&[]), |view| view.endpoints[0].endpoints = Ok(None)),
             broken("discovery", "UnknownToLinkerd", RESTART),
         ),
         (
@@ -452,4 +455,58 @@ fn federated_service_without_any_endpoint_is_broken() {
     // The Pods of the target cluster are ready, and Linkerd tells of none.
     let ready = with_view(with_target(federated("", &member)), &[]);
     assert_eq!(cause(&ready), ("EndpointsNotTold", true));
+}
+
+/// A control plane with several Pods: the client's proxy has asked one of them, and nothing says which.
+#[test]
+fn pod_of_the_destination_controller_that_differs_is_named() {
+    let ask = |facts: RequestPath, answers: &[Option<&[&str]>]| {
+        let views = answers.iter().enumerate().map(|(at, addresses)| {
+            let view = with_view(facts.clone(), addresses.unwrap_or_default());
+            let mut told = view.view.unwrap().unwrap().endpoints.remove(0);
+            told.by = format!("linkerd-destination-{at}");
+            if addresses.is_none() {
+                told.endpoints = Err("timed out".into());
+            }
+            told
+        });
+        let endpoints = views.collect();
+        told(with_view(facts.clone(), &[]), |view| {
+            view.endpoints = endpoints
+        })
+    };
+    let (ok, none, stale): (&[&str], &[&str], &[&str]) =
+        (&["192.0.2.1"], &[], &["192.0.2.1", "192.0.2.7"]);
+    let delete =
+        |at| format!("kubectl --context west -n linkerd delete pod linkerd-destination-{at}");
+    hold(vec![
+        (
+            "the last of three tells none",
+            ask(gateway_mirror(), &[Some(ok), Some(ok), Some(none)]),
+            degraded("discovery", "EndpointsNotTold", &delete(2)),
+        ),
+        (
+            "the first of three tells too many",
+            ask(gateway_mirror(), &[Some(stale), Some(ok), None]),
+            degraded("discovery", "EndpointsStale", &delete(0)),
+        ),
+        (
+            "all tell none",
+            ask(gateway_mirror(), &[Some(none), Some(none), None]),
+            broken("discovery", "EndpointsNotTold", RESTART),
+        ),
+    ]);
+    // The node of the first one is gone.
+    let well = ask(gateway_mirror(), &[None, Some(ok)]);
+    let diagnosis = diagnosed(&well);
+    assert_eq!(found(&well), None, "{diagnosis:#?}");
+    let unseen = format!("{diagnosis:?}");
+    let expected = "the endpoints that linkerd-destination-0 tells the proxy: timed out";
+    assert!(unseen.contains(expected), "{unseen}");
+    let member = service_status("web", "True", "Mirrored");
+    let one_of_two = ask(federated("", &member), &[Some(none), Some(&["10.1.0.44"])]);
+    assert_eq!(
+        found(&one_of_two).map(|(_, cause, is_broken, _)| (cause, is_broken)),
+        Some(("NothingDiscovered", false))
+    );
 }

@@ -105,11 +105,17 @@ async fn through(target: Option<SocketAddr>, ready: &str) -> Result<LinkerdApi, 
         "metadata": { "name": "linkerd-destination-1", "namespace": "linkerd" },
         "status": { "conditions": [{ "type": "Ready", "status": ready }] },
     });
-    let pods = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [pod] });
+    let mut other = pod.clone();
+    other["metadata"]["name"] = json!("linkerd-destination-2");
+    let items = [pod, other];
+    let pods = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items });
     let address = api_server(target, pods).await;
     let config = Config::new(format!("http://{address}").parse().unwrap());
     let client = client::build(config, SOON).await.unwrap();
-    LinkerdApi::in_cluster(&client, "linkerd", SOON).await
+    let mut all = LinkerdApi::in_cluster(&client, "linkerd", SOON).await?;
+    let names: Vec<&str> = all.iter().map(LinkerdApi::pod).collect();
+    assert_eq!(names, ["linkerd-destination-1", "linkerd-destination-2"]);
+    Ok(all.remove(0))
 }
 
 #[tokio::test]
