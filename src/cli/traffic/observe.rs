@@ -1,6 +1,6 @@
 //! Takes sample after sample of the clients of one cluster.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use client::Cluster;
 use mirror_core::api::metadata::ResourceId;
@@ -23,7 +23,21 @@ pub struct Observer<'a> {
     context: &'a KubeContext,
     args: &'a TrafficArgs,
     last: HashMap<ResourceId, TrafficSample>,
+    /// The Services that the last samples know.
+    known: BTreeSet<ResourceId>,
+    lists: Option<Lists>,
 }
+
+/// What was listed in a round, for this one and the next ones.
+struct Lists {
+    services: TrafficServices,
+    clients: TrafficClients,
+    /// Rounds for which it is used.
+    left: u32,
+}
+
+/// Rounds that use one list: a list of all Pods is large, and they change seldom.
+const ROUNDS: u32 = 6;
 
 /// What happened in one cluster since the last sample.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +64,8 @@ impl<'a> Observer<'a> {
             context,
             args,
             last: HashMap::new(),
+            known: BTreeSet::new(),
+            lists: None,
         }
     }
 
@@ -68,19 +84,56 @@ impl<'a> Observer<'a> {
     }
 
     async fn sample(&mut self, cluster: &Cluster) -> Known<Observation> {
+        // Services that the last sample does not know: all that they have counted is no increase.
+        let mut new = BTreeSet::new();
+        let kept = self.lists.take().filter(|lists| lists.left > 0);
+        let lists = if let Some(lists) = kept {
+            lists
+        } else {
+            let lists = self.list(cluster).await?;
+            let listed = || lists.services.services.keys().cloned();
+            new = listed().filter(|id| !self.known.contains(id)).collect();
+            self.known = listed().collect();
+            lists
+        };
+        let deadline = self.args.request_timeout;
+        let Lists {
+            services,
+            clients,
+            left,
+        } = lists;
+        let samples = samples(&cluster.client, &clients.proxies, &services, deadline).await;
+        tracing::debug!(context = self.context.name, "proxies sampled");
+        let has_gone = samples
+            .iter()
+            .any(|sample| matches!(sample, Err(ProxyError::NoPod(_))));
+        let observation = self.compare(&services, &clients, samples, &new);
+        // Others may have come for Pods that are gone.
+        let left = if has_gone { 0 } else { left - 1 };
+        self.lists = Some(Lists {
+            services,
+            clients,
+            left,
+        });
+        Ok(observation)
+    }
+
+    async fn list(&self, cluster: &Cluster) -> Known<Lists> {
         let args = self.args;
         let max = usize::try_from(args.max_clients).unwrap_or(usize::MAX);
         let wanted = args.wanted();
         let (services, clients) = futures::join!(
             traffic_services(cluster, &wanted),
-            clients(cluster, args.client_namespace.as_deref(), max)
+            clients(cluster, args.client_namespace.as_deref())
         );
         let services = services.map_err(|why| why.context("cannot list Services"))?;
         let clients = clients.map_err(|why| why.context("cannot list Pods"))?;
-        let deadline = args.request_timeout;
-        let samples = samples(&cluster.client, &clients.proxies, &services, deadline).await;
-        tracing::debug!(context = self.context.name, "proxies sampled");
-        Ok(self.compare(&services, &clients, samples))
+        let clients = TrafficClients::of(clients, &services, max);
+        Ok(Lists {
+            services,
+            clients,
+            left: ROUNDS,
+        })
     }
 
     /// Compares samples with those before, and keeps them.
@@ -89,6 +142,7 @@ impl<'a> Observer<'a> {
         services: &TrafficServices,
         clients: &TrafficClients,
         samples: Vec<Result<TrafficSample, ProxyError>>,
+        new: &BTreeSet<ResourceId>,
     ) -> Observation {
         let context = self.context.name.clone();
         let mut last = std::mem::take(&mut self.last);
@@ -98,6 +152,7 @@ impl<'a> Observer<'a> {
             let before = last.remove(&proxy.pod);
             match sample {
                 Ok(sample) => {
+                    let before = before.map(|before| before.with_new(&sample, new));
                     activities.extend(before.map(|before| increase(&before, &sample)));
                     self.last.insert(proxy.pod.clone(), sample);
                 }

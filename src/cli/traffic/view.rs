@@ -121,8 +121,16 @@ impl TrafficView {
 
     /// What is printed in place of an empty table.
     pub fn absent(&self) -> Option<&'static str> {
-        (self.rows.is_empty() && !self.has_silent_cluster())
-            .then_some("no client has sent requests to a mirror or federated Service")
+        if !self.rows.is_empty() || self.has_silent_cluster() {
+            return None;
+        }
+        let mut clusters = self.clusters.iter();
+        let are_all = clusters.all(|cluster| cluster.read == cluster.meshed_pods);
+        Some(if are_all {
+            "no client has sent requests to a mirror or federated Service"
+        } else {
+            "none of the Pods that were read has sent requests to a mirror or federated Service; others may have"
+        })
     }
 
     /// Notes below the table.
@@ -419,7 +427,16 @@ mod tests {
             assert_eq!(view.errors(), [expected]);
             assert!(view.has_silent_cluster());
         }
-        let quiet = TrafficView::of(vec![Observation::default()]);
-        assert!(!quiet.has_silent_cluster() && quiet.absent().is_some());
+        let quiet = |read, meshed| {
+            let view = TrafficView::of(vec![Observation {
+                meshed,
+                read,
+                ..Observation::default()
+            }]);
+            assert!(!view.has_silent_cluster());
+            view.absent().unwrap()
+        };
+        assert!(quiet(7, 7).starts_with("no client has sent"));
+        assert!(quiet(500, 5000).starts_with("none of the Pods that were read"));
     }
 }

@@ -57,14 +57,14 @@ pub fn judge(way: &PathContext<'_>, mode: Mode, report: &mut LayerReport) {
             report.find(Some(if is_same {
                 found
             } else {
-                of_one(way, found, by, count)
+                of_one(way, &found, by, count)
             }));
         }
     }
 }
 
 /// What one Pod of several tells is wrong: the proxies that have asked it, and this may be one of them, fail.
-fn of_one(way: &PathContext<'_>, found: Finding, by: &str, count: usize) -> Finding {
+fn of_one(way: &PathContext<'_>, found: &Finding, by: &str, count: usize) -> Finding {
     let evidence = format!(
         "{}; this is what {by} tells, one of {count} Pods",
         found.evidence

@@ -1,7 +1,7 @@
 //! A sample of a client's proxy: its counters of requests to mirrors and federated Services.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     net::IpAddr,
     sync::Arc,
@@ -127,6 +127,19 @@ impl TrafficSample {
         });
         read.await?;
         Ok(sample)
+    }
+
+    /// This sample, as if it had known these Services too, of which nothing was taken then: with what they have counted by the
+    /// next one.
+    pub fn with_new(mut self, next: &Self, new: &BTreeSet<ResourceId>) -> Self {
+        let of_new = next
+            .series
+            .iter()
+            .filter(|(id, _)| new.contains(&id.key.service));
+        for (id, value) in of_new {
+            self.series.entry(id.clone()).or_insert(*value);
+        }
+        self
     }
 
     fn take(

@@ -29,6 +29,8 @@ use crate::clusters::{
 const LOCAL: &str = "local";
 /// Maximum number of Services in one request for EndpointSlices: their names are in the URL.
 const NAMES_AT_ONCE: usize = 50;
+/// Maximum number of requests for EndpointSlices of one cluster.
+const REQUESTS: usize = 4;
 
 /// Which Services are wanted; `None` is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -229,11 +231,21 @@ async fn addresses(
     let sources = members.iter().map(|member| member.source.name.as_str());
     let sources: Vec<&str> = sources.collect::<BTreeSet<_>>().into_iter().collect();
     let mut slices = Vec::new();
-    for names in sources.chunks(NAMES_AT_ONCE) {
-        let selector = format!("{} in ({})", labels::SLICE_SERVICE, names.join(","));
+    for selector in selectors(&sources) {
         slices.extend(list_slices(&client, &selector).await?);
     }
     Ok(slices)
+}
+
+/// What selects the slices of these Services. Of many Services, all slices are listed once: the API server looks at each
+/// slice for each request. Slices of others are ignored.
+fn selectors(sources: &[&str]) -> Vec<String> {
+    if sources.len() > NAMES_AT_ONCE * REQUESTS {
+        return vec![labels::SLICE_SERVICE.to_owned()];
+    }
+    let chunks = sources.chunks(NAMES_AT_ONCE);
+    let selector = |names: &[&str]| format!("{} in ({})", labels::SLICE_SERVICE, names.join(","));
+    chunks.map(selector).collect()
 }
 
 /// A client of a target cluster, with the Link's credentials.
@@ -321,6 +333,17 @@ mod tests {
                 "shop/api-federated@local of api-federated",
             ]
         );
+    }
+
+    #[test]
+    fn slices_of_many_services_are_listed_once() {
+        let names: Vec<String> = (0..10_000).map(|number| format!("web-{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(selectors(&names), [labels::SLICE_SERVICE]);
+        assert_eq!(selectors(&names[..200]).len(), 4);
+        let two = format!("{} in (web-0,web-1)", labels::SLICE_SERVICE);
+        assert_eq!(selectors(&names[..2]), [two]);
+        assert!(selectors(&[]).is_empty());
     }
 
     #[test]

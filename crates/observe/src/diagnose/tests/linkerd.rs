@@ -472,7 +472,7 @@ fn pod_of_the_destination_controller_that_differs_is_named() {
         });
         let endpoints = views.collect();
         told(with_view(facts.clone(), &[]), |view| {
-            view.endpoints = endpoints
+            view.endpoints = endpoints;
         })
     };
     let (ok, none, stale): (&[&str], &[&str], &[&str]) =
