@@ -15,6 +15,9 @@ use crate::cli::common::{
     table::{Cell, Column, Table, Tone},
 };
 
+/// A note says so if more requests have no answer than this part of those that ended.
+const UNANSWERED: f64 = 0.05;
+
 /// All that `traffic` shows; its JSON is the documented output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TrafficView {
@@ -136,7 +139,20 @@ impl TrafficView {
     /// Notes below the table.
     fn notes(&self) -> Vec<String> {
         let several = self.clusters.len() > 1;
-        let mut notes = Vec::new();
+        let unanswered = self
+            .rows
+            .iter()
+            .filter(|row| row.unanswered >= 1.0 && row.unanswered > row.requests * UNANSWERED);
+        let mut notes: Vec<String> = unanswered
+            .map(|row| {
+                let of = if several { format!("{}: ", row.context) } else { String::new() };
+                let by = row.served.cluster.as_deref().unwrap_or("an unknown cluster");
+                one_line(&format!(
+                    "{of}{}/{}: {:.0} requests to {by} have no answer: they are under way, or their callers gave up",
+                    row.namespace, row.service, row.unanswered
+                ))
+            })
+            .collect();
         for cluster in &self.clusters {
             let of = if several {
                 format!("{}: ", cluster.context)
@@ -329,6 +345,8 @@ mod tests {
                 lost,
                 TrafficRow {
                     success_rate: None,
+                    requests: 0.0,
+                    unanswered: 42.0,
                     requests_per_second: 0.0,
                     ..row("web-federated", Some(ShownMode::Federated), None)
                 },
@@ -350,6 +368,7 @@ mod tests {
         shop       web-federated  federated  unknown     0.0        -  3.2ms  188ms            2        1
         shop       web            local      local      20.5  100.00%  3.2ms  188ms            2        1
 
+        shop/web-federated: 42 requests to an unknown cluster have no answer: they are under way, or their callers gave up
         3 of 7 Pods in the mesh were read; 2 were left out, or are new (--max-clients, --client-namespace)
         shop/a and 1 more: timed out after 10 s
         cannot read the EndpointSlices of north: forbidden
@@ -394,6 +413,7 @@ mod tests {
               "cluster": "east",
               "withoutEndpoint": false,
               "requests": 205.0,
+              "unanswered": 0.0,
               "requestsPerSecond": 20.5,
               "successRate": 0.99999,
               "p50Ms": 3.25,

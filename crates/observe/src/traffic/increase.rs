@@ -12,6 +12,10 @@ pub struct Activity {
     pub success: f64,
     /// Requests that failed.
     pub failure: f64,
+    /// Those of them that failed by an error, such as a timeout or a reset.
+    pub error: f64,
+    /// Requests that were sent to the endpoint.
+    pub sent: f64,
     /// How long they took.
     pub latency: Histogram,
     /// Open connections at the end.
@@ -23,13 +27,20 @@ impl Activity {
     pub fn add(&mut self, other: &Self) {
         self.success += other.success;
         self.failure += other.failure;
+        self.error += other.error;
+        self.sent += other.sent;
         self.latency.merge(&other.latency);
         self.open += other.open;
     }
 
-    /// All requests.
+    /// All requests that ended.
     pub fn requests(&self) -> f64 {
         self.success + self.failure
+    }
+
+    /// Requests that were sent, and did not end: they are under way, or their caller has given up.
+    pub fn unanswered(&self) -> f64 {
+        (self.sent - self.requests()).max(0.0)
     }
 }
 
@@ -53,6 +64,7 @@ pub fn increase(first: &TrafficSample, second: &TrafficSample) -> ClientActivity
         lasted: second.taken.saturating_duration_since(first.taken),
         by_key: BTreeMap::new(),
     };
+    let mut unanswered = BTreeMap::<_, f64>::new();
     for (series, value) in &second.series {
         let before = first.series.get(series).filter(|_| same_process);
         let before = before.copied().unwrap_or_default();
@@ -61,13 +73,31 @@ pub fn increase(first: &TrafficSample, second: &TrafficSample) -> ClientActivity
         } else {
             value - before
         };
+        if series.measure == Measure::Unanswered {
+            *unanswered.entry(series.key.clone()).or_default() += grown;
+            continue;
+        }
         let of_key = activity.by_key.entry(series.key.clone()).or_default();
         match series.measure {
             Measure::Success => of_key.success += grown,
             Measure::Failure => of_key.failure += grown,
+            Measure::Error => {
+                of_key.failure += grown;
+                of_key.error += grown;
+            }
+            Measure::Sent => of_key.sent += grown,
+            Measure::Unanswered => {}
             Measure::Latency(bound) => of_key.latency.add(bound, grown),
             Measure::Open => of_key.open += value,
         }
+    }
+    for (key, unanswered) in unanswered {
+        // No request counts twice: what endpoints have counted as errors is not counted again.
+        let of_service = activity.by_key.iter();
+        let of_service = of_service.filter(|(other, _)| other.service == key.service);
+        let counted: f64 = of_service.map(|(_, activity)| activity.error).sum();
+        let of_key = activity.by_key.entry(key).or_default();
+        of_key.failure += (unanswered - counted).max(0.0);
     }
     activity
 }
@@ -122,7 +152,7 @@ mod tests {
 
     #[test]
     fn counters_that_start_again_count_from_zero() {
-        use Measure::{Failure, Open, Success};
+        use Measure::{Error, Failure, Open, Success, Unanswered};
         for (first, second, restarted, expected) in [
             (
                 &[(Success, 0, 5.0)][..],
@@ -148,6 +178,26 @@ mod tests {
             (&[], &[(Failure, 0, 2.0)], false, (0.0, 2.0, 0.0)),
             // A series has gone.
             (&[(Success, 0, 5.0)], &[], false, (0.0, 0.0, 0.0)),
+            // A timeout at an endpoint, which the route counts too, and an error that only the route has seen.
+            (
+                &[],
+                &[(Failure, 0, 1.0), (Error, 1, 3.0), (Unanswered, 2, 3.0)],
+                false,
+                (0.0, 4.0, 0.0),
+            ),
+            (
+                &[],
+                &[(Error, 1, 3.0), (Unanswered, 2, 5.0)],
+                false,
+                (0.0, 5.0, 0.0),
+            ),
+            // The endpoint counts each try, and the route none of them if the last one succeeds.
+            (
+                &[],
+                &[(Success, 0, 1.0), (Error, 1, 2.0)],
+                false,
+                (1.0, 2.0, 0.0),
+            ),
             // Connections do not add up over time.
             (
                 &[(Open, 0, 5.0)],
@@ -159,6 +209,27 @@ mod tests {
             let found = between(first, second, restarted);
             let found = (found.success, found.failure, found.open);
             assert_eq!(found, expected, "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn requests_that_do_not_end_are_told_apart_from_those_that_fail() {
+        let sent = |count| (Measure::Sent, 0, count);
+        for (ended, unanswered) in [
+            (vec![], 12.0),
+            (
+                vec![(Measure::Success, 0, 7.0), (Measure::Error, 1, 2.0)],
+                3.0,
+            ),
+            // They were sent before.
+            (vec![(Measure::Success, 0, 20.0)], 0.0),
+        ] {
+            let next = [vec![sent(17.0)], ended].concat();
+            let found = between(&[sent(5.0)], &next, false);
+            assert!(
+                (found.unanswered() - unanswered).abs() < f64::EPSILON,
+                "{found:?}"
+            );
         }
     }
 

@@ -29,8 +29,10 @@ pub struct TrafficRow {
     /// Who serves the requests.
     #[serde(flatten)]
     pub served: ServedBy,
-    /// Requests in the interval.
+    /// Requests that ended in the interval.
     pub requests: f64,
+    /// Requests that were sent in the interval, and did not end: they are under way, or their caller has given up.
+    pub unanswered: f64,
     /// Requests per second.
     pub requests_per_second: f64,
     /// Part of the requests that succeeded, from 0 to 1; `null` without requests.
@@ -51,7 +53,7 @@ pub struct TrafficRow {
 pub struct ServedBy {
     /// The cluster; `local` is that of the clients. `null` if nobody got the requests, or nothing says who.
     pub cluster: Option<String>,
-    /// Whether the requests failed in the client's proxy, because no endpoint was available.
+    /// Whether the requests failed in the client's proxy: no endpoint was available, or none has counted them.
     pub without_endpoint: bool,
 }
 
@@ -81,7 +83,7 @@ pub fn rows(
     }
     let rows = sums.into_iter().filter_map(|((id, served), sum)| {
         let service = services.get(id)?;
-        (sum.all.requests() > 0.0 || sum.all.open > 0.0)
+        (sum.all.requests() + sum.all.unanswered() > 0.0 || sum.all.open > 0.0)
             .then(|| sum.row(context, id, service, served))
     });
     rows.collect()
@@ -111,6 +113,7 @@ impl RowSum {
             mode: service.mode,
             served,
             requests,
+            unanswered: self.all.unanswered(),
             requests_per_second: self.per_second,
             success_rate: (requests > 0.0).then(|| self.all.success / requests),
             p50_ms: self.all.latency.quantile(0.5),

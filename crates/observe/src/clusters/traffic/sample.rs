@@ -15,7 +15,9 @@ use tokio::time::Instant;
 use super::services::TrafficServices;
 use crate::clusters::proxies::{PodProxy, ProxyError, Sample};
 
-/// Responses, by endpoint.
+/// Requests, by endpoint.
+const REQUESTS: &str = "request_total";
+/// Responses that ended, and errors in place of one, by endpoint. A request that its caller gives up is in none.
 const RESPONSES: &str = "response_total";
 /// Latency of responses, in milliseconds.
 const LATENCY: &str = "response_latency_ms_bucket";
@@ -29,7 +31,8 @@ const BY_ROUTE: [&str; 2] = [
 /// When the proxy started.
 const STARTED: &str = "process_start_time_seconds";
 /// All that is read.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
+    REQUESTS,
     RESPONSES,
     LATENCY,
     CONNECTIONS,
@@ -69,6 +72,13 @@ pub enum Measure {
     Success,
     /// Requests that failed.
     Failure,
+    /// Requests that failed by an error of the connection, a timeout or a reset, at an endpoint.
+    Error,
+    /// Requests that ended with an error and without a response, as their route counts them. Most of them are errors at an
+    /// endpoint too.
+    Unanswered,
+    /// Requests that were sent to an endpoint.
+    Sent,
     /// Requests that took no longer than this, in milliseconds.
     Latency(Bound),
     /// Open connections.
@@ -169,24 +179,22 @@ impl TrafficSample {
 /// What a line says about one of these Services.
 fn series_of(line: &Sample<'_>, services: &TrafficServices) -> Option<(TrafficKey, Measure)> {
     if BY_ROUTE.contains(&line.name) {
-        if line.label("parent_kind") != "Service"
-            || !WITHOUT_ENDPOINT.contains(&line.label("error"))
-        {
-            return None;
-        }
+        let measure = error_of_route(line).filter(|_| line.label("parent_kind") == "Service")?;
         let service = ResourceId::new(line.label("parent_namespace"), line.label("parent_name"));
         let key = TrafficKey {
             service,
             ..TrafficKey::default()
         };
-        return services.get(&key.service).map(|_| (key, Measure::Failure));
+        return services.get(&key.service).map(|_| (key, measure));
     }
     if line.label("direction") != "outbound" {
         return None;
     }
     let measure = match line.name {
         RESPONSES if line.label("classification") == "success" => Measure::Success,
-        RESPONSES => Measure::Failure,
+        RESPONSES if line.label("error").is_empty() => Measure::Failure,
+        RESPONSES => Measure::Error,
+        REQUESTS => Measure::Sent,
         LATENCY => Measure::Latency(Bound::of(line.label("le").parse().ok()?)),
         CONNECTIONS if line.label("peer") == "dst" => Measure::Open,
         _ => return None,
@@ -200,6 +208,21 @@ fn series_of(line: &Sample<'_>, services: &TrafficServices) -> Option<(TrafficKe
         target_cluster: (!target_cluster.is_empty()).then(|| target_cluster.to_owned()),
     };
     Some((key, measure))
+}
+
+/// What a route counts as an error without a response.
+fn error_of_route(line: &Sample<'_>) -> Option<Measure> {
+    match (line.label("error"), line.label("grpc_status")) {
+        ("", _) => None,
+        (error, _) if WITHOUT_ENDPOINT.contains(&error) => Some(Measure::Failure),
+        // Without a status, this is that of gRPC. A caller that ends a stream is counted with both.
+        ("UNKNOWN", "UNKNOWN") => None,
+        (_, "" | "UNKNOWN") => line
+            .label("http_status")
+            .is_empty()
+            .then_some(Measure::Unanswered),
+        _ => None,
+    }
 }
 
 /// The Service of an authority such as `web.shop.svc.cluster.local:80`.
@@ -298,9 +321,45 @@ mod tests {
             (CONNECTIONS, with(&[("peer", "src")]), None),
             (BY_ROUTE[0], route("FAIL_FAST"), Some(Measure::Failure)),
             (BY_ROUTE[1], route("LOAD_SHED"), Some(Measure::Failure)),
-            // These have an endpoint, and are counted there.
             (BY_ROUTE[0], route(""), None),
-            (BY_ROUTE[0], route("RESPONSE_HEADERS_TIMEOUT"), None),
+            (BY_ROUTE[0], route("UNKNOWN"), Some(Measure::Unanswered)),
+            (
+                BY_ROUTE[0],
+                route("RESPONSE_HEADERS_TIMEOUT"),
+                Some(Measure::Unanswered),
+            ),
+            (
+                BY_ROUTE[0],
+                [route("IO"), vec![("http_status", "")]].concat(),
+                Some(Measure::Unanswered),
+            ),
+            // Its response is counted at the endpoint.
+            (
+                BY_ROUTE[0],
+                [route("RESET"), vec![("http_status", "200")]].concat(),
+                None,
+            ),
+            (
+                BY_ROUTE[1],
+                [route("RESET"), vec![("grpc_status", "UNKNOWN")]].concat(),
+                Some(Measure::Unanswered),
+            ),
+            (
+                BY_ROUTE[1],
+                [route("RESET"), vec![("grpc_status", "UNAVAILABLE")]].concat(),
+                None,
+            ),
+            (
+                BY_ROUTE[1],
+                [route("UNKNOWN"), vec![("grpc_status", "UNKNOWN")]].concat(),
+                None,
+            ),
+            (
+                RESPONSES,
+                with(&[("classification", "failure"), ("error", "response timeout")]),
+                Some(Measure::Error),
+            ),
+            (REQUESTS, with(&[]), Some(Measure::Sent)),
             (RESPONSES, without("direction"), None),
             (RESPONSES, without("authority"), None),
             (RESPONSES, without("target_ip"), None),
