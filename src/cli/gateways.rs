@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use client::{Cluster, ReadError, timing};
-use futures::future::try_join_all;
+use futures::future::join_all;
 use hints::hint::fail;
 use mirror_core::api::{k8s::Service, labels, text::one_line};
 use observe::clusters::{
     collect::{Depth, snapshot_of},
     collect_full,
     link_summary::LinkSummary,
-    snapshot::ClusterSnapshot,
+    snapshot::{ClusterSnapshot, Known},
     topology::Topology,
 };
 use serde::Serialize;
@@ -61,7 +61,8 @@ pub struct Gateways {
 struct GatewayRow {
     cluster_name: String,
     alive: bool,
-    number_of_services: usize,
+    /// `null` if mirrors could not be listed.
+    number_of_services: Option<usize>,
     /// Milliseconds; 0 when unknown.
     latency: u64,
     /// The context of the cluster with its Link; only if several are shown.
@@ -89,14 +90,15 @@ pub async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
         let cluster = cluster.map_err(|why| anyhow::anyhow!("{}: {why}", context.name))?;
         ask(cluster).await
     });
-    let answers = spin("reading gateways", Box::pin(try_join_all(asked))).await?;
+    let answers = spin("reading gateways", Box::pin(join_all(asked))).await;
+    let (answers, errors) = answered(answers)?;
     let several = contexts.len() > 1;
     let mut rows = Vec::new();
     for GatewayAnswer { snapshot, mirrors } in &answers {
         let context = several.then_some(snapshot.name.as_str());
         rows.extend(gateways(
             snapshot,
-            mirrors,
+            mirrors.as_deref().ok(),
             args.cluster_name.as_deref(),
             context,
         ));
@@ -106,6 +108,15 @@ pub async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
         "yaml" => output::yaml(&rows)?,
         _ => table(&rows),
     })?;
+    for GatewayAnswer { snapshot, mirrors } in &answers {
+        if let Err(why) = mirrors {
+            let name = &snapshot.name;
+            output::warning(&format!("{name}: cannot list mirror Services: {why}"));
+        }
+    }
+    for error in &errors {
+        output::error(error);
+    }
     let snapshots: Vec<_> = answers.into_iter().map(|answer| answer.snapshot).collect();
     let mut topology = Topology::of(&snapshots);
     if let Some(only) = &args.cluster_name {
@@ -121,13 +132,30 @@ pub async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
             output::warning(&format!("{about}{problem}"));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(output::exit_code(!errors.is_empty()))
+}
+
+/// The answers, and the errors of clusters that gave none. Fails with the error of the only cluster.
+fn answered<T>(
+    mut answers: Vec<anyhow::Result<T>>,
+) -> anyhow::Result<(Vec<T>, Vec<anyhow::Error>)> {
+    if let [_] = answers.as_slice() {
+        return Ok((vec![answers.remove(0)?], Vec::new()));
+    }
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Ok(answer) => found.push(answer),
+            Err(error) => errors.push(error),
+        }
+    }
+    Ok((found, errors))
 }
 
 /// What a cluster answers.
 struct GatewayAnswer {
     snapshot: ClusterSnapshot,
-    mirrors: Vec<Service>,
+    mirrors: Known<Vec<Service>>,
 }
 
 async fn ask(cluster: &Cluster) -> anyhow::Result<GatewayAnswer> {
@@ -141,11 +169,7 @@ async fn ask(cluster: &Cluster) -> anyhow::Result<GatewayAnswer> {
         return Err(not_installed(&cluster.name, &cluster.flags));
     }
     known("Links", snapshot.links.as_ref(), cluster)?;
-    known("mirror Services", mirrors.as_ref(), cluster)?;
-    Ok(GatewayAnswer {
-        snapshot,
-        mirrors: mirrors.unwrap_or_default(),
-    })
+    Ok(GatewayAnswer { snapshot, mirrors })
 }
 
 fn known<'a, T>(
@@ -167,12 +191,12 @@ fn known<'a, T>(
 /// Gateways of Links that have one, by cluster.
 fn gateways(
     snapshot: &ClusterSnapshot,
-    mirrors: &[Service],
+    mirrors: Option<&[Service]>,
     only: Option<&str>,
     context: Option<&str>,
 ) -> Vec<GatewayRow> {
     let mut services: BTreeMap<&str, usize> = BTreeMap::new();
-    for mirror in mirrors {
+    for mirror in mirrors.into_iter().flatten() {
         *services
             .entry(mirror.metadata.label(labels::CLUSTER_NAME))
             .or_default() += 1;
@@ -189,7 +213,8 @@ fn gateways(
                 cluster_name: link.cluster().to_owned(),
                 // The format has only true and false; unknown is false.
                 alive: gateway.alive == Some(true),
-                number_of_services: services.get(link.cluster()).copied().unwrap_or_default(),
+                number_of_services: mirrors
+                    .map(|_| services.get(link.cluster()).copied().unwrap_or_default()),
                 latency: latency.unwrap_or_default(),
                 context: context.map(str::to_owned),
                 shown: ShownGateway {
@@ -242,7 +267,8 @@ fn table(gateways: &[GatewayRow]) -> String {
         .zip(&names)
         .zip(&alive)
         .map(|((gateway, name), alive)| {
-            let services = gateway.number_of_services.to_string();
+            let services = gateway.number_of_services.map(|number| number.to_string());
+            let services = services.unwrap_or_else(|| "-".to_owned());
             let latency = if gateway.alive && gateway.shown.has_latency {
                 format!("{}ms", gateway.latency)
             } else {
@@ -287,7 +313,7 @@ mod tests {
                 .unwrap()
             })
             .collect();
-        gateways(&with(links), &mirrors, None, None)
+        gateways(&with(links), Some(&mirrors), None, None)
     }
 
     fn with(links: Vec<LinkSnapshot>) -> ClusterSnapshot {
@@ -323,15 +349,33 @@ mod tests {
         ]
         "#);
         assert_eq!(
-            serde_json::to_string_pretty(&gateways(&with(vec![]), &[], None, None)).unwrap(),
+            serde_json::to_string_pretty(&gateways(&with(vec![]), Some(&[]), None, None)).unwrap(),
             "[]"
         );
+    }
+
+    /// One cluster that does not answer hides no other, and neither do mirrors that may not be listed.
+    #[test]
+    fn what_one_cluster_does_not_tell_hides_nothing_else() {
+        let silent = || Err(anyhow::anyhow!("east: timed out"));
+        let (answers, errors) = answered(vec![silent(), Ok("west"), silent()]).unwrap();
+        assert_eq!((answers, errors.len()), (vec!["west"], 2));
+        assert!(answered(vec![silent()]).is_err());
+        let links = vec![link("east", &json!({"gateway": {"alive": true}}))];
+        let rows = gateways(&with(links), None, None, None);
+        assert!(
+            table(&rows).contains("east     True           -"),
+            "{}",
+            table(&rows)
+        );
+        let row = serde_json::to_value(&rows[0]).unwrap();
+        assert_eq!(row["numberOfServices"], json!(null));
     }
 
     #[test]
     fn one_cluster_can_be_picked() {
         let links = vec![link("west", &json!({})), link("east", &json!({}))];
-        let picked = gateways(&with(links), &[], Some("east"), None);
+        let picked = gateways(&with(links), Some(&[]), Some("east"), None);
         assert_eq!(picked.len(), 1);
         assert_eq!(picked[0].cluster_name, "east");
     }
@@ -343,7 +387,7 @@ mod tests {
         let silent = silent("2026-11-21T12:00:00Z");
         let namespace = "linkerd-multicluster".to_owned();
         snapshot.leaders.insert(namespace, Ok(Some(silent)));
-        let rows = gateways(&snapshot, &[], None, Some("west"));
+        let rows = gateways(&snapshot, Some(&[]), None, Some("west"));
         let table = table(&rows);
         assert!(table.contains("\nwest/east  True (old)  "), "{table}");
         assert_eq!(serde_json::to_value(&rows[0]).unwrap()["context"], "west");
