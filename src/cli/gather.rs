@@ -104,8 +104,8 @@ pub async fn run(global: &Global, args: &GatherArgs, parse: ParseArgs) -> anyhow
         "clusters and the Links between them",
         &topology,
     )?);
-    for (context, gathered) in contexts.iter().zip(clusters) {
-        let folder = folder_of(&context.name);
+    let folders = folders(contexts.iter().map(|context| context.name.as_str()));
+    for (folder, gathered) in folders.into_iter().zip(clusters) {
         let categories = std::slice::from_ref(&gathered.checks);
         let text = report::rows(&gathered.checks) + &report::problems(categories);
         let path = |file: &str| format!("{folder}/{file}");
@@ -137,7 +137,7 @@ pub async fn run(global: &Global, args: &GatherArgs, parse: ParseArgs) -> anyhow
         missing => format!("; {missing} things could not be read, see INDEX.md in it"),
     };
     output::note(&format!(
-        "{} files, {} kB{left}",
+        "{} files, {} KiB{left}",
         entries.len() - missing + 1,
         size.div_ceil(1024)
     ));
@@ -200,6 +200,18 @@ async fn snapshot(cluster: &Cluster, now: Timestamp, parse: ParseArgs) -> FullSn
     let mut gathering = Gathering::start(cluster, now, version, parse);
     while gathering.next().await.is_some() {}
     gathering.snapshot().clone()
+}
+
+/// A folder for each context.
+fn folders<'c>(contexts: impl Iterator<Item = &'c str>) -> Vec<String> {
+    let mut folders: Vec<String> = Vec::new();
+    for context in contexts {
+        let name = folder_of(context);
+        let others = (2..).map(|number| format!("{name}-{number}"));
+        let free = [name.clone()].into_iter().chain(others);
+        folders.extend(free.into_iter().find(|folder| !folders.contains(folder)));
+    }
+    folders
 }
 
 /// The name of a context as the name of a folder.
@@ -270,5 +282,7 @@ mod tests {
         ] {
             assert_eq!(folder_of(context), folder);
         }
+        let several = ["a/b", "a_b", "a:b", "c"];
+        assert_eq!(folders(several.into_iter()), ["a_b", "a_b-2", "a_b-3", "c"]);
     }
 }

@@ -40,7 +40,7 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
             let _ = writeln!(text, "```\n{problems}\n```");
         }
     }
-    text.push_str("\n## Files\n\n| File | What it holds | kB |\n| --- | --- | --- |\n");
+    text.push_str("\n## Files\n\n| File | What it holds | KiB |\n| --- | --- | --- |\n");
     for IndexEntry {
         path,
         what,
@@ -68,8 +68,9 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
         let _ = writeln!(text, "| {path} | {what} | {why} |");
     }
     text.push_str(
-        "\n## Left out\n\nThe content of Secrets is not read. The values of environment variables, what `kubectl apply` keeps \
-         in annotations, and tokens and private keys in texts are taken out. Names and addresses are in here: look at the \
+        "\n## Left out\n\nThe content of Secrets is not read. The values of environment variables, except those by which \
+         Linkerd configures its proxies, of annotations that are neither Linkerd's nor Kubernetes' own, and tokens and \
+         private keys in texts are taken out. Names and addresses are in here: look at the \
          files before you publish them.\n",
     );
     text

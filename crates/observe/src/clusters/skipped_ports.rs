@@ -1,5 +1,9 @@
 //! Outbound ports that do not pass a proxy. Pure.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
 use mirror_core::api::link::LinkerdConfig;
 
 /// Outbound ports that do not pass a proxy, as Linkerd writes them: `25,4567-4568`.
@@ -45,6 +49,36 @@ impl SkippedPorts {
         let init = config.rest.get("proxyInit")?;
         let ports = init.get("ignoreOutboundPorts")?.as_str()?;
         Some(Self(ports.to_owned()))
+    }
+}
+
+/// Subnets to which connections do not pass a proxy, as Linkerd writes them: `10.0.0.0/8,192.0.2.0/24`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedSubnets(pub String);
+
+impl SkippedSubnets {
+    fn subnets(&self) -> impl Iterator<Item = (&str, IpNet)> {
+        let parts = self.0.split(',').map(str::trim);
+        parts.filter_map(|part| Some((part, part.parse().ok()?)))
+    }
+
+    /// The first one with this address.
+    pub fn containing(&self, address: IpAddr) -> Option<&str> {
+        let mut subnets = self.subnets();
+        subnets.find_map(|(text, net)| net.contains(&address).then_some(text))
+    }
+
+    /// The same without those that have this address.
+    pub fn without(&self, address: IpAddr) -> Self {
+        let left = self.subnets().filter(|(_, net)| !net.contains(&address));
+        let left: Vec<&str> = left.map(|(text, _)| text).collect();
+        Self(left.join(","))
+    }
+
+    /// Those of a control plane: Pods skip them unless they say otherwise.
+    pub fn of_control_plane(config: &LinkerdConfig) -> Option<Self> {
+        let subnets = config.rest.get("proxyInit")?.get("skipSubnets")?.as_str()?;
+        Some(Self(subnets.to_owned()))
     }
 }
 

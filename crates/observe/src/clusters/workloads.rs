@@ -12,7 +12,7 @@ use k8s_openapi::{
 use mirror_core::api::{labels, metadata::ResourceId};
 
 use super::{
-    skipped_ports::SkippedPorts,
+    skipped_ports::{SkippedPorts, SkippedSubnets},
     snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label},
 };
 
@@ -27,6 +27,10 @@ const INIT: &str = "linkerd-init";
 const SKIP_FLAG: &str = "--outbound-ports-to-ignore";
 /// Annotation of a Pod for the same ports. With Linkerd's CNI plugin, the Pod does not have this container.
 pub const SKIP: &str = "config.linkerd.io/skip-outbound-ports";
+/// The same for subnets.
+const SUBNETS_FLAG: &str = "--subnets-to-ignore";
+/// The same for subnets.
+const SUBNETS: &str = "config.linkerd.io/skip-subnets";
 /// Variable of the proxy's environment that holds its trust anchors.
 const PROXY_TRUST_ANCHORS: &str = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS";
 
@@ -120,7 +124,7 @@ pub fn meshed_pod(pod: &Pod) -> MeshedPod {
         phase: status.and_then(|s| s.phase.clone()).unwrap_or_default(),
         reason: status.and_then(|s| s.reason.clone()).unwrap_or_default(),
         component: label(&pod.metadata, labels::COMPONENT).to_owned(),
-        skipped_ports: skipped_ports(pod),
+        skipped_ports: skipped(pod, SKIP_FLAG, SKIP).map(SkippedPorts),
         proxy: proxy.map(|container| Proxy {
             ready,
             image: container.image.clone().unwrap_or_default(),
@@ -130,19 +134,23 @@ pub fn meshed_pod(pod: &Pod) -> MeshedPod {
 }
 
 /// The flag of the init container, which is what applies, and without such a container the annotation.
-fn skipped_ports(pod: &Pod) -> Option<SkippedPorts> {
+fn skipped(pod: &Pod, flag: &str, annotation: &str) -> Option<String> {
     let init = pod.spec.iter().flat_map(|spec| &spec.init_containers);
     let init = init.flatten().find(|container| container.name == INIT);
-    let ports = match init {
+    Some(match init {
         Some(container) => {
             let mut args = container.args.iter().flatten();
-            let flag = args.any(|argument| argument == SKIP_FLAG);
-            let ports = args.next().filter(|_| flag);
-            ports.cloned().unwrap_or_default()
+            let is_given = args.any(|argument| argument == flag);
+            let value = args.next().filter(|_| is_given);
+            value.cloned().unwrap_or_default()
         }
-        None => pod.metadata.annotations.as_ref()?.get(SKIP)?.clone(),
-    };
-    Some(SkippedPorts(ports))
+        None => pod.metadata.annotations.as_ref()?.get(annotation)?.clone(),
+    })
+}
+
+/// The subnets that skip the proxy of a Pod; `None` if it says nothing itself.
+pub fn skipped_subnets(pod: &Pod) -> Option<SkippedSubnets> {
+    skipped(pod, SUBNETS_FLAG, SUBNETS).map(SkippedSubnets)
 }
 
 /// When a running Pod started: the start of its oldest container, because it is unknown which one reads credentials.

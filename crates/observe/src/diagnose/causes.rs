@@ -219,6 +219,9 @@ causes! {
     OutboundPortSkipped in Client:
         "Connections to this port bypass the proxy of the Pod that calls, so they go to a ClusterIP whose endpoint is no Pod.",
         "Set the annotation `config.linkerd.io/skip-outbound-ports` of the workload without the port. It counts more than that of the namespace.";
+    OutboundSubnetSkipped in Client:
+        "Connections to the ClusterIP of the Service bypass the proxy of the Pod that calls, so they go to a ClusterIP whose endpoint is no Pod.",
+        "Set the annotation `config.linkerd.io/skip-subnets` of the workload without the subnet. It counts more than that of the namespace.";
     ProxyNotReady in Client:
         "The proxy of the Pod that calls is not ready: it has no identity, or does not reach Linkerd's control plane.",
         "Look at the log of the proxy.";
@@ -259,7 +262,7 @@ causes! {
         "The Link names another TLS identity than the gateway of the target cluster has, so proxies refuse its certificate.",
         "Link the cluster again, which reads the identity of its gateway.";
     GatewayPortWrong in Network:
-        "The gateway does not answer probes, and the Link names another port than its Service has.",
+        "The gateway does not answer probes, and the Link names another port than its Service has. Or the Link names the port for probes for requests too, and no port is for both.",
         "Link the cluster again with `--gateway-port 0`, which reads the port of its gateway. If a load balancer or a NAT maps the port, correct that instead.";
     GatewayAddressUnknown in Network:
         "The Link names no address of the gateway that can be used: it is empty, or its host name cannot be resolved.",

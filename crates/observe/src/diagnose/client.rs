@@ -7,12 +7,14 @@ use super::{
 };
 use crate::clusters::{
     request_path::ClientPod,
-    skipped_ports::{SkippedBy, SkippedPorts},
+    skipped_ports::{SkippedBy, SkippedPorts, SkippedSubnets},
     trust_anchors,
 };
 
 /// The annotation that lets ports bypass the proxy.
 const SKIP_OUTBOUND: &str = "config.linkerd.io/skip-outbound-ports";
+/// The annotation that lets subnets bypass the proxy.
+const SKIP_SUBNETS: &str = "config.linkerd.io/skip-subnets";
 /// The annotation that asks for a proxy.
 const INJECT: &str = "linkerd.io/inject";
 
@@ -70,6 +72,7 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
     }
     report.see(format!("Pod {id} has a proxy"));
     report.find(skipped(way, pod));
+    report.find(skipped_subnet(way, pod));
     trust_roots(way, pod, &mut report);
     report
 }
@@ -122,6 +125,23 @@ fn skipped(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
     let left = pod.skipped.clone().or_else(of_linkerd)?.without(port);
     let source = &way.commands.source;
     Some(found.fixed_by_annotation(source, &pod.state, (SKIP_OUTBOUND, &left.0)))
+}
+
+/// The ClusterIP of the Service bypasses the proxy.
+fn skipped_subnet(way: &PathContext<'_>, pod: &ClientPod) -> Option<Finding> {
+    let config = way.facts.source.config.as_ref().ok();
+    let of_linkerd = || config.and_then(SkippedSubnets::of_control_plane);
+    let subnets = pod.subnets.clone().or_else(of_linkerd)?;
+    let address = way.subject.service()?.spec.cluster_ip.as_deref()?;
+    let address = address.parse().ok()?;
+    let subnet = subnets.containing(address)?;
+    let evidence = format!(
+        "Pod {} sends connections to {subnet} past its proxy, and {} has the ClusterIP {address}",
+        pod.state.id, way.facts.service
+    );
+    let found = Finding::broken(Cause::OutboundSubnetSkipped, evidence);
+    let (source, left) = (&way.commands.source, subnets.without(address));
+    Some(found.fixed_by_annotation(source, &pod.state, (SKIP_SUBNETS, &left.0)))
 }
 
 /// Compares the trust anchors of the proxy with those of its cluster.

@@ -34,10 +34,16 @@ pub fn federated(way: &PathContext<'_>, member: &str) -> LayerReport {
     let links = || way.facts.source.links.iter().flatten();
     let is_reported = |link: &&LinkSnapshot| reported(link, true, namespace, member).is_some();
     let of_target = links().find(|link| way.facts.target_of(link.cluster()).is_some());
-    let link = links()
-        .find(is_reported)
-        .or(of_target)
-        .or_else(|| links().next());
+    let one = links().find(is_reported).or(of_target);
+    let link = match (one, links().count()) {
+        (Some(link), _) => Some(link),
+        (None, 2..) => {
+            let found = in_no_cluster(way, member, &mut report);
+            report.find(Some(found));
+            return report;
+        }
+        (None, _) => links().next(),
+    };
     if let Some(link) = link {
         let found = why(way, link, member, true, &mut report);
         report.find(found);
@@ -50,6 +56,33 @@ pub fn federated(way: &PathContext<'_>, member: &str) -> LayerReport {
         report.find(Some(found));
     }
     report
+}
+
+/// No Link says anything of a member, and no cluster was named that should have it: what is wrong with one of the Links may
+/// be the reason.
+fn in_no_cluster(way: &PathContext<'_>, member: &str, report: &mut LayerReport) -> Finding {
+    let broken = Impact::Broken;
+    let mut names = Vec::new();
+    for link in way.facts.source.links.iter().flatten() {
+        let obstacle = connection::invalid(way, link, broken)
+            .or_else(|| controller::judge(way, link.namespace(), broken, report))
+            .or_else(|| connection::broken(way, link, broken, report));
+        if let Some(found) = obstacle {
+            return found;
+        }
+        names.push(link.cluster());
+    }
+    let namespace = &way.facts.service.namespace;
+    let evidence = format!(
+        "the status of no Link lists a member {namespace}/{member}: none of {} has one with the label; with --target, it is \
+         looked up in the cluster that should have it",
+        names.join(", ")
+    );
+    let list = way
+        .commands
+        .source
+        .mc("status --services --namespace {}", &[namespace]);
+    Finding::broken(Cause::NotExported, evidence).fixed_by(&list)
 }
 
 /// The first obstacle of a Service of a target cluster.

@@ -48,6 +48,20 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
 /// The gateway of a target cluster: as its own cluster shows it, and as the controller's probes see it.
 fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &mut LayerReport) {
     let facts = own(way, link, report);
+    let spec = &link.link.spec;
+    if !spec.gateway_port.is_empty() && spec.gateway_port == spec.probe_spec.port {
+        // The port for probes is that of the proxy's admin server, which answers requests with status 404.
+        let evidence = format!(
+            "Link {} has port {} for requests and for probes",
+            link.id(),
+            spec.gateway_port
+        );
+        let found = Finding::new(Cause::GatewayPortWrong, impact, evidence);
+        let relink = way
+            .commands
+            .link_with_port(link.cluster(), link.namespace());
+        return report.find(Some(found.fixed_by(&relink)));
+    }
     let status = way.status(link);
     let alive = status.and_then(|status| status.condition(c::GATEWAY_ALIVE));
     if let Some(found) = facts.and_then(|facts| differs(way, link, facts)) {
@@ -131,6 +145,10 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
             };
             report.find(Some(found.fixed_by(&relink)));
         }
+        _ if link.link.spec.probe_spec.port.is_empty() => report.cannot_see(
+            format!("the gateway at {at}"),
+            "its Link does not ask for probes",
+        ),
         _ => report.cannot_see(format!("the gateway at {at}"), "it was not probed yet"),
     }
 }

@@ -114,6 +114,15 @@ fn invalid(link: &LinkSnapshot) -> Vec<ToldProblem> {
     if let Err(error) = Target::parse_object(&object, false) {
         problems.push(error.to_string());
     }
+    let (port, probes) = (
+        &link.link.spec.gateway_port,
+        &link.link.spec.probe_spec.port,
+    );
+    if !link.link.spec.gateway_address.is_empty() && !port.is_empty() && port == probes {
+        problems.push(format!(
+            "port {port} of the gateway is the one for probes too"
+        ));
+    }
     for host in Host::parse_list(&link.link.spec.gateway_address) {
         if let Host::Name(name) = host
             && let Some(why) = Host::objection(&name)

@@ -13,8 +13,14 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const CONTENT: [&str; 2] = ["data", "stringData"];
 /// Fields of a Pod's specification with containers.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// Containers of Linkerd, whose environment has no secrets, and says how they are configured.
+/// Containers of Linkerd, and the variables by which Linkerd configures them. People may add others.
 const LINKERD: &str = "linkerd-";
+/// The beginnings of these variables.
+const VARIABLES: [&str; 2] = ["LINKERD2_PROXY_", "_"];
+/// Ends of the domains of annotations without secrets.
+const DOMAINS: [&str; 3] = ["linkerd.io", "kubernetes.io", "k8s.io"];
+/// An annotation with variables for a proxy.
+const ADDITIONAL: &str = "config.linkerd.io/proxy-additional-env";
 /// What stands for something that was taken out.
 const REDACTED: &str = "[redacted]";
 /// How a JSON Web Token begins: `{"` in base64.
@@ -23,14 +29,22 @@ const TOKEN: &str = "eyJ";
 const SHORTEST_TOKEN: usize = 40;
 /// How a private key begins and ends (RFC 7468).
 const KEY: [&str; 2] = ["PRIVATE KEY-----", "-----END"];
+/// How PEM begins in base64, and how it goes on if it is a certificate.
+const PEM: [&str; 2] = ["LS0tLS1CRUdJTi", "BDRVJU"];
 
 /// Takes out what may be secret, and what nobody reads.
 pub fn without_secrets(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+    for metadata in ["/metadata", "/spec/template/metadata"] {
+        let metadata = object.pointer_mut(metadata).and_then(Value::as_object_mut);
+        let Some(metadata) = metadata else {
+            continue;
+        };
         metadata.remove("managedFields");
         let annotations = metadata.get_mut("annotations");
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);
+            let unknown = annotations.iter_mut().filter(|(key, _)| !is_known(key));
+            unknown.for_each(|(_, value)| *value = REDACTED.into());
         }
     }
     if object["kind"] == "Secret"
@@ -51,15 +65,25 @@ pub fn without_secrets(object: &mut Value) {
     }
 }
 
+/// Whether an annotation is one of Linkerd or Kubernetes. What other programs write there may have passwords.
+fn is_known(annotation: &str) -> bool {
+    let domain = annotation.split_once('/').map_or("", |(domain, _)| domain);
+    let is_of = |known: &str| {
+        let rest = domain.strip_suffix(known);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    annotation != ADDITIONAL && DOMAINS.into_iter().any(is_of)
+}
+
 /// Takes the values out of a container's environment. The names stay.
 fn hide_environment(container: &mut Value) {
     let name = container["name"].as_str().unwrap_or_default();
-    if name.starts_with(LINKERD) {
-        return;
-    }
+    let is_of_linkerd = name.starts_with(LINKERD);
     let variables = container.get_mut("env").and_then(Value::as_array_mut);
     for variable in variables.into_iter().flatten() {
-        if variable.get("value").is_some() {
+        let name = variable["name"].as_str().unwrap_or_default();
+        let is_known = is_of_linkerd && VARIABLES.iter().any(|known| name.starts_with(known));
+        if variable.get("value").is_some() && !is_known {
             variable["value"] = REDACTED.into();
         }
     }
@@ -67,22 +91,35 @@ fn hide_environment(container: &mut Value) {
 
 /// A text without tokens and private keys.
 pub fn scrubbed(text: &str) -> Cow<'_, str> {
-    without_keys(without_tokens(Cow::Borrowed(text)))
+    let tokens = without_encoded(Cow::Borrowed(text), TOKEN, "-_.=", |token| {
+        token.len() >= SHORTEST_TOKEN
+    });
+    let [begin, certificate] = PEM;
+    let keys = without_encoded(tokens, begin, "+/=", |key| {
+        !key[begin.len()..].starts_with(certificate)
+    });
+    without_keys(keys)
 }
 
-fn without_tokens(text: Cow<'_, str>) -> Cow<'_, str> {
+/// A text without what begins so, has letters, digits and `more`, and is secret.
+fn without_encoded<'t>(
+    text: Cow<'t, str>,
+    begin: &str,
+    more: &str,
+    is_secret: impl Fn(&str) -> bool,
+) -> Cow<'t, str> {
     let mut clean = String::new();
     let mut rest = &*text;
-    while let Some(at) = rest.find(TOKEN) {
+    while let Some(at) = rest.find(begin) {
         let (before, found) = rest.split_at(at);
-        let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.=".contains(c);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
         let end = found.find(|c| !is_part(c)).unwrap_or(found.len());
-        let (token, after) = found.split_at(end);
+        let (encoded, after) = found.split_at(end);
         clean.push_str(before);
-        clean.push_str(if token.len() < SHORTEST_TOKEN {
-            token
-        } else {
+        clean.push_str(if is_secret(encoded) {
             REDACTED
+        } else {
+            encoded
         });
         rest = after;
     }
@@ -137,12 +174,26 @@ mod tests {
                 json!({ "kind": "Secret", "metadata": { "name": "a" }, "type": "t" }),
             ),
             (
-                json!({ "kind": "ConfigMap", "metadata": metadata(json!({ LAST_APPLIED: "x", "b": "c" })), "data": { "k": "v" } }),
-                json!({ "kind": "ConfigMap", "metadata": metadata(json!({ "b": "c" })), "data": { "k": "v" } }),
+                json!({ "kind": "ConfigMap", "metadata": metadata(json!({ LAST_APPLIED: "x", "mirror.linkerd.io/b": "c" })), "data": { "k": "v" } }),
+                json!({ "kind": "ConfigMap", "metadata": metadata(json!({ "mirror.linkerd.io/b": "c" })), "data": { "k": "v" } }),
             ),
             (
-                json!({ "kind": "Pod", "spec": { "containers": [container("app", "x")], "initContainers": [container("linkerd-proxy", "kept")] } }),
-                json!({ "kind": "Pod", "spec": { "containers": [container("app", REDACTED)], "initContainers": [container("linkerd-proxy", "kept")] } }),
+                json!({ "kind": "Service", "metadata": metadata(json!({
+                    "ad.datadoghq.com/web.instances": "password", "plain": "x", "evil-linkerd.io/a": "x", ADDITIONAL: "x",
+                    "linkerd.io/inject": "enabled", "topology.kubernetes.io/zone": "a", "gateway.networking.k8s.io/b": "c",
+                })) }),
+                json!({ "kind": "Service", "metadata": metadata(json!({
+                    "ad.datadoghq.com/web.instances": REDACTED, "plain": REDACTED, "evil-linkerd.io/a": REDACTED, ADDITIONAL: REDACTED,
+                    "linkerd.io/inject": "enabled", "topology.kubernetes.io/zone": "a", "gateway.networking.k8s.io/b": "c",
+                })) }),
+            ),
+            (
+                json!({ "kind": "Pod", "spec": { "containers": [container("app", "x")], "initContainers": [
+                    container("linkerd-proxy", "x"), { "name": "linkerd-proxy", "env": [{ "name": "LINKERD2_PROXY_LOG", "value": "kept" }] },
+                ] } }),
+                json!({ "kind": "Pod", "spec": { "containers": [container("app", REDACTED)], "initContainers": [
+                    container("linkerd-proxy", REDACTED), { "name": "linkerd-proxy", "env": [{ "name": "LINKERD2_PROXY_LOG", "value": "kept" }] },
+                ] } }),
             ),
             (
                 json!({ "kind": "Deployment", "spec": template(json!([container("app", "x")])) }),
@@ -166,6 +217,10 @@ mod tests {
                 "token=[redacted], and \"[redacted]\"".to_owned(),
             ),
             ("eyJshort".to_owned(), "eyJshort".to_owned()),
+            (
+                "key: LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCk1IYwo=\ncrt: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned(),
+                "key: [redacted]\ncrt: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned(),
+            ),
             (
                 "a\n-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----\nb"
                     .to_owned(),

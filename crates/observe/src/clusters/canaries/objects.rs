@@ -30,6 +30,8 @@ pub const SERVICE_PORT: u16 = 80;
 const CONTAINER: &str = "canary";
 /// The user `nobody`.
 const USER: i64 = 65534;
+/// Maximum time that a Pod runs, in seconds. A run takes minutes.
+const LIFETIME: i64 = 3600;
 /// The folder of the image's shell.
 const SHELL: &str = "/bin";
 
@@ -127,6 +129,8 @@ impl CanarySpec {
                 }),
                 ..PodSecurityContext::default()
             }),
+            // Ends what a run that was killed has left.
+            active_deadline_seconds: Some(LIFETIME),
             // Nothing is lost with it.
             termination_grace_period_seconds: Some(1),
             volumes: Some(vec![Volume {

@@ -15,7 +15,7 @@ use mirror_core::api::{
 use crate::clusters::{
     leader::Leaders,
     linkerd_api::{ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, ServerPolicy},
-    skipped_ports::SkippedPorts,
+    skipped_ports::{SkippedPorts, SkippedSubnets},
     snapshot::{Destination, Known, LinkSnapshot, Proxy, Workload},
 };
 
@@ -131,6 +131,8 @@ pub struct ClientPod {
     pub skipped: Option<SkippedPorts>,
     /// The same, as its annotation says, which may be a copy of that of its namespace.
     pub annotated: Option<SkippedPorts>,
+    /// Subnets to which connections bypass its proxy.
+    pub subnets: Option<SkippedSubnets>,
 }
 
 /// What Linkerd's controllers tell the proxy of the calling Pod about the Service.

@@ -7,7 +7,7 @@ use super::facts::{ClientPod, PodState};
 use crate::clusters::{
     skipped_ports::SkippedPorts,
     snapshot::label,
-    workloads::{SKIP, meshed_pod},
+    workloads::{SKIP, meshed_pod, skipped_subnets},
 };
 
 /// Label of Pods of a Deployment: the end of the name of their `ReplicaSet`.
@@ -46,6 +46,7 @@ pub fn client(pod: &Pod) -> ClientPod {
         proxy: meshed.proxy,
         skipped: meshed.skipped_ports,
         annotated: annotated.map(SkippedPorts),
+        subnets: skipped_subnets(pod),
     }
 }
 

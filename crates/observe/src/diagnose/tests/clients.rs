@@ -15,7 +15,7 @@ use crate::clusters::{
         ClientPod, EndpointCounts, ProxyAnswer, ProxyCounts, RequestPath,
         facts::{ClientProxy, Protocol},
     },
-    skipped_ports::SkippedPorts,
+    skipped_ports::{SkippedPorts, SkippedSubnets},
     snapshot::Destination,
 };
 
@@ -372,4 +372,45 @@ fn firewall_is_not_blamed_where_something_else_may_explain_it() {
         facts.target.as_mut().unwrap().config = Err("forbidden".into());
     });
     assert_eq!(cause(&unseen), "ConnectionFailed");
+}
+
+/// Linkerd lets subnets bypass proxies as it does ports.
+#[test]
+fn cluster_ip_in_a_subnet_that_is_skipped_is_found() {
+    let facts = |pod: Option<&str>, all: &str| {
+        changed(with_client(gateway_mirror()), |facts| {
+            let service = facts.source.service.as_mut().unwrap().as_mut().unwrap();
+            service.spec.cluster_ip = Some("10.96.0.7".into());
+            let client = facts.client.as_mut().unwrap().as_mut().unwrap();
+            client.subnets = pod.map(|subnets| SkippedSubnets(subnets.to_owned()));
+            let config = facts.source.config.as_mut().unwrap();
+            let init = json!({ "skipSubnets": all });
+            config.rest.insert("proxyInit".to_owned(), init);
+        })
+    };
+    let patch = |left: &str| {
+        let annotations = json!({ "config.linkerd.io/skip-subnets": left });
+        let patch =
+            json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
+        format!("kubectl --context west -n shop patch deployment/client --type=merge -p '{patch}'")
+    };
+    hold(vec![
+        (
+            "of the Pod",
+            facts(Some("10.0.0.0/8, 192.0.2.0/24"), ""),
+            broken("client", "OutboundSubnetSkipped", &patch("192.0.2.0/24")),
+        ),
+        (
+            "of Linkerd",
+            facts(None, "10.96.0.0/12"),
+            broken("client", "OutboundSubnetSkipped", &patch("")),
+        ),
+    ]);
+    for well in [
+        facts(Some(""), "10.96.0.0/12"),
+        facts(Some("192.0.2.0/24,x"), ""),
+        facts(None, ""),
+    ] {
+        assert_eq!(found(&well), None);
+    }
 }

@@ -341,6 +341,7 @@ pub fn with_client(mut facts: RequestPath) -> RequestPath {
         }),
         skipped: None,
         annotated: None,
+        subnets: None,
     }));
     facts.proxy = Some(Ok(ClientProxy {
         ready: true,

@@ -263,3 +263,52 @@ fn nothing_is_concluded_from_the_context_of_another_cluster() {
         "GatewayIdentityWrong"
     );
 }
+
+/// The port for probes answers TLS, and requests with status 404, so everything else looks well.
+#[test]
+fn port_for_probes_is_none_for_requests() {
+    let facts = changed(gateway_mirror(), |facts| {
+        let link = &mut facts.source.links.as_mut().unwrap()[0].link;
+        "4191".clone_into(&mut link.spec.gateway_port);
+    });
+    let relink = "linkerd-mc link --target east --source west --cluster-name east --gateway-port 0";
+    hold(vec![(
+        "without a look into the target",
+        facts,
+        broken("network", "GatewayPortWrong", relink),
+    )]);
+}
+
+/// Without a report and a context, nothing says which cluster should have the member.
+#[test]
+fn missing_member_is_not_looked_for_in_an_arbitrary_cluster() {
+    let missing = |conditions: &[Value]| {
+        changed(
+            federated("", &service_status("web", "True", "Mirrored")),
+            |facts| {
+                facts.source.service = Ok(None);
+                let mut north = link(conditions, &[], &[]);
+                "north".clone_into(&mut north.link.spec.target_cluster_name);
+                facts.source.links = Ok(vec![link(&[], &[], &[]), north]);
+            },
+        )
+    };
+    let list = "linkerd-mc --context west status --services --namespace shop";
+    let away = condition("Connected", "False", "Unreachable", "no");
+    hold(vec![
+        (
+            "nowhere",
+            missing(&[]),
+            broken("objects", "NotExported", list),
+        ),
+        (
+            "perhaps in the one that is away",
+            missing(&[away]),
+            broken(
+                "objects",
+                "TargetApiUnreachable",
+                "linkerd-mc --context west status --cluster-name north",
+            ),
+        ),
+    ]);
+}
