@@ -55,10 +55,11 @@ pub async fn snapshot_of(cluster: &Cluster, depth: Depth) -> ClusterSnapshot {
         let mut links = links(cluster).await;
         let namespaces = namespaces(&links);
         let known = links.iter_mut().flatten().collect();
-        let (leaders, ()) = futures::join!(
-            leaders(&cluster.client, namespaces),
-            add_credentials(cluster, depth, known)
-        );
+        let (leaders, ()) = futures::join!(leaders(&cluster.client, namespaces), async {
+            if depth == Depth::Credentials {
+                add_credentials(cluster, known).await;
+            }
+        });
         (links, leaders)
     };
     let config = config_in_force(&cluster.client, &cluster.linkerd_namespace);
@@ -121,10 +122,8 @@ pub async fn links(cluster: &Cluster) -> Known<Vec<LinkSnapshot>> {
     Ok(links.collect())
 }
 
-async fn add_credentials(cluster: &Cluster, depth: Depth, links: Vec<&mut LinkSnapshot>) {
-    if depth == Depth::Links {
-        return;
-    }
+/// Reads the credentials Secrets of these Links.
+pub async fn add_credentials(cluster: &Cluster, links: Vec<&mut LinkSnapshot>) {
     let read = async |link: &mut LinkSnapshot| {
         if link.unreadable.is_none() {
             let kubeconfig = kubeconfig_of(cluster, &link.link).await;

@@ -10,7 +10,7 @@ use client::{
     requests::{is_served, list_all},
     service_range as range,
 };
-use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
+use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Namespace, Pod, Secret},
@@ -24,7 +24,7 @@ use mirror_core::{
         route::{Route, RouteKind},
         wire::Wire,
     },
-    mirror::{local_queries, slices_of},
+    mirror::{Names, local_queries, slices_of},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -42,8 +42,6 @@ use super::{
 
 /// Label of pods that have a proxy; the value is the namespace of its control plane.
 const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
-/// Lists of slices that are requested concurrently.
-const LISTS_AT_ONCE: usize = 8;
 /// Path of the Link CRD.
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
@@ -164,14 +162,24 @@ pub async fn foreign(client: &Client, own: &OwnObjects) -> Known<Vec<ForeignEndp
     );
     let all = || mirrors.iter().chain(probes);
     let names = all().map(|mirror| mirror.metadata.id()).collect();
-    let queries = slices_of(&names).into_iter();
-    let lists: Vec<Vec<EndpointSlice>> = stream::iter(queries)
-        .map(async |query| list_slices(client, &format!("{query},!{}", labels::CLUSTER_NAME)).await)
-        .buffered(LISTS_AT_ONCE)
-        .try_collect()
-        .await?;
-    let slices = [slices.clone()?, lists.concat()].concat();
+    let others = match foreign_query(&names) {
+        Some(query) => list_slices(client, &query).await?,
+        None => Vec::new(),
+    };
+    let slices = [slices.clone()?, others].concat();
     Ok(foreign_endpoints::find(all(), &slices))
+}
+
+/// Selects the slices of Services with these names that do not name a cluster: in one list, because the API server looks
+/// at each slice for each list. Of many Services, all slices are listed.
+fn foreign_query(names: &Names) -> Option<String> {
+    let mut queries = slices_of(names).into_iter();
+    let query = match (queries.next(), queries.next()) {
+        (None, _) => return None,
+        (Some(only), None) => only,
+        (Some(_), Some(_)) => labels::SLICE_SERVICE.to_owned(),
+    };
+    Some(format!("{query},!{}", labels::CLUSTER_NAME))
 }
 
 /// The range of `ClusterIP`s, if Services wait for some, and the API server returns it.
@@ -300,6 +308,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn foreign_slices_of_all_mirrors_are_one_list() {
+        let names = |count: usize| -> Names {
+            let names = (0..count).map(|number| ("shop".to_owned(), format!("web-{number}")));
+            names.collect()
+        };
+        assert_eq!(foreign_query(&names(0)), None);
+        let few = foreign_query(&names(2)).unwrap();
+        assert!(few.contains("in (web-0,web-1)"), "{few}");
+        let all = format!("{},!{}", labels::SLICE_SERVICE, labels::CLUSTER_NAME);
+        assert_eq!(foreign_query(&names(10_000)).unwrap(), all);
+    }
 
     #[test]
     fn our_crd_is_up_to_date() {

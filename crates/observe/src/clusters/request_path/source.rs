@@ -17,11 +17,12 @@ use mirror_core::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
+        members::remote_members,
         metadata::ResourceId,
         route::{Route, RouteKind},
         wire::Wire,
     },
-    mirror::slices_of,
+    mirror::{FEDERATED_SUFFIX, slices_of},
 };
 use tokio::time::timeout;
 
@@ -30,9 +31,9 @@ use super::{
     pod,
 };
 use crate::clusters::{
-    collect::{Depth, snapshot_of},
+    collect::{Depth, add_credentials, snapshot_of},
     collect_full,
-    snapshot::{ClusterSnapshot, Known},
+    snapshot::{ClusterSnapshot, Known, LinkSnapshot},
     workloads::DESTINATION_PODS,
 };
 
@@ -41,7 +42,7 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
     let (client, deadline) = (&cluster.client, cluster.deadline);
     let linkerd = &cluster.linkerd_namespace;
     let of_controllers = async {
-        let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Credentials)).await;
+        let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Links)).await;
         links.unwrap_or_else(|_| {
             ClusterSnapshot::unreachable(&cluster.name, &ReadError::late(deadline))
         })
@@ -60,7 +61,10 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
         of_linkerd,
         replicas
     );
+    let id = service;
     let (namespace_exists, service, neighbours, slices, routes) = of_service;
+    let mut links = links;
+    read_credentials(cluster, id, &service, &mut links.links).await;
     let (controllers, controller_pods, destination, destination_pods, pod_networks) = of_linkerd;
     SourceFacts {
         namespace_exists,
@@ -87,16 +91,64 @@ pub async fn facts_of_another(
     cluster: &Cluster,
     service: &ResourceId,
 ) -> SourceFacts {
+    let id = service;
     let (namespace_exists, service, neighbours, slices, routes) =
         of_service(cluster, service).await;
+    let mut links = facts.links.clone();
+    read_credentials(cluster, id, &service, &mut links).await;
     SourceFacts {
         namespace_exists,
         service,
         neighbours,
         slices,
         routes,
+        links,
         ..facts.clone()
     }
+}
+
+/// Reads the credentials Secrets of the Links that concern a Service, unless they are known.
+async fn read_credentials(
+    cluster: &Cluster,
+    id: &ResourceId,
+    service: &Known<Option<Service>>,
+    links: &mut Known<Vec<LinkSnapshot>>,
+) {
+    let service = service.as_ref().ok().and_then(Option::as_ref);
+    let wanted = links.iter_mut().flatten();
+    let wanted = wanted.filter(|link| link.credentials.is_none() && concerns(link, id, service));
+    let mut wanted: Vec<&mut LinkSnapshot> = wanted.collect();
+    let read = wanted.iter_mut().map(|link| &mut **link).collect();
+    if timeout(cluster.deadline, add_credentials(cluster, read))
+        .await
+        .is_err()
+    {
+        for link in wanted.iter_mut().filter(|link| link.credentials.is_none()) {
+            link.credentials = Some(Err(ReadError::late(cluster.deadline)));
+        }
+    }
+}
+
+/// Whether a Service leads to the cluster of a Link, would lead there by its name, or is reported by the Link. A fleet has
+/// hundreds of Links, and each Secret is a request.
+fn concerns(link: &LinkSnapshot, id: &ResourceId, service: Option<&Service>) -> bool {
+    let cluster = link.cluster();
+    let by_name = id.name.strip_suffix(cluster);
+    if by_name.is_some_and(|rest| rest.ends_with('-')) {
+        return true;
+    }
+    if let Some(service) = service {
+        let metadata = &service.metadata;
+        let annotation = |key: &str| metadata.annotations.get(key);
+        let labels = [l::CLUSTER_NAME, l::REMOTE_DISCOVERY].map(|key| metadata.label(key));
+        if labels.contains(&cluster) || remote_members(annotation).any(|(_, of)| of == cluster) {
+            return true;
+        }
+    }
+    let member = id.name.strip_suffix(FEDERATED_SUFFIX).unwrap_or_default();
+    let reported = link.status().map(|status| &status.federated_services);
+    let mut reported = reported.into_iter().flatten().map(|one| &one.remote_ref);
+    reported.any(|one| one.namespace == id.namespace && one.name == member)
 }
 
 /// What concerns a Service: whether its namespace exists, itself, its neighbours, its slices, and routes.
@@ -252,9 +304,48 @@ mod tests {
     use futures::{FutureExt as _, StreamExt as _, stream};
     use http_body_util::StreamBody;
     use hyper::body::{Bytes, Frame};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::clusters::fixtures::link;
+
+    /// Of 500 Links, the Secrets of those that a Service is about are read.
+    #[test]
+    fn secrets_are_those_of_the_clusters_of_the_service() {
+        let links: Vec<LinkSnapshot> = (0..500)
+            .map(|number| link(&format!("c{number}"), &json!({})))
+            .collect();
+        let read = |name: &str, service: Option<Value>, links: &[LinkSnapshot]| {
+            let service: Option<Service> =
+                service.map(|service| serde_json::from_value(service).unwrap());
+            let id = ResourceId::new("shop", name);
+            let concerned = links
+                .iter()
+                .filter(|link| concerns(link, &id, service.as_ref()));
+            concerned
+                .map(|link| link.cluster().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let metadata = |labels: Value, annotations: Value| json!({ "metadata": { "namespace": "shop", "name": "x", "labels": labels, "annotations": annotations } });
+        let mirror = metadata(json!({ l::CLUSTER_NAME: "c7" }), json!({}));
+        let members = metadata(json!({}), json!({ l::REMOTE_DISCOVERY: "web@c1,web@c9" }));
+        let by_slices = metadata(json!({}), json!({ l::MEMBERS: "web@c3" }));
+        for (name, service, expected) in [
+            ("web-c7", Some(mirror), &["c7"][..]),
+            ("web-c12", None, &["c12"]),
+            ("web-federated", Some(members), &["c1", "c9"]),
+            ("web-federated", Some(by_slices), &["c3"]),
+            ("web-federated", None, &[]),
+            ("webc1", None, &[]),
+        ] {
+            assert_eq!(read(name, service, &links), expected, "{name}");
+        }
+        let said = json!({ "federatedServices": [{
+            "controllerName": "c", "remoteRef": { "name": "web", "namespace": "shop" }, "conditions": [],
+        }] });
+        let reporting = [link("north", &said), link("east", &json!({}))];
+        assert_eq!(read("web-federated", None, &reporting), ["north"]);
+    }
 
     #[tokio::test]
     async fn routes_are_read_in_the_version_in_which_the_api_server_serves_them() {
