@@ -71,7 +71,9 @@ pub fn broken(
     let expired = has_expired(way, link);
     let Some(found) = said(c::CONNECTED) else {
         if let Some(expired) = expired {
-            return Some(Finding::degraded(Cause::CredentialsExpired, expired).fixed_by(&rotate()));
+            return Some(
+                Finding::new(Cause::CredentialsExpired, impact, expired).fixed_by(&rotate()),
+            );
         }
         let connected = status.and_then(|status| status.condition(c::CONNECTED));
         if connected.is_some_and(|connected| connected.status == "True") {

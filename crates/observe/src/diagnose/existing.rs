@@ -9,7 +9,7 @@ use super::{
     causes::{Cause, Layer},
     connection,
     context::PathContext,
-    controller,
+    controller, exported,
     layer::{Finding, Impact, LayerReport},
     missing::of_reason,
     routes,
@@ -53,14 +53,15 @@ pub fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerReport {
         .status(link)
         .and_then(|_| reported(link, false, &way.facts.service.namespace, &mirror.remote));
     if !declared {
-        report.find(Some(undeclared(
-            way,
-            service,
-            link,
-            &mirror.remote,
-            is_held_up,
-            said,
-        )));
+        // A Service that is gone or not exported has no port for the mirror.
+        let is_seen = way
+            .facts
+            .target_of(cluster)
+            .is_some_and(|target| target.service.is_ok());
+        let gone = exported::not_exported(way, link, &mirror.remote, false).filter(|_| is_seen);
+        report.find(Some(gone.unwrap_or_else(|| {
+            undeclared(way, service, link, &mirror.remote, is_held_up, said)
+        })));
     } else if let Some(said) = said.filter(|said| said.status != "True") {
         let found = of_reason(way, link, said);
         report.find(found.map(|found| Finding {

@@ -7,6 +7,7 @@ use mirror_core::api::{conditions as c, link::LinkSpec};
 
 use super::{
     causes::{Cause, Layer},
+    connection,
     context::PathContext,
     controller, exported, inbound,
     layer::{Finding, Impact, LayerReport},
@@ -49,7 +50,9 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
 fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &mut LayerReport) {
     let facts = own(way, link, report);
     let spec = &link.link.spec;
-    if !spec.gateway_port.is_empty() && spec.gateway_port == spec.probe_spec.port {
+    // What an invalid Link says is not in force.
+    let is_valid = connection::invalid(way, link, impact).is_none();
+    if is_valid && !spec.gateway_port.is_empty() && spec.gateway_port == spec.probe_spec.port {
         // The port for probes is that of the proxy's admin server, which answers requests with status 404.
         let evidence = format!(
             "Link {} has port {} for requests and for probes",
@@ -64,7 +67,8 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
     }
     let status = way.status(link);
     let alive = status.and_then(|status| status.condition(c::GATEWAY_ALIVE));
-    if let Some(found) = facts.and_then(|facts| differs(way, link, facts)) {
+    let in_force = facts.filter(|_| is_valid);
+    if let Some(found) = in_force.and_then(|facts| differs(way, link, facts)) {
         let is_dead = alive.is_some_and(|alive| alive.status == "False");
         if found.cause == Cause::GatewayPortWrong && !is_dead {
             // A load balancer or a NAT may map it.
@@ -329,6 +333,9 @@ fn dead(
     };
     let others = other_gateways(way, link).unwrap_or_default();
     let mut rivals = Vec::new();
+    if connection::invalid(way, link, impact).is_some() {
+        rivals.push("the Link is invalid, so it is not known what is probed".to_owned());
+    }
     if others > 0 {
         rivals.push(format!("those of all {} Links do not answer", others + 1));
     }

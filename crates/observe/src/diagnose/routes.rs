@@ -63,20 +63,20 @@ fn foreign(
     let source = &way.commands.source;
     let delete = || source.kubectl("-n {} delete {} {}", &id);
     let path = path(route);
-    if prefers {
-        let preference = service.metadata.annotation(l::PREFER);
-        let cause = if route.kind == RouteKind::Profile {
-            Cause::ServiceProfileConflict
-        } else {
-            Cause::RouteConflict
-        };
+    let preference = service.metadata.annotation(l::PREFER);
+    let conflict = |cause| {
         let evidence = format!(
             "{path} applies to {}, which prefers {preference}",
             service.metadata.name()
         );
-        return Some(Finding::degraded(cause, evidence).fixed_by(&delete()));
+        Some(Finding::degraded(cause, evidence).fixed_by(&delete()))
+    };
+    if prefers && route.kind == RouteKind::Profile {
+        return conflict(Cause::ServiceProfileConflict);
     }
-    let known = way.facts.source.neighbours.as_ref().ok()?;
+    let Ok(known) = &way.facts.source.neighbours else {
+        return prefers.then(|| conflict(Cause::RouteConflict))?;
+    };
     let own = service.metadata.name();
     let is_gone = |name: &&str| *name != own && !known.contains_key(*name);
     let rules = route.spec.rules.iter();
@@ -97,6 +97,8 @@ fn foreign(
         };
         let evidence = format!("{path} sends requests to Service {missing}, which does not exist");
         Finding::new(Cause::RouteBackendMissing, impact, evidence)
+    } else if prefers {
+        return conflict(Cause::RouteConflict);
     } else if backends.is_empty() || backends.contains(&own) {
         return None;
     } else {

@@ -13,7 +13,7 @@ use super::{
     endpoints::nothing_left,
     exported, inbound,
     layer::{Finding, Impact, LayerReport},
-    subject::{Mode, Subject},
+    subject::Subject,
 };
 use crate::clusters::{
     request_path::TargetFacts,
@@ -23,8 +23,7 @@ use crate::clusters::{
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = of_service(way);
-    let is_federated = matches!(way.subject, Subject::Federated(_));
-    if is_federated && way.has_no_endpoint() && !report.is_broken() {
+    if way.has_no_endpoint() && !report.is_broken() {
         let evidence = format!("{} has no ready endpoint in any cluster", way.facts.service);
         report.find(Some(nothing_left(way, evidence)));
     }
@@ -39,7 +38,10 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
     let is_federated = matches!(way.subject, Subject::Federated(_));
     let impact = way.impact();
     let Some(target) = &way.facts.target else {
-        unseen(way, mode, is_federated, &mut report);
+        report.cannot_see(
+            "the target cluster",
+            "no context was named; pass --target CONTEXT",
+        );
         return report;
     };
     let cluster = target.cluster.as_str();
@@ -93,25 +95,6 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
     inbound::of_server(way, target, (mode, impact), &mut report);
     trust_roots(way, target, impact, &mut report);
     report
-}
-
-/// Without a context, the mirror's endpoints say whether the Service has ready Pods.
-fn unseen(way: &PathContext<'_>, mode: Mode, is_federated: bool, report: &mut LayerReport) {
-    report.cannot_see(
-        "the target cluster",
-        "no context was named; pass --target CONTEXT",
-    );
-    let is_empty = way.endpoints().is_ok_and(|count| count.total == 0);
-    if mode == Mode::Discovery || is_federated || !is_empty {
-        return;
-    }
-    if let [(cluster, remote)] = way.subject.remotes().as_slice() {
-        let evidence = format!(
-            "the mirror has no endpoint, which the controller leaves out if {remote} in {cluster} has no ready Pod"
-        );
-        let found = no_pods(way, cluster, remote, Impact::Broken, evidence);
-        report.find(Some(found));
-    }
 }
 
 /// Whether a context may be that of the Link. A public authority, or a proxy before the API server, proves nothing.

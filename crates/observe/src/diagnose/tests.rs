@@ -2,11 +2,13 @@
 
 mod cases;
 mod clients;
+mod differences;
 mod existing;
 mod federated;
 mod fixes;
 mod linkerd;
 mod missing;
+mod pairs;
 mod scene;
 mod statuses;
 mod targets;

@@ -286,7 +286,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             }),
             broken(
                 "target",
-                "NoReadyPods",
+                "NothingDiscovered",
                 "in east: kubectl -n shop get endpointslices -l kubernetes.io/service-name=web",
             ),
         ),

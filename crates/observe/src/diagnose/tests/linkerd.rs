@@ -94,7 +94,7 @@ fn told(facts: RequestPath, change: impl FnOnce(&mut ClientView)) -> RequestPath
     })
 }
 
-fn policy(view: &mut ClientView) -> &mut ClientPolicy {
+pub fn policy(view: &mut ClientView) -> &mut ClientPolicy {
     view.policy.as_mut().unwrap()
 }
 
@@ -109,7 +109,7 @@ fn object(kind: &str, namespace: &str, name: &str) -> PolicyReference {
 }
 
 /// A route in this namespace, to another Service.
-fn route(namespace: &str, failure: Option<&str>) -> impl FnOnce(&mut ClientView) {
+pub fn route(namespace: &str, failure: Option<&str>) -> impl FnOnce(&mut ClientView) {
     let route = Some(object("HTTPRoute", namespace, "of-client"));
     let failure = failure.map(str::to_owned);
     move |view| {
@@ -258,7 +258,7 @@ fn endpoints_of_a_family_that_linkerd_does_not_use_are_not_missed() {
     assert_eq!(found(&none).unwrap().1, "NoReadyPods");
 }
 
-fn authorization(names: &[&str], networks: &[&str]) -> Authorization {
+pub fn authorization(names: &[&str], networks: &[&str]) -> Authorization {
     Authorization {
         policy: Some(PolicyReference::Object {
             group: "policy.linkerd.io".to_owned(),
