@@ -181,7 +181,7 @@ fn log(args: &RunController) {
     let level = args.log_level.to_possible_value();
     let level = level.as_ref().map_or("info", PossibleValue::get_name);
     // Libraries log nothing, because their callers log the errors. Only errors of kube-runtime are logged.
-    let filter = EnvFilter::new(format!("off,linkerd_mc={level},kube_runtime=error"));
+    let filter = EnvFilter::new(format!("off,{},kube_runtime=error", log_format::own(level)));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

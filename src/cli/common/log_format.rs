@@ -22,6 +22,14 @@ use mirror_core::api::text::one_line_of;
 /// Maximum length of a field, in characters.
 const LONGEST: usize = 2_000;
 
+/// The crates of this program that log.
+const OWN: [&str; 2] = ["linkerd_mc", "controller"];
+
+/// The filter for what this program logs itself, from a level on.
+pub fn own(level: &str) -> String {
+    OWN.map(|name| format!("{name}={level}")).join(",")
+}
+
 /// Writes a field of a line of text.
 pub fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = one_line_of(&format!("{value:?}"), LONGEST);
@@ -130,6 +138,21 @@ mod tests {
     fn log() {
         let long = format!("{FORGED}{}", "x".repeat(100_000));
         tracing::event!(Level::WARN, link = %long, said = long, keys = 7_usize, well = false, "told: {long}");
+    }
+
+    #[test]
+    fn what_each_crate_logs_is_shown() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+        let mut logging = vec!["linkerd_mc".to_owned()];
+        for folder in std::fs::read_dir(crates).unwrap() {
+            let folder = folder.unwrap();
+            let manifest = std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+            if manifest.contains("\ntracing.") {
+                let name = folder.file_name().into_string().unwrap();
+                logging.push(name.replace('-', "_"));
+            }
+        }
+        assert_eq!(logging, OWN);
     }
 
     #[test]

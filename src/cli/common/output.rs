@@ -149,7 +149,7 @@ pub fn screen(text: &str) -> anyhow::Result<()> {
 pub fn log_requests() {
     // Fails if a subscriber is set already; that one stays.
     let _ = tracing_subscriber::fmt()
-        .with_env_filter("kube_client=debug,linkerd_mc=debug")
+        .with_env_filter(format!("kube_client=debug,{}", log_format::own("debug")))
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .fmt_fields(debug_fn(log_format::field).delimited(" "))

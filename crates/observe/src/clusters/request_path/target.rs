@@ -1,7 +1,7 @@
 //! Reads the facts of a target cluster, in the context that a person names. Reads only.
 
 use client::{
-    Cluster,
+    Cluster, kube_system_uid,
     requests::{list_all, within},
 };
 use futures::future::join_all;
