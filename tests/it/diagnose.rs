@@ -105,7 +105,8 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
         .await
         .unwrap();
     };
-    let called = "diagnosed/web-diagnosed";
+    // The endpoints that `export` makes have this port alone.
+    let called = "diagnosed/web-diagnosed:80";
     let target = ["--target", east.name(), "--cluster-name", NS];
     let looked = |service: &'static str| [&[service][..], &target[..]].concat();
     well("nothing to be found", &looked(called)).await;

@@ -124,8 +124,10 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
                     "only the proxy of a calling Pod connects to it; pass --from POD",
                 );
             }
-            // The next probes will fail, unless others answer for it.
-            report.find(facts.and_then(|facts| down(way, link, facts, Impact::Degraded)));
+            // The next probes will fail. Where there are no Pods at all, something else answers.
+            let with_pods =
+                facts.filter(|facts| facts.pods.as_ref().is_ok_and(|of| !of.is_empty()));
+            report.find(with_pods.and_then(|facts| down(way, link, facts, Impact::Degraded)));
             policy(report);
         }
         "False" => {

@@ -121,7 +121,7 @@ fn target(facts: &mut RequestPath, change: impl FnOnce(&mut TargetFacts)) {
 
 fn gateway(facts: &mut RequestPath, change: impl FnOnce(&mut GatewayFacts)) {
     target(facts, |target| {
-        change(&mut target.gateways.as_mut().unwrap()[0])
+        change(&mut target.gateways.as_mut().unwrap()[0]);
     });
 }
 

@@ -169,9 +169,9 @@ fn objections(pair: &Pair) -> Vec<String> {
         }
     }
     let impact = |at: usize| both[at].map(|(_, impact)| impact);
-    for at in 1..KNOWLEDGE.len() {
+    for (at, (knowledge, _)) in KNOWLEDGE.iter().enumerate() {
         if impact(at) > impact(0) {
-            wrong.push(format!("{what}: weaker than {}", KNOWLEDGE[at].0));
+            wrong.push(format!("{what}: weaker than {knowledge}"));
         }
     }
     // What people may lose is deleted only where it is the fault itself.
