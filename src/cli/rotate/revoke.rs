@@ -93,7 +93,7 @@ impl RotationRun<'_> {
         }
         let in_target = |name: &String| format!("{namespace}/{name}");
         for name in &revoked {
-            tokens.revoke(name).await?;
+            tokens.revoke(name, &known).await?;
             say(&format!("deleted the token Secret {}", in_target(name)));
         }
         for name in &kept {
@@ -149,6 +149,7 @@ mod tests {
         let now: Timestamp = "2026-11-26T12:00:00Z".parse().unwrap();
         TokenSecret {
             name: name.into(),
+            uid: None,
             text: Secret::new(name),
             created: Some(now - SignedDuration::from_mins(minutes)),
             owner,

@@ -51,6 +51,7 @@ mod tests {
         let now: Timestamp = "2026-11-26T12:00:00Z".parse().unwrap();
         let token = |(name, owner, minutes): (&str, TokenOwner, i64)| TokenSecret {
             name: name.into(),
+            uid: None,
             text: Secret::new(name),
             created: Some(now - SignedDuration::from_mins(minutes)),
             owner,

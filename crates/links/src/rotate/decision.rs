@@ -227,6 +227,7 @@ mod tests {
     fn token(name: &str, owner: TokenOwner, minutes: i64) -> TokenSecret {
         TokenSecret {
             name: name.into(),
+            uid: None,
             text: Secret::new(name),
             created: Some(now() - SignedDuration::from_mins(minutes)),
             owner,

@@ -216,6 +216,7 @@ pub fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
             .secret
             .clone()
             .unwrap_or_else(|| REQUESTED.to_owned()),
+        uid: None,
         text: own.token.clone(),
         created: None,
         owner: TokenOwner::This,

@@ -321,7 +321,10 @@ impl<'a> Rotation<'a> {
             ));
             return;
         }
-        match tokens.revoke(&token.name).await {
+        match tokens
+            .revoke(&token.name, std::slice::from_ref(token))
+            .await
+        {
             Ok(()) => {
                 self.say(&format!("deleted the token Secret {name}"));
                 self.done.token_secret = None;

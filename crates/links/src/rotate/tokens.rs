@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret as KubernetesSecret};
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 use manifests::kubeconfig::Secret;
 use mirror_core::api::labels;
@@ -38,6 +38,8 @@ pub struct Tokens<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSecret {
     pub name: String,
+    /// The UID of the Secret. Another one may get its name.
+    pub uid: Option<String>,
     pub text: Secret,
     pub created: Option<Timestamp>,
     pub owner: TokenOwner,
@@ -132,9 +134,14 @@ impl<'a> Tokens<'a> {
         self.token(&made).context("the token is not valid UTF-8")
     }
 
-    /// Revokes a token: deletes its Secret.
-    pub async fn revoke(&self, name: &str) -> anyhow::Result<()> {
-        let params = DeleteParams::default();
+    /// Revokes one of the `known` tokens: deletes its Secret. Fails if another one has its name by now.
+    pub async fn revoke(&self, name: &str, known: &[TokenSecret]) -> anyhow::Result<()> {
+        let mut known = known.iter();
+        let known = known.find(|token| token.name == name);
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: known.and_then(|token| token.uid.clone()),
+            resource_version: None,
+        });
         let delete = self.api.delete(name, &params);
         let what = format!("delete the token Secret {name}");
         self.target.request_opt(&what, delete).await?;
@@ -165,6 +172,7 @@ impl<'a> Tokens<'a> {
     fn token(&self, secret: &KubernetesSecret) -> Option<TokenSecret> {
         Some(TokenSecret {
             name: secret.name_any(),
+            uid: secret.uid(),
             text: token_in(secret)?,
             created: secret.creation_timestamp().map(|time| time.0),
             owner: self.owner(secret.labels()),
@@ -217,4 +225,44 @@ pub async fn link_id(source: &Cluster, namespace: &str, cluster: &str) -> anyhow
     let uid = system.uid().context("kube-system has no UID")?;
     let text = format!("{uid}/{namespace}/{cluster}");
     Ok(client::fingerprint(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::test_server::TestServer;
+
+    fn secret(uid: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": labels::SERVICE_ACCOUNT_TOKEN_TYPE,
+            "metadata": {
+                "name": "west-token", "namespace": "mc", "uid": uid,
+                "annotations": { labels::SERVICE_ACCOUNT_NAME: "west" },
+            },
+            "data": { "token": BASE64_STANDARD.encode("a.b.c") },
+        })
+    }
+
+    #[tokio::test]
+    async fn token_that_has_got_the_name_of_an_old_one_is_not_revoked() {
+        let server = TestServer::new(vec![secret("old")]);
+        let (cluster, account) = (server.cluster(), TokenAccount::named("mc", "west"));
+        let tokens = Tokens::of(&cluster, &account, Some("link"), None);
+        let known = tokens.list().await.unwrap();
+        server.replace(vec![secret("new")]);
+        let refused = tokens.revoke("west-token", &known).await.unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .starts_with("cannot delete the token Secret west-token")
+        );
+        assert_eq!(tokens.list().await.unwrap().len(), 1);
+        server.replace(vec![secret("old")]);
+        tokens.revoke("west-token", &known).await.unwrap();
+        assert_eq!(tokens.list().await.unwrap(), []);
+        tokens.revoke("west-token", &known).await.unwrap();
+    }
 }

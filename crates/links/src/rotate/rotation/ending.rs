@@ -43,7 +43,7 @@ impl Rotation<'_> {
         }
         for name in self.old.revoked.clone() {
             if let Some(tokens) = self.token_secrets() {
-                tokens.revoke(&name).await?;
+                tokens.revoke(&name, &self.tokens).await?;
             }
             let name = self.in_target(&name);
             self.say(&format!("deleted the token Secret {name}"));
