@@ -1,6 +1,7 @@
-//! `diagnose`: why a request to a Service of another cluster fails.
+//! `diagnose`: why a request to a Service of another cluster fails, and without a Service, what is broken right now.
 
 mod args;
+mod overview;
 mod reader;
 mod watch;
 
@@ -12,10 +13,17 @@ pub use self::args::Diagnose;
 use self::{args::DiagnosisFormat, reader::PathReader};
 use super::common::{args::Global, output, wait::spin};
 
-/// Runs the command. Exit code 1 if a layer is broken.
+/// Runs the command. Exit code 1 if a layer is broken, or without a Service, if anything is.
 pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
+    let Some(called) = &args.service else {
+        return Box::pin(overview::run(global, args)).await;
+    };
     let reading = async {
-        let reader = PathReader::connect(global, args).await?;
+        let from = args
+            .from
+            .as_ref()
+            .map(|from| from.in_namespace(&called.service.namespace));
+        let reader = PathReader::connect(global, args, called.clone(), from).await?;
         let first = reader.diagnose().await?;
         anyhow::Ok((reader, first))
     };

@@ -12,6 +12,7 @@ use crate::support::{
     SOON,
     audit::{mark, requests},
     controller::Controller,
+    installation::NAMESPACE as INSTALLED,
     links::{mirror_is, own_link, unlink},
     objects::{addresses, delete, export, namespace, relabel, service, slices_that, web},
     planes::alone,
@@ -168,6 +169,41 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     })
     .await
     .unwrap();
+    unlink(west, NS).await;
+}
+
+/// Nobody has to name a Service: Links that do not work are found.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_broken_is_found_without_a_name() {
+    const NS: &str = "unnamed";
+    let alone = alone().await;
+    let (east, west) = (&*alone.far, &*alone.source);
+    let kubeconfig = both(west, east, NS);
+    own_link(west, east, NS, &[]).await;
+    let _controller = leader(west);
+    let problem = || {
+        let (document, code) = diagnosed(&kubeconfig, &[]);
+        // There are no Pods, so no requests are seen, and nothing is said of them.
+        assert_eq!(document["requests"]["read"], 0, "{document:#}");
+        assert_eq!(document["worst"], json!(null), "{document:#}");
+        let problems = document["links"]["problems"].as_array().unwrap();
+        assert_eq!(code == 1, !problems.is_empty(), "{document:#}");
+        let mut problems = problems.iter().filter_map(|line| line.as_str());
+        let own = problems.find(|line| line.starts_with("unnamed: "));
+        own.map(str::to_owned)
+    };
+    eventually("the Link to be ready", SOON, async || {
+        Ok(problem().is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+    let secret = format!("cluster-credentials-{NS}");
+    west.kubectl(&["-n", INSTALLED, "delete", "secret", &secret])
+        .await
+        .unwrap();
+    let told = eventually("the Link to be reported", SOON, async || Ok(problem()));
+    let told = told.await.unwrap();
+    assert!(told.contains(&secret), "{told}");
     unlink(west, NS).await;
 }
 

@@ -13,7 +13,7 @@ pub(crate) const MAX_LINES: usize = 600;
 /// Modules of a crate, each with its neighbours that it may use. Cargo.toml says which crate uses which.
 const MAY_USE: [(&str, &str, &[&str]); 10] = [
     ("observe", "check", &["clusters", "junit"]),
-    ("observe", "diagnose", &["clusters"]),
+    ("observe", "diagnose", &["clusters", "traffic"]),
     ("observe", "traffic", &["clusters"]),
     ("observe", "verify", &["junit"]),
     ("observe", "clusters", &[]),

@@ -14,6 +14,9 @@ use crate::cli::common::{
 
 const EXAMPLES: &str = "\
 Examples:
+  # Find out what is broken right now, and why
+  linkerd-mc diagnose
+
   # Find out why requests to a mirror fail
   linkerd-mc diagnose default/web-east
 
@@ -27,6 +30,10 @@ Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 
 /// Find out why requests to a Service of another cluster fail
 ///
+/// Without a Service, it says what is broken right now: which Links do not work, and which mirrors and federated Services
+/// lose requests, for how many clients and how. The proxies of up to 100 clients are read twice for that, five seconds apart.
+/// The Service that loses most is then diagnosed, for the client that loses most.
+///
 /// Follows the way of a request from the Pod that calls to the Pods of the target cluster, layer by layer, and stops at the
 /// first layer that is broken. For each it says what it looked at, and what it could not look at and why. It prints the
 /// cause, what shows it, and the commands that fix it.
@@ -37,10 +44,11 @@ Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Diagnose {
-    /// The mirror or federated Service that is called, and the port
+    /// The mirror or federated Service that is called, and the port [default: what is broken]
     #[arg(value_name = "NAMESPACE/SERVICE[:PORT]", value_parser = called)]
-    pub service: Called,
-    /// The Pod that calls; in the namespace of the Service, unless another one is given
+    pub service: Option<Called>,
+    /// The Pod that calls; in the namespace of the Service, unless another one is given. Without a Service, only this Pod's
+    /// requests count
     #[arg(long, value_name = "[NAMESPACE/]POD", value_parser = pod)]
     pub from: Option<PodName>,
     /// Context of the target cluster, to look at the Service, its Pods and the gateway there
@@ -52,7 +60,7 @@ pub struct Diagnose {
     #[command(flatten)]
     pub linkerd: LinkerdAddresses,
     /// Go on, and print what has changed whenever a layer has
-    #[arg(short, long)]
+    #[arg(short, long, requires = "service")]
     pub watch: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -114,6 +122,14 @@ pub struct Called {
 pub struct PodName {
     pub namespace: Option<String>,
     pub name: String,
+}
+
+impl PodName {
+    /// The Pod, which is in this namespace if none was named.
+    pub fn in_namespace(&self, namespace: &str) -> ResourceId {
+        let namespace = self.namespace.as_deref().unwrap_or(namespace);
+        ResourceId::new(namespace, &self.name)
+    }
 }
 
 /// Parses `NAMESPACE/SERVICE[:PORT]`.

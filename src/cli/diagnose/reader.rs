@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// The clusters of a request.
 pub struct PathReader<'a> {
     args: &'a Diagnose,
+    called: Called,
+    /// The Pod that calls.
+    from: Option<ResourceId>,
     /// The source cluster.
     pub source: Cluster,
     /// The target cluster, if its context was named.
@@ -41,7 +44,12 @@ pub struct PathReader<'a> {
 
 impl<'a> PathReader<'a> {
     /// Makes the clients of the clusters. Fails if a context does not exist.
-    pub async fn connect(global: &Global, args: &'a Diagnose) -> anyhow::Result<Self> {
+    pub async fn connect(
+        global: &Global,
+        args: &'a Diagnose,
+        called: Called,
+        from: Option<ResourceId>,
+    ) -> anyhow::Result<Self> {
         let (access, deadline) = (global.access(), args.request_timeout);
         let context = access.context.clone().unwrap_or_default();
         let source = Cluster::new(&context, &access, deadline).await?;
@@ -54,6 +62,8 @@ impl<'a> PathReader<'a> {
         };
         Ok(Self {
             args,
+            called,
+            from,
             source,
             target,
             commands: commands(global, args),
@@ -68,18 +78,14 @@ impl<'a> PathReader<'a> {
 
     async fn read(&self) -> anyhow::Result<RequestPath> {
         let (args, source) = (self.args, &self.source);
-        let Called { service, port } = &args.service;
-        let from = args.from.as_ref().map(|from| {
-            let namespace = from.namespace.as_ref().unwrap_or(&service.namespace);
-            ResourceId::new(namespace, &from.name)
-        });
+        let (Called { service, port }, from) = (&self.called, self.from.as_ref());
         let deadline = args.request_timeout;
         let counts = async {
-            let id = from.as_ref()?;
+            let id = from?;
             let pause = (deadline, PAUSE.min(deadline));
             Some(client_proxy(&source.client, id, service, *port, pause).await)
         };
-        let known = Box::pin(of_source(source, args, from.as_ref()));
+        let known = Box::pin(of_source(source, args, &self.called, from));
         let (known, proxy) = futures::join!(known, counts);
         let (facts, client, view) = known?;
         let mut path = RequestPath {
@@ -131,9 +137,9 @@ type OfSource = (
 async fn of_source(
     source: &Cluster,
     args: &Diagnose,
+    Called { service, port }: &Called,
     from: Option<&ResourceId>,
 ) -> anyhow::Result<OfSource> {
-    let Called { service, port } = &args.service;
     let Some(id) = from else {
         let facts = Box::pin(source_facts(source, service)).await;
         return Ok((facts, None, None));

@@ -30,6 +30,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Chooses faults by parts of their names.
 const CHOSEN: &str = "LINKERD_MC_FAULT";
 
+/// Faults that `diagnose` has to find without the name of a Service.
+const FOUND_UNASKED: [&str; 2] = [
+    "gateway down",
+    "gateway's port closed, and its probe's open",
+];
+
 /// Something that is done to the rig.
 type Step = for<'a> fn(&'a mut Scene<'_>) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
 
@@ -171,6 +177,20 @@ async fn hold(scene: &mut Scene<'_>, fault: &Fault) -> anyhow::Result<Duration> 
     let severity = if fault.breaks { "broken" } else { "degraded" };
     ensure!(text(cause, "impact") == severity, "{found:#}");
     ensure!(took <= LIMIT, "the diagnosis took {took:?}");
+
+    if FOUND_UNASKED.contains(&fault.name) {
+        let overview = scene.overview(service, port).await?;
+        let (group, worst) = (&overview["requests"]["failing"][0], &overview["worst"]);
+        let seen = (
+            text(group, "cluster"),
+            text(&group["services"][0], "service"),
+            text(&worst["diagnosis"]["cause"], "name"),
+        );
+        ensure!(
+            seen == ("east", service, name) && overview["success"] == false,
+            "{overview:#}"
+        );
+    }
 
     let commands = cause["commands"].as_array().context("no commands")?;
     ensure!(!commands.is_empty(), "no command is printed: {cause:#}");

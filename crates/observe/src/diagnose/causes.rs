@@ -277,7 +277,7 @@ causes! {
         "The gateway does not answer probes, although its Pods are ready: something between the clusters drops them.",
         "Open the ports of the gateway for the source cluster in the firewall and the load balancer.";
     ProbesFail in Network:
-        "The gateway does not answer probes although its Pods are ready, and more than a firewall may be the reason; the evidence has the candidates. If the gateways of all Links are silent, the cause is more likely here: the controller's Pod or its proxy, or what this cluster may connect to.",
+        "The gateway does not answer probes although its Pods are ready. A firewall is one possible reason of several, which the evidence has. If all gateways are silent, it is more likely in this cluster.",
         "Look at what the evidence names, then at the controller's Pod and the log of its proxy, and at the NetworkPolicies and the firewall.";
     GatewayUnreachable in Network:
         "The gateway of the target cluster does not answer probes: it is down, or a firewall drops them. With `--target`, `diagnose` tells which.",

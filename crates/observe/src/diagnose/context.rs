@@ -3,8 +3,8 @@
 use mirror_core::api::{labels::LINKERD_NAMESPACE, link::LinkStatus};
 
 use super::{
-    controller,
     layer::{Commands, Impact},
+    silence::silence,
     subject::{Mode, Subject},
 };
 use crate::clusters::{
@@ -30,7 +30,7 @@ impl<'a> PathContext<'a> {
 
     /// The status of a Link, if its controller still writes it.
     pub fn status<'l>(&self, link: &'l LinkSnapshot) -> Option<&'l LinkStatus> {
-        let is_old = controller::silence(self, link.namespace()).is_some();
+        let is_old = silence(self.facts, link.namespace()).is_some();
         link.status().filter(|_| !is_old)
     }
 

@@ -1,17 +1,14 @@
 //! Whether a controller is active for a Link.
 
-use jiff::SignedDuration;
 use mirror_core::api::labels::{CONTROLLER_NAME, LEASE_NAME};
 
 use super::{
     causes::Cause,
     context::PathContext,
     layer::{Finding, Impact, LayerReport},
+    silence::{deployment, held_by_nobody},
 };
-use crate::clusters::{leader::Leader, request_path::PodState, snapshot::Workload};
-
-/// A leader renews its Lease every few seconds. After this time without a renewal, it counts as gone.
-const SILENCE: SignedDuration = SignedDuration::from_secs(15);
+use crate::clusters::snapshot::Workload;
 
 /// What is wrong with the controller of the Links in a namespace; adds what was looked at. Without one, what the status of
 /// a Link says is old.
@@ -30,10 +27,10 @@ pub fn judge(
         }
         Some(Ok(leader)) => leader.as_ref(),
     };
-    let deployment = deployment(way, namespace);
+    let deployment = deployment(way.facts, namespace);
     match leader {
         Some(leader) if leader.active => {
-            if let Some(evidence) = held_by_nobody(way, leader) {
+            if let Some(evidence) = held_by_nobody(way.facts, leader) {
                 Some(
                     Finding::new(Cause::LeaseHeldByNobody, impact, evidence).fixed_by(
                         &way.commands
@@ -74,31 +71,6 @@ pub fn judge(
     }
 }
 
-/// Since when nobody writes the status of the Links in a namespace, in words; what it says is old then. `None` if somebody
-/// does, or that is not known.
-pub fn silence(way: &PathContext<'_>, namespace: &str) -> Option<String> {
-    let leader = way.facts.source.leaders.get(namespace)?.as_ref().ok()?;
-    let renewed = match leader {
-        Some(leader) if leader.active && held_by_nobody(way, leader).is_none() => return None,
-        Some(leader) => leader.renewed,
-        None => {
-            deployment(way, namespace)?;
-            None
-        }
-    };
-    Some(match renewed {
-        Some(time) => time
-            .strftime("no controller has reported since %Y-%m-%d %H:%M:%S UTC")
-            .to_string(),
-        None => "no controller reports".to_owned(),
-    })
-}
-
-fn deployment<'a>(way: &PathContext<'a>, namespace: &str) -> Option<&'a Workload> {
-    let mut all = way.facts.source.controllers.iter().flatten();
-    all.find(|workload| workload.id.namespace == namespace)
-}
-
 fn down(
     way: &PathContext<'_>,
     namespace: &str,
@@ -126,25 +98,4 @@ fn down(
         ),
     };
     Finding::new(Cause::ControllerDown, impact, format!("{lease}{state}")).fixed_by(&command)
-}
-
-/// What shows that the holder of a Lease is not one of the controllers, although controllers run.
-fn held_by_nobody(way: &PathContext<'_>, leader: &Leader) -> Option<String> {
-    let pods = way.facts.source.controller_pods.as_ref().ok()?;
-    let pods = pods.get(&leader.namespace)?;
-    let is_there = |holder: &str| pods.iter().any(|pod| pod.id.name == holder);
-    let holder = leader
-        .holder
-        .as_deref()
-        .filter(|holder| !is_there(holder))?;
-    let silent = way.facts.now.duration_since(leader.renewed?);
-    let ready: Vec<&PodState> = pods.iter().filter(|pod| pod.ready).collect();
-    (silent > SILENCE && !ready.is_empty()).then(|| {
-        format!(
-            "{holder} holds the Lease {}/{LEASE_NAME} and has not renewed it for {} s; it is none of the {} Pods of the controller that are ready",
-            leader.namespace,
-            silent.as_secs(),
-            ready.len()
-        )
-    })
 }

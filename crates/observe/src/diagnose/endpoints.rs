@@ -10,7 +10,6 @@ use super::{
     layer::{Finding, LayerReport},
     policy::restart,
     subject::{Mode, Subject},
-    target::with_port,
 };
 use crate::clusters::{linkerd_api::DiscoveredEndpoint, request_path::TargetFacts};
 
@@ -278,5 +277,17 @@ pub fn nothing_left(way: &PathContext<'_>, evidence: impl Into<String>) -> Findi
                 &[namespace, remote],
             )
         })
+    })
+}
+
+/// The slices whose Pods have a port of a Service. Kubernetes leaves a port out that no container declares.
+pub fn with_port<'s>(
+    slices: &'s [EndpointSlice],
+    port: &ServicePort,
+) -> impl Iterator<Item = &'s EndpointSlice> {
+    let name = port.name.as_deref().unwrap_or_default().to_owned();
+    slices.iter().filter(move |slice| {
+        let mut ports = slice.ports.iter();
+        ports.any(|of| of.name.as_deref().unwrap_or_default() == name)
     })
 }

@@ -18,11 +18,13 @@ mod inbound;
 pub mod layer;
 mod missing;
 mod network;
+pub mod overview;
 mod policy;
 #[cfg(test)]
 mod reference;
 pub mod report;
 mod routes;
+mod silence;
 pub mod subject;
 mod target;
 #[cfg(test)]

@@ -9,8 +9,9 @@ use super::{
     causes::{Cause, Layer},
     connection,
     context::PathContext,
-    controller, exported, inbound,
+    exported, inbound,
     layer::{Finding, Impact, LayerReport},
+    silence::silence,
     subject::{Mode, Subject},
     target::no_common_anchor,
 };
@@ -105,8 +106,8 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         }
     };
     let Some(condition) = alive else {
-        let silence = controller::silence(way, link.namespace());
-        let why = silence.unwrap_or_else(|| "the Link's status says nothing of it".to_owned());
+        let silent = silence(way.facts, link.namespace());
+        let why = silent.unwrap_or_else(|| "the Link's status says nothing of it".to_owned());
         report.cannot_see(format!("the gateway at {at}"), why);
         report.find(facts.and_then(|facts| down(way, link, facts, impact)));
         policy(report);

@@ -159,21 +159,15 @@ fn judgement(text: &mut String, diagnosis: &Diagnosis, of: Layer) {
         Some(report) => layer(text, report),
         None => row(
             text,
-            "-",
-            None,
-            of,
+            "unknown",
+            of.name(),
             "not judged, because a layer before it is broken",
         ),
     }
 }
 
 fn layer(text: &mut String, report: &LayerReport) {
-    let (mark, color) = match report.state() {
-        "broken" => ("×", Some(AnsiColor::Red)),
-        "degraded" => ("‼", Some(AnsiColor::Yellow)),
-        "ok" => ("√", Some(AnsiColor::Green)),
-        _ => ("-", None),
-    };
+    let (state, name) = (report.state(), report.layer.name());
     let found = report.findings.iter();
     let found = found.map(|found| format!("{}: {}", found.cause.info().name, found.evidence));
     let unseen = report.unseen.iter().map(|line| format!("not seen: {line}"));
@@ -182,9 +176,9 @@ fn layer(text: &mut String, report: &LayerReport) {
         .chain(unseen)
         .collect();
     match lines.as_slice() {
-        [] => row(text, mark, color, report.layer, "nothing to look at"),
+        [] => row(text, state, name, "nothing to look at"),
         [first, rest @ ..] => {
-            row(text, mark, color, report.layer, first);
+            row(text, state, name, first);
             for line in rest {
                 let _ = writeln!(text, "{:12}{}", "", one_line(line));
             }
@@ -192,14 +186,16 @@ fn layer(text: &mut String, report: &LayerReport) {
     }
 }
 
-fn row(text: &mut String, mark: &str, color: Option<AnsiColor>, layer: Layer, line: &str) {
+/// A line with the mark of a state.
+pub fn row(text: &mut String, state: &str, name: &str, line: &str) {
+    let (mark, color) = match state {
+        "broken" => ("×", Some(AnsiColor::Red)),
+        "degraded" => ("‼", Some(AnsiColor::Yellow)),
+        "ok" => ("√", Some(AnsiColor::Green)),
+        _ => ("-", None),
+    };
     let style = Style::new().fg_color(color.map(Into::into));
-    let _ = writeln!(
-        text,
-        "{style}{mark}{style:#} {:10}{}",
-        layer.name(),
-        one_line(line)
-    );
+    let _ = writeln!(text, "{style}{mark}{style:#} {name:10}{}", one_line(line));
 }
 
 fn conclusion(text: &mut String, diagnosis: &Diagnosis) {

@@ -10,7 +10,7 @@ use mirror_core::api::{
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    endpoints::nothing_left,
+    endpoints::{nothing_left, with_port},
     exported, inbound,
     layer::{Finding, Impact, LayerReport},
     subject::Subject,
@@ -182,18 +182,6 @@ fn undeclared(
     Some(found.fixed_in(way.commands, &target.cluster, |flags| {
         flags.kubectl("-n {} get service {} -o yaml", &[namespace, name])
     }))
-}
-
-/// The slices whose Pods have a port of a Service. Kubernetes leaves a port out that no container declares.
-pub fn with_port<'s>(
-    slices: &'s [EndpointSlice],
-    port: &ServicePort,
-) -> impl Iterator<Item = &'s EndpointSlice> {
-    let name = port.name.as_deref().unwrap_or_default().to_owned();
-    slices.iter().filter(move |slice| {
-        let mut ports = slice.ports.iter();
-        ports.any(|of| of.name.as_deref().unwrap_or_default() == name)
-    })
 }
 
 fn no_pods(

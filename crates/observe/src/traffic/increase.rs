@@ -97,7 +97,9 @@ pub fn increase(first: &TrafficSample, second: &TrafficSample) -> ClientActivity
         let of_service = of_service.filter(|(other, _)| other.service == key.service);
         let counted: f64 = of_service.map(|(_, activity)| activity.error).sum();
         let of_key = activity.by_key.entry(key).or_default();
-        of_key.failure += (unanswered - counted).max(0.0);
+        let left = (unanswered - counted).max(0.0);
+        of_key.failure += left;
+        of_key.error += left;
     }
     activity
 }

@@ -4,11 +4,13 @@
 //! two of them, and [`rows`] adds that up by Service and serving cluster. [`histogram`] has the quantiles, which are those
 //! of Prometheus.
 
+mod failing;
 mod histogram;
 mod increase;
 mod rows;
 
 pub use self::{
-    increase::increase,
+    failing::{FailingGroup, FailingName, FailingService, RequestFailure, failing},
+    increase::{Activity, ClientActivity, increase},
     rows::{TrafficRow, rows},
 };

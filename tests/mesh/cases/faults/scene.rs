@@ -133,6 +133,16 @@ impl<'r> Scene<'r> {
         Ok((found, took))
     }
 
+    /// What `diagnose` finds by itself, with nobody to name the Service, while it is called.
+    pub(super) async fn overview(&mut self, service: &str, port: u16) -> anyhow::Result<Value> {
+        let target = self.target(service, port).await?;
+        let load = Load::start(&self.client, &[target]);
+        let script = "linkerd-mc --quiet --context west diagnose --target east --cluster-name east -o json 2>&1 || [ $? -eq 1 ]";
+        let printed = self.deployments.shell(self.rig, script).await?;
+        load.finish().await?;
+        serde_json::from_str(&printed).with_context(|| printed.clone())
+    }
+
     /// Waits until a diagnosis no longer names this cause.
     pub(super) async fn is_well(
         &mut self,
