@@ -24,7 +24,7 @@ use crate::clusters::{
 pub fn judge(way: &PathContext<'_>) -> LayerReport {
     let mut report = of_service(way);
     if way.has_no_endpoint() && !report.is_broken() {
-        let evidence = format!("{} has no ready endpoint in any cluster", way.facts.service);
+        let evidence = format!("no endpoint of Service {} is ready", way.facts.service);
         report.find(Some(nothing_left(way, evidence)));
     }
     report
@@ -133,7 +133,8 @@ fn endpoints(
         |endpoint: &Endpoint| host.is_none_or(|host| endpoint.hostname.as_deref() == Some(host));
     let mut all = slices.iter().flat_map(|slice| &slice.endpoints);
     if ready > 0 && all.any(|endpoint| endpoint.is_ready() && is_of_host(endpoint)) {
-        report.find(undeclared(way, target, slices, impact));
+        let found = undeclared(way, target, (slices, impact), report);
+        report.find(found);
         return report.see(state);
     }
     let state = match host.filter(|_| ready > 0) {
@@ -148,11 +149,14 @@ fn endpoints(
 fn undeclared(
     way: &PathContext<'_>,
     target: &TargetFacts,
-    slices: &[EndpointSlice],
-    impact: Impact,
+    (slices, impact): (&[EndpointSlice], Impact),
+    report: &mut LayerReport,
 ) -> Option<Finding> {
     let service = target.service.as_ref().ok()?.as_ref()?;
-    let called = |port: &&ServicePort| way.facts.port.is_none_or(|of| port.port == i32::from(of));
+    let is_tcp = |port: &ServicePort| port.protocol.as_deref().is_none_or(|of| of == "TCP");
+    let called = |port: &&ServicePort| {
+        is_tcp(port) && way.facts.port.is_none_or(|of| port.port == i32::from(of))
+    };
     let ports: Vec<&ServicePort> = service.spec.ports.iter().filter(called).collect();
     let is_served = |port: &&&ServicePort| {
         let mut of_port = with_port(slices, port);
@@ -172,11 +176,11 @@ fn undeclared(
         target.cluster,
         without.join(", ")
     );
-    let impact = if without.len() == ports.len() {
-        impact
-    } else {
-        Impact::Degraded
-    };
+    if without.len() < ports.len() {
+        // Which of them is called is not known.
+        report.see(format!("{evidence}, so requests to it fail"));
+        return None;
+    }
     let found = Finding::new(Cause::PortHasNoContainer, impact, evidence);
     let ResourceId { namespace, name } = &target.remote;
     Some(found.fixed_in(way.commands, &target.cluster, |flags| {

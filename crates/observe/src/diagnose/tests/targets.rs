@@ -64,23 +64,26 @@ fn port_that_no_container_declares_is_found_however_pods_are_reached() {
             broken("target", cause, pods),
         ),
         (
-            "no port was named, and it is one of two",
-            of_no_port(changed(
-                without(gateway_mirror(), vec![declaring(&["p80"])]),
-                |facts| {
-                    let labels = json!({ l::EXPORTED: "true" });
-                    let both = service("web", &labels, &json!({}), &[80, 81]);
-                    target(facts).service = Ok(Some(both));
-                },
-            )),
-            degraded("target", cause, pods),
-        ),
-        (
             "of one member",
             without(federated("", &member), vec![declaring(&[])]),
             degraded("target", cause, pods),
         ),
     ]);
+    // Nothing says which port is called.
+    let one_of_two = of_no_port(changed(
+        without(gateway_mirror(), vec![declaring(&["p80"])]),
+        |facts| {
+            let labels = json!({ l::EXPORTED: "true" });
+            let both = service("web", &labels, &json!({}), &[80, 81]);
+            target(facts).service = Ok(Some(both));
+        },
+    ));
+    assert_eq!(found(&one_of_two), None);
+    let seen = format!("{:?}", diagnosed(&one_of_two));
+    assert!(
+        seen.contains("declares the port behind port 81, so requests to it fail"),
+        "{seen}"
+    );
     // A part of the Pods declares it, as during a rollout.
     let some = vec![declaring(&[]), declaring(&["p80"])];
     let some = without(with_view(flat_mirror(), &["10.2.0.7"]), some);
