@@ -14,7 +14,9 @@ use crate::support::{
     controller::Controller,
     installation::NAMESPACE as INSTALLED,
     links::{mirror_is, own_link, unlink},
-    objects::{addresses, delete, export, namespace, relabel, service, slices_that, web},
+    objects::{
+        addresses, delete, endpoints, export, namespace, relabel, service, slices_that, web,
+    },
     planes::alone,
     program::{Outcome, run},
 };
@@ -101,13 +103,14 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     service(west, NS, "web-diagnosed", |_| true).await;
     let well = async |what: &str, args: &[&str]| {
         eventually(what, SOON, async || {
-            Ok((cause(&kubeconfig, args) == "none").then_some(()))
+            let (document, _) = diagnosed(&kubeconfig, args);
+            anyhow::ensure!(document["cause"].is_null(), "{document:#}");
+            Ok(Some(()))
         })
         .await
         .unwrap();
     };
-    // The endpoints that `export` makes have this port alone.
-    let called = "diagnosed/web-diagnosed:80";
+    let called = "diagnosed/web-diagnosed";
     let target = ["--target", east.name(), "--cluster-name", NS];
     let looked = |service: &'static str| [&[service][..], &target[..]].concat();
     well("nothing to be found", &looked(called)).await;
@@ -161,6 +164,8 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     .unwrap();
     assert_eq!(cause(&kubeconfig, &looked(called)), "objects NotExported");
     run_fix(east, &kubeconfig, &looked(called));
+    // Kubernetes copies the label to the slices, by which the controller selects them.
+    endpoints(east, NS, "web", 1).await;
     well("the mirror to be back", &looked(called)).await;
     delete(east, NS, "web").await;
     eventually("the mirror to go", SOON, async || {

@@ -126,9 +126,13 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
                 );
             }
             // The next probes will fail. Where there are no Pods at all, something else answers.
-            let with_pods =
-                facts.filter(|facts| facts.pods.as_ref().is_ok_and(|of| !of.is_empty()));
-            report.find(with_pods.and_then(|facts| down(way, link, facts, Impact::Degraded)));
+            let down = facts.and_then(|facts| down(way, link, facts, Impact::Degraded));
+            let has_pods = facts.is_some_and(|facts| facts.pods.iter().flatten().next().is_some());
+            match down {
+                Some(found) if has_pods => report.find(Some(found)),
+                Some(found) => report.see(found.evidence),
+                None => {}
+            }
             policy(report);
         }
         "False" => {

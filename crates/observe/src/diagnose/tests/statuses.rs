@@ -134,6 +134,12 @@ fn gateway_without_pods_is_not_well_because_it_answered_a_moment_ago() {
     });
     let (layer, cause, is_broken, _) = found(&facts).unwrap();
     assert_eq!((layer, cause, is_broken), ("network", "GatewayDown", false));
+    // Something else may answer for a Service that selects no Pod.
+    let none = changed(facts, |facts| {
+        let gateways = facts.target.as_mut().unwrap().gateways.as_mut().unwrap();
+        gateways[0].pods = Ok(vec![]);
+    });
+    assert_eq!(found(&none), None);
 }
 
 /// The Lease of nobody is as good as none.
