@@ -86,7 +86,8 @@ pub async fn run(global: &Global, args: &FleetCredentialsArgs) -> anyhow::Result
     };
     let reading = async {
         let target = read_target(&global.access(), &loaded, first).await?;
-        let accounts = accounts(&loaded, &target.cluster, &args.target).await?;
+        let accounts = accounts(&loaded, &target.cluster, &args.target);
+        let accounts = Box::pin(accounts).await?;
         anyhow::Ok((target, accounts))
     };
     let reading = args.source_file.in_time(&args.target, Box::pin(reading));
@@ -162,12 +163,11 @@ async fn objects_of(
     accounts: &AccountFacts,
     args: &FleetCredentialsArgs,
 ) -> anyhow::Result<(Vec<Value>, Vec<Remark>)> {
-    let (fleet, namespace) = (&loaded.fleet.name, &loaded.namespace);
     let account = LinkAccount::named(&link.ends.source);
     let source = &account.name;
     let now = timing::now();
     let mut own = token(accounts, source, None, now);
-    let missing = account_writes(fleet, namespace, &account, accounts, own.is_some());
+    let missing = account_writes(loaded, &args.target, &account, accounts, own.is_some());
     for step in missing.map_err(|why| anyhow::anyhow!(why))? {
         step.run(&target.cluster).await?;
     }
@@ -175,7 +175,7 @@ async fn objects_of(
         own = Some(new_token(loaded, &target.cluster, &link.ends.source).await?);
     }
     if own.is_none() {
-        let made = account_of(&target.cluster, namespace, source, accounts).await?;
+        let made = account_of(&target.cluster, &loaded.accounts, source, accounts).await?;
         own = token(&made, source, None, now);
     }
     let token = own.with_context(|| format!("the account {source} has no token that works"))?;
@@ -184,7 +184,9 @@ async fn objects_of(
     link.check_way(&target.side, &token, &Terminal).await?;
     let link = args.with_link.then(|| json!(made.link));
     let objects = made.secrets().map(|secret| json!(secret)).chain(link);
-    let objects = objects.map(|object| labelled(object, fleet)).collect();
+    let objects = objects
+        .map(|object| labelled(object, &loaded.fleet.name))
+        .collect();
     Ok((objects, remarks))
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the file, with the real flags of `link`, and of plans, with what clusters of a test have.
 
+mod account_namespaces;
 mod extension;
 mod file;
 mod imported;

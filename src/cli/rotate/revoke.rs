@@ -68,7 +68,7 @@ impl RotationRun<'_> {
             return Ok(outcome(Ending::Skipped, Some(reason.to_owned())));
         };
         let _permit = self.limit.acquire().await;
-        let account = TokenAccount::named(&loaded.namespace, &source.to_string());
+        let account = TokenAccount::named(&loaded.accounts, &source.to_string());
         let (namespace, name) = (&account.namespace, &account.name);
         let what = "read the ServiceAccount";
         let found = cluster.get::<ServiceAccount>(what, namespace, name).await?;

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::{
     fleet::{
         facts::{AccountFacts, is_of, other_fleet},
+        hand_over::flags,
         loaded::LoadedFleet,
     },
     link::generate::{has, is_of as is_token_of},
@@ -107,12 +108,19 @@ impl LinkAccount {
 /// What has to be written for an account. One that somebody else has made is used as it is, and if it `has_token`, none
 /// is made. `Err` says why it cannot be used.
 pub fn account_writes(
-    fleet: &str,
-    namespace: &str,
+    loaded: &LoadedFleet,
+    target: &ClusterName,
     account: &LinkAccount,
     facts: &AccountFacts,
     has_token: bool,
 ) -> Result<Vec<LinkStep>, String> {
+    let (fleet, namespace) = (&loaded.fleet.name, &loaded.accounts);
+    if facts.lacks_namespace {
+        let create = flags(loaded, target).kubectl("create namespace {}", &[namespace]);
+        return Err(format!(
+            "the namespace {namespace} of accounts does not exist; create it with {create}"
+        ));
+    }
     let name = &account.name;
     let own = facts.account(name);
     if let Some(other) = own.and_then(|own| other_fleet(own, fleet)) {

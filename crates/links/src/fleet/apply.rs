@@ -125,7 +125,7 @@ impl<'s> LinkSteps<'s> {
         now: Timestamp,
     ) -> anyhow::Result<LinkPlan> {
         let known = &target.facts.accounts;
-        let made = account_of(&target.cluster, &loaded.namespace, &account.name, known).await?;
+        let made = account_of(&target.cluster, &loaded.accounts, &account.name, known).await?;
         let case = LinkCase {
             loaded,
             link: self.link,

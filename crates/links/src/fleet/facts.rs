@@ -56,9 +56,11 @@ pub struct ImportedCluster {
     pub accounts: Vec<ServiceAccount>,
 }
 
-/// The accounts in one cluster, in the fleet's namespace.
+/// The accounts in one cluster, in the fleet's namespace for them.
 #[derive(Clone, Default)]
 pub struct AccountFacts {
+    /// Whether this namespace is missing.
+    pub lacks_namespace: bool,
     pub accounts: Vec<ServiceAccount>,
     /// The Secrets with their tokens.
     pub tokens: Vec<Secret>,

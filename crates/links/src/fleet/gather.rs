@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use client::{Access, Cluster};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
-    core::v1::{Secret, ServiceAccount},
+    core::v1::{Namespace, Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{Resource, ResourceExt as _, api::ListParams};
@@ -249,23 +249,41 @@ pub async fn accounts(
     cluster: &Cluster,
     name: &ClusterName,
 ) -> anyhow::Result<AccountFacts> {
-    let namespace = &loaded.namespace;
+    let namespace = &loaded.accounts;
     let (all, accounts) = (
         ListParams::default(),
         cluster.api::<ServiceAccount>(namespace),
     );
-    let (tokens, accounts, roles, bindings) = futures::join!(
+    let (lacks_namespace, tokens, accounts, roles, bindings) = futures::join!(
+        lacks_namespace(loaded, cluster),
         secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
         cluster.request("list the ServiceAccounts", accounts.list(&all)),
         rules::<ClusterRole>(loaded, cluster, name),
         rules::<ClusterRoleBinding>(loaded, cluster, name),
     );
     Ok(AccountFacts {
+        lacks_namespace: lacks_namespace?,
         accounts: accounts?.items,
         tokens: tokens?,
         roles: roles?,
         bindings: bindings?,
     })
+}
+
+/// Whether the namespace of the accounts is missing. That of the Links is made with the extension. A user who may not read
+/// it learns that from the API server, when an account is made.
+async fn lacks_namespace(loaded: &LoadedFleet, cluster: &Cluster) -> anyhow::Result<bool> {
+    if loaded.accounts == loaded.namespace {
+        return Ok(false);
+    }
+    let namespaces = cluster.all::<Namespace>();
+    let read = async {
+        match namespaces.get_metadata_opt(&loaded.accounts).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+            answer => answer.map(|found| found.is_none()),
+        }
+    };
+    cluster.request("read the Namespace", read).await
 }
 
 /// The ClusterRoles or bindings that the fleet has made, and others with the names that accounts of the file need.

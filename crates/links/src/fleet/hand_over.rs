@@ -102,7 +102,7 @@ pub fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> Remaining
 pub fn revoke(loaded: &LoadedFleet, flags: &ClusterFlags, names: &str) -> Suggested {
     flags.mc(
         "revoke --service-account-name {} --namespace {}",
-        &[names, &loaded.namespace],
+        &[names, &loaded.accounts],
     )
 }
 

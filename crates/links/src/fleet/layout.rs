@@ -225,7 +225,7 @@ impl FleetLayout<'_> {
     /// The account of a source cluster. Kubernetes fills its Secret with a token.
     fn account(&self, source: &ClusterName) -> anyhow::Result<String> {
         let names = [source.to_string()];
-        let namespace = &self.loaded.namespace;
+        let namespace = &self.loaded.accounts;
         self.yaml(allow(namespace, &names, RemoteAccess::Full, false)?.into_objects()?)
     }
 

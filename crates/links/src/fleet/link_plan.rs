@@ -71,7 +71,6 @@ impl LinkCase<'_> {
         if let Some(why) = self.leads_elsewhere(side, &held, accounts) {
             return Err(in_source(why));
         }
-        let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
         let own = self.account(accounts);
         let token = token(
             accounts,
@@ -79,7 +78,7 @@ impl LinkCase<'_> {
             held.first().map(|(_, held)| held),
             self.now,
         );
-        let account = account_writes(fleet, namespace, &own, accounts, token.is_some());
+        let account = account_writes(self.loaded, target, &own, accounts, token.is_some());
         let account = account.map_err(in_target)?;
         let mut remarks = Vec::new();
         let link = self.link.with_account(&own.name);
@@ -133,7 +132,7 @@ impl LinkCase<'_> {
         let evidence = held.iter().map(|(secret, held)| {
             let recorded = cluster_uid(*secret).or(of_link);
             let account = held.account.as_ref();
-            let account = account.filter(|account| account.namespace == self.loaded.namespace);
+            let account = account.filter(|account| account.namespace == self.loaded.accounts);
             let known = account.and_then(|account| accounts.account(&account.name));
             held.leads_to((recorded, actual), &side.facts.context.cluster, known)
         });

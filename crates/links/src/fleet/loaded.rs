@@ -36,8 +36,10 @@ pub struct LoadedFleet {
     pub name: String,
     pub fleet: Fleet,
     pub links: Vec<LoadedLink>,
-    /// Namespace of the Links and of the accounts.
+    /// Namespace of the Links.
     pub namespace: String,
+    /// Namespace of the accounts, in all target clusters.
+    pub accounts: String,
     /// Namespace of Linkerd's control planes.
     pub linkerd: String,
     /// What the user has allowed.
@@ -265,6 +267,9 @@ fn parse_with(
     let (all, _) = args_of(fleet.flags.iter())?;
     Ok(LoadedFleet {
         name: name.to_owned(),
+        accounts: all
+            .service_account_namespace
+            .unwrap_or_else(|| all.namespace.clone()),
         namespace: all.namespace,
         linkerd,
         consent: Consent::default(),

@@ -19,7 +19,7 @@ pub async fn new_token(
     target: &Cluster,
     source: &ClusterName,
 ) -> anyhow::Result<Secret> {
-    let account = TokenAccount::named(&loaded.namespace, &source.to_string());
+    let account = TokenAccount::named(&loaded.accounts, &source.to_string());
     let tokens = Tokens::of(target, &account, None, Some(loaded.fleet.name.clone()));
     let known = tokens.list().await?;
     Ok(match pending(&known, &account.name, timing::now()) {

@@ -103,12 +103,11 @@ impl PartCase<'_> {
         if let Some(Err(why)) = &self.facts.target {
             return Err(why.clone());
         }
-        let (fleet, namespace) = (&self.loaded.fleet.name, &self.loaded.namespace);
-        let accounts = &self.facts.accounts;
+        let (target, accounts) = (&self.link.ends.target, &self.facts.accounts);
         // Which of its tokens the link has, only the source cluster knows.
         let account = LinkAccount::named(&self.link.ends.source);
         let has_token = accounts.has_token(&account.name);
-        let writes = account_writes(fleet, namespace, &account, accounts, has_token)?;
+        let writes = account_writes(self.loaded, target, &account, accounts, has_token)?;
         let is_new = |write: &LinkStep| {
             let change = &write.change;
             change.verb == "create" && ["ServiceAccount", "Secret"].contains(&change.kind.as_str())

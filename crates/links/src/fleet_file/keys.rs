@@ -58,6 +58,7 @@ pub const FILE: &[FileKey] = &[
         Name,
     ),
     flag("namespace"),
+    flag("serviceAccountNamespace"),
     key(
         "linkerdNamespace",
         "Namespace of Linkerd's control planes; without it, that of --linkerd-namespace",

@@ -50,7 +50,7 @@ pub struct LinkArgs {
     /// ServiceAccount in the target cluster that the source cluster uses
     #[arg(long, value_name = "NAME", default_value = labels::REMOTE_ACCESS_ACCOUNT, value_parser = typed::object_name)]
     pub service_account_name: String,
-    /// Namespace of this ServiceAccount [default: that of the Link]
+    /// Namespace of the ServiceAccount in the target cluster [default: that of the Link]
     #[arg(long, value_name = "NAMESPACE", value_parser = typed::namespace)]
     pub service_account_namespace: Option<String>,
     /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run

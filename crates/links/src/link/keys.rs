@@ -13,6 +13,9 @@ use crate::{
 pub fn set(args: &mut LinkArgs, key: &str, text: &str) -> Result<(), String> {
     match key {
         "namespace" => args.namespace = typed::namespace(text)?,
+        "serviceAccountNamespace" => {
+            args.service_account_namespace = Some(typed::namespace(text)?);
+        }
         "apiServerAddress" => args.api_server_address = Some(typed::server_address(text)?),
         "apiServerThroughGateway" => args.api_server_through_gateway = switch(text)?,
         "discoveryThroughGateway" => args.discovery_through_gateway = switch(text)?,

@@ -14,11 +14,7 @@ use manifests::link::in_words;
 use crate::cli::{common::args::Global, fleet::source::FleetOnly};
 
 /// Flags of `link` that the file does not have: `fleet` chooses the account of each cluster, and its token does not expire.
-const LEFT_OUT: [&str; 3] = [
-    "service-account-name",
-    "service-account-namespace",
-    "token-duration",
-];
+const LEFT_OUT: [&str; 2] = ["service-account-name", "token-duration"];
 
 fn loaded(text: &str) -> anyhow::Result<LoadedFleet> {
     parse("fleet.yaml", text, Path::new("/fleets"), "linkerd")
@@ -115,7 +111,10 @@ links:
         ]
     );
     let loaded = loaded(text).unwrap();
-    assert_eq!(loaded.namespace, "mc");
+    assert_eq!(
+        (loaded.namespace.as_str(), loaded.accounts.as_str()),
+        ("mc", "mc")
+    );
     let access = loaded.access(&client::Access::default(), &loaded.fleet.clusters[0]);
     assert_eq!(
         access.kubeconfig.as_deref(),
@@ -486,7 +485,7 @@ fn each_key_sets_what_its_flag_sets() {
             }
         }
     }
-    assert_eq!(accepted.len(), 24, "{accepted:?}");
+    assert_eq!(accepted.len(), 25, "{accepted:?}");
 }
 
 /// Editors read it. `just reference` writes it anew.
