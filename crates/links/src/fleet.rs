@@ -3,9 +3,11 @@
 pub mod accounts;
 pub mod apply;
 pub mod by_context;
+pub mod deletions;
 pub mod extension;
 pub mod facts;
 pub mod folder;
+pub mod former;
 pub mod gather;
 pub mod hand_over;
 pub mod hub;

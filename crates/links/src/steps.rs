@@ -54,6 +54,8 @@ pub enum StepPart {
     Credentials(String),
     /// It belongs to the account of this source cluster.
     Account(String),
+    /// It belongs to the account that this source cluster had in another namespace, and goes with it.
+    Former(String),
 }
 
 impl StepPart {
@@ -61,7 +63,7 @@ impl StepPart {
     pub fn target(&self) -> Option<&str> {
         match self {
             Self::Link(target) | Self::Credentials(target) => Some(target),
-            Self::Account(_) => None,
+            Self::Account(_) | Self::Former(_) => None,
         }
     }
 }

@@ -163,7 +163,7 @@ async fn objects_of(
     accounts: &AccountFacts,
     args: &FleetCredentialsArgs,
 ) -> anyhow::Result<(Vec<Value>, Vec<Remark>)> {
-    let account = LinkAccount::named(&link.ends.source);
+    let account = LinkAccount::named(loaded, &link.ends.source);
     let source = &account.name;
     let now = timing::now();
     let mut own = token(accounts, source, None, now);

@@ -160,10 +160,22 @@ async fn accounts_of(
     kept: &BTreeSet<(ClusterName, String)>,
 ) -> (usize, Vec<String>) {
     let (mut deleted, mut failed) = (0, Vec::new());
+    let mut stuck = BTreeSet::new();
     for step in unused_accounts(plan, kept) {
+        // The binding says where the account is, until it has gone.
+        if let StepPart::Former(source) = &step.part
+            && stuck.contains(source)
+        {
+            continue;
+        }
         match step.run(&read.cluster).await {
             Ok(()) => deleted += 1,
-            Err(error) => failed.push(format!("{}: {error:#}", plan.name)),
+            Err(error) => {
+                if let StepPart::Former(source) = &step.part {
+                    stuck.insert(source);
+                }
+                failed.push(format!("{}: {error:#}", plan.name));
+            }
         }
     }
     (deleted, failed)
@@ -178,9 +190,9 @@ pub fn unused_accounts<'p>(
         let mut kept = kept.iter();
         kept.any(|(from, to)| from.to_string() == source && *to == plan.name)
     };
-    let deletions = plan.steps.iter().filter(|step| step.deleted().is_some());
-    let unused = deletions.filter(|step| match &step.part {
-        StepPart::Account(source) => !is_kept(source),
+    let unused = plan.steps.iter().filter(|step| match &step.part {
+        StepPart::Account(source) => step.deleted().is_some() && !is_kept(source),
+        StepPart::Former(source) => !is_kept(source),
         StepPart::Link(_) | StepPart::Credentials(_) => false,
     });
     unused.collect()

@@ -47,16 +47,19 @@ pub struct LinkAccount {
     pub uid: Option<String>,
     /// Whether the account may have been that of another cluster, because this one was built again.
     pub is_replaced: bool,
+    /// Whether the account may move from another namespace, while its Link stays where it is.
+    pub moves: bool,
 }
 
 impl LinkAccount {
     /// The account with the name of the cluster, of which nothing else is known.
-    pub fn named(source: &ClusterName) -> Self {
+    pub fn named(loaded: &LoadedFleet, source: &ClusterName) -> Self {
         Self {
             source: source.to_string(),
             name: source.to_string(),
             uid: None,
             is_replaced: false,
+            moves: loaded.accounts != loaded.namespace,
         }
     }
 
@@ -71,13 +74,13 @@ impl LinkAccount {
             is_of(*account, &loaded.fleet.name) && uid.is_some() && cluster_uid(*account) == uid
         });
         let own: Vec<String> = own.map(kube::ResourceExt::name_any).collect();
-        let named = Self::named(source);
+        let named = Self::named(loaded, source);
         let first = own.first().filter(|_| !own.contains(&named.name));
         Self {
-            source: source.to_string(),
             name: first.unwrap_or(&named.name).clone(),
             uid: uid.map(str::to_owned),
             is_replaced: loaded.consent.replaced.contains(source),
+            ..named
         }
     }
 
@@ -137,18 +140,32 @@ pub fn account_writes(
         let Some(object) = ObjectName::of(wanted) else {
             continue; // each has a name
         };
-        let recorded =
-            (object.kind == "ServiceAccount").then(|| account.recorded(wanted.clone(), own));
-        let wanted = recorded.as_ref().unwrap_or(wanted);
         let found = found(facts, fleet, &object);
-        let bound = found.as_ref().filter(|_| !is_foreign);
-        if let Some(other) = bound.and_then(|found| bound_elsewhere(&found.object, wanted)) {
-            return Err(format!(
-                "the {} {name} is for the account in the namespace {other}, which Links use; to move the fleet, apply its \
-                 file with `links: []` there first",
-                object.kind
-            ));
+        let bound = found
+            .as_ref()
+            .filter(|found| !is_foreign && found.is_of_extension);
+        let other = bound.and_then(|found| Some((found, bound_elsewhere(&found.object, wanted)?)));
+        if let Some((found, other)) = other {
+            let why = if !found.is_of_fleet {
+                "and the fleet has not made it"
+            } else if account.moves {
+                ""
+            } else {
+                "which Links use; to move the fleet, apply its file with `links: []` there first"
+            };
+            if !why.is_empty() {
+                let kind = &object.kind;
+                return Err(format!(
+                    "the {kind} {name} is for the account in the namespace {other}, {why}"
+                ));
+            }
         }
+        let special = match object.kind.as_str() {
+            "ServiceAccount" => Some(account.recorded(wanted.clone(), own)),
+            "ClusterRoleBinding" => Some(with_former(wanted.clone(), name, facts)),
+            _ => None,
+        };
+        let wanted = special.as_ref().unwrap_or(wanted);
         let (verb, why) = match &found {
             Some(found) if !found.is_of_extension => {
                 return Err(format!(
@@ -163,10 +180,13 @@ pub fn account_writes(
                     object.kind
                 ));
             }
+            Some(found) if bound_elsewhere(&found.object, wanted).is_some() => {
+                ("patch", "for the accounts in both namespaces".to_owned())
+            }
             Some(_) => ("patch", "not as it has to be".to_owned()),
             // A rotation has replaced the first token.
             None if object.kind == "Secret" && has_token => continue,
-            None => ("create", format!("the account of {name}")),
+            None => ("create", why_new(name, facts)),
         };
         writes.push(LinkStep {
             change: StepChange::of(verb, &object, why),
@@ -177,11 +197,45 @@ pub fn account_writes(
     Ok(writes)
 }
 
-/// The namespace of the account that a binding is for, if it is another one.
+/// The namespace of the account that a binding is for, if it is not for the one that is wanted.
 fn bound_elsewhere<'f>(found: &'f Value, wanted: &Value) -> Option<&'f str> {
-    let account = |of: &'f Value| of["subjects"][0]["namespace"].as_str();
     let wanted = wanted["subjects"][0]["namespace"].as_str()?;
-    account(found).filter(|namespace| *namespace != wanted)
+    let mut namespaces = namespaces(found);
+    let first = namespaces.next()?;
+    (first != wanted && namespaces.all(|other| other != wanted)).then_some(first)
+}
+
+/// The namespaces of the accounts that a binding is for.
+pub fn namespaces(binding: &Value) -> impl Iterator<Item = &str> {
+    let subjects = binding["subjects"].as_array().into_iter().flatten();
+    subjects.filter_map(|subject| subject["namespace"].as_str())
+}
+
+/// The binding of an account, also for those in other namespaces: they may be in use as long as they exist.
+fn with_former(mut binding: Value, name: &str, facts: &AccountFacts) -> Value {
+    let own = binding["subjects"][0].clone();
+    if let Some(subjects) = binding["subjects"].as_array_mut() {
+        subjects.extend(facts.former.named(name).map(|former| {
+            let mut subject = own.clone();
+            subject["namespace"] = json!(former.namespace());
+            subject
+        }));
+    }
+    binding
+}
+
+fn why_new(name: &str, facts: &AccountFacts) -> String {
+    let until_now = facts.former.namespaces(name);
+    let until_now = until_now.map(|of| format!(", until now in the namespace {of}"));
+    format!("the account of {name}{}", until_now.unwrap_or_default())
+}
+
+/// The binding of the account of this name, for no other one.
+pub fn binding(loaded: &LoadedFleet, name: &str) -> Option<Value> {
+    let objects = objects(&loaded.accounts, name).ok()?;
+    let mut objects = objects.iter();
+    let binding = objects.find(|object| object["kind"] == "ClusterRoleBinding")?;
+    Some(labelled(binding.clone(), &loaded.fleet.name))
 }
 
 /// The objects of the account of this name. They are rendered once: it takes milliseconds, and a cluster has the same

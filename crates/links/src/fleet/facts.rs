@@ -10,8 +10,12 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
 use mirror_core::api::{labels, link::Link};
+use observe::clusters::snapshot::Destination;
 
-use crate::link::{api_server::ApiServerFacts, facts::LinkFacts};
+use crate::{
+    link::{api_server::ApiServerFacts, facts::LinkFacts},
+    link_credentials::TokenAccount,
+};
 
 /// One cluster.
 #[derive(Default)]
@@ -24,14 +28,16 @@ pub struct ClusterFacts {
     pub links: Vec<Link>,
     /// Why some of them cannot be decoded, by their names.
     pub unreadable: BTreeMap<String, String>,
-    /// The target clusters of Links of other namespaces.
-    pub elsewhere: BTreeSet<String>,
+    /// The Links of other namespaces.
+    pub elsewhere: Vec<Link>,
     /// Credentials of Links, in that namespace and in Linkerd's.
     pub credentials: Vec<Secret>,
     /// What other clusters use.
     pub accounts: AccountFacts,
     /// What links to it need, if there are any; or why that is not known.
     pub target: Option<Result<TargetSide, String>>,
+    /// Which credentials Linkerd has; or why that is not known. Only if accounts are in two namespaces.
+    pub destination: Option<Result<Destination, String>>,
 }
 
 /// A cluster that is linked already, and of which a file is made.
@@ -66,6 +72,32 @@ pub struct AccountFacts {
     pub tokens: Vec<Secret>,
     pub roles: Vec<ClusterRole>,
     pub bindings: Vec<ClusterRoleBinding>,
+    pub former: FormerAccounts,
+}
+
+/// Accounts of other namespaces that bindings of the fleet are for: where they were before the file named this one.
+#[derive(Clone, Default)]
+pub struct FormerAccounts {
+    pub accounts: Vec<ServiceAccount>,
+    /// The Secrets with their tokens.
+    pub tokens: Vec<Secret>,
+}
+
+impl FormerAccounts {
+    /// The accounts with this name, each in another namespace.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &ServiceAccount> {
+        let accounts = self.accounts.iter();
+        accounts.filter(move |account| account.name_any() == name)
+    }
+
+    /// The namespaces of the accounts with this name; `None` if there are none.
+    pub fn namespaces(&self, name: &str) -> Option<String> {
+        let all: Vec<String> = self
+            .named(name)
+            .filter_map(kube::ResourceExt::namespace)
+            .collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
 }
 
 impl AccountFacts {
@@ -79,11 +111,13 @@ impl AccountFacts {
             let own = all.iter().filter(move |object| is_of(*object, fleet));
             own.map(kube::ResourceExt::name_any)
         }
-        let tokens = self.tokens.iter().filter(|token| is_of(*token, fleet));
+        let tokens = self.tokens.iter().chain(&self.former.tokens);
+        let tokens = tokens.filter(|token| is_of(*token, fleet));
         let tokens = tokens.filter_map(|token| account_of(token).map(str::to_owned));
         own(&self.accounts, fleet)
             .chain(own(&self.roles, fleet))
             .chain(own(&self.bindings, fleet))
+            .chain(own(&self.former.accounts, fleet))
             .chain(tokens)
             .collect()
     }
@@ -102,6 +136,15 @@ impl AccountFacts {
         all.accounts.push(account);
         all.tokens.push(token);
         all
+    }
+
+    /// The account of a token; `namespace` is that of the accounts.
+    pub fn account_in(&self, namespace: &str, of: &TokenAccount) -> Option<&ServiceAccount> {
+        if of.namespace == namespace {
+            return self.account(&of.name);
+        }
+        let mut former = self.former.named(&of.name);
+        former.find(|account| account.namespace().as_ref() == Some(&of.namespace))
     }
 
     /// A ServiceAccount.

@@ -17,14 +17,16 @@ use k8s_openapi::api::{
 use kube::{Resource, ResourceExt as _, api::ListParams};
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
-use observe::clusters::kube_context::side_by_side;
+use observe::clusters::{collect_full, kube_context::side_by_side};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::{
     cluster_name::context_of,
     extension::InstallFacts,
     fleet::{
-        facts::{AccountFacts, ClusterFacts, TargetSide},
+        accounts::namespaces,
+        facts::{AccountFacts, ClusterFacts, FormerAccounts, TargetSide, account_of, is_of},
         loaded::{LoadedFleet, LoadedLink, named},
         part::UsedClusters,
         recorded::renamed,
@@ -81,7 +83,31 @@ pub async fn read_all(
     });
     let left = read_some(loaded, left.collect(), timeout).await;
     read.extend(left);
+    read_destinations(loaded, &mut read, timeout).await;
     read
+}
+
+/// Reads which credentials Linkerd has, if accounts are in two namespaces: it may use those that its Secrets had before.
+async fn read_destinations(loaded: &LoadedFleet, read: &mut ReadClusters, timeout: Duration) {
+    let has_former = |facts: &ClusterFacts| !facts.accounts.former.accounts.is_empty();
+    let mut all = read.values().filter_map(|read| read.as_ref().ok());
+    if !all.any(|read| has_former(&read.facts)) {
+        return;
+    }
+    let reads = read.values_mut().filter_map(|read| read.as_mut().ok());
+    let reads = reads.map(async |read| {
+        let client = &read.cluster.client;
+        let found = async {
+            let found = collect_full::destination(client, &loaded.linkerd).await;
+            found.map_err(|why| {
+                read.cluster
+                    .failed("read the Pods of linkerd-destination", why)
+            })
+        };
+        let found = in_time(timeout, Box::pin(found)).await;
+        read.facts.destination = Some(found);
+    });
+    side_by_side(reads).await;
 }
 
 /// A target cluster, as far as links to it need to know it.
@@ -232,13 +258,11 @@ async fn read(
         has_links: has_links?,
         links,
         unreadable,
-        elsewhere: elsewhere?
-            .into_iter()
-            .map(|link| link.spec.target_cluster_name)
-            .collect(),
+        elsewhere: elsewhere?,
         credentials: own?.into_iter().chain(linkerds?).collect(),
         accounts: accounts?,
         target,
+        destination: None,
     };
     Ok(ReadCluster { cluster, facts })
 }
@@ -261,13 +285,53 @@ pub async fn accounts(
         rules::<ClusterRole>(loaded, cluster, name),
         rules::<ClusterRoleBinding>(loaded, cluster, name),
     );
+    let bindings = bindings?;
     Ok(AccountFacts {
+        former: former(loaded, cluster, &bindings).await?,
         lacks_namespace: lacks_namespace?,
         accounts: accounts?.items,
         tokens: tokens?,
         roles: roles?,
-        bindings: bindings?,
+        bindings,
     })
+}
+
+/// Reads the accounts of other namespaces that bindings of the fleet are for.
+async fn former(
+    loaded: &LoadedFleet,
+    cluster: &Cluster,
+    bindings: &[ClusterRoleBinding],
+) -> anyhow::Result<FormerAccounts> {
+    let own = bindings.iter().filter(|of| is_of(*of, &loaded.fleet.name));
+    let bound = own.flat_map(|binding| {
+        let (name, binding) = (binding.name_any(), json!(binding));
+        let others = namespaces(&binding).filter(|of| *of != loaded.accounts);
+        let others = others.map(|namespace| (namespace.to_owned(), name.clone()));
+        others.collect::<Vec<_>>()
+    });
+    let bound: BTreeSet<(String, String)> = bound.collect();
+    let others: BTreeSet<&String> = bound.iter().map(|(namespace, _)| namespace).collect();
+    let mut former = FormerAccounts::default();
+    for namespace in others {
+        let is_bound = |name: &str| bound.contains(&(namespace.clone(), name.to_owned()));
+        let (all, api) = (
+            ListParams::default(),
+            cluster.api::<ServiceAccount>(namespace),
+        );
+        let (accounts, tokens) = futures::try_join!(
+            cluster.request("list the ServiceAccounts", api.list(&all)),
+            secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
+        )?;
+        let accounts = accounts.items.into_iter();
+        former
+            .accounts
+            .extend(accounts.filter(|account| is_bound(&account.name_any())));
+        let tokens = tokens.into_iter();
+        former
+            .tokens
+            .extend(tokens.filter(|token| account_of(token).is_some_and(is_bound)));
+    }
+    Ok(former)
 }
 
 /// Whether the namespace of the accounts is missing. That of the Links is made with the extension. A user who may not read

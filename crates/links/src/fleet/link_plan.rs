@@ -71,7 +71,7 @@ impl LinkCase<'_> {
         if let Some(why) = self.leads_elsewhere(side, &held, accounts) {
             return Err(in_source(why));
         }
-        let own = self.account(accounts);
+        let own = self.account(accounts, &held);
         let token = token(
             accounts,
             &own.name,
@@ -98,9 +98,16 @@ impl LinkCase<'_> {
     }
 
     /// The account of the source cluster in the target cluster.
-    fn account(&self, accounts: &AccountFacts) -> LinkAccount {
-        let uid = self.source.uid.as_deref();
-        LinkAccount::of(self.loaded, &self.link.ends.source, uid, accounts)
+    fn account(
+        &self,
+        accounts: &AccountFacts,
+        held: &[(&KubernetesSecret, KubeconfigTarget)],
+    ) -> LinkAccount {
+        let (loaded, uid) = (self.loaded, self.source.uid.as_deref());
+        let mut own = LinkAccount::of(loaded, &self.link.ends.source, uid, accounts);
+        let mut held = held.iter().filter_map(|(_, held)| held.account.as_ref());
+        own.moves |= held.any(|of| of.name == own.name && of.namespace != loaded.accounts);
+        own
     }
 
     /// The Secrets that are there, the controller's and Linkerd's, with their kubeconfigs.
@@ -132,8 +139,7 @@ impl LinkCase<'_> {
         let evidence = held.iter().map(|(secret, held)| {
             let recorded = cluster_uid(*secret).or(of_link);
             let account = held.account.as_ref();
-            let account = account.filter(|account| account.namespace == self.loaded.accounts);
-            let known = account.and_then(|account| accounts.account(&account.name));
+            let known = account.and_then(|of| accounts.account_in(&self.loaded.accounts, of));
             held.leads_to((recorded, actual), &side.facts.context.cluster, known)
         });
         let evidence: Vec<_> = evidence.chain(by_uid(of_link, actual)).collect();

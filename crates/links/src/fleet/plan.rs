@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::{
     fleet::{
+        deletions::ClusterRemoval,
         facts::{ClusterFacts, fleet_of},
         hand_over::HandOvers,
         link_plan::LinkCase,
@@ -19,7 +20,7 @@ use crate::{
         part_plan::{NotDone, PartCase},
         recorded::renamed,
         remaining::RemainingStep,
-        removal::{ClusterRemoval, KnownClusters, removal},
+        removal::{KnownClusters, removal},
     },
     fleet_file::LinkEnds,
     link::remark::Remark,
@@ -334,6 +335,7 @@ impl<'p> Planning<'p> {
                 problems,
                 targets,
                 sources,
+                not_done,
             } = removal(self.loaded, name, self.known, self.used, &renamed);
             if let Some(Ok(facts)) = self.known.get(*name) {
                 cluster
@@ -341,9 +343,11 @@ impl<'p> Planning<'p> {
                     .extend(of_namesakes(self.loaded, name, facts));
             }
             if self.loaded.consent.prunes.is_none() {
-                cluster.unwanted.extend(steps);
+                let stays = steps.into_iter().filter(|step| step.deleted().is_some());
+                cluster.unwanted.extend(stays);
                 continue;
             }
+            cluster.not_done.extend(not_done);
             cluster.steps.extend(steps);
             cluster.problems.extend(problems);
             for target in &targets {

@@ -46,7 +46,8 @@ pub fn recorded<'k>(
     let of = |facts: &'k ClusterFacts| {
         let links = facts.links.iter().filter(|link| is_of(*link, fleet));
         let links = links.map(|link| (link.spec.target_cluster_name.clone(), cluster_uid(link)));
-        let accounts = facts.accounts.accounts.iter();
+        let accounts = &facts.accounts;
+        let accounts = accounts.accounts.iter().chain(&accounts.former.accounts);
         let accounts = accounts.filter(|account| is_of(*account, fleet));
         let accounts = accounts.map(|account| (account.name_any(), cluster_uid(account)));
         links.chain(accounts).collect::<Vec<_>>()

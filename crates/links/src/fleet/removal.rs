@@ -1,6 +1,6 @@
 //! What a fleet has made, and the file does not name any more. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hints::suggest::ClusterFlags;
 use k8s_openapi::api::core::v1::Secret;
@@ -9,32 +9,19 @@ use manifests::link::ClusterName;
 
 use crate::{
     fleet::{
-        facts::{AccountFacts, ClusterFacts, account_of, is_of},
+        deletions::{ClusterRemoval, gone, of_account, uses},
+        facts::{ClusterFacts, is_of},
+        former::FormerCase,
         hand_over::{flags, revoke},
         loaded::LoadedFleet,
         part::UsedClusters,
     },
-    inventory::{
-        ApiKind, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LINK, ListedObject, SECRET, SERVICE_ACCOUNT,
-    },
-    link_credentials::KubeconfigTarget,
-    steps::{Action, LinkStep, StepChange, StepPart},
+    inventory::{LINK, SECRET},
+    steps::{LinkStep, StepPart},
 };
 
 /// What is known of the clusters; an error says why nothing is.
 pub type KnownClusters<'k> = BTreeMap<&'k ClusterName, Result<&'k ClusterFacts, &'k str>>;
-
-/// What has to go in one cluster.
-#[derive(Debug, Default)]
-pub struct ClusterRemoval {
-    pub steps: Vec<LinkStep>,
-    /// What stays for now, and why.
-    pub problems: Vec<String>,
-    /// Target clusters that are not used, with accounts that nobody needs after this.
-    pub targets: BTreeSet<ClusterName>,
-    /// Source clusters that are not used, whose accounts are not in the file.
-    pub sources: BTreeSet<ClusterName>,
-}
 
 /// Finds what has to go in one cluster: Links and their Secrets, and accounts.
 pub fn removal(
@@ -87,18 +74,28 @@ pub fn removal(
         let is_wanted = |source: &ClusterName| loaded.wants(source, &name.to_string());
         let parsed = source.parse::<ClusterName>().ok();
         let parsed = parsed.map(|source| renamed.get(&source).cloned().unwrap_or(source));
-        if parsed.as_ref().is_some_and(is_wanted) {
+        if let Some(wanted) = parsed.as_ref().filter(|source| is_wanted(source)) {
+            let former = FormerCase {
+                loaded,
+                target: name,
+                accounts: &facts.accounts,
+                name: &source,
+                source: wanted,
+            };
+            former.removal(known.get(wanted).copied(), used, &mut removal);
             continue;
         }
         if let Some(source) = parsed.clone().filter(|source| !used.contains(source)) {
             removal.sources.insert(source);
             continue;
         }
-        let uid = facts.accounts.account(&source).and_then(ResourceExt::uid);
+        let own = facts.accounts.account(&source).into_iter();
+        let own = own.chain(facts.accounts.former.named(&source));
+        let uids: Vec<String> = own.filter_map(ResourceExt::uid).collect();
         let known = parsed
             .as_ref()
             .and_then(|source| known.get_key_value(source));
-        match users(loaded, name, &source, uid.as_deref(), known) {
+        match users(loaded, name, &source, &uids, known) {
             Ok(()) => {
                 let objects = of_account(fleet, &source, &facts.accounts);
                 removal.steps.extend(objects);
@@ -122,7 +119,8 @@ fn is_unused(
     let is_wanted = target.is_some_and(|target| loaded.wants(name, target));
     // Links of other namespaces need Linkerd's.
     let is_linkerds = secret.namespace().as_ref() == Some(&loaded.linkerd);
-    let is_shared = target.is_some_and(|target| facts.elsewhere.contains(target));
+    let mut elsewhere = facts.elsewhere.iter();
+    let is_shared = elsewhere.any(|link| target == Some(&link.spec.target_cluster_name));
     // A Link that cannot be decoded stays, and may need any of them.
     let mut links = facts.links.iter();
     let is_needed = is_wanted
@@ -144,7 +142,7 @@ fn users(
     loaded: &LoadedFleet,
     there: &ClusterName,
     source: &str,
-    uid: Option<&str>,
+    uids: &[String],
     known: Option<(&&ClusterName, &Result<&ClusterFacts, &str>)>,
 ) -> Result<(), String> {
     let stays = |why: String| Err(format!("the ServiceAccount {source} stays: {why}"));
@@ -162,11 +160,7 @@ fn users(
     // Also one of the fleet, if a Link that the fleet does not have any more keeps it.
     let staying = facts.credentials.iter();
     let mut staying = staying.filter(|secret| !is_unused(loaded, name, facts, secret));
-    let uses = |of: KubeconfigTarget| {
-        let account = of.account.and_then(|account| account.uid);
-        account.is_some() && account.as_deref() == uid
-    };
-    match staying.find(|secret| KubeconfigTarget::of_secret(secret).is_some_and(uses)) {
+    match staying.find(|secret| uses(secret, uids)) {
         Some(secret) => stays(format!(
             "the Secret {} in {source}, which {}, uses it",
             secret.name_any(),
@@ -177,46 +171,6 @@ fn users(
             }
         )),
         None => Ok(()),
-    }
-}
-
-/// The objects of an account that the fleet has made.
-fn of_account<'f>(
-    fleet: &'f str,
-    name: &'f str,
-    facts: &'f AccountFacts,
-) -> impl Iterator<Item = LinkStep> + 'f {
-    fn own<'o, K: kube::Resource>(
-        kind: ApiKind,
-        fleet: &'o str,
-        name: &'o str,
-        all: &'o [K],
-    ) -> impl Iterator<Item = LinkStep> + 'o {
-        let own = all.iter().filter(move |object| is_of(*object, fleet));
-        let own = own.filter(move |object| object.name_any() == name);
-        own.map(move |object| gone(kind, object, StepPart::Account(name.to_owned())))
-    }
-    let tokens = facts.tokens.iter();
-    let tokens =
-        tokens.filter(move |token| is_of(*token, fleet) && account_of(token) == Some(name));
-    let tokens = tokens.map(|token| gone(SECRET, token, StepPart::Account(name.to_owned())));
-    own(CLUSTER_ROLE_BINDING, fleet, name, &facts.bindings)
-        .chain(own(SERVICE_ACCOUNT, fleet, name, &facts.accounts))
-        .chain(tokens)
-        .chain(own(CLUSTER_ROLE, fleet, name, &facts.roles))
-}
-
-fn gone(kind: ApiKind, object: &impl kube::Resource, part: StepPart) -> LinkStep {
-    let listed = ListedObject::new(kind, object.meta());
-    // The controller writes the status of a Link all the time.
-    let object = match part {
-        StepPart::Link(_) => listed.in_any_version(),
-        _ => listed,
-    };
-    LinkStep {
-        change: StepChange::of("delete", &object.object, "not in the file".to_owned()),
-        action: Action::Delete(object),
-        part,
     }
 }
 

@@ -63,9 +63,24 @@ impl SourceWrites<'_> {
                     return Some(format!("the Link {target} belongs to the fleet {other}"));
                 }
             }
-            NameHolder::Nobody => {}
+            NameHolder::Nobody => return self.link_elsewhere(),
         }
         None
+    }
+
+    /// The fleet has the Link already, in the namespace that its file had before.
+    fn link_elsewhere(&self) -> Option<String> {
+        let target = &self.link.ends.target;
+        let is_same = |link: &&Link| {
+            is_of(*link, &self.loaded.fleet.name)
+                && link.spec.target_cluster_name == target.to_string()
+        };
+        let found = self.source.elsewhere.iter().find(is_same)?;
+        let (namespace, name) = (found.namespace().unwrap_or_default(), found.name_any());
+        Some(format!(
+            "the Link {namespace}/{name} of this fleet links it to {target} already; to move the fleet, apply its file with \
+             `links: []` there first"
+        ))
     }
 
     /// The write of a Secret with credentials, if there is one. Without a token, those of `wanted` are not valid.
