@@ -10,6 +10,7 @@ mod keep;
 mod many;
 mod namesakes;
 mod only;
+mod own_namespace;
 mod ten;
 
 use std::{

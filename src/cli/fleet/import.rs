@@ -1,6 +1,6 @@
 //! `fleet import`: writes a file from clusters as they are.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -23,10 +23,12 @@ use links::{
         plan::FleetPlan,
     },
     link::{flags::LinkArgs, generate::entry},
+    link_credentials::KubeconfigTarget,
     linked::KnownLinks,
 };
 use manifests::gateway::{Overrides, RemoteGateway};
 use mirror_core::api::labels;
+use observe::clusters::kube_context::side_by_side;
 
 use super::source::new_id;
 use crate::cli::common::{
@@ -81,10 +83,18 @@ pub async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<Exit
         async move { read(global, args, context, &access).await }
     });
     let reads = stream::iter(reads).buffered(SIDE_BY_SIDE);
-    let read = spin("reading the clusters", reads.collect::<Vec<_>>()).await;
+    let mut read = spin("reading the clusters", reads.collect::<Vec<_>>()).await;
+    let reading = read_other_accounts(args, &mut read);
+    spin("reading the accounts", reading).await;
     let mut clusters = Vec::new();
     let mut unread = 0;
-    for (cluster, known, problem) in read {
+    for ImportedContext {
+        cluster,
+        which: known,
+        problem,
+        ..
+    } in read
+    {
         if let Some(why) = problem {
             output::warning(&format!("{}: not read: {why}", cluster.context));
             unread += 1;
@@ -128,19 +138,29 @@ pub async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<Exit
     Ok(output::exit_code(unread > 0 || !left_out.is_empty()))
 }
 
-/// Reads a cluster. Returns what is known of it, which cluster it is, and why it was not read.
+/// What was read with one context.
+struct ImportedContext {
+    cluster: ImportedCluster,
+    /// Which cluster it is.
+    which: Option<IdentifiedCluster>,
+    connection: Option<Cluster>,
+    /// Why it was not read.
+    problem: Option<String>,
+}
+
+/// Reads a cluster.
 async fn read(
     global: &Global,
     args: &FleetImportArgs,
     context: &str,
     access: &Access,
-) -> (ImportedCluster, Option<IdentifiedCluster>, Option<String>) {
+) -> ImportedContext {
     let mut known = ImportedCluster {
         context: context.to_owned(),
         derived: cluster_name(context),
         ..ImportedCluster::default()
     };
-    let mut which = None;
+    let (mut which, mut connection) = (None, None);
     let read = async {
         known.entry = entry(access)?.cluster;
         let cluster = Cluster::connect(access).await?;
@@ -171,10 +191,44 @@ async fn read(
         known.gateway = Some(gateway.map_or_else(Default::default, |gateway| {
             (gateway.addresses, gateway.port)
         }));
+        connection = Some(cluster);
         Ok(())
     };
     let problem = in_time(args.timeout, Box::pin(read)).await.err();
-    (known, which, problem)
+    ImportedContext {
+        cluster: known,
+        which,
+        connection,
+        problem,
+    }
+}
+
+/// Reads the accounts of other namespaces of which credentials have tokens: they show to which cluster these lead.
+async fn read_other_accounts(args: &FleetImportArgs, read: &mut [ImportedContext]) {
+    let credentials = read.iter().flat_map(|of| &of.cluster.credentials);
+    let accounts = credentials.filter_map(|secret| KubeconfigTarget::of_secret(secret)?.account);
+    let others = accounts.map(|account| account.namespace);
+    let others: BTreeSet<String> = others.filter(|of| *of != args.namespace).collect();
+    let reads = read.iter_mut().map(async |of| {
+        let Some(cluster) = &of.connection else {
+            return;
+        };
+        for namespace in &others {
+            let (api, all) = (
+                cluster.api::<ServiceAccount>(namespace),
+                ListParams::default(),
+            );
+            let list = cluster.request("list the ServiceAccounts", api.list(&all));
+            match in_time(args.timeout, list).await {
+                Ok(found) => of.cluster.accounts.extend(found.items),
+                Err(why) => output::warning(&format!(
+                    "{}: the accounts of {namespace} were not read: {why}",
+                    of.cluster.context
+                )),
+            }
+        }
+    });
+    side_by_side(reads).await;
 }
 
 /// Plans the fleet of the new file, and says what `fleet apply` would change besides its label.

@@ -72,6 +72,7 @@ pub fn import(
         BTreeMap::new(),
         BTreeMap::<usize, Vec<ComposedSettings>>::new(),
     );
+    let mut homes = BTreeSet::new();
     for of in &found {
         let (Some(source), Some(target)) = (&names[of.source], &names[of.target]) else {
             continue; // the cluster is left out
@@ -93,6 +94,8 @@ pub fn import(
             target: target.clone(),
         };
         links.insert(ends, link_settings(of.link, defaults));
+        let account = of.held.as_ref().and_then(|held| held.account.as_ref());
+        homes.extend(account.map(|account| account.namespace.as_str()));
         let reached = cluster_settings(of.link, of.held.as_ref(), &clusters[of.target]);
         said.entry(of.target).or_default().push(reached);
     }
@@ -107,6 +110,18 @@ pub fn import(
         })
     });
     let composed = composed.collect();
+    let accounts = match homes.iter().collect::<Vec<_>>().as_slice() {
+        [] => None,
+        [home] => Some((**home).to_owned()).filter(|home| home != namespace),
+        _ => {
+            let homes: Vec<&str> = homes.into_iter().collect();
+            left_out.push(format!(
+                "the namespaces of accounts: they are in {}, and a fleet has all in one; `fleet apply` makes them in {namespace}",
+                homes.join(" and ")
+            ));
+            None
+        }
+    };
     let identity = name.map_or_else(|| fleet_name(clusters), str::to_owned);
     let (name, id) = identity.split_once('.').unwrap_or((&identity, new_id));
     ImportedFleet {
@@ -115,6 +130,7 @@ pub fn import(
             id: id.to_owned(),
             namespace: Some(namespace.to_owned())
                 .filter(|namespace| namespace != labels::MULTICLUSTER_NAMESPACE),
+            accounts,
             linkerd: None,
             clusters: composed,
             links,
@@ -164,7 +180,7 @@ fn target_of(
         let account = held.account.as_ref();
         let known = account.and_then(|of| {
             let mut accounts = cluster.accounts.iter();
-            accounts.find(|account| account.name_any() == of.name)
+            accounts.find(|account| account.name_any() == of.name && account.uid() == of.uid)
         });
         let uids = (cluster_uid(link), cluster.uid.as_deref());
         held.leads_to(uids, &cluster.entry, known) == Evidence::Same

@@ -30,6 +30,8 @@ pub struct ComposedFleet {
     pub id: String,
     /// The namespace of the Links, if it is not the default.
     pub namespace: Option<String>,
+    /// The namespace of the accounts, if it is another one.
+    pub accounts: Option<String>,
     /// The namespace of Linkerd's control planes, if it is not the default.
     pub linkerd: Option<String>,
     pub clusters: Vec<ComposedCluster>,
@@ -43,6 +45,7 @@ impl ComposedFleet {
         let mut text = format!("name: {}\nid: {}\n", name?, id?);
         let namespaces = [
             ("namespace", &self.namespace),
+            ("serviceAccountNamespace", &self.accounts),
             ("linkerdNamespace", &self.linkerd),
         ];
         for (key, namespace) in namespaces {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::{ByteString, api::core::v1::ServiceAccount};
 use links::{
     fleet::{
         facts::{ImportedCluster, TargetSide},
@@ -11,6 +11,7 @@ use links::{
         loaded::LoadedFleet,
     },
     link::flags::LinkArgs,
+    link_credentials::KubeconfigTarget,
 };
 use manifests::{kubeconfig::Secret, link::ClusterName};
 use mirror_core::api::labels;
@@ -21,10 +22,10 @@ use super::planned::{installed, loaded, name};
 
 const NAMES: [&str; 5] = ["east", "hub", "north", "on", "west"];
 
-/// A token of the account of `source` in `target`.
-fn token(source: &ClusterName, target: &ClusterName) -> Secret {
+/// A token of the account of `source` in this namespace of `target`.
+fn token(namespace: &str, source: &ClusterName, target: &ClusterName) -> Secret {
     let claims = json!({
-        "sub": format!("system:serviceaccount:{}:{source}", labels::MULTICLUSTER_NAMESPACE),
+        "sub": format!("system:serviceaccount:{namespace}:{source}"),
         "kubernetes.io/serviceaccount/service-account.uid": format!("{source}@{target}"),
     });
     let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
@@ -66,7 +67,7 @@ fn applied(
                 let made = link.objects(
                     loaded,
                     &sides[target],
-                    Some(&token(source, target)),
+                    Some(&token(&loaded.accounts, source, target)),
                     &mut Vec::new(),
                 );
                 let made = made.unwrap();
@@ -94,7 +95,7 @@ fn imported(clusters: &[ImportedCluster]) -> ImportedFleet {
 fn made(loaded: &LoadedFleet, sides: &BTreeMap<ClusterName, TargetSide>) -> Vec<String> {
     let made = loaded.links.iter().map(|link| {
         let (source, target) = (&link.ends.source, &link.ends.target);
-        let token = token(source, target);
+        let token = token(&loaded.accounts, source, target);
         let made = link.objects(loaded, &sides[target], Some(&token), &mut Vec::new());
         let manifest = made.unwrap().manifest().unwrap();
         format!("{source} > {target}\n{}", manifest.to_yaml())
@@ -211,6 +212,44 @@ fn what_cannot_be_said_is_left_out_and_named() {
 }
 
 #[test]
+fn namespace_of_accounts_is_written_if_all_have_the_same() {
+    let text = file(&[""; 5], "\n- mesh: [east, west]\n");
+    let (before, sides) = (
+        loaded(&format!("serviceAccountNamespace: access\n{text}")),
+        sides(),
+    );
+    let mut clusters = applied(&before, &sides);
+    let all = imported(&clusters);
+    assert_eq!(all.left_out, [""; 0]);
+    let said = "id: new\nserviceAccountNamespace: access\nclusters:\n";
+    assert!(all.fleet.text().unwrap().contains(said));
+
+    // One of them is elsewhere.
+    let secret = &mut clusters[0].credentials[0];
+    let held = KubeconfigTarget::of_secret(secret).unwrap();
+    let other = held.with_token(&token("other", &name("east"), &name("west")));
+    let data = secret.data.get_or_insert_default();
+    let other = ByteString(other.unwrap().expose().as_bytes().to_vec());
+    data.insert(labels::KUBECONFIG_KEY.to_owned(), other);
+    let mixed = imported(&clusters);
+    assert_eq!(
+        mixed.left_out,
+        [
+            "the namespaces of accounts: they are in access and other, and a fleet has all in one; `fleet apply` makes them in \
+             linkerd-multicluster"
+        ]
+    );
+    assert_eq!(mixed.fleet.links.len(), 2);
+    assert!(
+        !mixed
+            .fleet
+            .text()
+            .unwrap()
+            .contains("serviceAccountNamespace")
+    );
+}
+
+#[test]
 fn password_of_a_proxy_is_not_written() {
     let proxy = ", proxyUrl: http://me:s3cret@proxy:3128";
     let text = file(&[proxy, "", "", "", ""], "\n- mesh: all\n");
@@ -255,6 +294,7 @@ proptest! {
         clusters in prop::collection::vec(of_cluster(), 5),
         settings in prop::collection::vec(of_links(), 2),
         links in prop::collection::btree_map((0_usize..5, 0_usize..5), 0_usize..2, 0..14),
+        accounts in prop::sample::select(vec!["", "serviceAccountNamespace: access\n"]),
     ) {
         let entries = links.iter().filter(|((source, target), _)| source != target);
         let entries = entries.map(|((source, target), set)| {
@@ -263,7 +303,7 @@ proptest! {
         });
         let entries: String = entries.collect();
         let entries = if entries.is_empty() { " []\n".to_owned() } else { format!("\n{entries}") };
-        let (before, sides) = (loaded(&file(&clusters, &entries)), sides());
+        let (before, sides) = (loaded(&format!("{accounts}{}", file(&clusters, &entries))), sides());
         let imported = imported(&applied(&before, &sides));
         prop_assert_eq!(&imported.left_out, &Vec::<String>::new());
         let after = loaded(&imported.fleet.text().unwrap());
