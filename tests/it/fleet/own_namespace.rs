@@ -13,7 +13,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
     config::Kubeconfig,
 };
-use linkerd_mc::api::labels as l;
+use linkerd_mc::{api::labels as l, timing};
 use serde_json::json;
 
 use super::{Fleet, keep::results};
@@ -138,7 +138,7 @@ async fn accounts_move_between_namespaces_and_no_link_loses_its_credentials() {
 
     // The file names another namespace. Both accounts work, and Linkerd of west has the old token.
     let old = kubeconfig(west, NAMES[0]).await;
-    linkerd_started(west, Timestamp::now() - Duration::from_hours(1)).await;
+    linkerd_started(west, timing::now() - Duration::from_hours(1)).await;
     namespace("peers", &[east, north, west]).await;
     let moved = with_key(&fleet, "peers");
     let applied = fleet.run("apply", &moved, &["--yes", "--prune"]);
@@ -168,7 +168,7 @@ async fn accounts_move_between_namespaces_and_no_link_loses_its_credentials() {
     assert_eq!(accounts(west, "access").await, BTreeSet::new());
     assert!(works(&old).await && works(&new).await);
 
-    linkerd_started(west, Timestamp::now() + Duration::from_secs(5)).await;
+    linkerd_started(west, timing::now() + Duration::from_secs(5)).await;
     let pruned = fleet.run("apply", &moved, &["--yes", "--prune"]);
     assert_eq!(pruned.code, 0, "{}{}", pruned.stdout, pruned.stderr);
     for plane in &planes {

@@ -72,10 +72,8 @@ impl FormerCase<'_> {
     /// What is said if the source cluster is not used.
     fn left(&self, account: &ServiceAccount) -> String {
         let namespace = account.namespace().unwrap_or_default();
-        let delete = flags(self.loaded, self.target).kubectl(
-            "delete serviceaccount {} --namespace {}",
-            &[self.name, &namespace],
-        );
+        let delete = flags(self.loaded, self.target)
+            .kubectl("-n {} delete serviceaccount {}", &[&namespace, self.name]);
         format!(
             "the ServiceAccount {} stays: {} was not read, and may use it; when it does not, delete it with {delete}",
             path(account),

@@ -6,6 +6,13 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use client::{fingerprint, kubeconfig_in};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::ResourceExt as _;
+use links::fleet::{
+    extension::ExtensionFiles,
+    facts::{ClusterFacts, FormerAccounts},
+    layout::FleetFiles,
+    loaded::LoadedFleet,
+    part::UsedClusters,
+};
 use mirror_core::api::link::LinkStatus;
 use observe::clusters::snapshot::{Destination, LinkerdCredentials};
 use serde_json::json;
@@ -14,13 +21,7 @@ use super::{
     planned::{FILE, done, installed, lines, loaded, plan_with, short, with_link},
     rendered::{objects, render_with, targets},
 };
-use crate::cli::fleet::{
-    extension::ExtensionFiles,
-    facts::{ClusterFacts, FormerAccounts},
-    layout::FleetFiles,
-    part::UsedClusters,
-    view,
-};
+use crate::cli::fleet::view;
 
 /// The file with this namespace of accounts.
 fn with_key(namespace: &str) -> String {
@@ -205,7 +206,7 @@ fn account_that_moves_is_made_before_the_old_one_goes() {
     );
 }
 
-fn loaded_without_consent() -> crate::cli::fleet::loaded::LoadedFleet {
+fn loaded_without_consent() -> LoadedFleet {
     let mut loaded = loaded(&with_key("access"));
     loaded.consent.prunes = None;
     loaded
@@ -271,7 +272,7 @@ fn old_account_stays_as_long_as_something_may_use_it() {
         plan.clusters[0].not_done,
         [
             "the ServiceAccount linkerd-multicluster/west stays: west was not read, and may use it; when it does not, delete \
-             it with `kubectl --context east delete serviceaccount west --namespace linkerd-multicluster`"
+             it with `kubectl --context east -n linkerd-multicluster delete serviceaccount west`"
         ]
     );
     assert!(plan.remaining.is_empty(), "{:?}", plan.remaining);
