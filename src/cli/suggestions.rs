@@ -172,7 +172,7 @@ const KUBECTL: [(&str, &[&str]); 12] = [
     ("scale", &["--replicas"]),
 ];
 /// The resources that they are for.
-const RESOURCES: [&str; 26] = [
+const RESOURCES: [&str; 27] = [
     "authorizationpolicies.policy.linkerd.io",
     "clusterprofiles.multicluster.x-k8s.io",
     "configmap",
@@ -191,6 +191,7 @@ const RESOURCES: [&str; 26] = [
     "pods,services",
     "restart",
     "secret",
+    "serviceaccount",
     "servers.policy.linkerd.io",
     "service",
     "servicecidrs",
