@@ -106,6 +106,13 @@ impl KubeconfigTarget {
     }
 }
 
+/// Whether two Secrets have the same kubeconfig, in whatever order it is written: `rotate` keeps that of others.
+pub fn have_same_kubeconfig(one: &KubernetesSecret, other: &KubernetesSecret) -> bool {
+    let document = |secret| KubeconfigTarget::of_secret(secret).map(|target| target.document);
+    kubeconfig_in(one) == kubeconfig_in(other)
+        || document(one).is_some_and(|one| Some(one) == document(other))
+}
+
 /// What credentials that were applied earlier say about the cluster that they lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
@@ -225,6 +232,30 @@ mod tests {
             "apiVersion: v1\nclusters:\n- {{name: c, cluster: {{server: 'https://192.0.2.1', tls-server-name: east, insecure-skip-tls-verify: true}}}}\n\
              users:\n- {{name: u, user: {{token: '{token}'}}}}\n"
         )
+    }
+
+    #[test]
+    fn kubeconfigs_are_compared_by_what_they_say() {
+        let secret = |text: &str| -> KubernetesSecret {
+            serde_json::from_value(serde_json::json!({ "stringData": {}, "data": {
+                "kubeconfig": base64::prelude::BASE64_STANDARD.encode(text),
+            }}))
+            .unwrap()
+        };
+        let one = "clusters: [{name: c, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {token: t}}]\n";
+        let again = "users:\n- user: {token: t}\n  name: u\nclusters:\n- name: c\n  cluster:\n    server: https://a\n";
+        assert!(have_same_kubeconfig(&secret(one), &secret(again)));
+        assert!(!have_same_kubeconfig(
+            &secret(one),
+            &secret(&again.replace("token: t", "token: x"))
+        ));
+        let unsafe_ = again.replace(
+            "    server:",
+            "    insecure-skip-tls-verify: true\n    server:",
+        );
+        assert!(!have_same_kubeconfig(&secret(one), &secret(&unsafe_)));
+        assert!(!have_same_kubeconfig(&secret("no"), &secret("other")));
+        assert!(have_same_kubeconfig(&secret("no"), &secret("no")));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use links::{
         remark::Remark,
         source::{Before, InUse, SourceState},
     },
-    link_credentials::KubeconfigTarget,
+    link_credentials::{KubeconfigTarget, have_same_kubeconfig},
     linked::{Losses, elsewhere},
     steps::{
         Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
@@ -261,7 +261,7 @@ impl Prepared {
         let Some(new) = &self.objects.control_plane_credentials else {
             return false;
         };
-        matches!(&self.source.secrets[1], Before::Found(old) if kubeconfig_in(old) != kubeconfig_in(new))
+        matches!(&self.source.secrets[1], Before::Found(old) if !have_same_kubeconfig(old, new))
     }
 
     /// The command that restarts Linkerd's destination controller.
@@ -322,7 +322,7 @@ impl Prepared {
             let said = match (&link, before) {
                 (Err(why), _) => Err(why.clone()),
                 (Ok(()), Before::Unknown) => Err("you may not read it".to_owned()),
-                (Ok(()), Before::Found(old)) if kubeconfig_in(old) == kubeconfig_in(new) => {
+                (Ok(()), Before::Found(old)) if have_same_kubeconfig(old, new) => {
                     continue;
                 }
                 (Ok(()), before) => self.put_back(new, before).await,
@@ -391,7 +391,7 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
         let (verb, why) = match before {
             Before::Unknown => ("patch", ""),
             Before::Missing => ("create", "missing"),
-            Before::Found(old) if kubeconfig_in(old) == kubeconfig_in(&new) => {
+            Before::Found(old) if have_same_kubeconfig(old, &new) => {
                 (!has_metadata_of(&**old, &new)).then_some(("patch", ""))?
             }
             // The settings that differ are listed one by one.

@@ -11,7 +11,7 @@ use crate::{
     link::{
         direction::{Direction, LinkedTarget},
         existing::Existing,
-        taken::{NameHolder, holder, objection},
+        taken::{NameHolder, UNKNOWN, holder, objection},
     },
     link_credentials::{Evidence, KubeconfigTarget, by_uid, compare},
     linked::{KnownLinks, elsewhere, undecodable},
@@ -231,8 +231,13 @@ impl SourceState {
             format!(
                 "the name {name} is taken: the Link {link} in {context} {why}; nothing was applied"
             ),
-            "choose another name with --cluster-name, or pass --replace to move the name to this cluster, which deletes \
-             all mirrors of the other one",
+            if why == UNKNOWN {
+                "as a user who may get the Namespace kube-system of both clusters, or these Secrets, the command can tell; or \
+                 choose another name with --cluster-name"
+            } else {
+                "choose another name with --cluster-name, or pass --replace to move the name to this cluster, which deletes \
+                 all mirrors of the other one"
+            },
         ))
     }
 }

@@ -5,6 +5,9 @@ use mirror_core::api::link::Link;
 
 use crate::link_credentials::Evidence;
 
+/// What is said if nothing that may be read tells which cluster a Link leads to.
+pub const UNKNOWN: &str = "may lead to another cluster, and you may not read its credentials";
+
 /// Why a Link with these credentials must not be changed: it leads, or may lead, to another cluster. `None` if it may.
 pub fn objection(evidence: &[Evidence]) -> Option<&'static str> {
     if evidence.contains(&Evidence::Elsewhere) {
@@ -12,7 +15,7 @@ pub fn objection(evidence: &[Evidence]) -> Option<&'static str> {
     }
     let is_unknown =
         evidence.contains(&Evidence::Unreadable) && !evidence.contains(&Evidence::Same);
-    is_unknown.then_some("may lead to another cluster, and you may not read its credentials")
+    is_unknown.then_some(UNKNOWN)
 }
 
 /// The Links that a link of this name concerns.
@@ -55,7 +58,7 @@ mod tests {
     fn a_link_is_changed_only_if_it_is_known_to_lead_to_the_same_cluster() {
         use Evidence::{Elsewhere, Same, Unreadable};
         let another = Some("leads to another cluster");
-        let unknown = Some("may lead to another cluster, and you may not read its credentials");
+        let unknown = Some(UNKNOWN);
         for (evidence, expected) in [
             (&[][..], None),
             (&[Same], None),
