@@ -1,7 +1,12 @@
 //! What is wrong with a mirror, or a federated Service, that exists.
 
 use mirror_core::{
-    api::{conditions::DRAINED, k8s::Service, labels as l, link::ServiceCondition},
+    api::{
+        conditions::DRAINED,
+        k8s::{Endpoint, Service},
+        labels as l,
+        link::ServiceCondition,
+    },
     mirror::Reason,
 };
 
@@ -39,7 +44,7 @@ pub fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerReport {
     let declared = declares(service, way.facts.port);
     // What the mirror lacks, its controller would write.
     let lags = !declared && target_declares(way, cluster) != Some(false);
-    let impact = if lags && target_declares(way, cluster).is_some() {
+    let impact = if lags && target_declares(way, cluster).is_some() || is_left_empty(way, mirror) {
         Impact::Broken
     } else {
         Impact::Degraded
@@ -206,6 +211,16 @@ fn declares(service: &Service, port: Option<u16>) -> bool {
 }
 
 /// Whether the Service in the target cluster has it; `None` if unknown.
+/// Whether the target cluster is known to have endpoints of which the mirror has none.
+fn is_left_empty(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> bool {
+    let target = way.facts.target_of(mirror.cluster);
+    let slices = target.into_iter().flat_map(|target| &target.slices);
+    let mut endpoints = slices.flatten().flat_map(|slice| &slice.endpoints);
+    mirror.mode == Mode::Gateway
+        && way.endpoints().is_ok_and(|count| count.total == 0)
+        && endpoints.any(Endpoint::is_ready)
+}
+
 fn target_declares(way: &PathContext<'_>, cluster: &str) -> Option<bool> {
     let target = way.facts.target_of(cluster)?;
     let service = target.service.as_ref().ok()?.as_ref()?;

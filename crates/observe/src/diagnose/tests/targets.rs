@@ -315,3 +315,25 @@ fn missing_member_is_not_looked_for_in_an_arbitrary_cluster() {
         ),
     ]);
 }
+
+/// What the controller would have written, had it heard of it.
+#[test]
+fn cluster_that_is_away_is_the_cause_where_it_has_endpoints_and_the_mirror_has_none() {
+    let status = "linkerd-mc --context west status --cluster-name east";
+    let away = |target: bool| {
+        let facts = changed(gateway_mirror(), |facts| {
+            let away = condition("Connected", "False", "Unreachable", "no");
+            facts.source.links = Ok(vec![link(&[away], &[], &[])]);
+            facts.source.slices = Ok(vec![]);
+        });
+        if target { with_target(facts) } else { facts }
+    };
+    let (layer, cause, is_broken, commands) = found(&away(true)).unwrap();
+    assert_eq!(
+        (layer, cause, is_broken, commands.as_str()),
+        ("objects", "TargetApiUnreachable", true, status)
+    );
+    // The Pods there may be what is missing.
+    let (_, cause, is_broken, _) = found(&away(false)).unwrap();
+    assert_eq!((cause, is_broken), ("NothingDiscovered", true));
+}
