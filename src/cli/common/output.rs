@@ -168,6 +168,11 @@ pub fn error(error: &anyhow::Error) {
     }
 }
 
+/// An error and its causes in one line, as [`error`] prints them.
+pub fn in_one_line(error: &anyhow::Error) -> String {
+    steps(error).join(": ")
+}
+
 /// An error and its causes, without a cause with which the message before it ends.
 fn steps(error: &anyhow::Error) -> Vec<String> {
     let mut steps = Vec::new();
@@ -230,6 +235,16 @@ mod tests {
         assert!(!is_unread(&anyhow::Error::from(broken())));
         let full = io::Error::from(io::ErrorKind::StorageFull);
         assert!(!is_unread(&anyhow::Error::from(Unwritten(full))));
+    }
+
+    #[test]
+    fn refusal_of_an_api_server_is_said_and_not_dumped() {
+        let status = serde_json::json!({ "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401 });
+        let refused = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let error = anyhow::Error::from(refused).context("cannot list the Services");
+        let said = in_one_line(&error);
+        assert!(said.starts_with("cannot list the Services: "), "{said}");
+        assert!(!said.contains("Status {"), "{said}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use observe::clusters::{
 use crate::cli::{
     common::{
         mirroring::{Mirroring, Parse},
+        output,
         wait::spin,
     },
     link::is_ready,
@@ -208,7 +209,7 @@ async fn links(
             let reading = format!("reading the cluster of the Link {name}");
             let preview = preview(&cluster.client, namespace, &name, parse);
             let preview = spin(&reading, Box::pin(preview)).await;
-            preview.map_err(|error| format!("{error:#}"))
+            preview.map_err(|error| output::in_one_line(&error))
         } else {
             Ok(Preview::default())
         };
