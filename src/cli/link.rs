@@ -364,7 +364,7 @@ async fn wait_until_ready(
 ) -> anyhow::Result<()> {
     let Direction { context, name, .. } = &prepared.direction;
     let cluster = &prepared.source.cluster;
-    let credentials = kubeconfig_in(&prepared.objects.credentials);
+    let credentials = kubeconfig_in(prepared.stored_credentials());
     let credentials = credentials.map(|kubeconfig| fingerprint(&kubeconfig.0));
     let credentials = credentials.unwrap_or_default();
     let link = name.to_string();

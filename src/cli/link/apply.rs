@@ -256,6 +256,15 @@ impl Prepared {
         Ok(())
     }
 
+    /// The Secret that the controller reads, as it stands once this is applied.
+    pub fn stored_credentials(&self) -> &Secret {
+        let new = &self.objects.credentials;
+        match &self.source.secrets[0] {
+            Before::Found(old) if have_same_kubeconfig(old, new) => old,
+            _ => new,
+        }
+    }
+
     /// Whether Linkerd has other credentials for the cluster.
     pub fn replaces_linkerds(&self) -> bool {
         let Some(new) = &self.objects.control_plane_credentials else {
@@ -392,6 +401,7 @@ fn steps(direction: &Direction, source: &SourceState, objects: &LinkObjects) -> 
             Before::Unknown => ("patch", ""),
             Before::Missing => ("create", "missing"),
             Before::Found(old) if have_same_kubeconfig(old, &new) => {
+                new.data.clone_from(&old.data);
                 (!has_metadata_of(&**old, &new)).then_some(("patch", ""))?
             }
             // The settings that differ are listed one by one.
