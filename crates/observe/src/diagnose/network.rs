@@ -71,8 +71,11 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
     let in_force = facts.filter(|_| is_valid);
     if let Some(found) = in_force.and_then(|facts| differs(way, link, facts)) {
         let is_dead = alive.is_some_and(|alive| alive.status == "False");
-        if found.cause == Cause::GatewayPortWrong && !is_dead {
-            // A load balancer or a NAT may map it.
+        // The addresses of its own Service have the ports of this Service. At others, something may map them.
+        let is_own = facts.is_some_and(|gateway| {
+            !gateway.addresses.is_empty() && !has_other_addresses(link, gateway)
+        });
+        if found.cause == Cause::GatewayPortWrong && !is_dead && !is_own {
             let is_alive = alive.is_some_and(|alive| alive.status == "True");
             let but = if is_alive {
                 "it answers the controller's probes"

@@ -432,6 +432,7 @@ fn link_without_a_gateway_is_linked_again_with_one() {
 fn gateway_with_another_port_that_answers_is_right() {
     let mapped = gateway(with_target(gateway_mirror()), |gateway| {
         gateway.port = Some(4444);
+        gateway.addresses = vec!["10.9.0.1".to_owned()];
     });
     let diagnosis = diagnosed(&mapped);
     assert_eq!(found(&mapped), None, "{diagnosis:#?}");
@@ -439,6 +440,15 @@ fn gateway_with_another_port_that_answers_is_right() {
     assert!(
         seen.contains("has 4444, and it answers the controller's probes"),
         "{seen}"
+    );
+    // The load balancer of the Service itself has no other ports.
+    let own = gateway(with_target(gateway_mirror()), |gateway| {
+        gateway.port = Some(4444);
+    });
+    let (layer, cause, is_broken, _) = found(&own).unwrap();
+    assert_eq!(
+        (layer, cause, is_broken),
+        ("network", "GatewayPortWrong", true)
     );
 }
 
