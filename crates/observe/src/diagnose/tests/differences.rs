@@ -249,7 +249,12 @@ differences! {
         gateway(facts, |gateway| gateway.port = Some(4444));
     };
     "one port for requests and probes": |facts| link(facts, |link| link.spec.gateway_port = "4191".to_owned());
-    "gateway is mapped": |facts| gateway(facts, |gateway| gateway.port = Some(4444));
+    "gateway is mapped": |facts| {
+        gateway(facts, |gateway| {
+            gateway.port = Some(4444);
+            gateway.addresses = vec!["10.9.0.1".to_owned()];
+        });
+    };
     "addresses are refused": |facts| said(facts, "GatewayAddressRefused", "True", "AllRefused");
     "no address of the gateway": |facts| {
         said(facts, "GatewayAlive", "Unknown", "NotProbed");
