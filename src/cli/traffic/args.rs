@@ -23,7 +23,8 @@ Examples:
 
   # Show the Services that lose requests
   linkerd-mc traffic --interval 2s -o json \\
-    | jq '.rows[] | select(.unanswered > .requests or .requests > 0 and .successRate < 0.99)'";
+    | jq '.rows[] | select(.unanswered > .requests
+        or .requests > 0 and .successRate < 0.99)'";
 
 /// Show which cluster serves the requests to a Service: rate, success, latency
 ///
@@ -31,9 +32,9 @@ Examples:
 /// what they have counted in between is shown. Neither Prometheus nor the target clusters are needed. This requires
 /// permission to list Pods and to get `pods/proxy`.
 ///
-/// Requests that failed in the client's proxy, because no endpoint was available, have no cluster. Those that have no answer,
-/// because they are under way or their caller has given up, are counted apart. An endpoint of a
-/// federated Service is found in the EndpointSlices of its clusters, which are read with the credentials of the Links.
+/// Requests that failed in the client's proxy, because no endpoint was available, have no cluster. Those that have no
+/// answer, because they are under way or their caller has given up, are counted apart. An endpoint of a federated
+/// Service is found in the EndpointSlices of its clusters, which are read with the credentials of the Links.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct TrafficArgs {
