@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, fs};
 
 use control_plane::ControlPlane;
-use kube::{ResourceExt, api::ListParams};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::{Api, ResourceExt, api::ListParams};
 use linkerd_mc::api::labels::FLEET;
 
 use super::Fleet;
@@ -14,6 +15,18 @@ async fn links_of(plane: &ControlPlane, fleet: &str) -> BTreeSet<String> {
     let own = ListParams::default().labels(&format!("{FLEET}={fleet}"));
     let found = links(plane).list(&own).await.unwrap().items;
     found.iter().map(ResourceExt::name_any).collect()
+}
+
+/// The accounts in a cluster that have this label, and their tokens.
+async fn accounts_of(plane: &ControlPlane, fleet: &str) -> Vec<String> {
+    let own = ListParams::default().labels(&format!("{FLEET}={fleet}"));
+    let accounts = Api::<ServiceAccount>::all(plane.client());
+    let accounts = accounts.list(&own).await.unwrap().items.into_iter();
+    let tokens = Api::<Secret>::all(plane.client());
+    let tokens = tokens.list(&own).await.unwrap().items.into_iter();
+    let accounts = accounts.map(|of| format!("ServiceAccount {}", of.name_any()));
+    let tokens = tokens.map(|of| format!("Secret {}", of.name_any()));
+    accounts.chain(tokens).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,9 +41,16 @@ async fn links_of_another_file_of_the_same_name_are_never_deleted() {
         fs::write(&file, text).unwrap();
         file
     };
-    let of_a = file(&fleet, "id: a\n", "team-east");
-    let applied = fleet.run("apply", &of_a, &["--yes", "--wait=0s"]);
-    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    // What was made before a file had an ID gets the label with it.
+    for id in ["", "id: a\n"] {
+        let of_a = file(&fleet, id, "team-east");
+        let applied = fleet.run("apply", &of_a, &["--yes", "--wait=0s"]);
+        assert_eq!(applied.code, 0, "{}", applied.stderr);
+    }
+    let mut of_a = accounts_of(&fleet.planes[0], "fleet.a").await;
+    of_a.sort();
+    assert_eq!(of_a, ["Secret team-west-token", "ServiceAccount team-west"]);
+    assert_eq!(accounts_of(&fleet.planes[0], "fleet").await, [""; 0]);
     fleet.writes();
 
     // Without an ID, what is not in the file may be that of the other one.

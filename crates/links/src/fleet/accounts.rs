@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{
-        facts::{AccountFacts, is_of, other_fleet},
+        facts::{AccountFacts, account_of, is_of, other_fleet, was_of},
         hand_over::flags,
         loaded::LoadedFleet,
     },
     link::generate::{has, is_of as is_token_of},
     link_credentials::{Evidence, KubeconfigTarget, by_uid},
-    steps::{Action, LinkStep, StepChange, StepPart, covers, labelled},
+    steps::{Action, LinkStep, StepChange, StepPart, covers, labelled, note},
 };
 
 /// The objects of accounts, by namespace and name.
@@ -36,6 +36,8 @@ struct FoundObject {
     object: Value,
     is_of_extension: bool,
     is_of_fleet: bool,
+    /// Whether it has the label of the fleet from before its file had an ID.
+    is_from_before: bool,
 }
 
 /// The account of a source cluster in a target cluster.
@@ -71,7 +73,7 @@ impl LinkAccount {
         facts: &AccountFacts,
     ) -> Self {
         let own = facts.accounts.iter().filter(|account| {
-            is_of(*account, &loaded.fleet.name) && uid.is_some() && cluster_uid(*account) == uid
+            is_own(*account, &loaded.fleet.name) && uid.is_some() && cluster_uid(*account) == uid
         });
         let own: Vec<String> = own.map(kube::ResourceExt::name_any).collect();
         let named = Self::named(loaded, source);
@@ -132,7 +134,7 @@ pub fn account_writes(
         ));
     }
     let all = objects(namespace, name).map_err(|error| format!("{error:#}"))?;
-    let is_foreign = own.is_some_and(|own| !is_of(own, fleet));
+    let is_foreign = own.is_some_and(|own| !is_own(own, fleet));
     own.filter(|_| !is_foreign)
         .map_or(Ok(()), |own| account.check(own))?;
     let mut writes = Vec::new();
@@ -173,7 +175,11 @@ pub fn account_writes(
                     object.kind
                 ));
             }
-            Some(found) if is_foreign || covers(&found.object, wanted) => continue,
+            Some(found) if is_foreign || covers(&found.object, wanted) => {
+                let is_noted = found.is_from_before && !is_foreign;
+                writes.extend(is_noted.then(|| noted(object, fleet, account)));
+                continue;
+            }
             Some(found) if !found.is_of_fleet => {
                 return Err(format!(
                     "the {} {name} is not as the account needs it, and the fleet has not made it",
@@ -194,7 +200,33 @@ pub fn account_writes(
             part: StepPart::Account(account.source.clone()),
         });
     }
+    if !is_foreign {
+        // Those that rotations have made.
+        let tokens = facts.tokens.iter().filter(|token| was_of(*token, fleet));
+        let tokens = tokens.filter(|token| account_of(token) == Some(name.as_str()));
+        let tokens = tokens.filter_map(|token| ObjectName::of(&json!(token)));
+        let first = |token: &ObjectName| {
+            all.iter()
+                .any(|own| ObjectName::of(own).is_some_and(|own| own == *token))
+        };
+        let others = tokens.filter(|token| !first(token));
+        writes.extend(others.map(|token| noted(token, fleet, account)));
+    }
     Ok(writes)
+}
+
+/// Gives an object from before the file had an ID the label with it.
+fn noted(object: ObjectName, fleet: &str, account: &LinkAccount) -> LinkStep {
+    LinkStep {
+        change: StepChange::of("patch", &object, "gets the ID of the file".to_owned()),
+        action: note(object, fleet, None),
+        part: StepPart::Account(account.source.clone()),
+    }
+}
+
+/// Whether the fleet has made an object, with the ID that its file has or before it had one.
+fn is_own(object: &impl kube::Resource, fleet: &str) -> bool {
+    is_of(object, fleet) || was_of(object, fleet)
 }
 
 /// The namespace of the account that a binding is for, if it is not for the one that is wanted.
@@ -264,7 +296,8 @@ fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<Found
         Some(FoundObject {
             object: json!(object),
             is_of_extension: label.is_some_and(|label| names.contains(&label.as_str())),
-            is_of_fleet: is_of(object, fleet),
+            is_of_fleet: is_own(object, fleet),
+            is_from_before: was_of(object, fleet),
         })
     }
     let name = &wanted.name;

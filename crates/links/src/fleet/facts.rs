@@ -183,11 +183,16 @@ pub fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
     fleet_of(object).is_some_and(|name| name == fleet)
 }
 
+/// Whether the fleet of this name has made an object, but before its file had an ID.
+pub fn was_of(object: &impl kube::Resource, fleet: &str) -> bool {
+    let before = fleet.split_once('.').map(|(name, _)| name);
+    before.is_some() && fleet_of(object) == before
+}
+
 /// Another fleet that has made an object. What was made before the file had an ID may be its own, or that of a file of the
 /// same name without one.
 pub fn other_fleet<'o>(object: &'o impl kube::Resource, fleet: &str) -> Option<&'o str> {
-    let before = fleet.split_once('.').map(|(name, _)| name);
-    fleet_of(object).filter(|other| *other != fleet && Some(*other) != before)
+    fleet_of(object).filter(|other| *other != fleet && !was_of(object, fleet))
 }
 
 /// The fleet that has made an object.

@@ -179,13 +179,17 @@ async fn two_names_of_one_cluster_are_refused() {
 
 #[test]
 fn file_that_got_an_id_takes_its_links_over() {
-    let [east, mut west] = done(&loaded(FILE));
+    let [mut east, mut west] = done(&loaded(FILE));
+    let accounts = &mut east.accounts;
+    let mut rotated = accounts.tokens[0].clone();
+    rotated.metadata.name = Some("west-new".to_owned());
+    accounts.tokens.push(rotated);
     let file = FILE.replace("name: f", "name: f\nid: t");
     let with_id = loaded(&file);
     assert_eq!(with_id.fleet.name, "f.t");
     let said = short(&with_id, [&east, &west]);
     let notes = said.iter().filter(|line| line.contains("patch"));
-    assert_eq!((notes.count(), said.len()), (3, 3), "{said:?}");
+    assert_eq!((notes.count(), said.len()), (8, 8), "{said:?}");
     // Those of another file stay as they are.
     let labels = west.links[0].labels_mut();
     labels.insert(labels::FLEET.to_owned(), "f.u".to_owned());
