@@ -17,7 +17,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use client::{Cluster, timing};
 use futures::{StreamExt as _, TryStreamExt as _};
-use hints::hint::fail;
+use hints::{hint::fail, prose::counted};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Endpoints, Service},
@@ -27,7 +27,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
-use links::{poll::poll, prose::counted};
+use links::poll::poll;
 use mirror_core::api::{labels as l, link::Link, members::MEMBERS, metadata::ResourceId};
 use observe::clusters::leader::leader;
 use serde_json::{Map, Value, json};

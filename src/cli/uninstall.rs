@@ -3,12 +3,11 @@
 use clap::Args;
 use client::Cluster;
 use futures::future::try_join_all;
-use hints::hint::fail;
+use hints::{hint::fail, prose::counted};
 use kube::{ResourceExt as _, api::ListParams, core::ObjectMeta};
 use links::{
     inventory as objects,
     inventory::{ApiKind, ListedObject},
-    prose::counted,
 };
 use manifests::render::{Manifest, ObjectName};
 use mirror_core::api::{labels, link::LinkObject, members::remote_members};

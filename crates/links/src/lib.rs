@@ -12,7 +12,7 @@
 //! | [`link_credentials`] | the cluster and the account that a credentials Secret leads to |
 //! | [`extension`] | the objects of `install` for one cluster |
 //! | [`typed`], [`proxy_url`], [`cluster_name`], [`context_pattern`] | values that people type |
-//! | [`poll`], [`prose`], [`files`], [`given`], [`linkerd`] | helpers |
+//! | [`poll`], [`files`], [`given`], [`linkerd`] | helpers |
 
 // The command line is the only user: names of fields and variants say what they are where no line stands above them.
 #![allow(missing_docs)]
@@ -30,7 +30,6 @@ pub mod link_credentials;
 pub mod linked;
 pub mod linkerd;
 pub mod poll;
-pub mod prose;
 pub mod proxy_url;
 pub mod rotate;
 pub mod steps;

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use hints::suggest::ClusterFlags;
-use links::prose::wrapped;
+use hints::{prose::wrapped, suggest::ClusterFlags};
 use observe::{
     check::{
         report::{self, CATEGORY, Category},

@@ -11,8 +11,10 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use client::requests::explain;
-use hints::hint::{HintExt as _, hint_of};
-use links::prose::wrapped;
+use hints::{
+    hint::{HintExt as _, hint_of},
+    prose::wrapped,
+};
 use manifests::yaml::to_yaml;
 use mirror_core::api::text::one_line;
 use serde::Serialize;

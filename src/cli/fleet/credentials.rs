@@ -12,6 +12,7 @@ use clap::{Args, ValueHint};
 use client::timing;
 use hints::{
     hint::{fail, misuse},
+    prose::counted,
     suggest::ClusterFlags,
 };
 use links::{
@@ -225,9 +226,6 @@ fn write_files(
             .and_then(|()| write_whole(&path, text.as_bytes(), FileReaders::Owner))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    output::note(&match made.len() {
-        1 => "1 file written".to_owned(),
-        files => format!("{files} files written"),
-    });
+    output::note(&format!("{} written", counted(made.len(), "file")));
     Ok(())
 }

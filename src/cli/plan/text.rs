@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
-use links::prose::counted;
+use hints::prose::counted;
 use serde_json::Value;
 
 use super::changes::{PlannedChange, Preview};

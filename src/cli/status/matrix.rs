@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
-use links::prose::counted;
+use hints::prose::counted;
 use mirror_core::api::text::one_line;
 
 use super::fleet::{FleetLinkState, FleetReport, LinkReport};

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
 use client::Cluster;
-use hints::hint::fail;
+use hints::{
+    hint::fail,
+    prose::{counted, listed},
+};
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -17,10 +20,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
-use links::{
-    poll::{POLL_INTERVAL, poll},
-    prose::{counted, listed},
-};
+use links::poll::{POLL_INTERVAL, poll};
 use mirror_core::api::{labels as l, link::Link, metadata::ResourceId};
 use observe::clusters::leader::pods as show_pods;
 use serde_json::json;

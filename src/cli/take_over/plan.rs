@@ -4,9 +4,9 @@ use std::fmt::{self, Write as _};
 
 use hints::{
     hint::fail,
+    prose::counted,
     suggest::{ClusterFlags, Suggested},
 };
-use links::prose::counted;
 use mirror_core::api::{labels as l, link::NO_ENDPOINT_SLICES, metadata::ResourceId};
 use observe::clusters::workloads::tag;
 

@@ -1,12 +1,11 @@
 //! What is left of Linkerd's service mirror after linkerd-mc has taken over.
 
 use client::Cluster;
-use hints::hint::fail;
+use hints::{hint::fail, prose::counted};
 use links::{
     inventory as objects,
     inventory::{ApiKind, ListedObject},
     linked::{leftovers, links_elsewhere},
-    prose::counted,
 };
 
 use super::{found::Found, plan::TakeOverStep};

@@ -1,12 +1,15 @@
 //! What `unlink` says about the objects that it prints or deletes. Pure.
 
-use hints::{hint::fail, suggest::ClusterFlags};
+use hints::{
+    hint::fail,
+    prose::{counted, listed},
+    suggest::ClusterFlags,
+};
 use manifests::{link::ClusterName, render::ObjectName};
 
 use links::{
     inventory::ListedObject,
     linked::{LinkedObjects, Losses, Mirrors},
-    prose::{counted, listed},
 };
 
 /// Names in a note; more are only counted.

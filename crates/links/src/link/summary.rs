@@ -1,11 +1,10 @@
 //! What `link` says at the end: how many Services are mirrored, and which are not. Pure.
 
+use hints::prose::listed;
 use mirror_core::api::{
     link::{Link, ServiceStatus},
     selector::Selector,
 };
-
-use crate::prose::listed;
 
 /// Services that are named; more are only counted.
 const NAMED: usize = 3;

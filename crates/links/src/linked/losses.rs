@@ -1,8 +1,9 @@
 //! What goes with a link, or with a change of it.
 
+use hints::prose::counted;
 use serde::Serialize;
 
-use crate::{linked::Mirrors, prose::counted};
+use crate::linked::Mirrors;
 
 /// Services of the source cluster that are deleted, or that a cluster leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use hints::prose::counted;
 use jiff::{SignedDuration, Timestamp};
 use manifests::kubeconfig::Secret;
 
 use crate::{
     link_credentials::TokenAccount,
-    prose::counted,
     rotate::tokens::{TokenOwner, TokenSecret},
 };
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use hints::prose::counted;
 use serde::Serialize;
 
-use crate::{fleet_file::LinkEnds, prose::counted, rotate::decision::DESTINATION};
+use crate::{fleet_file::LinkEnds, rotate::decision::DESTINATION};
 
 /// The result of one link.
 #[derive(Debug, Serialize)]

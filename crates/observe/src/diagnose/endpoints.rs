@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use hints::prose::{counted, listed};
 use mirror_core::api::k8s::{EndpointSlice, Service, ServicePort};
 
 use super::{
@@ -162,24 +163,14 @@ fn port_of(service: Option<&Service>, number: u16) -> Option<&ServicePort> {
 
 fn list<'i>(addresses: impl IntoIterator<Item = &'i IpAddr>) -> String {
     let addresses: Vec<String> = addresses.into_iter().map(ToString::to_string).collect();
-    match addresses.len() {
-        0 => "none".to_owned(),
-        count if count > SHOWN => {
-            format!(
-                "{} and {} more",
-                addresses[..SHOWN].join(", "),
-                count - SHOWN
-            )
-        }
-        _ => addresses.join(", "),
+    if addresses.is_empty() {
+        return "none".to_owned();
     }
+    listed(&addresses, SHOWN)
 }
 
 fn endpoints(count: usize) -> String {
-    match count {
-        1 => "1 endpoint".to_owned(),
-        count => format!("{count} endpoints"),
-    }
+    counted(count, "endpoint")
 }
 
 /// Compares the endpoints that Linkerd tells with the slices of this cluster.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use hints::prose::{counted, listed};
 use mirror_core::api::text::one_line;
 use serde::Serialize;
 
@@ -175,7 +176,7 @@ pub fn text(overview: &Overview) -> String {
 
 fn requests(text: &mut String, seen: &RequestsSeen) {
     let failed: f64 = seen.failing.iter().map(FailingGroup::failed).sum();
-    let during = format!("{} in {:.0} s", clients(seen.read), seen.seconds);
+    let during = format!("{} in {:.0} s", counted(seen.read, "client"), seen.seconds);
     let all_fail = seen.failing.iter().any(|group| group.all_fail);
     let (state, told) = if all_fail {
         ("broken", format!("{failed:.0} failed, of {during}"))
@@ -195,28 +196,18 @@ fn requests(text: &mut String, seen: &RequestsSeen) {
 
 /// A group in one line.
 fn group(group: &FailingGroup) -> String {
-    let names = group.services.iter().take(NAMED);
+    let names = group.services.iter();
     let names = names.map(|of| format!("{}/{}", of.service.namespace, of.service.name));
-    let mut names = names.collect::<Vec<_>>().join(", ");
-    if group.services.len() > NAMED {
-        let _ = write!(names, " and {} more", group.services.len() - NAMED);
-    }
+    let names = listed(&names.collect::<Vec<_>>(), NAMED);
     let place = group.cluster.as_ref().map(|name| format!("{name}: "));
     format!(
         "{}{names}: {:.0} of {:.0} requests of {} failed: {}",
         place.unwrap_or_default(),
         group.failed(),
         group.requests(),
-        clients(group.clients()),
+        counted(group.clients(), "client"),
         group.kind.words()
     )
-}
-
-fn clients(count: usize) -> String {
-    match count {
-        1 => "1 client".to_owned(),
-        several => format!("{several} clients"),
-    }
 }
 
 fn more(text: &mut String, lines: &[String]) {
