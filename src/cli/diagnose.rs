@@ -10,7 +10,10 @@ use std::process::ExitCode;
 use observe::diagnose::report;
 
 pub use self::args::Diagnose;
-use self::{args::DiagnosisFormat, reader::PathReader};
+use self::{
+    args::DiagnosisFormat,
+    reader::{PathReader, source},
+};
 use super::common::{args::Global, output, wait::spin};
 
 /// Runs the command. Exit code 1 if a layer is broken, or without a Service, if anything is.
@@ -23,7 +26,8 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
             .from
             .as_ref()
             .map(|from| from.in_namespace(&called.service.namespace));
-        let reader = PathReader::connect(global, args, called.clone(), from).await?;
+        let source = source(global, args).await?;
+        let reader = PathReader::connect(global, args, source, called.clone(), from).await?;
         let first = reader.diagnose().await?;
         anyhow::Ok((reader, first))
     };

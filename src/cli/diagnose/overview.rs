@@ -11,9 +11,7 @@ use observe::{
         collect::{Depth, snapshot_of},
         snapshot::{ClusterSnapshot, Known},
         topology::{Edge, Topology},
-        traffic::{
-            ServiceWanted, TrafficClients, TrafficServices, clients, samples, traffic_services,
-        },
+        traffic::{ServiceWanted, TrafficServices, list, samples},
     },
     diagnose::overview::{LinksSeen, Overview, RequestsSeen, WorstService, document, text},
     traffic::{ClientActivity, FailingGroup, failing, increase},
@@ -22,7 +20,7 @@ use tokio::time::sleep;
 
 use super::{
     args::{Called, Diagnose, DiagnosisFormat, PodName},
-    reader::PathReader,
+    reader::{PathReader, source},
 };
 use crate::cli::common::{
     args::Global,
@@ -38,16 +36,14 @@ const CLIENTS: usize = 100;
 
 /// Runs the command. Exit code 1 if something is broken.
 pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
-    let access = global.access();
-    let context = access.context.clone().unwrap_or_default();
-    let cluster = Cluster::new(&context, &access, args.request_timeout).await?;
+    let cluster = source(global, args).await?;
     let reading = async {
         let (snapshot, requests) = join!(
             snapshot_of(&cluster, Depth::Links),
             requests(&cluster, args.from.as_ref())
         );
         let groups = requests.iter().flat_map(|seen| &seen.failing);
-        let worst = worst(groups, global, args).await;
+        let worst = worst(groups, &cluster, global, args).await;
         Overview {
             links: links(&snapshot, timing::now()),
             requests,
@@ -103,11 +99,8 @@ fn problem(edge: &Edge, now: Timestamp) -> Option<String> {
 async fn requests(cluster: &Cluster, from: Option<&PodName>) -> Known<RequestsSeen> {
     let all = ServiceWanted::default();
     let namespace = from.and_then(|from| from.namespace.as_deref());
-    let (services, listed) = join!(traffic_services(cluster, &all), clients(cluster, namespace));
-    let services = services.map_err(|why| why.context("cannot list Services"))?;
-    let listed = listed.map_err(|why| why.context("cannot list Pods"))?;
     let max = if from.is_some() { usize::MAX } else { CLIENTS };
-    let mut chosen = TrafficClients::of(listed, &services, max);
+    let (services, mut chosen) = list(cluster, &all, namespace, max).await?;
     if let Some(from) = from {
         chosen.proxies.retain(|proxy| proxy.pod.name == from.name);
         chosen.meshed = chosen.proxies.len();
@@ -159,6 +152,7 @@ fn seen(
 /// Diagnoses the Service that loses most requests, for the client that loses most.
 async fn worst<'g>(
     mut groups: impl Iterator<Item = &'g FailingGroup>,
+    cluster: &Cluster,
     global: &Global,
     args: &Diagnose,
 ) -> Option<WorstService> {
@@ -168,14 +162,13 @@ async fn worst<'g>(
         service: ResourceId::new(&service.service.namespace, &service.service.name),
         port: None,
     };
-    let pod = from.split_once('/');
-    let pod = pod.map(|(namespace, name)| ResourceId::new(namespace, name));
+    let pod = Some(from.clone());
     let diagnosis = async {
-        let reader = PathReader::connect(global, args, called, pod).await?;
+        let reader = PathReader::connect(global, args, cluster.clone(), called, pod).await?;
         reader.diagnose().await
     };
     Some(WorstService {
-        from: from.clone(),
+        from: from.to_string(),
         diagnosis: Box::pin(diagnosis)
             .await
             .map_err(|error| format!("{error:#}")),

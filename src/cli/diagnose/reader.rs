@@ -42,22 +42,27 @@ pub struct PathReader<'a> {
     commands: Commands,
 }
 
+/// The source cluster. Fails if its context does not exist.
+pub async fn source(global: &Global, args: &Diagnose) -> anyhow::Result<Cluster> {
+    let access = global.access();
+    let context = access.context.clone().unwrap_or_default();
+    Cluster::new(&context, &access, args.request_timeout).await
+}
+
 impl<'a> PathReader<'a> {
-    /// Makes the clients of the clusters. Fails if a context does not exist.
+    /// Makes the client of the target cluster. Fails if its context does not exist.
     pub async fn connect(
         global: &Global,
         args: &'a Diagnose,
+        source: Cluster,
         called: Called,
         from: Option<ResourceId>,
     ) -> anyhow::Result<Self> {
-        let (access, deadline) = (global.access(), args.request_timeout);
-        let context = access.context.clone().unwrap_or_default();
-        let source = Cluster::new(&context, &access, deadline).await?;
         let target = match &args.target {
             None => None,
             Some(context) => {
-                let access = access.of_other(context);
-                Some(Cluster::new(context, &access, deadline).await?)
+                let access = global.access().of_other(context);
+                Some(Cluster::new(context, &access, args.request_timeout).await?)
             }
         };
         Ok(Self {

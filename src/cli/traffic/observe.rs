@@ -9,9 +9,7 @@ use observe::{
         kube_context::KubeContext,
         proxies::ProxyError,
         snapshot::Known,
-        traffic::{
-            TrafficClients, TrafficSample, TrafficServices, clients, samples, traffic_services,
-        },
+        traffic::{TrafficClients, TrafficSample, TrafficServices, list, samples},
     },
     traffic::{TrafficRow, increase, rows},
 };
@@ -121,14 +119,8 @@ impl<'a> Observer<'a> {
     async fn list(&self, cluster: &Cluster) -> Known<Lists> {
         let args = self.args;
         let max = usize::try_from(args.max_clients).unwrap_or(usize::MAX);
-        let wanted = args.wanted();
-        let (services, clients) = futures::join!(
-            traffic_services(cluster, &wanted),
-            clients(cluster, args.client_namespace.as_deref())
-        );
-        let services = services.map_err(|why| why.context("cannot list Services"))?;
-        let clients = clients.map_err(|why| why.context("cannot list Pods"))?;
-        let clients = TrafficClients::of(clients, &services, max);
+        let namespace = args.client_namespace.as_deref();
+        let (services, clients) = list(cluster, &args.wanted(), namespace, max).await?;
         Ok(Lists {
             services,
             clients,

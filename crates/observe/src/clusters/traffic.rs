@@ -15,9 +15,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
+use self::services::traffic_services;
 pub use self::{
     sample::{Bound, Measure, TrafficKey, TrafficSample},
-    services::{ServiceWanted, TrafficService, TrafficServices, traffic_services},
+    services::{ServiceWanted, TrafficService, TrafficServices},
 };
 use super::{
     proxies::{MESHED, PodProxy, ProxyError},
@@ -31,7 +32,7 @@ const TIMEOUTS: u32 = 2;
 
 /// A Pod that may be a client: it runs, and is in the mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrafficClient {
+struct TrafficClient {
     proxy: PodProxy,
     /// Whether it is ready. Of a node that is gone, no Pod is.
     ready: bool,
@@ -48,8 +49,25 @@ pub struct TrafficClients {
     pub meshed: usize,
 }
 
+/// Lists the wanted Services, and the Pods that may be their clients: at most `max` of one namespace or of all.
+pub async fn list(
+    cluster: &Cluster,
+    wanted: &ServiceWanted,
+    namespace: Option<&str>,
+    max: usize,
+) -> Known<(TrafficServices, TrafficClients)> {
+    let (services, clients) = futures::join!(
+        traffic_services(cluster, wanted),
+        clients(cluster, namespace)
+    );
+    let services = services.map_err(|why| why.context("cannot list Services"))?;
+    let clients = clients.map_err(|why| why.context("cannot list Pods"))?;
+    let clients = TrafficClients::of(clients, &services, max);
+    Ok((services, clients))
+}
+
 /// Lists the running Pods that are in the mesh, of one namespace or of all.
-pub async fn clients(cluster: &Cluster, namespace: Option<&str>) -> Known<Vec<TrafficClient>> {
+async fn clients(cluster: &Cluster, namespace: Option<&str>) -> Known<Vec<TrafficClient>> {
     let client = cluster.client.clone();
     let api: Api<Pod> = match namespace {
         Some(namespace) => Api::namespaced(client, namespace),
@@ -78,7 +96,7 @@ impl TrafficClient {
 impl TrafficClients {
     /// At most `max` Pods: first those of the namespaces of the Services, and of each workload some before all of one. Those
     /// that are not ready are read last.
-    pub fn of(mut all: Vec<TrafficClient>, services: &TrafficServices, max: usize) -> Self {
+    fn of(mut all: Vec<TrafficClient>, services: &TrafficServices, max: usize) -> Self {
         let meshed = all.len();
         if meshed > max {
             let namespaces: BTreeSet<&str> =

@@ -219,6 +219,7 @@ fn more(text: &mut String, lines: &[String]) {
 #[cfg(test)]
 mod tests {
     use client::{ReadError, ReadErrorKind};
+    use mirror_core::api::metadata::ResourceId;
 
     use super::*;
     use crate::traffic::{FailingName, FailingService, RequestFailure};
@@ -231,7 +232,7 @@ mod tests {
             },
             failed,
             requests,
-            clients: vec!["shop/client-0".to_owned()],
+            clients: vec![ResourceId::new("shop", "client-0")],
         }
     }
 

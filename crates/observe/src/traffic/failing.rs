@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mirror_core::api::metadata::ResourceId;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::increase::{Activity, ClientActivity};
 use crate::clusters::traffic::{TrafficKey, TrafficServices};
@@ -44,8 +44,13 @@ pub struct FailingService {
     pub failed: f64,
     /// All requests.
     pub requests: f64,
-    /// Pods whose requests failed, as `NAMESPACE/NAME`, the one with the most first.
-    pub clients: Vec<String>,
+    /// Pods whose requests failed, the one with the most first. In JSON as `NAMESPACE/NAME`.
+    #[serde(serialize_with = "as_paths")]
+    pub clients: Vec<ResourceId>,
+}
+
+fn as_paths<S: Serializer>(pods: &[ResourceId], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(pods.iter().map(ToString::to_string))
 }
 
 /// The name of such a Service.
@@ -92,13 +97,13 @@ impl FailingGroup {
 
 /// What happened to the requests to one Service.
 #[derive(Default)]
-struct Sum {
+struct Sum<'p> {
     requests: f64,
     failed: BTreeMap<RequestFailure, f64>,
-    clients: BTreeMap<String, f64>,
+    clients: BTreeMap<&'p ResourceId, f64>,
 }
 
-impl Sum {
+impl Sum<'_> {
     fn failed(&self) -> f64 {
         self.failed.values().sum()
     }
@@ -122,7 +127,7 @@ pub fn failing(
     services: &TrafficServices,
     clients: &[(ResourceId, ClientActivity)],
 ) -> Vec<FailingGroup> {
-    let mut sums: BTreeMap<&ResourceId, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<&ResourceId, Sum<'_>> = BTreeMap::new();
     for (pod, client) in clients {
         for (key, activity) in &client.by_key {
             if services.get(&key.service).is_none() {
@@ -133,7 +138,7 @@ pub fn failing(
             sum.requests += requests;
             for (kind, count) in failed.into_iter().filter(|(_, count)| *count > 0.0) {
                 *sum.failed.entry(kind).or_default() += count;
-                *sum.clients.entry(pod.to_string()).or_default() += count;
+                *sum.clients.entry(pod).or_default() += count;
             }
         }
     }
@@ -146,7 +151,7 @@ pub fn failing(
         let cluster = services.get(id).and_then(|service| service.cluster.clone());
         let all_fail = failed >= sum.requests;
         let place = (cluster, sum.kind(), all_fail);
-        let mut by_count: Vec<(String, f64)> = sum.clients.into_iter().collect();
+        let mut by_count: Vec<(&ResourceId, f64)> = sum.clients.into_iter().collect();
         by_count.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         groups.entry(place).or_default().push(FailingService {
             service: FailingName {
@@ -155,7 +160,7 @@ pub fn failing(
             },
             failed,
             requests: sum.requests,
-            clients: by_count.into_iter().map(|(pod, _)| pod).collect(),
+            clients: by_count.into_iter().map(|(pod, _)| pod.clone()).collect(),
         });
     }
     let groups = groups.into_iter();
@@ -285,7 +290,8 @@ mod tests {
             ]
         );
         let groups = failing(&services(), &clients);
-        assert_eq!(groups[0].services[0].clients, ["shop/b", "shop/a"]);
+        let first = serde_json::to_value(&groups[0].services[0]).unwrap();
+        assert_eq!(first["clients"], serde_json::json!(["shop/b", "shop/a"]));
     }
 
     #[test]
