@@ -170,6 +170,12 @@ fn api(cluster: &Cluster, kind: &ApiResource, namespace: Option<&str>) -> Api<Dy
     }
 }
 
+/// The objects of the kind of this one, in its namespace.
+fn api_of(cluster: &Cluster, object: &ObjectName) -> Api<DynamicObject> {
+    let kind = resource(&object.api_version, &object.kind);
+    api(cluster, &kind, object.namespace.as_deref())
+}
+
 /// An object, as it was when it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedObject {
@@ -230,13 +236,7 @@ pub async fn merge(
     object: &ObjectName,
     patch: &serde_json::Value,
 ) -> anyhow::Result<()> {
-    let ObjectName {
-        api_version,
-        kind,
-        namespace,
-        name,
-    } = object;
-    let api = api(cluster, &resource(api_version, kind), namespace.as_deref());
+    let (api, ObjectName { kind, name, .. }) = (api_of(cluster, object), object);
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     let what = format!("change {kind} {name}");
     let patched = api.patch(name, &params, &patch);
@@ -255,13 +255,7 @@ async fn delete_with(
     object: &ObjectName,
     params: &DeleteParams,
 ) -> anyhow::Result<bool> {
-    let ObjectName {
-        api_version,
-        kind,
-        namespace,
-        name,
-    } = object;
-    let api = api(cluster, &resource(api_version, kind), namespace.as_deref());
+    let (api, ObjectName { kind, name, .. }) = (api_of(cluster, object), object);
     let deleted = async {
         match api.delete(name, params).await {
             Err(kube::Error::Api(status))

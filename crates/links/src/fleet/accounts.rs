@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{
-        facts::{AccountFacts, account_of, is_of, other_fleet, was_of},
+        facts::{AccountFacts, AccountObject, is_of, other_fleet, was_of},
         hand_over::flags,
         loaded::LoadedFleet,
     },
@@ -36,8 +36,6 @@ struct FoundObject {
     object: Value,
     is_of_extension: bool,
     is_of_fleet: bool,
-    /// Whether it has the label of the fleet from before its file had an ID.
-    is_from_before: bool,
 }
 
 /// The account of a source cluster in a target cluster.
@@ -175,11 +173,7 @@ pub fn account_writes(
                     object.kind
                 ));
             }
-            Some(found) if is_foreign || covers(&found.object, wanted) => {
-                let is_noted = found.is_from_before && !is_foreign;
-                writes.extend(is_noted.then(|| noted(object, fleet, account)));
-                continue;
-            }
+            Some(found) if is_foreign || covers(&found.object, wanted) => continue,
             Some(found) if !found.is_of_fleet => {
                 return Err(format!(
                     "the {} {name} is not as the account needs it, and the fleet has not made it",
@@ -201,22 +195,22 @@ pub fn account_writes(
         });
     }
     if !is_foreign {
-        // Those that rotations have made.
-        let tokens = facts.tokens.iter().filter(|token| was_of(*token, fleet));
-        let tokens = tokens.filter(|token| account_of(token) == Some(name.as_str()));
-        let tokens = tokens.filter_map(|token| ObjectName::of(&json!(token)));
-        let first = |token: &ObjectName| {
-            all.iter()
-                .any(|own| ObjectName::of(own).is_some_and(|own| own == *token))
+        let before = facts.objects();
+        let before = before.filter(|of| of.account == name.as_str() && of.was_of(fleet));
+        let notes = before.map(|of| noted(&of, fleet, account));
+        let is_written = |note: &LinkStep| {
+            let mut writes = writes.iter();
+            writes.any(|step| step.change.is_same_object(&note.change))
         };
-        let others = tokens.filter(|token| !first(token));
-        writes.extend(others.map(|token| noted(token, fleet, account)));
+        let notes: Vec<LinkStep> = notes.filter(|note| !is_written(note)).collect();
+        writes.extend(notes);
     }
     Ok(writes)
 }
 
 /// Gives an object from before the file had an ID the label with it.
-fn noted(object: ObjectName, fleet: &str, account: &LinkAccount) -> LinkStep {
+fn noted(of: &AccountObject<'_>, fleet: &str, account: &LinkAccount) -> LinkStep {
+    let object = of.kind.of_metadata(of.metadata);
     LinkStep {
         change: StepChange::of("patch", &object, "gets the ID of the file".to_owned()),
         action: note(object, fleet, None),
@@ -297,7 +291,6 @@ fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<Found
             object: json!(object),
             is_of_extension: label.is_some_and(|label| names.contains(&label.as_str())),
             is_of_fleet: is_own(object, fleet),
-            is_from_before: was_of(object, fleet),
         })
     }
     let name = &wanted.name;

@@ -7,12 +7,13 @@ use k8s_openapi::api::{
     core::v1::{Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, core::ObjectMeta};
 use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
 use mirror_core::api::{labels, link::Link};
 use observe::clusters::snapshot::Destination;
 
 use crate::{
+    inventory::{ApiKind, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, SECRET, SERVICE_ACCOUNT},
     link::{api_server::ApiServerFacts, facts::LinkFacts},
     link_credentials::TokenAccount,
 };
@@ -75,6 +76,26 @@ pub struct AccountFacts {
     pub former: FormerAccounts,
 }
 
+/// An object of an account, or a token of it.
+pub struct AccountObject<'f> {
+    /// Name of the account.
+    pub account: &'f str,
+    pub kind: ApiKind,
+    pub metadata: &'f ObjectMeta,
+}
+
+impl AccountObject<'_> {
+    /// Whether the fleet of this name has made it.
+    pub fn is_of(&self, fleet: &str) -> bool {
+        label(self.metadata) == Some(fleet)
+    }
+
+    /// Whether the fleet of this name has made it, but before its file had an ID.
+    pub fn was_of(&self, fleet: &str) -> bool {
+        is_former_label(label(self.metadata), fleet)
+    }
+}
+
 /// Accounts of other namespaces that bindings of the fleet are for: where they were before the file named this one.
 #[derive(Clone, Default)]
 pub struct FormerAccounts {
@@ -101,25 +122,38 @@ impl FormerAccounts {
 }
 
 impl AccountFacts {
+    /// All objects of accounts, in all namespaces, in the order in which they are deleted.
+    pub fn objects(&self) -> impl Iterator<Item = AccountObject<'_>> {
+        fn named<'a, K: kube::Resource + 'a>(
+            kind: ApiKind,
+            all: impl IntoIterator<Item = &'a K>,
+        ) -> impl Iterator<Item = AccountObject<'a>> {
+            all.into_iter().map(move |object| AccountObject {
+                account: object.meta().name.as_deref().unwrap_or_default(),
+                kind,
+                metadata: object.meta(),
+            })
+        }
+        let tokens = self.tokens.iter().chain(&self.former.tokens);
+        let tokens = tokens.filter_map(|token| {
+            Some(AccountObject {
+                account: account_of(token)?,
+                kind: SECRET,
+                metadata: &token.metadata,
+            })
+        });
+        let accounts = self.accounts.iter().chain(&self.former.accounts);
+        named(CLUSTER_ROLE_BINDING, &self.bindings)
+            .chain(named(SERVICE_ACCOUNT, accounts))
+            .chain(tokens)
+            .chain(named(CLUSTER_ROLE, &self.roles))
+    }
+
     /// The names of the accounts of which a fleet has made something. What is left of one that was removed in part counts
     /// too.
     pub fn names_of(&self, fleet: &str) -> BTreeSet<String> {
-        fn own<'a, K: kube::Resource>(
-            all: &'a [K],
-            fleet: &'a str,
-        ) -> impl Iterator<Item = String> {
-            let own = all.iter().filter(move |object| is_of(*object, fleet));
-            own.map(kube::ResourceExt::name_any)
-        }
-        let tokens = self.tokens.iter().chain(&self.former.tokens);
-        let tokens = tokens.filter(|token| is_of(*token, fleet));
-        let tokens = tokens.filter_map(|token| account_of(token).map(str::to_owned));
-        own(&self.accounts, fleet)
-            .chain(own(&self.roles, fleet))
-            .chain(own(&self.bindings, fleet))
-            .chain(own(&self.former.accounts, fleet))
-            .chain(tokens)
-            .collect()
+        let own = self.objects().filter(|object| object.is_of(fleet));
+        own.map(|object| object.account.to_owned()).collect()
     }
 
     /// Whether an account has a token, also one that a rotation has made for its link.
@@ -185,8 +219,12 @@ pub fn is_of(object: &impl kube::Resource, fleet: &str) -> bool {
 
 /// Whether the fleet of this name has made an object, but before its file had an ID.
 pub fn was_of(object: &impl kube::Resource, fleet: &str) -> bool {
+    is_former_label(fleet_of(object), fleet)
+}
+
+fn is_former_label(label: Option<&str>, fleet: &str) -> bool {
     let before = fleet.split_once('.').map(|(name, _)| name);
-    before.is_some() && fleet_of(object) == before
+    before.is_some() && label == before
 }
 
 /// Another fleet that has made an object. What was made before the file had an ID may be its own, or that of a file of the
@@ -197,7 +235,11 @@ pub fn other_fleet<'o>(object: &'o impl kube::Resource, fleet: &str) -> Option<&
 
 /// The fleet that has made an object.
 pub fn fleet_of(object: &impl kube::Resource) -> Option<&str> {
-    let labels = object.meta().labels.as_ref()?;
+    label(object.meta())
+}
+
+fn label(metadata: &ObjectMeta) -> Option<&str> {
+    let labels = metadata.labels.as_ref()?;
     labels.get(labels::FLEET).map(String::as_str)
 }
 

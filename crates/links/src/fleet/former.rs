@@ -123,12 +123,12 @@ impl FormerCase<'_> {
     fn steps(&self, former: &[&ServiceAccount]) -> Vec<LinkStep> {
         let part = || StepPart::Former(self.name.to_owned());
         let accounts = former.iter();
-        let accounts = accounts.map(|account| gone(SERVICE_ACCOUNT, *account, part()));
+        let accounts = accounts.map(|account| gone(SERVICE_ACCOUNT, &account.metadata, part()));
         let tokens = self.accounts.former.tokens.iter();
         let tokens = tokens.filter(|token| {
             is_of(*token, &self.loaded.fleet.name) && account_of(token) == Some(self.name)
         });
-        let tokens = tokens.map(|token| gone(SECRET, token, part()));
+        let tokens = tokens.map(|token| gone(SECRET, &token.metadata, part()));
         let why = format!(
             "the account is in the namespace {} now",
             self.loaded.accounts

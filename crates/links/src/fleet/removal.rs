@@ -50,7 +50,9 @@ pub fn removal(
         let parsed = target.parse::<ClusterName>();
         let new = parsed.as_ref().ok().and_then(|target| renamed.get(target));
         let part = StepPart::Link(target.clone());
-        removal.steps.push(replaced(gone(LINK, link, part), new));
+        removal
+            .steps
+            .push(replaced(gone(LINK, &link.metadata, part), new));
         match parsed {
             Ok(target) if known.contains_key(&target) || new.is_some() => {}
             Ok(target) if !used.contains(&target) => {
@@ -67,7 +69,7 @@ pub fn removal(
     let unused = unused.filter(|secret| is_unused(loaded, name, facts, secret));
     let unused = unused.filter_map(|secret| {
         let part = StepPart::Credentials(target_of(secret)?);
-        Some(gone(SECRET, secret, part))
+        Some(gone(SECRET, &secret.metadata, part))
     });
     removal.steps.extend(unused);
     for source in facts.accounts.names_of(fleet) {
