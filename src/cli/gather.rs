@@ -155,7 +155,6 @@ async fn of_context(
         name: context.name.clone(),
         results,
         cluster: Some(context.name.clone()),
-        flags: context.flags.clone(),
     };
     let cluster = match &context.client {
         Ok(cluster) => cluster,

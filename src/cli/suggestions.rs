@@ -276,13 +276,11 @@ fn every_printed_command_can_be_pasted() {
 
 /// Sources whose commands have no flags of a cluster, and why that is right.
 #[rustfmt::skip]
-const UNNAMED: [(&str, &str); 16] = [
-    ("crates/mirror-core/src/mirror/link_status/expiry.rs", "`status` and `link` add the flags of the cluster"),
+const UNNAMED: [(&str, &str); 14] = [
+    ("crates/mirror-core/src/mirror/link_status/conditions.rs", "`status` and `link` add the flags of the cluster"),
     ("crates/client/src/access.rs", "it makes the flags"),
     ("crates/client/src/cluster.rs", "a cluster of a test"),
-    ("crates/observe/src/check/rules/", "`check` adds the flags of the cluster"),
-    ("crates/observe/src/clusters/credentials.rs", "`check` and `status` add the flags of the cluster"),
-    ("crates/observe/src/clusters/own_routes.rs", "`check` adds the flags of the cluster"),
+    ("crates/observe/src/check/rules/", "the name of the cluster is printed before the command"),
     ("crates/observe/src/clusters/snapshot.rs", "a cluster without a client has no Links"),
     ("crates/observe/src/diagnose/subject.rs", "`diagnose` adds the flags of the source cluster"),
     ("crates/observe/src/diagnose/layer.rs", "the name of the cluster is printed before the command"),

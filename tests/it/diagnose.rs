@@ -51,8 +51,8 @@ fn diagnosed(kubeconfig: &Path, args: &[&str]) -> (Value, i32) {
 /// The layer and the name of the cause that `diagnose` finds; `none` if it finds no cause.
 fn cause(kubeconfig: &Path, args: &[&str]) -> String {
     let (document, code) = diagnosed(kubeconfig, args);
-    let cause = &document["cause"];
-    if cause.is_null() {
+    let finding = &document["finding"];
+    if finding.is_null() {
         assert_eq!(
             (code, &document["success"]),
             (0, &json!(true)),
@@ -60,16 +60,16 @@ fn cause(kubeconfig: &Path, args: &[&str]) -> String {
         );
         return "none".to_owned();
     }
-    let is_broken = cause["impact"] == "broken";
+    let is_broken = finding["level"] == "error";
     assert_eq!(code, i32::from(is_broken), "{document:#}");
-    let text = |field: &str| cause[field].as_str().unwrap().to_owned();
-    format!("{} {}", text("layer"), text("name"))
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    format!("{} {}", text(&document["layer"]), text(&finding["cause"]))
 }
 
 /// Runs the commands that `diagnose` prints, in a shell, as if a person pasted them.
 fn run_fix(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) {
     let (document, _) = diagnosed(kubeconfig, args);
-    let commands = document["cause"]["commands"].as_array().unwrap();
+    let commands = document["finding"]["commands"].as_array().unwrap();
     assert!(!commands.is_empty(), "{document:#}");
     for command in commands {
         let command = command["command"].as_str().unwrap();
@@ -104,7 +104,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     let well = async |what: &str, args: &[&str]| {
         eventually(what, SOON, async || {
             let (document, _) = diagnosed(&kubeconfig, args);
-            anyhow::ensure!(document["cause"].is_null(), "{document:#}");
+            anyhow::ensure!(document["finding"].is_null(), "{document:#}");
             Ok(Some(()))
         })
         .await
@@ -365,7 +365,7 @@ async fn reader_of_one_namespace_is_told_what_is_missing_and_nothing_is_written(
         &["half-blind/web-half-blind", "--from", "client-0"],
     );
     assert_eq!(
-        (code, &document["cause"]),
+        (code, &document["finding"]),
         (0, &Value::Null),
         "{document:#}"
     );
@@ -429,7 +429,7 @@ async fn missing_controller_is_the_cause_of_what_it_would_have_written() {
         (0, &json!(true)),
         "{document:#}"
     );
-    assert_eq!(document["cause"]["impact"], "degraded", "{document:#}");
+    assert_eq!(document["finding"]["level"], "warning", "{document:#}");
     let _controller = leader(west);
     service(west, NS, "late-unattended", |_| true).await;
     eventually("nothing to be found", SOON, async || {

@@ -63,13 +63,13 @@ async fn check_finds_foreign_endpoints_under_a_mirrors_name() {
         found,
         [
             format!(
-                "{}Endpoints of the same name, which no service mirror created; find out what did, then delete it with \
+                "{}Endpoints of the same name, which no service mirror created; find out what did, then delete it: run \
                  `kubectl --context west -n shared delete endpoints legacy-shared`",
                 begin("legacy-shared")
             ),
             format!(
                 "{}EndpointSlice mine (managed by linkerd-mc), which no service mirror created; find out what did, then \
-                 delete it with \
+                 delete it: run \
                  `kubectl --context west -n shared delete endpointslice mine`",
                 begin("slice-shared")
             ),

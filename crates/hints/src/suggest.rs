@@ -26,20 +26,6 @@ pub struct ClusterFlags {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Suggested(String);
 
-/// What is wrong, in words, and the command that the words tell people to run.
-///
-/// The words may quote clusters, and what they quote may look like a command. So the command is kept beside them, and is
-/// never looked for in them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ToldProblem {
-    text: String,
-    command: Option<Suggested>,
-    /// What has the problem, such as a cluster. The text begins with it.
-    of: Option<String>,
-    /// Whether another problem is the cause. Then this one has no remedy of its own.
-    is_consequence: bool,
-}
-
 /// The flag that names a cluster.
 const CONTEXT: &str = "--context";
 
@@ -89,6 +75,15 @@ impl ClusterFlags {
             words.drain(at..at + 2);
         }
         self.command("linkerd-mc", self.own(), words)
+    }
+
+    /// A command that begins with the name of its program: this one, or kubectl.
+    pub fn of_program(&self, command: &'static str, values: &[&str]) -> Suggested {
+        match command.split_once(' ') {
+            Some(("linkerd-mc", template)) => self.mc(template, values),
+            Some(("kubectl", template)) => self.kubectl(template, values),
+            _ => Suggested::of(command, values),
+        }
     }
 
     /// The command that links another cluster to this one. It has no context: it names both of its clusters.
@@ -203,80 +198,6 @@ impl ClusterFlags {
     }
 }
 
-impl ToldProblem {
-    /// A problem whose text names this command.
-    pub fn new(text: String, command: Suggested) -> Self {
-        Self {
-            command: Some(command),
-            ..text.into()
-        }
-    }
-
-    /// What another problem keeps from being known.
-    pub fn consequence(text: &str) -> Self {
-        Self {
-            is_consequence: true,
-            ..text.into()
-        }
-    }
-
-    /// The problem of what has this name.
-    pub fn of(self, name: &str) -> Self {
-        Self {
-            text: format!("{name}: {}", self.text),
-            of: Some(name.to_owned()),
-            ..self
-        }
-    }
-
-    /// What has the problem.
-    pub fn subject(&self) -> Option<&str> {
-        self.of.as_deref()
-    }
-
-    /// Whether another problem is its cause.
-    pub fn is_consequence(&self) -> bool {
-        self.is_consequence
-    }
-
-    /// What is wrong. These flags name the cluster in the command, and in nothing that the text quotes.
-    pub fn told(&self, flags: &ClusterFlags) -> String {
-        match &self.command {
-            Some(command) => command.told(&self.text, flags),
-            None => self.text.clone(),
-        }
-    }
-
-    /// What is wrong.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The command that the text names.
-    pub fn command(&self) -> Option<&Suggested> {
-        self.command.as_ref()
-    }
-}
-
-/// A problem without a command, whatever the text looks like.
-impl From<String> for ToldProblem {
-    fn from(text: String) -> Self {
-        Self {
-            text,
-            command: None,
-            of: None,
-            is_consequence: false,
-        }
-    }
-}
-
-/// The same.
-impl From<&str> for ToldProblem {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
 impl Suggested {
     /// A command that begins with the name of its program. Each `{}` is one of the values.
     pub fn of(command: &'static str, values: &[&str]) -> Self {
@@ -288,11 +209,6 @@ impl Suggested {
     /// This command, whose output the next one reads.
     pub fn piped(self, next: &Self) -> Self {
         Self(format!("{} | {}", self.0, next.0))
-    }
-
-    /// A text in which this command gets these flags.
-    pub fn told(&self, text: &str, flags: &ClusterFlags) -> String {
-        text.replace(&self.to_string(), &format!("`{}`", flags.named(&self.0)))
     }
 
     /// The command without backticks.

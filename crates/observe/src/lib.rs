@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | [`check`], [`diagnose`] | the rules of `check`; the layers of `diagnose` |
 //! | [`traffic`], [`verify`] | the sums of `traffic`; the judgements of `verify` |
+//! | [`finding`] | what is wrong, as all of these say it |
 //! | [`clusters`] | what all of these, `status` and `graph` read |
 //! | [`junit`] | reports for CI |
 
 pub mod check;
 pub mod clusters;
 pub mod diagnose;
+pub mod finding;
 pub mod junit;
 pub mod traffic;
 pub mod verify;

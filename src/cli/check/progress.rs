@@ -5,13 +5,14 @@ use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, time::Durat
 use client::{Cluster, timing};
 use links::poll::poll;
 use observe::{
-    check::rules::{self, CheckResult, Evaluated, Level, Topic, evaluate, first_check},
+    check::rules::{self, CheckResult, Evaluated, Topic, evaluate, first_check},
     clusters::{
         gather::Gathering,
         kube_context::KubeContext,
         snapshot::{ClusterSnapshot, Part},
         workloads::ParseArgs,
     },
+    finding::{Finding, Level},
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -144,7 +145,7 @@ impl OneCluster<'_> {
     fn take(&self, topic: Topic, results: Vec<CheckResult>) {
         let may_pass = results
             .iter()
-            .any(|result| result.retry && result.level == Level::Error);
+            .any(|result| result.retry && result.level == Some(Level::Error));
         if may_pass && !self.checks.wait.is_zero() {
             let mut done = self.done.borrow_mut();
             if !done.topics.contains(&topic) {
@@ -175,7 +176,7 @@ impl OneCluster<'_> {
             .flat_map(|(_, held)| held.clone())
             .collect();
         match awaited(&held) {
-            Some(why) if !done.is_hopeless => Err(why.to_owned()),
+            Some(why) if !done.is_hopeless => Err(why),
             _ => Ok(()),
         }
     }
@@ -199,20 +200,20 @@ impl OneCluster<'_> {
 }
 
 /// The first error that may go away. `None` if there is another error that will not.
-fn awaited(results: &[CheckResult]) -> Option<&str> {
+fn awaited(results: &[CheckResult]) -> Option<String> {
     if is_hopeless(results) {
         return None;
     }
     // A warning does not change the outcome.
     let first = results
         .iter()
-        .find(|result| result.retry && result.level == Level::Error)?;
-    Some(first.error.lines().next().unwrap_or_default())
+        .find(|result| result.retry && result.level == Some(Level::Error))?;
+    first.lines(Finding::line).into_iter().next()
 }
 
 fn is_hopeless(results: &[CheckResult]) -> bool {
     let mut results = results.iter();
-    results.any(|result| result.level == Level::Error && !result.retry)
+    results.any(|result| result.level == Some(Level::Error) && !result.retry)
 }
 
 /// Whether all that a topic needs is known.
@@ -229,16 +230,13 @@ mod tests {
         let of = |level, retry, error: &str| CheckResult {
             level,
             retry,
-            error: error.into(),
+            findings: vec![error.into()],
             ..CheckResult::default()
         };
-        let (well, starting) = (
-            of(Level::Success, false, ""),
-            of(Level::Error, true, "0/1\nmore"),
-        );
+        let (well, starting) = (of(None, false, ""), of(Some(Level::Error), true, "0/1"));
         let (unmeshed, broken) = (
-            of(Level::Warning, true, "no proxy"),
-            of(Level::Error, false, "no"),
+            of(Some(Level::Warning), true, "no proxy"),
+            of(Some(Level::Error), false, "no"),
         );
         for (results, expected) in [
             (vec![well.clone()], None),
@@ -246,7 +244,7 @@ mod tests {
             (vec![well, unmeshed], None),
             (vec![starting, broken], None),
         ] {
-            assert_eq!(awaited(&results), expected);
+            assert_eq!(awaited(&results).as_deref(), expected);
         }
     }
 

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use hints::{prose::wrapped, suggest::ClusterFlags};
+use hints::prose::wrapped;
 use observe::{
     check::{
         report::{self, CATEGORY, Category},
-        rules::{CheckResult, Level, evaluate_topology},
+        rules::{CheckResult, evaluate_topology},
     },
     clusters::{snapshot::ClusterSnapshot, topology::Topology},
+    finding::Level,
 };
 
 use super::progress::TopicResults;
@@ -45,8 +46,6 @@ pub struct Report {
 struct ReportedCluster {
     /// Its name, if there are several.
     name: Option<String>,
-    /// Flags for commands in it.
-    flags: ClusterFlags,
     /// Its results, topic by topic.
     topics: Vec<Category>,
 }
@@ -57,7 +56,6 @@ impl Report {
         let several = contexts.len() > 1;
         let clusters = contexts.iter().map(|context| ReportedCluster {
             name: several.then(|| context.name.clone()),
-            flags: context.flags.clone(),
             topics: Vec::new(),
         });
         Self {
@@ -83,7 +81,6 @@ impl Report {
             name: of_cluster(topic.name(), cluster.name.as_deref()),
             results,
             cluster: cluster.name.clone(),
-            flags: cluster.flags.clone(),
         };
         let text = rows(self.format, &category);
         cluster.topics.push(category);
@@ -118,7 +115,7 @@ impl Report {
             }
         };
         output::data(&text)?;
-        Ok(output::exit_code(report::worst(&all) == Level::Error))
+        Ok(output::exit_code(report::worst(&all) == Some(Level::Error)))
     }
 }
 
@@ -136,7 +133,6 @@ impl ReportedCluster {
             name,
             results,
             cluster: self.name,
-            flags: self.flags,
         }
     }
 }
@@ -183,7 +179,7 @@ mod tests {
         CheckResult {
             rank,
             description: rank.to_string(),
-            level: Level::Success,
+            level: None,
             ..CheckResult::default()
         }
     }
@@ -197,7 +193,6 @@ mod tests {
             };
             let cluster = ReportedCluster {
                 name: name.map(str::to_owned),
-                flags: ClusterFlags::default(),
                 topics: vec![topic(&[0, 3]), topic(&[1]), topic(&[2])],
             };
             let category = cluster.into_category();

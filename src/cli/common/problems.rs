@@ -42,7 +42,7 @@ pub fn silences(topology: &Topology, several: bool, now: Timestamp) -> Vec<Strin
         };
         if seen.insert((&edge.source, &edge.link.namespace)) {
             let of = several.then(|| format!("{}: ", edge.source));
-            lines.push(of.unwrap_or_default() + silence.text());
+            lines.push(of.unwrap_or_default() + &silence.told());
         }
     }
     lines
@@ -103,7 +103,7 @@ mod tests {
             lines,
             [
                 "west: no controller is active: controller-1 last renewed the Lease \
-              linkerd-multicluster/service-mirror-write 12m ago, and nothing has been reported since; look at its Pods with \
+              linkerd-multicluster/service-mirror-write 12m ago, and nothing has been reported since: run \
               `kubectl -n linkerd-multicluster get pods`"
             ]
         );

@@ -24,7 +24,7 @@ Examples:
   linkerd-mc diagnose default/web-east:80 --from client-0 --target east
 
   # The name of the cause, for a script
-  linkerd-mc diagnose default/web-east -o json | jq -r .cause.name
+  linkerd-mc diagnose default/web-east -o json | jq -r .finding.cause
 
 Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 

@@ -75,20 +75,18 @@ impl DiagnosisLog {
 #[cfg(test)]
 mod tests {
     use mirror_core::api::metadata::ResourceId;
-    use observe::diagnose::{
-        causes::{Cause, Layer},
-        layer::{Finding, Impact, LayerReport},
+    use observe::{
+        diagnose::{
+            causes::{Cause, Layer},
+            layer::LayerReport,
+        },
+        finding::Finding,
     };
 
     use super::*;
 
     fn diagnosis(seen: &str, is_broken: bool) -> Diagnosis {
-        let finding = Finding {
-            cause: Cause::NoReadyPods,
-            impact: Impact::Broken,
-            evidence: "0 of 3 endpoints".to_owned(),
-            fixes: Vec::new(),
-        };
+        let finding = Finding::broken(Cause::NoReadyPods, "0 of 3 endpoints");
         let report = LayerReport {
             layer: Layer::Target,
             seen: vec![seen.to_owned()],

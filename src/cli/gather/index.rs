@@ -78,7 +78,7 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
 
 #[cfg(test)]
 mod tests {
-    use observe::check::rules::{CheckResult, Level};
+    use observe::{check::rules::CheckResult, finding::Level};
 
     use super::*;
 
@@ -86,8 +86,8 @@ mod tests {
     fn index_begins_with_the_problems() {
         let result = CheckResult {
             description: "Links are ready".into(),
-            error: "east: no answer".into(),
-            level: Level::Error,
+            findings: vec!["east: no answer".into()],
+            level: Some(Level::Error),
             ..CheckResult::default()
         };
         let checks = Category {

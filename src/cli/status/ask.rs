@@ -1,15 +1,18 @@
 //! Reads from all clusters what `status` shows, with the problems of the credentials of each Link, as `check` finds them.
 
 use client::{ReadError, timing};
-use hints::{hint::fail, suggest::ToldProblem};
+use hints::hint::fail;
 use jiff::Timestamp;
-use observe::clusters::{
-    collect::{Depth, snapshots_of},
-    collect_full,
-    credentials::problems,
-    kube_context::{KubeContext, side_by_side},
-    snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
-    topology::Topology,
+use observe::{
+    clusters::{
+        collect::{Depth, snapshots_of},
+        collect_full,
+        credentials::problems,
+        kube_context::{KubeContext, side_by_side},
+        snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
+        topology::Topology,
+    },
+    finding::Finding,
 };
 
 use super::{
@@ -120,11 +123,8 @@ fn note_credentials(
                 .map(move |link| (link, snapshot, links, theirs))
         });
     for (edge, (link, snapshot, links, theirs)) in topology.links.iter_mut().zip(links) {
-        let found = problems(link, links, theirs, now);
-        let texts = |found: Vec<ToldProblem>| {
-            let texts = found.iter().map(|problem| problem.told(&snapshot.flags));
-            texts.collect()
-        };
+        let found = problems(link, links, theirs, now, &snapshot.flags);
+        let texts = |found: Vec<Finding>| found.iter().map(Finding::told).collect();
         edge.link.credentials_problems = found.map(texts);
     }
 }

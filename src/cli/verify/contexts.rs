@@ -196,13 +196,12 @@ impl Pair {
             Some(Ok(None)) => Some("no controller is active: none has ever led".to_owned()),
             Some(Ok(Some(leader))) => {
                 let silence = leader.silence(flags, |time| time.to_string());
-                silence.map(|silence| silence.text().to_owned())
+                silence.map(|silence| silence.evidence)
             }
         };
         if let Some(silence) = silence {
-            let (what, _) = silence.split_once(';').unwrap_or((&silence, ""));
             return Err(fail(
-                format!("{name}: {what}"),
+                format!("{name}: {silence}"),
                 format!("look at its Pods with {}", pods(flags, link.namespace())),
             ));
         }

@@ -168,14 +168,14 @@ async fn hold(scene: &mut Scene<'_>, fault: &Fault) -> anyhow::Result<Duration> 
         scene.is_not_answered(service, port).await?;
     }
     let (found, took) = scene.diagnose(service, port).await?;
-    let cause = &found["cause"];
-    let (layer, name) = (text(cause, "layer"), text(cause, "name"));
+    let finding = &found["finding"];
+    let (layer, name) = (text(&found, "layer"), text(finding, "cause"));
     ensure!(
         (layer, name) == fault.found,
         "{layer} {name} is named: {found:#}"
     );
-    let severity = if fault.breaks { "broken" } else { "degraded" };
-    ensure!(text(cause, "impact") == severity, "{found:#}");
+    let level = if fault.breaks { "error" } else { "warning" };
+    ensure!(text(finding, "level") == level, "{found:#}");
     ensure!(took <= LIMIT, "the diagnosis took {took:?}");
 
     if FOUND_UNASKED.contains(&fault.name) {
@@ -184,7 +184,7 @@ async fn hold(scene: &mut Scene<'_>, fault: &Fault) -> anyhow::Result<Duration> 
         let seen = (
             text(group, "cluster"),
             text(&group["services"][0], "service"),
-            text(&worst["diagnosis"]["cause"], "name"),
+            text(&worst["diagnosis"]["finding"], "cause"),
         );
         ensure!(
             seen == ("east", service, name) && overview["success"] == false,
@@ -192,8 +192,8 @@ async fn hold(scene: &mut Scene<'_>, fault: &Fault) -> anyhow::Result<Duration> 
         );
     }
 
-    let commands = cause["commands"].as_array().context("no commands")?;
-    ensure!(!commands.is_empty(), "no command is printed: {cause:#}");
+    let commands = finding["commands"].as_array().context("no commands")?;
+    ensure!(!commands.is_empty(), "no command is printed: {finding:#}");
     for command in commands {
         scene.paste(text(command, "command")).await?;
     }

@@ -3,12 +3,14 @@
 //! The text of the table always has colors. If they are not wanted, they are stripped when it is printed.
 
 use anstyle::{AnsiColor, Style};
-use hints::suggest::ClusterFlags;
 use mirror_core::api::text::{lines, one_line};
 use serde::Serialize;
 
-use super::rules::{CheckResult, Fix, Level};
-use crate::junit::{self, JunitCase, JunitOutcome, JunitSuite};
+use super::rules::CheckResult;
+use crate::{
+    finding::{Action, Finding, Level},
+    junit::{self, JunitCase, JunitOutcome, JunitSuite},
+};
 
 /// Name of the category of one cluster, or its prefix if there are several.
 pub const CATEGORY: &str = "linkerd-multicluster";
@@ -22,21 +24,18 @@ pub struct Category {
     pub results: Vec<CheckResult>,
     /// The cluster, for lines about its problems; `None` if `check` is asked about only one.
     pub cluster: Option<String>,
-    /// Flags for commands in this cluster.
-    pub flags: ClusterFlags,
 }
 
-/// The level of the worst result.
-pub fn worst(categories: &[Category]) -> Level {
+/// The level of the worst result; `None` if there is no problem.
+pub fn worst(categories: &[Category]) -> Option<Level> {
     let results = categories.iter().flat_map(|category| &category.results);
-    let levels = results.map(|result| result.level);
-    levels.max().unwrap_or(Level::Success)
+    results.filter_map(|result| result.level).max()
 }
 
 /// All results of a category: one line per check, and more for those that fail.
 pub fn rows(category: &Category) -> String {
     listed(&category.name, &category.results, |text, result| {
-        problem(text, category, result);
+        problem(text, result);
         if let Some(hint) = &result.hint {
             line(text, &format!("    see {hint} for hints"));
         }
@@ -48,14 +47,14 @@ pub fn short_rows(category: &Category) -> String {
     let failed = category
         .results
         .iter()
-        .filter(|r| r.level != Level::Success);
+        .filter(|result| result.level.is_some());
     let failed: Vec<CheckResult> = failed.cloned().collect();
     listed(&category.name, &failed, |text, result| {
-        problem(text, category, result);
+        problem(text, result);
         if let Some(hint) = &result.hint {
             line(text, &format!("    see {hint} for hints"));
         }
-        remedies(text, category, result);
+        remedies(text, result);
     })
 }
 
@@ -64,7 +63,7 @@ pub fn problems(categories: &[Category]) -> String {
     let of = |level| {
         let all = categories.iter();
         let all = all.flat_map(|category| category.results.iter().map(move |r| (category, r)));
-        all.filter(move |(_, result)| result.level == level)
+        all.filter(move |(_, result)| result.level == Some(level))
     };
     let (errors, warnings) = (of(Level::Error).count(), of(Level::Warning).count());
     let counted = |count: usize, what: &str| match count {
@@ -90,8 +89,8 @@ pub fn problems(categories: &[Category]) -> String {
             &mut text,
             &format!("{mark} {}{description}", of.unwrap_or_default()),
         );
-        problem(&mut text, category, result);
-        remedies(&mut text, category, result);
+        problem(&mut text, result);
+        remedies(&mut text, result);
     }
     text.push('\n');
     text
@@ -99,10 +98,7 @@ pub fn problems(categories: &[Category]) -> String {
 
 /// The last line.
 pub fn conclusion(categories: &[Category]) -> String {
-    let level = match worst(categories) {
-        Level::Error => Level::Error,
-        _ => Level::Success,
-    };
+    let level = worst(categories).filter(|level| *level == Level::Error);
     format!("Status check results are {}\n", mark(level))
 }
 
@@ -130,34 +126,23 @@ fn heading(text: &mut String, name: &str) {
     line(text, &format!("{name}\n{rule}"));
 }
 
-fn problem(text: &mut String, category: &Category, result: &CheckResult) {
-    for problem in told(category, result).lines() {
-        line(text, &format!("    {problem}"));
+fn problem(text: &mut String, result: &CheckResult) {
+    for problem in result.lines(Finding::line) {
+        for problem in lines(&problem).lines() {
+            line(text, &format!("    {problem}"));
+        }
     }
 }
 
-fn remedies(text: &mut String, category: &Category, result: &CheckResult) {
-    for Fix { cluster, command } in &result.fixes {
+fn remedies(text: &mut String, result: &CheckResult) {
+    for Action { cluster, command } in &result.actions {
         let command = one_line(command.line());
         let remedy = match cluster {
             Some(cluster) => format!("run in {}: {command}", one_line(cluster)),
-            None => format!("run: {}", category.flags.named(&command)),
+            None => format!("run: {command}"),
         };
         line(text, &format!("    {remedy}"));
     }
-}
-
-/// The problems of a result, a line each.
-fn told(category: &Category, result: &CheckResult) -> String {
-    with_flags(category, result, &lines(&result.error))
-}
-
-/// Adds the flags of the cluster to the fixes that a text names. Other commands in it are quoted, and stay as they are.
-fn with_flags(category: &Category, result: &CheckResult, text: &str) -> String {
-    let here = result.fixes.iter().filter(|fix| fix.cluster.is_none());
-    here.fold(text.to_owned(), |text, Fix { command, .. }| {
-        command.told(&text, &category.flags)
-    })
 }
 
 fn line(text: &mut String, line: &str) {
@@ -165,11 +150,11 @@ fn line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-fn mark(level: Level) -> String {
+fn mark(level: Option<Level>) -> String {
     let (mark, color) = match level {
-        Level::Success => ("√", AnsiColor::Green),
-        Level::Warning => ("‼", AnsiColor::Yellow),
-        Level::Error => ("×", AnsiColor::Red),
+        None => ("√", AnsiColor::Green),
+        Some(Level::Warning) => ("‼", AnsiColor::Yellow),
+        Some(Level::Error) => ("×", AnsiColor::Red),
     };
     let style = Style::new().fg_color(Some(color.into()));
     format!("{style}{mark}{style:#}")
@@ -204,28 +189,24 @@ pub fn document(categories: &[Category]) -> impl Serialize {
         .iter()
         .map(|category| CategoryOutput {
             category_name: &category.name,
-            checks: category
-                .results
-                .iter()
-                .map(|result| check_output(category, result))
-                .collect(),
+            checks: category.results.iter().map(check_output).collect(),
         })
         .collect();
     Output {
-        success: worst(categories) != Level::Error,
+        success: worst(categories) != Some(Level::Error),
         categories: (!outputs.is_empty()).then_some(outputs),
     }
 }
 
-fn check_output<'a>(category: &Category, result: &'a CheckResult) -> CheckOutput<'a> {
+fn check_output(result: &CheckResult) -> CheckOutput<'_> {
     CheckOutput {
         description: &result.description,
         hint: result.hint.as_deref(),
-        error: with_flags(category, result, &result.error),
+        error: lines(&result.lines(Finding::told).join("\n")),
         result: match result.level {
-            Level::Success => "success",
-            Level::Warning => "warning",
-            Level::Error => "error",
+            None => "success",
+            Some(Level::Warning) => "warning",
+            Some(Level::Error) => "error",
         },
     }
 }
@@ -234,20 +215,16 @@ fn check_output<'a>(category: &Category, result: &'a CheckResult) -> CheckOutput
 pub fn junit(categories: &[Category]) -> String {
     let suites = categories.iter().map(|category| JunitSuite {
         name: category.name.clone(),
-        cases: category
-            .results
-            .iter()
-            .map(|result| case(category, result))
-            .collect(),
+        cases: category.results.iter().map(case).collect(),
         can_skip: false,
     });
     junit::document(&suites.collect::<Vec<_>>())
 }
 
-fn case(category: &Category, result: &CheckResult) -> JunitCase {
+fn case(result: &CheckResult) -> JunitCase {
     let hint = result.hint.as_ref();
     let hint = hint.map_or_else(String::new, |hint| format!("\nsee {hint}"));
-    let error = told(category, result);
+    let error = lines(&result.lines(Finding::told).join("\n"));
     let text = format!("{error}{hint}");
     JunitCase {
         name: result
@@ -258,9 +235,9 @@ fn case(category: &Category, result: &CheckResult) -> JunitCase {
             .to_owned(),
         milliseconds: None,
         outcome: match result.level {
-            Level::Success => JunitOutcome::Passed,
-            Level::Warning => JunitOutcome::Noted(format!("warning: {text}")),
-            Level::Error => JunitOutcome::Failed {
+            None => JunitOutcome::Passed,
+            Some(Level::Warning) => JunitOutcome::Noted(format!("warning: {text}")),
+            Some(Level::Error) => JunitOutcome::Failed {
                 message: error.lines().next().unwrap_or_default().to_owned(),
                 text,
             },
@@ -270,13 +247,20 @@ fn case(category: &Category, result: &CheckResult) -> JunitCase {
 
 #[cfg(test)]
 mod tests {
+    use hints::suggest::ClusterFlags;
+
     use super::*;
 
-    fn result(description: &str, level: Level, error: &str, hint: Option<&str>) -> CheckResult {
+    fn result(
+        description: &str,
+        level: Option<Level>,
+        findings: &[&str],
+        hint: Option<&str>,
+    ) -> CheckResult {
         CheckResult {
             description: description.into(),
             level,
-            error: error.into(),
+            findings: findings.iter().map(|&text| text.into()).collect(),
             hint: hint.map(str::to_owned),
             ..CheckResult::default()
         }
@@ -285,42 +269,36 @@ mod tests {
     fn categories() -> Vec<Category> {
         let all_well = Category {
             name: "linkerd-multicluster: west".into(),
-            results: vec![result("Link CRD exists", Level::Success, "", None)],
+            results: vec![result("Link CRD exists", None, &[], None)],
             ..Category::default()
         };
-        let flags = ClusterFlags::default();
+        let flags = ClusterFlags::of_context("east");
         let not_well = Category {
             name: "linkerd-multicluster: east".into(),
             cluster: Some("east".into()),
-            flags: ClusterFlags::of_context("east"),
             results: vec![
-                result(
-                    "Link resources are valid\n\t* west",
-                    Level::Success,
-                    "",
-                    None,
-                ),
+                result("Link resources are valid\n\t* west", None, &[], None),
                 result(
                     "Link and CLI versions match",
-                    Level::Warning,
-                    "Link a/b: \u{1b}[2Jold <&>",
+                    Some(Level::Warning),
+                    &["Link a/b: \u{1b}[2Jold <&>"],
                     Some("https://x/#v"),
                 ),
                 CheckResult {
-                    fixes: vec![
-                        Fix {
+                    actions: vec![
+                        Action {
                             cluster: None,
                             command: flags.mc("rotate {}", &["west"]),
                         },
-                        Fix {
+                        Action {
                             cluster: Some("west".into()),
-                            command: flags.kubectl("get pods", &[]),
+                            command: ClusterFlags::default().kubectl("get pods", &[]),
                         },
                     ],
                     ..result(
                         "clusters share trust anchors",
-                        Level::Error,
-                        "west: one\nwest: \"two\"; run `linkerd-mc rotate west`, said `kubectl version`",
+                        Some(Level::Error),
+                        &["west: one", "west: \"two\", said `kubectl version`"],
                         None,
                     )
                 },
@@ -351,13 +329,13 @@ mod tests {
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
-            west: "two"; run `linkerd-mc --context east rotate west`, said `kubectl version`
+            west: "two", said `kubectl version`
 
         1 error, 1 warning
         ------------------
         × east: clusters share trust anchors
             west: one
-            west: "two"; run `linkerd-mc --context east rotate west`, said `kubectl version`
+            west: "two", said `kubectl version`
             run: linkerd-mc --context east rotate west
             run in west: kubectl get pods
         ‼ east: Link and CLI versions match
@@ -374,7 +352,7 @@ mod tests {
             see https://x/#v for hints
         × clusters share trust anchors
             west: one
-            west: "two"; run `linkerd-mc --context east rotate west`, said `kubectl version`
+            west: "two", said `kubectl version`
             run: linkerd-mc --context east rotate west
             run in west: kubectl get pods
 
@@ -387,7 +365,7 @@ mod tests {
 
     #[test]
     fn marks_are_coloured() {
-        assert_eq!(mark(Level::Error), "\u{1b}[31m×\u{1b}[0m");
+        assert_eq!(mark(Some(Level::Error)), "\u{1b}[31m×\u{1b}[0m");
     }
 
     #[test]
@@ -406,12 +384,12 @@ mod tests {
                 {
                   "description": "Link and CLI versions match",
                   "hint": "https://x/#v",
-                  "error": "Link a/b: \u001b[2Jold <&>",
+                  "error": "Link a/b: [2Jold <&>",
                   "result": "warning"
                 },
                 {
                   "description": "clusters share trust anchors",
-                  "error": "west: one\nwest: \"two\"; run `linkerd-mc --context east rotate west`, said `kubectl version`",
+                  "error": "west: one\nwest: \"two\", said `kubectl version`",
                   "result": "error"
                 }
               ]
@@ -443,7 +421,7 @@ mod tests {
             </testcase>
             <testcase classname="linkerd-multicluster: east" name="clusters share trust anchors">
               <failure message="west: one">west: one
-        west: &quot;two&quot;; run `linkerd-mc --context east rotate west`, said `kubectl version`</failure>
+        west: &quot;two&quot;, said `kubectl version`</failure>
             </testcase>
           </testsuite>
         </testsuites>

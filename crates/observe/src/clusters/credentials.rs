@@ -2,7 +2,7 @@
 //!
 //! `check` has rules for these, and `status` shows them with the Link.
 
-use hints::suggest::{ClusterFlags, Suggested, ToldProblem};
+use hints::suggest::{ClusterFlags, Suggested};
 use jiff::{SignedDuration, Timestamp};
 use mirror_core::{
     api::{conditions::INSECURE_TLS, tls::InsecureTls},
@@ -10,6 +10,10 @@ use mirror_core::{
 };
 
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
+use crate::{
+    diagnose::causes::Cause,
+    finding::{Finding, Level},
+};
 
 /// If Linkerd's Secret is younger than its Link by more than this, it was created late, or again.
 const LATE: SignedDuration = SignedDuration::from_mins(1);
@@ -23,18 +27,19 @@ pub fn problems(
     links: &[LinkSnapshot],
     destination: &Known<Destination>,
     now: Timestamp,
-) -> Option<Vec<ToldProblem>> {
+    flags: &ClusterFlags,
+) -> Option<Vec<Finding>> {
     let (own, theirs) = (own(link), destination.as_ref().ok());
     let recorded = || expiring_condition(link);
     let mut found = Vec::new();
-    found.extend(insecure(link).map(ToldProblem::from));
-    found.extend(theirs.and_then(|theirs| missing(link, theirs)));
-    found.extend(theirs.and_then(|theirs| ignored(link, theirs)));
-    found.extend(own.map_or_else(recorded, |own| expiring(link, own, now)));
+    found.extend(insecure(link).map(Finding::from));
+    found.extend(theirs.and_then(|theirs| missing(link, theirs, flags)));
+    found.extend(theirs.and_then(|theirs| ignored(link, theirs, flags)));
+    found.extend(own.map_or_else(recorded, |own| expiring(link, own, now, flags)));
     if let Some(theirs) = theirs {
-        found.extend(differs(link, links, theirs));
-        found.extend(expiring_at_linkerd(link, theirs, now));
-        found.extend(unused(link, theirs));
+        found.extend(differs(link, links, theirs, flags));
+        found.extend(expiring_at_linkerd(link, theirs, now, flags));
+        found.extend(unused(link, theirs, flags));
     }
     let all_known = own.is_some() && theirs.is_some();
     (all_known || !found.is_empty()).then_some(found)
@@ -54,53 +59,76 @@ pub fn insecure(link: &LinkSnapshot) -> Option<String> {
 }
 
 /// The problem if the token of the Link's own Secret is about to expire, or has expired.
-pub fn expiring(link: &LinkSnapshot, own: &LinkCredentials, now: Timestamp) -> Option<ToldProblem> {
-    expiring_at(own.expiry?, link, now)
+pub fn expiring(
+    link: &LinkSnapshot,
+    own: &LinkCredentials,
+    now: Timestamp,
+    flags: &ClusterFlags,
+) -> Option<Finding> {
+    expiring_at(own.expiry?, link, now, flags)
 }
 
 /// The same for a token that expires at this time.
-fn expiring_at(expiry: Timestamp, link: &LinkSnapshot, now: Timestamp) -> Option<ToldProblem> {
-    let problem = expiry::problem(expiry, now, link.cluster())?;
-    Some(ToldProblem::new(problem, rotate(link)))
+fn expiring_at(
+    expiry: Timestamp,
+    link: &LinkSnapshot,
+    now: Timestamp,
+    flags: &ClusterFlags,
+) -> Option<Finding> {
+    let problem = expiry::problem(expiry, now, "renew it")?;
+    let found = if expiry <= now {
+        Finding::broken(Cause::CredentialsExpired, problem)
+    } else {
+        Finding {
+            level: Level::Warning,
+            ..problem.into()
+        }
+    };
+    Some(found.fixed_by(&rotate(link, flags)))
 }
 
 /// The command that replaces the credentials of a Link.
-fn rotate(link: &LinkSnapshot) -> Suggested {
-    ClusterFlags::default().mc("rotate {}", &[link.cluster()])
+pub fn rotate(link: &LinkSnapshot, flags: &ClusterFlags) -> Suggested {
+    flags.mc(
+        "rotate {} --namespace {}",
+        &[link.cluster(), link.namespace()],
+    )
 }
 
 /// The same problem from the Link's status, for users who may not read Secrets.
-fn expiring_condition(link: &LinkSnapshot) -> Option<ToldProblem> {
+fn expiring_condition(link: &LinkSnapshot) -> Option<Finding> {
     let (status, message) = link.condition("CredentialsExpiring")?;
     (status == "True").then(|| message.into())
 }
 
 /// The problem if Linkerd has no Secret of its own for the target cluster, which it needs for remote discovery and for
 /// federated Services.
-pub fn missing(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> {
+pub fn missing(link: &LinkSnapshot, theirs: &Destination, flags: &ClusterFlags) -> Option<Finding> {
     let is_there = theirs.credentials.contains_key(link.cluster());
     (needs_linkerd(link) && !is_there).then(|| {
         let what = format!(
-            "namespace {} has no Secret for this cluster, so remote discovery and federated Services do not work; \
-             link the cluster again, which creates it",
+            "namespace {} has no Secret for this cluster, so remote discovery and federated Services do not work",
             theirs.namespace
         );
-        what.into()
+        let restart = flags.restart_destination(&theirs.namespace);
+        let found = Finding::broken(Cause::LinkerdSecretMissing, what);
+        found.fixed_by(&flags.link()).fixed_by(&restart)
     })
 }
 
 /// The problem if Linkerd ignores its Secret, because it is incomplete.
-pub fn ignored(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> {
+pub fn ignored(link: &LinkSnapshot, theirs: &Destination, flags: &ClusterFlags) -> Option<Finding> {
     let known = theirs.credentials.get(link.cluster())?;
     let (namespace, name) = (&theirs.namespace, &known.name);
     (needs_linkerd(link) && !known.lacks.is_empty()).then(|| {
-        let delete = ClusterFlags::default().kubectl("-n {} delete secret {}", &[namespace, name]);
+        let delete = flags.kubectl("-n {} delete secret {}", &[namespace, name]);
         let what = format!(
-            "Linkerd ignores the Secret {namespace}/{name}, which lacks {}; delete it with {delete}, and link the cluster \
-             again, which creates it",
+            "Linkerd ignores the Secret {namespace}/{name}, which lacks {}",
             known.lacks.join(", ")
         );
-        ToldProblem::new(what, delete)
+        let restart = flags.restart_destination(&theirs.namespace);
+        let found = Finding::broken(Cause::LinkerdSecretIgnored, what).fixed_by(&delete);
+        found.fixed_by(&flags.link()).fixed_by(&restart)
     })
 }
 
@@ -118,7 +146,8 @@ pub fn differs(
     link: &LinkSnapshot,
     links: &[LinkSnapshot],
     theirs: &Destination,
-) -> Option<ToldProblem> {
+    flags: &ClusterFlags,
+) -> Option<Finding> {
     let known = theirs.credentials.get(link.cluster())?;
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
     let mut others = links
@@ -126,11 +155,8 @@ pub fn differs(
         .filter(|other| other.cluster() == link.cluster() && other.id() != link.id());
     let may_have_it = |other| own(other).is_none_or(|own| own.token == known.token);
     (differs && known.lacks.is_empty() && !others.any(may_have_it)).then(|| {
-        let rotate = rotate(link);
-        let what = format!(
-            "the tokens in Linkerd's Secret and in the controller's Secret differ; replace both with {rotate}"
-        );
-        ToldProblem::new(what, rotate)
+        let what = "the tokens in Linkerd's Secret and in the controller's Secret differ";
+        Finding::degraded(Cause::LinkerdCredentialsDiffer, what).fixed_by(&rotate(link, flags))
     })
 }
 
@@ -140,19 +166,23 @@ pub fn expiring_at_linkerd(
     link: &LinkSnapshot,
     theirs: &Destination,
     now: Timestamp,
-) -> Option<ToldProblem> {
+    flags: &ClusterFlags,
+) -> Option<Finding> {
     let known = theirs.credentials.get(link.cluster())?;
     if own(link).is_some_and(|own| own.token == known.token) {
         return None;
     }
-    let problem = expiring_at(known.expiry?, link, now)?;
-    Some(problem.of("Linkerd's Secret"))
+    let found = expiring_at(known.expiry?, link, now, flags)?;
+    Some(Finding {
+        evidence: format!("Linkerd's Secret: {}", found.evidence),
+        ..found
+    })
 }
 
 /// The problem if Linkerd does not use its Secret. Its destination controller reads credentials when it starts or when
 /// their Secret is created, and ignores later changes (`cluster_store.go`). Nor does it follow federated Services that
 /// named the cluster before the Secret was created (`federated_service_watcher.go`).
-pub fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> {
+pub fn unused(link: &LinkSnapshot, theirs: &Destination, flags: &ClusterFlags) -> Option<Finding> {
     let known = theirs.credentials.get(link.cluster())?;
     let started = theirs.started?;
     if !needs_linkerd(link) || !known.lacks.is_empty() {
@@ -170,11 +200,8 @@ pub fn unused(link: &LinkSnapshot, theirs: &Destination) -> Option<ToldProblem> 
     } else {
         return None;
     };
-    let restart = ClusterFlags::default().restart_destination(&theirs.namespace);
-    Some(ToldProblem::new(
-        format!("{why}; restart it with {restart}"),
-        restart,
-    ))
+    let restart = flags.restart_destination(&theirs.namespace);
+    Some(Finding::degraded(Cause::LinkerdSecretStale, why).fixed_by(&restart))
 }
 
 #[cfg(test)]
@@ -221,12 +248,12 @@ mod tests {
 
     /// The beginning of each problem.
     fn found(link: &LinkSnapshot, destination: &Known<Destination>) -> Option<Vec<String>> {
-        let problems = problems(link, &[], destination, time(NOW))?;
+        let problems = problems(link, &[], destination, time(NOW), &ClusterFlags::default())?;
         let short = |text: &str| text.split([';', ',']).next().map(str::to_owned);
         Some(
             problems
                 .iter()
-                .filter_map(|found| short(found.text()))
+                .filter_map(|found| short(&found.line()))
                 .collect(),
         )
     }
@@ -243,8 +270,8 @@ mod tests {
         let theirs = Ok(theirs);
         let own = link.credentials.as_mut().unwrap().as_mut().unwrap();
         own.insecure = Some(InsecureTls::Unverified);
-        let found = problems(&link, &[], &theirs, time(NOW)).unwrap();
-        assert_eq!(found[0].text(), InsecureTls::Unverified.problem());
+        let found = problems(&link, &[], &theirs, time(NOW), &ClusterFlags::default()).unwrap();
+        assert_eq!(found[0].evidence, InsecureTls::Unverified.problem());
         assert_eq!(found.len(), 2);
         // The Secret is newer than the Link's status.
         let status = |status: &str| json!({ "conditions": [condition("InsecureTLS", status, "not safe", 1)] });
@@ -336,13 +363,14 @@ mod tests {
         known.name = "mine".into();
         known.changed = Some(time(NOW));
         known.lacks = vec!["the type x".into(), "the annotation y".into()];
-        let found = problems(&link, &[], &Ok(theirs), time(NOW)).unwrap();
-        let found: Vec<&str> = found.iter().map(ToldProblem::text).collect();
+        let found = problems(&link, &[], &Ok(theirs), time(NOW), &ClusterFlags::default()).unwrap();
+        let found: Vec<String> = found.iter().map(Finding::told).collect();
         assert_eq!(
             found,
             [
-                "Linkerd ignores the Secret linkerd/mine, which lacks the type x, the annotation y; delete it with `kubectl \
-                 -n linkerd delete secret mine`, and link the cluster again, which creates it"
+                "Linkerd ignores the Secret linkerd/mine, which lacks the type x, the annotation y: run `kubectl -n \
+                 linkerd delete secret mine`, then `linkerd-mc link`, then `kubectl -n linkerd rollout restart \
+                 deployment/linkerd-destination`"
             ]
         );
     }
@@ -383,7 +411,10 @@ mod tests {
             (other("north", Some("b")), true),
         ] {
             let links = [link.clone(), other];
-            assert_eq!(differs(&link, &links, &theirs).is_some(), expected);
+            assert_eq!(
+                differs(&link, &links, &theirs, &ClusterFlags::default()).is_some(),
+                expected
+            );
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::{diagnose::causes::Cause, finding::Finding};
+use hints::suggest::ClusterFlags;
 use mirror_core::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -21,12 +23,28 @@ pub struct ForeignEndpoints {
 }
 
 impl ForeignEndpoints {
-    /// Kind, as kubectl takes it, and name of the object with the endpoints. It is in the mirror's namespace.
-    pub fn object(&self) -> (&'static str, &str) {
-        match &self.by {
-            EndpointsSource::Endpoints => ("endpoints", &self.mirror.name),
-            EndpointsSource::Slice { name, .. } => ("endpointslice", name),
-        }
+    /// What is wrong with the mirror. The object with the endpoints is in its namespace.
+    pub fn finding(&self, flags: &ClusterFlags) -> Finding {
+        let Self { mirror, by } = self;
+        let (kind, name, what) = match by {
+            EndpointsSource::Endpoints => {
+                let what = "Endpoints of the same name".to_owned();
+                ("endpoints", &mirror.name, what)
+            }
+            EndpointsSource::Slice { name, manager } => {
+                let by = match manager.as_str() {
+                    "" => String::new(),
+                    manager => format!(" (managed by {manager})"),
+                };
+                ("endpointslice", name, format!("EndpointSlice {name}{by}"))
+            }
+        };
+        let evidence = format!(
+            "Service {mirror}: part of its traffic goes to {what}, which no service mirror created; find out what did, \
+             then delete it"
+        );
+        let delete = flags.kubectl("-n {} delete {} {}", &[&mirror.namespace, kind, name]);
+        Finding::broken(Cause::ForeignEndpoints, evidence).fixed_by(&delete)
     }
 }
 

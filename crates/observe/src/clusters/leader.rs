@@ -10,8 +10,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use serde::Serialize;
 
+use crate::{
+    diagnose::causes::Cause,
+    finding::{Finding, Level},
+};
 use client::{ReadError, requests::get_at};
-use hints::suggest::{ClusterFlags, Suggested, ToldProblem};
+use hints::suggest::{ClusterFlags, Suggested};
 use mirror_core::api::labels::LEASE_NAME;
 
 /// How long a Lease is valid if it does not say so.
@@ -59,7 +63,7 @@ impl Leader {
         &self,
         flags: &ClusterFlags,
         when: impl Fn(Timestamp) -> String,
-    ) -> Option<ToldProblem> {
+    ) -> Option<Finding> {
         if self.active {
             return None;
         }
@@ -73,11 +77,11 @@ impl Leader {
             }
             None => format!("the last one stopped {when}"),
         };
-        let pods = pods(flags, namespace);
-        let text = format!(
-            "no controller is active: {last}, and nothing has been reported since; look at its Pods with {pods}"
-        );
-        Some(ToldProblem::new(text, pods))
+        let text = format!("no controller is active: {last}, and nothing has been reported since");
+        Some(
+            Finding::new(Cause::ControllerDown, Level::Error, text)
+                .fixed_by(&pods(flags, namespace)),
+        )
     }
 }
 
@@ -141,7 +145,7 @@ mod tests {
                 json!({"holderIdentity": "", "renewTime": at, "leaseDurationSeconds": 1}),
                 "12:00:00",
                 false,
-                "no controller is active: the last one stopped at 12, and nothing has been reported since; look",
+                "no controller is active: the last one stopped at 12, and nothing has been reported since",
             ),
             (
                 json!({}),
@@ -163,7 +167,7 @@ mod tests {
             let told = leader.silence(&ClusterFlags::default(), |at| {
                 at.strftime("at %H").to_string()
             });
-            let told = told.map_or_else(String::new, |told| told.text().to_owned());
+            let told = told.map_or_else(String::new, |told| told.evidence);
             assert!(
                 told.starts_with(said) && told.is_empty() == active,
                 "{told}"

@@ -33,15 +33,16 @@ impl OwnRoute {
     }
 
     /// The command that deletes it.
-    pub fn deletion(&self) -> Suggested {
+    pub fn deletion(&self, flags: &ClusterFlags) -> Suggested {
         let ResourceId { namespace, name } = &self.id;
         let resource = format!("{}.{}", self.kind.plural(), self.kind.group());
-        ClusterFlags::default().kubectl("-n {} delete {} {}", &[namespace, &resource, name])
+        flags.kubectl("-n {} delete {} {}", &[namespace, &resource, name])
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hints::suggest::ClusterFlags;
 
     use crate::clusters::fixtures::route;
 
@@ -50,7 +51,7 @@ mod tests {
         let route = route("web-federated-80");
         assert_eq!(route.path(), "HTTPRoute shop/web-federated-80");
         assert_eq!(
-            route.deletion().line(),
+            route.deletion(&ClusterFlags::default()).line(),
             "kubectl -n shop delete httproutes.gateway.networking.k8s.io web-federated-80"
         );
         assert_eq!(route.installation, "linkerd-multicluster");

@@ -3,12 +3,15 @@
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     subject::Mode,
 };
-use crate::clusters::{
-    request_path::{EndpointCounts, ProxyAnswer, ProxyCounts},
-    snapshot::LinkSnapshot,
+use crate::{
+    clusters::{
+        request_path::{EndpointCounts, ProxyAnswer, ProxyCounts},
+        snapshot::LinkSnapshot,
+    },
+    finding::{Finding, Level},
 };
 
 /// Annotations by which a proxy takes out endpoints that fail. They count as not connected then.
@@ -184,12 +187,12 @@ impl PortCounts<'_> {
             "{failed} of {all} requests or connections{place} failed just now: {}",
             listed.collect::<Vec<_>>().join(", ")
         );
-        let impact = if failed >= all {
-            Impact::Broken
+        let level = if failed >= all {
+            Level::Error
         } else {
-            Impact::Degraded
+            Level::Warning
         };
-        let found = Finding::new(Cause::RequestsFail, impact, evidence);
+        let found = Finding::new(Cause::RequestsFail, level, evidence);
         report.find(Some(found.fixed_by(&logs(self.way))));
     }
 }

@@ -3,12 +3,15 @@
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
 };
-use crate::clusters::{
-    request_path::ClientPod,
-    skipped_ports::{SkippedBy, SkippedPorts, SkippedSubnets},
-    trust_anchors,
+use crate::{
+    clusters::{
+        request_path::ClientPod,
+        skipped_ports::{SkippedBy, SkippedPorts, SkippedSubnets},
+        trust_anchors,
+    },
+    finding::{Finding, Level},
 };
 
 /// The annotation that lets ports bypass the proxy.
@@ -80,17 +83,17 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
 /// The Pod is being deleted. While its proxy is ready, requests are still answered.
 fn terminating(way: &PathContext<'_>, pod: &ClientPod, is_ready: bool) -> Finding {
     let id = &pod.state.id;
-    let (impact, proxy) = if is_ready {
-        (Impact::Degraded, "still runs")
+    let (level, proxy) = if is_ready {
+        (Level::Warning, "still runs")
     } else {
-        (Impact::Broken, "does not answer")
+        (Level::Error, "does not answer")
     };
     let evidence = format!("Pod {id} is being deleted, and its proxy {proxy}");
     let pods = way
         .commands
         .source
         .kubectl("-n {} get pods", &[&id.namespace]);
-    Finding::new(Cause::ClientTerminating, impact, evidence).fixed_by(&pods)
+    Finding::new(Cause::ClientTerminating, level, evidence).fixed_by(&pods)
 }
 
 fn not_injected(way: &PathContext<'_>, pod: &ClientPod) -> Finding {

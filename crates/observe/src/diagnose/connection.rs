@@ -8,15 +8,14 @@ use mirror_core::{
     mirror::Target,
 };
 
-use super::{
-    causes::Cause,
-    context::PathContext,
-    layer::{Finding, Impact, LayerReport},
+use super::{causes::Cause, context::PathContext, layer::LayerReport};
+use crate::{
+    clusters::{credentials, snapshot::LinkSnapshot},
+    finding::{Finding, Level},
 };
-use crate::clusters::{credentials, snapshot::LinkSnapshot};
 
 /// What is wrong with the Link itself.
-pub fn invalid(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact) -> Option<Finding> {
+pub fn invalid(way: &PathContext<'_>, link: &LinkSnapshot, level: Level) -> Option<Finding> {
     // Parsed as by the controller. The default for headless Services cannot make a Link invalid.
     let object = LinkObject {
         link: link.link.clone(),
@@ -31,14 +30,14 @@ pub fn invalid(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact) -> Op
         "-n {} edit links.multicluster.linkerd.io {}",
         &[link.namespace(), link.name()],
     );
-    Some(Finding::new(Cause::LinkInvalid, impact, evidence).fixed_by(&edit))
+    Some(Finding::new(Cause::LinkInvalid, level, evidence).fixed_by(&edit))
 }
 
 /// Why the controller does not reach the target cluster, by the conditions of the Link.
 pub fn broken(
     way: &PathContext<'_>,
     link: &LinkSnapshot,
-    impact: Impact,
+    level: Level,
     report: &mut LayerReport,
 ) -> Option<Finding> {
     let (cluster, namespace) = (link.cluster(), link.namespace());
@@ -60,19 +59,17 @@ pub fn broken(
     if let Some(found) = said(c::CREDENTIALS_VALID) {
         let evidence = evidence("CredentialsValid False:", &found.reason, &found.message);
         // With new credentials that fail, the old ones are still in use.
-        let impact = match found.reason.as_str() {
-            credentials_valid::CREDENTIALS_FAIL => Impact::Degraded,
-            _ => impact,
+        let level = match found.reason.as_str() {
+            credentials_valid::CREDENTIALS_FAIL => Level::Warning,
+            _ => level,
         };
-        return Some(
-            Finding::new(Cause::CredentialsUnusable, impact, evidence).fixed_by(&relink()),
-        );
+        return Some(Finding::new(Cause::CredentialsUnusable, level, evidence).fixed_by(&relink()));
     }
     let expired = has_expired(way, link);
     let Some(found) = said(c::CONNECTED) else {
         if let Some(expired) = expired {
             return Some(
-                Finding::new(Cause::CredentialsExpired, impact, expired).fixed_by(&rotate()),
+                Finding::new(Cause::CredentialsExpired, level, expired).fixed_by(&rotate()),
             );
         }
         let connected = status.and_then(|status| status.condition(c::CONNECTED));
@@ -94,7 +91,7 @@ pub fn broken(
                 .mc("status --cluster-name {}", &[cluster]),
         ),
     };
-    Some(Finding::new(cause, impact, evidence).fixed_by(&command))
+    Some(Finding::new(cause, level, evidence).fixed_by(&command))
 }
 
 fn has_expired(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<String> {

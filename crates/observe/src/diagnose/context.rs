@@ -3,13 +3,16 @@
 use mirror_core::api::{labels::LINKERD_NAMESPACE, link::LinkStatus};
 
 use super::{
-    layer::{Commands, Impact},
+    layer::Commands,
     silence::silence,
     subject::{Mode, Subject},
 };
-use crate::clusters::{
-    request_path::{ClientPod, ClientView, RequestPath},
-    snapshot::{Count, Endpoints, LinkSnapshot, ReadError},
+use crate::{
+    clusters::{
+        request_path::{ClientPod, ClientView, RequestPath},
+        snapshot::{Count, Endpoints, LinkSnapshot, ReadError},
+    },
+    finding::Level,
 };
 
 /// The facts, and what the Service is.
@@ -49,11 +52,11 @@ impl<'a> PathContext<'a> {
 
     /// How bad it is if a target cluster cannot be reached: a federated Service may have other members, unless no endpoint
     /// is left in any cluster.
-    pub fn impact(&self) -> Impact {
+    pub fn level(&self) -> Level {
         if self.has_no_endpoint() {
-            Impact::Broken
+            Level::Error
         } else {
-            self.subject.impact()
+            self.subject.level()
         }
     }
 

@@ -5,17 +5,20 @@ use mirror_core::api::labels::{CONTROLLER_NAME, LEASE_NAME};
 use super::{
     causes::Cause,
     context::PathContext,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     silence::{deployment, held_by_nobody},
 };
-use crate::clusters::snapshot::Workload;
+use crate::{
+    clusters::snapshot::Workload,
+    finding::{Finding, Level},
+};
 
 /// What is wrong with the controller of the Links in a namespace; adds what was looked at. Without one, what the status of
 /// a Link says is old.
 pub fn judge(
     way: &PathContext<'_>,
     namespace: &str,
-    impact: Impact,
+    level: Level,
     report: &mut LayerReport,
 ) -> Option<Finding> {
     let lease = format!("{namespace}/{LEASE_NAME}");
@@ -32,7 +35,7 @@ pub fn judge(
         Some(leader) if leader.active => {
             if let Some(evidence) = held_by_nobody(way.facts, leader) {
                 Some(
-                    Finding::new(Cause::LeaseHeldByNobody, impact, evidence).fixed_by(
+                    Finding::new(Cause::LeaseHeldByNobody, level, evidence).fixed_by(
                         &way.commands
                             .source
                             .kubectl("-n {} delete lease {}", &[namespace, LEASE_NAME]),
@@ -54,7 +57,7 @@ pub fn judge(
                     format!("the last controller stopped {renewed}, and released the Lease {lease}")
                 }
             };
-            Some(down(way, namespace, impact, deployment, &evidence))
+            Some(down(way, namespace, level, deployment, &evidence))
         }
         // Linkerd's own service mirror may be in charge.
         None if deployment.is_none() => {
@@ -66,7 +69,7 @@ pub fn judge(
         }
         None => {
             let evidence = format!("the Lease {lease} does not exist");
-            Some(down(way, namespace, impact, deployment, &evidence))
+            Some(down(way, namespace, level, deployment, &evidence))
         }
     }
 }
@@ -74,7 +77,7 @@ pub fn judge(
 fn down(
     way: &PathContext<'_>,
     namespace: &str,
-    impact: Impact,
+    level: Level,
     deployment: Option<&Workload>,
     lease: &str,
 ) -> Finding {
@@ -97,5 +100,5 @@ fn down(
             source.kubectl("-n {} get pods -l component=controller", &[namespace]),
         ),
     };
-    Finding::new(Cause::ControllerDown, impact, format!("{lease}{state}")).fixed_by(&command)
+    Finding::new(Cause::ControllerDown, level, format!("{lease}{state}")).fixed_by(&command)
 }

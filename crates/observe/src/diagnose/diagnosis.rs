@@ -4,8 +4,9 @@ use mirror_core::api::metadata::ResourceId;
 
 use super::{
     causes::{Cause, Layer},
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
 };
+use crate::finding::{Finding, Level};
 
 /// What was found on the way of a request.
 #[derive(Clone, Debug)]
@@ -29,16 +30,16 @@ impl Diagnosis {
                 findings.map(|finding| (report.layer, finding))
             })
         };
-        let is_broken = |(_, finding): &(Layer, &Finding)| finding.impact == Impact::Broken;
+        let is_broken = |(_, finding): &(Layer, &Finding)| finding.level == Level::Error;
         all().find(is_broken).or_else(|| all().next())
     }
 
     /// The state of a layer, and its causes, without what is counted; `None` if it was not judged.
-    pub fn outline(&self, layer: Layer) -> Option<(&'static str, Vec<(Cause, Impact)>)> {
+    pub fn outline(&self, layer: Layer) -> Option<(&'static str, Vec<(Option<Cause>, Level)>)> {
         let mut layers = self.layers.iter();
         let report = layers.find(|report| report.layer == layer)?;
         let findings = report.findings.iter();
-        let causes = findings.map(|finding| (finding.cause, finding.impact));
+        let causes = findings.map(|finding| (finding.cause, finding.level));
         Some((report.state(), causes.collect()))
     }
 

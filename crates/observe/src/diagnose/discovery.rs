@@ -4,13 +4,16 @@ use super::{
     causes::{Cause, Layer},
     context::PathContext,
     endpoints,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     subject::Mode,
 };
-use crate::clusters::{
-    credentials,
-    request_path::DESTINATION,
-    snapshot::{Destination, LinkSnapshot},
+use crate::{
+    clusters::{
+        credentials,
+        request_path::DESTINATION,
+        snapshot::{Destination, LinkSnapshot},
+    },
+    finding::{Finding, Level},
 };
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {
@@ -35,10 +38,10 @@ fn credentials_of_targets(way: &PathContext<'_>, report: &mut LayerReport) {
         Ok(destination) => destination,
         Err(why) => return report.cannot_see("Linkerd's credentials for target clusters", why),
     };
-    let impact = way.impact();
+    let level = way.level();
     for (cluster, _) in way.subject.remotes() {
         if let Some(link) = way.facts.link_to(cluster) {
-            let found = of_link(way, link, destination, impact);
+            let found = of_link(way, link, destination, level);
             if found.is_none() {
                 report.see(format!(
                     "Linkerd has credentials for {cluster}, and uses them"
@@ -84,38 +87,20 @@ fn of_link(
     way: &PathContext<'_>,
     link: &LinkSnapshot,
     known: &Destination,
-    impact: Impact,
+    level: Level,
 ) -> Option<Finding> {
     let (cluster, namespace) = (link.cluster(), link.namespace());
     let source = &way.commands.source;
-    let restart = || {
-        source.kubectl(
-            "-n {} rollout restart deployment/{}",
-            &[&known.namespace, DESTINATION],
-        )
-    };
-    let relink = || way.commands.link(cluster, namespace);
     let rotate = || way.commands.rotate(cluster, namespace);
-    if let Some(problem) = credentials::missing(link, known) {
-        let found = Finding::new(Cause::LinkerdSecretMissing, impact, short(problem.text()));
-        return Some(found.fixed_by(&relink()).fixed_by(&restart()));
-    }
-    if let Some(problem) = credentials::ignored(link, known) {
-        let secret = known
-            .credentials
-            .get(cluster)
-            .map(|found| found.name.clone());
-        let delete = source.kubectl(
-            "-n {} delete secret {}",
-            &[&known.namespace, &secret.unwrap_or_default()],
-        );
-        let found = Finding::new(Cause::LinkerdSecretIgnored, impact, short(problem.text()));
-        return Some(
-            found
-                .fixed_by(&delete)
-                .fixed_by(&relink())
-                .fixed_by(&restart()),
-        );
+    let missing = credentials::missing(link, known, source);
+    if let Some(found) = missing.or_else(|| credentials::ignored(link, known, source)) {
+        let mut found = Finding { level, ..found };
+        for action in &mut found.actions {
+            if action.command == source.link() {
+                action.command = way.commands.link(cluster, namespace);
+            }
+        }
+        return Some(found);
     }
     let theirs = known.credentials.get(cluster)?;
     if theirs.expiry.is_some_and(|expiry| expiry <= way.facts.now) {
@@ -124,25 +109,19 @@ fn of_link(
             known.namespace, theirs.name
         );
         return Some(
-            Finding::new(Cause::LinkerdCredentialsExpired, impact, evidence).fixed_by(&rotate()),
+            Finding::new(Cause::LinkerdCredentialsExpired, level, evidence).fixed_by(&rotate()),
         );
     }
-    if let Some(problem) = credentials::unused(link, known) {
-        return Some(
-            Finding::degraded(Cause::LinkerdSecretStale, short(problem.text()))
-                .fixed_by(&restart()),
-        );
+    if let Some(found) = credentials::unused(link, known, source) {
+        return Some(found);
     }
     let links = way.facts.source.links.as_deref().unwrap_or_default();
-    let problem = credentials::differs(link, links, known)?;
+    let found = credentials::differs(link, links, known, source)?;
     Some(
-        Finding::degraded(Cause::LinkerdCredentialsDiffer, short(problem.text()))
-            .fixed_by(&rotate()),
+        Finding {
+            actions: vec![],
+            ..found
+        }
+        .fixed_by(&rotate()),
     )
-}
-
-/// The problem without its remedy.
-fn short(problem: &str) -> String {
-    let (what, _) = problem.split_once(';').unwrap_or((problem, ""));
-    what.to_owned()
 }

@@ -8,11 +8,14 @@ use mirror_core::api::k8s::{EndpointSlice, Service, ServicePort};
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    layer::{Finding, LayerReport},
+    layer::LayerReport,
     policy::restart,
     subject::{Mode, Subject},
 };
-use crate::clusters::{linkerd_api::DiscoveredEndpoint, request_path::TargetFacts};
+use crate::{
+    clusters::{linkerd_api::DiscoveredEndpoint, request_path::TargetFacts},
+    finding::{Finding, Level},
+};
 
 /// Maximum number of addresses in a text.
 const SHOWN: usize = 3;
@@ -39,7 +42,11 @@ pub fn judge(way: &PathContext<'_>, mode: Mode, report: &mut LayerReport) {
         })
         .collect();
     let causes = |(_, judged): &(&str, LayerReport)| -> Vec<Cause> {
-        judged.findings.iter().map(|found| found.cause).collect()
+        judged
+            .findings
+            .iter()
+            .filter_map(|found| found.cause)
+            .collect()
     };
     let is_same = judged
         .windows(2)
@@ -57,14 +64,14 @@ pub fn judge(way: &PathContext<'_>, mode: Mode, report: &mut LayerReport) {
             report.find(Some(if is_same {
                 found
             } else {
-                of_one(way, &found, by, count)
+                of_one(way, found, by, count)
             }));
         }
     }
 }
 
 /// What one Pod of several tells is wrong: the proxies that have asked it, and this may be one of them, fail.
-fn of_one(way: &PathContext<'_>, found: &Finding, by: &str, count: usize) -> Finding {
+fn of_one(way: &PathContext<'_>, found: Finding, by: &str, count: usize) -> Finding {
     let evidence = format!(
         "{}; this is what {by} tells, one of {count} Pods",
         found.evidence
@@ -73,7 +80,13 @@ fn of_one(way: &PathContext<'_>, found: &Finding, by: &str, count: usize) -> Fin
         .commands
         .source
         .kubectl("-n {} delete pod {}", &[way.linkerd_namespace(), by]);
-    Finding::degraded(found.cause, evidence).fixed_by(&restart)
+    Finding {
+        level: Level::Warning,
+        evidence,
+        actions: vec![],
+        ..found
+    }
+    .fixed_by(&restart)
 }
 
 fn teller(pod: &str) -> &str {
@@ -225,8 +238,8 @@ fn of_target(
         list(&there.ready)
     );
     let found = if there.are_apart() {
-        let impact = way.impact();
-        Finding::new(Cause::EndpointsNotTold, impact, what)
+        let level = way.level();
+        Finding::new(Cause::EndpointsNotTold, level, what)
     } else if is_whole && !there.stale().is_empty() {
         Finding::degraded(Cause::EndpointsStale, what)
     } else {

@@ -15,15 +15,18 @@ use super::{
     connection,
     context::PathContext,
     controller, exported,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     missing::of_reason,
     routes,
     subject::{Federated, MirrorOf, Mode, reported},
 };
-use crate::clusters::{
-    foreign_endpoints::{self, EndpointsSource, ForeignEndpoints},
-    preference_status::PreferenceStatus,
-    snapshot::{Count, LinkSnapshot},
+use crate::{
+    clusters::{
+        foreign_endpoints,
+        preference_status::PreferenceStatus,
+        snapshot::{Count, LinkSnapshot},
+    },
+    finding::{Finding, Level},
 };
 
 /// Judges a mirror.
@@ -44,14 +47,14 @@ pub fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerReport {
     let declared = declares(service, way.facts.port);
     // What the mirror lacks, its controller would write.
     let lags = !declared && target_declares(way, cluster) != Some(false);
-    let impact = if lags && target_declares(way, cluster).is_some() || is_left_empty(way, mirror) {
-        Impact::Broken
+    let level = if lags && target_declares(way, cluster).is_some() || is_left_empty(way, mirror) {
+        Level::Error
     } else {
-        Impact::Degraded
+        Level::Warning
     };
-    let found = connection::invalid(way, link, impact)
-        .or_else(|| unattended(way, link.namespace(), impact, &mut report))
-        .or_else(|| connection::broken(way, link, impact, &mut report));
+    let found = connection::invalid(way, link, level)
+        .or_else(|| unattended(way, link.namespace(), level, &mut report))
+        .or_else(|| connection::broken(way, link, level, &mut report));
     let is_held_up = found.is_some();
     report.find(found);
     let said = way
@@ -70,7 +73,7 @@ pub fn mirror(way: &PathContext<'_>, mirror: &MirrorOf<'_>) -> LayerReport {
     } else if let Some(said) = said.filter(|said| said.status != "True") {
         let found = of_reason(way, link, said);
         report.find(found.map(|found| Finding {
-            impact: Impact::Degraded,
+            level: Level::Warning,
             ..found
         }));
     }
@@ -100,14 +103,14 @@ pub fn federated(way: &PathContext<'_>, federated: &Federated<'_>) -> LayerRepor
         if !takes_part && said.is_none() {
             continue;
         }
-        let found = connection::invalid(way, link, Impact::Degraded).or_else(|| {
+        let found = connection::invalid(way, link, Level::Warning).or_else(|| {
             let is_new = !judged.contains(&link.namespace());
             judged.push(link.namespace());
-            let judge = || unattended(way, link.namespace(), Impact::Degraded, &mut report);
+            let judge = || unattended(way, link.namespace(), Level::Warning, &mut report);
             is_new.then(judge).flatten()
         });
         report.find(found);
-        let found = connection::broken(way, link, Impact::Degraded, &mut report);
+        let found = connection::broken(way, link, Level::Warning, &mut report);
         report.find(found);
         report.find(drained(way, link));
         let said = said.filter(|_| way.status(link).is_some());
@@ -129,10 +132,10 @@ pub fn federated(way: &PathContext<'_>, federated: &Federated<'_>) -> LayerRepor
 fn unattended(
     way: &PathContext<'_>,
     namespace: &str,
-    impact: Impact,
+    level: Level,
     report: &mut LayerReport,
 ) -> Option<Finding> {
-    let found = controller::judge(way, namespace, impact, report)?;
+    let found = controller::judge(way, namespace, level, report)?;
     let is_gated = way.subject.mode() == Some(Mode::Gateway);
     if !is_gated || !way.has_no_endpoint() {
         return Some(found);
@@ -142,7 +145,7 @@ fn unattended(
         found.evidence
     );
     Some(Finding {
-        impact: Impact::Broken,
+        level: Level::Error,
         evidence,
         ..found
     })
@@ -176,32 +179,11 @@ fn common(way: &PathContext<'_>, service: &Service, report: &mut LayerReport) {
         Err(why) => report.cannot_see("EndpointSlices", why),
         Ok(slices) => {
             for found in foreign_endpoints::find(std::iter::once(service), slices) {
-                report.find(Some(foreign(way, &found)));
+                report.find(Some(found.finding(&way.commands.source)));
             }
         }
     }
     routes::judge(way, service, report);
-}
-
-fn foreign(way: &PathContext<'_>, found: &ForeignEndpoints) -> Finding {
-    let ForeignEndpoints { mirror, by } = found;
-    let (kind, name) = found.object();
-    let what = match by {
-        EndpointsSource::Endpoints => "Endpoints of the same name".to_owned(),
-        EndpointsSource::Slice { manager, .. } => {
-            let by = match manager.as_str() {
-                "" => "nobody",
-                manager => manager,
-            };
-            format!("EndpointSlice {name}, managed by {by},")
-        }
-    };
-    let evidence = format!("{what} adds endpoints to Service {mirror}");
-    Finding::broken(Cause::ForeignEndpoints, evidence).fixed_by(
-        &way.commands
-            .source
-            .kubectl("-n {} delete {} {}", &[&mirror.namespace, kind, name]),
-    )
 }
 
 /// Whether the Service has the port that is called.
@@ -316,12 +298,12 @@ fn of_member(
         )
     };
     if is(Reason::PortConflict) {
-        let impact = if declared {
-            Impact::Degraded
+        let level = if declared {
+            Level::Warning
         } else {
-            Impact::Broken
+            Level::Error
         };
-        let found = Finding::new(Cause::PortConflict, impact, evidence());
+        let found = Finding::new(Cause::PortConflict, level, evidence());
         let name = way
             .facts
             .service
@@ -355,7 +337,7 @@ fn of_member(
     }
     let found = of_reason(way, link, said)?;
     Some(Finding {
-        impact: Impact::Degraded,
+        level: Level::Warning,
         ..found
     })
 }

@@ -8,8 +8,11 @@ use mirror_core::{
     mirror::{FEDERATED_SUFFIX, Target, member, mode},
 };
 
-use super::{causes::Cause, context::PathContext, layer::Finding, subject};
-use crate::clusters::{request_path::TargetFacts, snapshot::LinkSnapshot};
+use super::{causes::Cause, context::PathContext, subject};
+use crate::{
+    clusters::{request_path::TargetFacts, snapshot::LinkSnapshot},
+    finding::Finding,
+};
 
 /// Why a Service is no candidate for mirroring, or for membership.
 pub fn not_exported(

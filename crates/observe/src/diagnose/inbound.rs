@@ -7,15 +7,13 @@ use ipnet::IpNet;
 use mirror_core::api::k8s::Service;
 use serde_json::{Value, json};
 
-use super::{
-    causes::Cause,
-    context::PathContext,
-    layer::{Finding, Impact, LayerReport},
-    subject::Mode,
-};
-use crate::clusters::{
-    linkerd_api::{Authorization, PermittedClients, PolicyReference, ServerPolicy},
-    request_path::{InboundPort, TargetFacts},
+use super::{causes::Cause, context::PathContext, layer::LayerReport, subject::Mode};
+use crate::{
+    clusters::{
+        linkerd_api::{Authorization, PermittedClients, PolicyReference, ServerPolicy},
+        request_path::{InboundPort, TargetFacts},
+    },
+    finding::{Finding, Level},
 };
 
 /// The default policy for the probes of a Pod. It is for their paths only.
@@ -36,7 +34,7 @@ struct Caller<'a> {
 /// Judges whether the client may connect to the gateway.
 pub fn of_gateway(
     way: &PathContext<'_>,
-    place: (&str, Impact),
+    place: (&str, Level),
     port: &InboundPort,
     report: &mut LayerReport,
 ) {
@@ -52,7 +50,7 @@ pub fn of_gateway(
 pub fn of_server(
     way: &PathContext<'_>,
     target: &TargetFacts,
-    (mode, impact): (Mode, Impact),
+    (mode, level): (Mode, Level),
     report: &mut LayerReport,
 ) {
     let port = match &target.serving {
@@ -84,13 +82,13 @@ pub fn of_server(
             }
         }
     };
-    let place = (target.cluster.as_str(), impact);
+    let place = (target.cluster.as_str(), level);
     judge(way, (Cause::ServerDenies, place), port, &caller, report);
 }
 
 fn judge(
     way: &PathContext<'_>,
-    (cause, (cluster, impact)): (Cause, (&str, Impact)),
+    (cause, (cluster, level)): (Cause, (&str, Level)),
     port: &InboundPort,
     caller: &Caller<'_>,
     report: &mut LayerReport,
@@ -141,7 +139,7 @@ fn judge(
         caller.who,
         from.unwrap_or_default()
     );
-    let found = Finding::new(cause, impact, evidence);
+    let found = Finding::new(cause, level, evidence);
     report.find(Some(permit(
         way,
         found,
@@ -172,7 +170,7 @@ fn permit(
             flags.kubectl("-n {} edit {} {}", &[namespace, &resource, name])
         });
     }
-    if found.cause == Cause::GatewayDenies {
+    if found.cause == Some(Cause::GatewayDenies) {
         // `install` has the policies, but only the user has the values for it.
         return found.fixed_in(way.commands, cluster, |flags| {
             flags.kubectl(

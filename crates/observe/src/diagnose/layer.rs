@@ -5,8 +5,11 @@ use std::fmt;
 use hints::suggest::{ClusterFlags, Suggested};
 use serde_json::json;
 
-use super::causes::{Cause, Layer};
-use crate::clusters::request_path::PodState;
+use super::causes::Layer;
+use crate::{
+    clusters::request_path::PodState,
+    finding::{Action, Finding, Level},
+};
 
 /// The judgement on one layer.
 #[derive(Clone, Debug)]
@@ -19,37 +22,6 @@ pub struct LayerReport {
     pub unseen: Vec<String>,
     /// What is wrong; the first is the cause of the others.
     pub findings: Vec<Finding>,
-}
-
-/// What is wrong in a layer.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// What is wrong.
-    pub cause: Cause,
-    /// How bad it is.
-    pub impact: Impact,
-    /// What shows it, in one line.
-    pub evidence: String,
-    /// The commands that fix it, in order.
-    pub fixes: Vec<FixCommand>,
-}
-
-/// A command that fixes a cause, or that has to be run to find out more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FixCommand {
-    /// The cluster to run it in, if the command does not name it.
-    pub cluster: Option<String>,
-    /// The command.
-    pub command: String,
-}
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Impact {
-    /// Requests are answered, but perhaps not by whom they should, or not for long.
-    Degraded,
-    /// Requests fail.
-    Broken,
 }
 
 /// How commands name the clusters.
@@ -98,14 +70,14 @@ impl LayerReport {
     /// Whether requests fail in this layer.
     pub fn is_broken(&self) -> bool {
         let mut findings = self.findings.iter();
-        findings.any(|finding| finding.impact == Impact::Broken)
+        findings.any(|finding| finding.level == Level::Error)
     }
 
     /// One word for its state.
     pub fn state(&self) -> &'static str {
-        match self.findings.iter().map(|finding| finding.impact).max() {
-            Some(Impact::Broken) => "broken",
-            Some(Impact::Degraded) => "degraded",
+        match self.findings.iter().map(|finding| finding.level).max() {
+            Some(Level::Error) => "broken",
+            Some(Level::Warning) => "degraded",
             None if self.seen.is_empty() => "unknown",
             None => "ok",
         }
@@ -113,35 +85,6 @@ impl LayerReport {
 }
 
 impl Finding {
-    /// A finding with nothing to do about it yet.
-    pub fn new(cause: Cause, impact: Impact, evidence: impl Into<String>) -> Self {
-        Self {
-            cause,
-            impact,
-            evidence: evidence.into(),
-            fixes: Vec::new(),
-        }
-    }
-
-    /// Requests fail.
-    pub fn broken(cause: Cause, evidence: impl Into<String>) -> Self {
-        Self::new(cause, Impact::Broken, evidence)
-    }
-
-    /// Requests may be answered.
-    pub fn degraded(cause: Cause, evidence: impl Into<String>) -> Self {
-        Self::new(cause, Impact::Degraded, evidence)
-    }
-
-    /// The command that fixes it, which names its cluster.
-    pub fn fixed_by(mut self, command: &Suggested) -> Self {
-        self.fixes.push(FixCommand {
-            cluster: None,
-            command: command.line().to_owned(),
-        });
-        self
-    }
-
     /// The commands that start the Pod again that calls, or what is known of its owner if kubectl cannot restart that.
     pub fn fixed_by_restart(self, source: &ClusterFlags, pod: &PodState) -> Self {
         let namespace = &pod.id.namespace;
@@ -198,9 +141,9 @@ impl Finding {
             .as_ref()
             .filter(|_| commands.is_target(cluster));
         let flags = known.unwrap_or(&unnamed);
-        self.fixes.push(FixCommand {
+        self.actions.push(Action {
             cluster: known.is_none().then(|| cluster.to_owned()),
-            command: command(flags).line().to_owned(),
+            command: command(flags),
         });
         self
     }

@@ -7,10 +7,13 @@ use super::{
     connection,
     context::PathContext,
     controller, exported,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     subject::{Wanted, reported, similar},
 };
-use crate::clusters::snapshot::LinkSnapshot;
+use crate::{
+    clusters::snapshot::LinkSnapshot,
+    finding::{Finding, Level},
+};
 
 /// Why none of the mirrors exists that would have this name. The longest name of a cluster is meant most likely.
 pub fn mirror(way: &PathContext<'_>, wanted: &[Wanted<'_>]) -> LayerReport {
@@ -61,7 +64,7 @@ pub fn federated(way: &PathContext<'_>, member: &str) -> LayerReport {
 /// No Link says anything of a member, and no cluster was named that should have it: what is wrong with one of the Links may
 /// be the reason.
 fn in_no_cluster(way: &PathContext<'_>, member: &str, report: &mut LayerReport) -> Finding {
-    let broken = Impact::Broken;
+    let broken = Level::Error;
     let mut names = Vec::new();
     for link in way.facts.source.links.iter().flatten() {
         let obstacle = connection::invalid(way, link, broken)
@@ -93,7 +96,7 @@ fn why(
     federated: bool,
     report: &mut LayerReport,
 ) -> Option<Finding> {
-    let broken = Impact::Broken;
+    let broken = Level::Error;
     if let Some(found) = connection::invalid(way, link, broken) {
         return Some(found);
     }

@@ -1,7 +1,7 @@
 //! Why a request to a Service of another cluster fails: the layers of its way, judged one after the other. Pure.
 //!
 //! [`subject`] finds out what the Service is. Each layer is a function from the facts to a [`layer::LayerReport`], with
-//! [`layer::Finding`]s whose causes are in the table [`causes`]. [`report`] renders all.
+//! [``]s whose causes are in the table [`causes`]. [`report`] renders all.
 
 mod answers;
 pub mod causes;

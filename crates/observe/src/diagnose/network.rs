@@ -10,14 +10,17 @@ use super::{
     connection,
     context::PathContext,
     exported, inbound,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     silence::silence,
     subject::{Mode, Subject},
     target::no_common_anchor,
 };
-use crate::clusters::{
-    request_path::{GatewayFacts, PodState},
-    snapshot::LinkSnapshot,
+use crate::{
+    clusters::{
+        request_path::{GatewayFacts, PodState},
+        snapshot::LinkSnapshot,
+    },
+    finding::{Finding, Level},
 };
 
 /// Begins a message of the controller if something has answered its probe, though not as a gateway does.
@@ -28,7 +31,7 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
     let Some(mode) = way.subject.mode() else {
         return report;
     };
-    let impact = way.impact();
+    let level = way.level();
     let clusters: BTreeSet<&str> = way
         .subject
         .remotes()
@@ -37,8 +40,8 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
         .collect();
     for cluster in clusters {
         match (mode, way.facts.link_to(cluster)) {
-            (Mode::Discovery, _) => networks(way, cluster, impact, &mut report),
-            (Mode::Gateway, Some(link)) => gateway(way, link, impact, &mut report),
+            (Mode::Discovery, _) => networks(way, cluster, level, &mut report),
+            (Mode::Gateway, Some(link)) => gateway(way, link, level, &mut report),
             (Mode::Gateway, None) => {
                 report.cannot_see(format!("the gateway of {cluster}"), "its Link is not known");
             }
@@ -48,11 +51,11 @@ pub fn judge(way: &PathContext<'_>) -> LayerReport {
 }
 
 /// The gateway of a target cluster: as its own cluster shows it, and as the controller's probes see it.
-fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &mut LayerReport) {
+fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, level: Level, report: &mut LayerReport) {
     let facts = own(way, link, report);
     let spec = &link.link.spec;
     // What an invalid Link says is not in force.
-    let is_valid = connection::invalid(way, link, impact).is_none();
+    let is_valid = connection::invalid(way, link, level).is_none();
     if is_valid && !spec.gateway_port.is_empty() && spec.gateway_port == spec.probe_spec.port {
         // The port for probes is that of the proxy's admin server, which answers requests with status 404.
         let evidence = format!(
@@ -60,7 +63,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
             link.id(),
             spec.gateway_port
         );
-        let found = Finding::new(Cause::GatewayPortWrong, impact, evidence);
+        let found = Finding::new(Cause::GatewayPortWrong, level, evidence);
         let relink = way
             .commands
             .link_with_port(link.cluster(), link.namespace());
@@ -75,7 +78,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         let is_own = facts.is_some_and(|gateway| {
             !gateway.addresses.is_empty() && !has_other_addresses(link, gateway)
         });
-        if found.cause == Cause::GatewayPortWrong && !is_dead && !is_own {
+        if found.cause == Some(Cause::GatewayPortWrong) && !is_dead && !is_own {
             let is_alive = alive.is_some_and(|alive| alive.status == "True");
             let but = if is_alive {
                 "it answers the controller's probes"
@@ -84,7 +87,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
             };
             report.see(format!("{}, and {but}", found.evidence));
         } else {
-            report.find(Some(Finding { impact, ..found }));
+            report.find(Some(Finding { level, ..found }));
             return;
         }
     }
@@ -98,13 +101,13 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         );
         let evidence = format!("Link {}: {message}", link.id());
         report.find(Some(
-            Finding::new(Cause::GatewayAddressRefused, impact, evidence).fixed_by(&edit),
+            Finding::new(Cause::GatewayAddressRefused, level, evidence).fixed_by(&edit),
         ));
         return;
     }
     let policy = |report: &mut LayerReport| {
         if let Some(port) = facts.and_then(|facts| facts.inbound.as_ref()) {
-            let place = (link.cluster(), impact);
+            let place = (link.cluster(), level);
             inbound::of_gateway(way, place, port, report);
         }
     };
@@ -112,7 +115,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
         let silent = silence(way.facts, link.namespace());
         let why = silent.unwrap_or_else(|| "the Link's status says nothing of it".to_owned());
         report.cannot_see(format!("the gateway at {at}"), why);
-        report.find(facts.and_then(|facts| down(way, link, facts, impact)));
+        report.find(facts.and_then(|facts| down(way, link, facts, level)));
         policy(report);
         return;
     };
@@ -129,7 +132,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
                 );
             }
             // The next probes will fail. Where there are no Pods at all, something else answers.
-            let down = facts.and_then(|facts| down(way, link, facts, Impact::Degraded));
+            let down = facts.and_then(|facts| down(way, link, facts, Level::Warning));
             let has_pods = facts.is_some_and(|facts| facts.pods.iter().flatten().next().is_some());
             match down {
                 Some(found) if has_pods => report.find(Some(found)),
@@ -139,7 +142,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
             policy(report);
         }
         "False" => {
-            let found = dead(way, link, facts, impact, message);
+            let found = dead(way, link, facts, level, message);
             report.find(Some(found));
         }
         _ if !message.is_empty()
@@ -149,7 +152,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, impact: Impact, report: &
                 .is_some_and(has_no_address) =>
         {
             let evidence = format!("Link {}: {message}", link.id());
-            let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
+            let found = Finding::new(Cause::GatewayAddressUnknown, level, evidence);
             // `link` alone keeps the addresses that a Link has.
             let keeps = !link.link.spec.gateway_address.is_empty();
             let moved = facts.filter(|gateway| keeps && has_other_addresses(link, gateway));
@@ -282,7 +285,7 @@ fn down(
     way: &PathContext<'_>,
     link: &LinkSnapshot,
     gateway: &GatewayFacts,
-    impact: Impact,
+    level: Level,
 ) -> Option<Finding> {
     let pods = gateway.pods.as_ref().ok()?;
     if pods.iter().any(|pod| pod.ready) {
@@ -290,7 +293,7 @@ fn down(
     }
     let all = pods.len();
     let evidence = format!("0 of {all} Pods of gateway {} are ready", gateway.id);
-    let found = Finding::new(Cause::GatewayDown, impact, evidence);
+    let found = Finding::new(Cause::GatewayDown, level, evidence);
     Some(shown(way, link.cluster(), &gateway.id.namespace, found))
 }
 
@@ -299,7 +302,7 @@ fn dead(
     way: &PathContext<'_>,
     link: &LinkSnapshot,
     facts: Option<&GatewayFacts>,
-    impact: Impact,
+    level: Level,
     message: &str,
 ) -> Finding {
     let (cluster, at) = (link.cluster(), address(link));
@@ -312,16 +315,16 @@ fn dead(
     let silent = format!("the gateway at {at} does not answer probes on port {port}{why}");
     let Some((gateway, pods)) = facts.and_then(|one| Some((one, one.pods.as_ref().ok()?))) else {
         let namespace = facts.map_or_else(|| link.namespace(), |gateway| &gateway.id.namespace);
-        let found = Finding::new(Cause::GatewayUnreachable, impact, silent);
+        let found = Finding::new(Cause::GatewayUnreachable, level, silent);
         return shown(way, cluster, namespace, found);
     };
-    if let Some(found) = down(way, link, gateway, impact) {
+    if let Some(found) = down(way, link, gateway, level) {
         let evidence = format!("{silent}; {}", found.evidence);
         return Finding { evidence, ..found };
     }
     if link.link.spec.gateway_address.is_empty() {
         let evidence = format!("{silent}; Link {} names no address", link.id());
-        let found = Finding::new(Cause::GatewayAddressUnknown, impact, evidence);
+        let found = Finding::new(Cause::GatewayAddressUnknown, level, evidence);
         let relink = if has_other_addresses(link, gateway) {
             with_addresses(way, link, gateway)
         } else {
@@ -333,7 +336,7 @@ fn dead(
     let evidence = format!("{silent}; {ready} Pods of gateway {} are ready", gateway.id);
     // Probes go through both proxies, which need a common trust anchor.
     let target = way.facts.target_of(cluster);
-    let is_shared = match target.map(|target| no_common_anchor(way, target, impact)) {
+    let is_shared = match target.map(|target| no_common_anchor(way, target, level)) {
         Some(Ok(Some(found))) => {
             let evidence = format!("{evidence}; {}", found.evidence);
             return Finding { evidence, ..found };
@@ -343,7 +346,7 @@ fn dead(
     };
     let others = other_gateways(way, link).unwrap_or_default();
     let mut rivals = Vec::new();
-    if connection::invalid(way, link, impact).is_some() {
+    if connection::invalid(way, link, level).is_some() {
         rivals.push("the Link is invalid, so it is not known what is probed".to_owned());
     }
     if others > 0 {
@@ -363,11 +366,11 @@ fn dead(
     }
     let namespace = &gateway.id.namespace;
     if rivals.is_empty() {
-        let found = Finding::new(Cause::ProbePortClosed, impact, evidence);
+        let found = Finding::new(Cause::ProbePortClosed, level, evidence);
         return shown(way, cluster, namespace, found);
     }
     let evidence = format!("{evidence}; {}", rivals.join("; "));
-    let found = Finding::new(Cause::ProbesFail, impact, evidence);
+    let found = Finding::new(Cause::ProbesFail, level, evidence);
     if others > 0 {
         return found.fixed_by(&controller_pods(way, link));
     }
@@ -421,7 +424,7 @@ fn address(link: &LinkSnapshot) -> &str {
 }
 
 /// Whether addresses of Pods in a target cluster are in the networks of this cluster's own Pods.
-fn networks(way: &PathContext<'_>, cluster: &str, impact: Impact, report: &mut LayerReport) {
+fn networks(way: &PathContext<'_>, cluster: &str, level: Level, report: &mut LayerReport) {
     let Some(target) = way.facts.target_of(cluster) else {
         return report.cannot_see(
             format!("the addresses of Pods in {cluster}"),
@@ -459,7 +462,7 @@ fn networks(way: &PathContext<'_>, cluster: &str, impact: Impact, report: &mut L
                 "{address} of {} in {cluster} is in {network}, a network of this cluster's own Pods",
                 target.remote
             );
-            let found = Finding::new(Cause::NetworksOverlap, impact, evidence);
+            let found = Finding::new(Cause::NetworksOverlap, level, evidence);
             let link = way.facts.link_to(cluster);
             let is_federated = matches!(way.subject, Subject::Federated(_));
             report.find(Some(match link.filter(|_| is_federated) {

@@ -6,12 +6,17 @@ use mirror_core::api::labels as l;
 use super::{
     causes::{Cause, Layer},
     context::PathContext,
-    layer::{Finding, LayerReport},
+    layer::LayerReport,
     subject::Subject,
 };
-use crate::clusters::{
-    linkerd_api::{ClientPolicy, DiscoveredProfile, PolicyBackend, PolicyReference, PolicyRoute},
-    request_path::{ClientView, DESTINATION},
+use crate::{
+    clusters::{
+        linkerd_api::{
+            ClientPolicy, DiscoveredProfile, PolicyBackend, PolicyReference, PolicyRoute,
+        },
+        request_path::{ClientView, DESTINATION},
+    },
+    finding::Finding,
 };
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {

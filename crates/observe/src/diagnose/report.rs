@@ -9,10 +9,11 @@ use mirror_core::api::text::one_line;
 use serde::Serialize;
 
 use super::{
-    causes::Layer,
+    causes::{Cause, Layer},
     diagnosis::Diagnosis,
-    layer::{Finding, FixCommand, Impact, LayerReport},
+    layer::LayerReport,
 };
+use crate::finding::{Action, Finding, Level};
 
 /// Where the causes are explained.
 const REFERENCE: &str = "docs/reference/causes.md";
@@ -28,8 +29,10 @@ pub struct DiagnosisOutput {
     port: Option<u16>,
     /// What the Service is, in words.
     what: String,
-    /// The first cause; `null` if nothing was found.
-    cause: Option<CauseOutput>,
+    /// The layer of the first finding; `null` if nothing was found.
+    layer: Option<&'static str>,
+    /// The first finding: the cause of the others.
+    finding: Option<Finding>,
     /// The layers up to the first broken one.
     layers: Vec<LayerOutput>,
 }
@@ -43,79 +46,31 @@ struct LayerOutput {
     seen: Vec<String>,
     /// What could not be looked at, and why.
     unseen: Vec<String>,
-    findings: Vec<CauseOutput>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CauseOutput {
-    name: &'static str,
-    layer: &'static str,
-    impact: &'static str,
-    meaning: &'static str,
-    evidence: String,
-    fix: &'static str,
-    commands: Vec<CommandOutput>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CommandOutput {
-    /// The cluster to run it in, if the command does not name it.
-    cluster: Option<String>,
-    command: String,
+    findings: Vec<Finding>,
 }
 
 /// The document of a diagnosis.
 pub fn document(diagnosis: &Diagnosis) -> DiagnosisOutput {
-    let cause = diagnosis.cause();
+    let (layer, finding) = diagnosis.cause().unzip();
     DiagnosisOutput {
         success: !diagnosis.is_broken(),
         namespace: diagnosis.service.namespace.clone(),
         service: diagnosis.service.name.clone(),
         port: diagnosis.port,
         what: diagnosis.what.clone(),
-        cause: cause.map(|(layer, finding)| cause_output(layer, finding)),
+        layer: layer.map(Layer::name),
+        finding: finding.cloned(),
         layers: diagnosis.layers.iter().map(layer_output).collect(),
     }
 }
 
 fn layer_output(report: &LayerReport) -> LayerOutput {
-    let findings = report.findings.iter();
     LayerOutput {
         layer: report.layer.name(),
         state: report.state(),
         seen: report.seen.iter().map(|line| one_line(line)).collect(),
         unseen: report.unseen.iter().map(|line| one_line(line)).collect(),
-        findings: findings
-            .map(|found| cause_output(report.layer, found))
-            .collect(),
-    }
-}
-
-fn cause_output(layer: Layer, finding: &Finding) -> CauseOutput {
-    let info = finding.cause.info();
-    let commands = finding.fixes.iter();
-    CauseOutput {
-        name: info.name,
-        layer: layer.name(),
-        impact: impact(finding.impact),
-        meaning: info.meaning,
-        evidence: one_line(&finding.evidence),
-        fix: info.fix,
-        commands: commands
-            .map(|fix| CommandOutput {
-                cluster: fix.cluster.clone(),
-                command: one_line(&fix.command),
-            })
-            .collect(),
-    }
-}
-
-fn impact(impact: Impact) -> &'static str {
-    match impact {
-        Impact::Broken => "broken",
-        Impact::Degraded => "degraded",
+        findings: report.findings.clone(),
     }
 }
 
@@ -169,7 +124,7 @@ fn judgement(text: &mut String, diagnosis: &Diagnosis, of: Layer) {
 fn layer(text: &mut String, report: &LayerReport) {
     let (state, name) = (report.state(), report.layer.name());
     let found = report.findings.iter();
-    let found = found.map(|found| format!("{}: {}", found.cause.info().name, found.evidence));
+    let found = found.map(|found| format!("{}: {}", found.name(), found.evidence));
     let unseen = report.unseen.iter().map(|line| format!("not seen: {line}"));
     let lines: Vec<String> = found
         .chain(report.seen.iter().cloned())
@@ -210,20 +165,29 @@ fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
         }
         return;
     };
-    let info = finding.cause.info();
-    let heading = match finding.impact {
-        Impact::Broken => "Cause",
-        Impact::Degraded => "Requests may be answered, but",
+    let heading = match finding.level {
+        Level::Error => "Cause",
+        Level::Warning => "Requests may be answered, but",
     };
-    let _ = writeln!(text, "{heading}: {} ({})", info.name, layer.name());
-    let _ = writeln!(text, "  {}", info.meaning);
+    let _ = writeln!(text, "{heading}: {} ({})", finding.name(), layer.name());
+    let info = finding.cause.map(Cause::info);
+    if let Some(info) = &info {
+        let _ = writeln!(text, "  {}", info.meaning);
+    }
     let _ = writeln!(text, "  Evidence: {}", one_line(&finding.evidence));
-    let _ = writeln!(text, "Fix: {}", info.fix);
-    for FixCommand { cluster, command } in &finding.fixes {
+    if let Some(info) = &info {
+        let _ = writeln!(text, "Fix: {}", info.fix);
+    }
+    for Action { cluster, command } in &finding.actions {
         let place = cluster
             .as_ref()
             .map(|cluster| format!("in {}: ", one_line(cluster)));
-        let _ = writeln!(text, "  {}{}", place.unwrap_or_default(), one_line(command));
+        let _ = writeln!(
+            text,
+            "  {}{}",
+            place.unwrap_or_default(),
+            one_line(command.line())
+        );
     }
     let _ = writeln!(text, "All causes: {REFERENCE}");
 }

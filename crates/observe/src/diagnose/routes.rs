@@ -9,11 +9,8 @@ use mirror_core::{
     mirror::is_our_route,
 };
 
-use super::{
-    causes::Cause,
-    context::PathContext,
-    layer::{Finding, Impact, LayerReport},
-};
+use super::{causes::Cause, context::PathContext, layer::LayerReport};
+use crate::finding::{Finding, Level};
 
 /// What routes do to the requests; adds what was looked at.
 pub fn judge(way: &PathContext<'_>, service: &Service, report: &mut LayerReport) {
@@ -90,13 +87,13 @@ fn foreign(
                     .iter()
                     .all(|name| name.is_some_and(|name| is_gone(&name)))
         };
-        let impact = if rules.iter().all(fails) {
-            Impact::Broken
+        let level = if rules.iter().all(fails) {
+            Level::Error
         } else {
-            Impact::Degraded
+            Level::Warning
         };
         let evidence = format!("{path} sends requests to Service {missing}, which does not exist");
-        Finding::new(Cause::RouteBackendMissing, impact, evidence)
+        Finding::new(Cause::RouteBackendMissing, level, evidence)
     } else if prefers {
         return conflict(Cause::RouteConflict);
     } else if backends.is_empty() || backends.contains(&own) {

@@ -2,6 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::{
+    clusters::{
+        request_path::RequestPath,
+        snapshot::{LinkSnapshot, ReadError, ReadErrorKind},
+    },
+    finding::Level,
+};
 use mirror_core::{
     api::{
         k8s::Service,
@@ -10,12 +17,6 @@ use mirror_core::{
         members::{local_member, remote_members},
     },
     mirror::{FEDERATED_SUFFIX, Reason},
-};
-
-use super::layer::Impact;
-use crate::clusters::{
-    request_path::RequestPath,
-    snapshot::{LinkSnapshot, ReadError, ReadErrorKind},
 };
 
 /// Maximum edit distance between a name that was typed and one that is suggested for it.
@@ -180,14 +181,14 @@ impl<'a> Subject<'a> {
     }
 
     /// How bad it is if a target cluster cannot be reached: a federated Service may have other members.
-    pub fn impact(&self) -> Impact {
+    pub fn level(&self) -> Level {
         match self {
             Self::Federated(Federated { local, members, .. })
                 if local.is_some() || members.len() != 1 =>
             {
-                Impact::Degraded
+                Level::Warning
             }
-            _ => Impact::Broken,
+            _ => Level::Error,
         }
     }
 

@@ -12,13 +12,16 @@ use super::{
     context::PathContext,
     endpoints::{nothing_left, with_port},
     exported, inbound,
-    layer::{Finding, Impact, LayerReport},
+    layer::LayerReport,
     subject::Subject,
 };
-use crate::clusters::{
-    request_path::TargetFacts,
-    snapshot::{Count, Endpoints, Known},
-    trust_anchors,
+use crate::{
+    clusters::{
+        request_path::TargetFacts,
+        snapshot::{Count, Endpoints, Known},
+        trust_anchors,
+    },
+    finding::{Finding, Level},
 };
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {
@@ -36,7 +39,7 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
         return report;
     };
     let is_federated = matches!(way.subject, Subject::Federated(_));
-    let impact = way.impact();
+    let level = way.level();
     let Some(target) = &way.facts.target else {
         report.cannot_see(
             "the target cluster",
@@ -74,7 +77,7 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
         Err(why) => report.cannot_see(format!("Service {} in {cluster}", target.remote), why),
         Ok(None) => {
             let found = exported::missing(way, cluster, &target.remote.name);
-            report.find(Some(Finding { impact, ..found }));
+            report.find(Some(Finding { level, ..found }));
             return report;
         }
         Ok(Some(_)) => {
@@ -82,7 +85,7 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
                 && let Some(found) =
                     exported::not_exported(way, link, &target.remote.name, is_federated)
             {
-                report.find(Some(Finding { impact, ..found }));
+                report.find(Some(Finding { level, ..found }));
                 return report;
             }
             report.see(format!(
@@ -91,9 +94,9 @@ fn of_service(way: &PathContext<'_>) -> LayerReport {
             ));
         }
     }
-    endpoints(way, target, impact, &mut report);
-    inbound::of_server(way, target, (mode, impact), &mut report);
-    trust_roots(way, target, impact, &mut report);
+    endpoints(way, target, level, &mut report);
+    inbound::of_server(way, target, (mode, level), &mut report);
+    trust_roots(way, target, level, &mut report);
     report
 }
 
@@ -110,12 +113,7 @@ fn is_same(way: &PathContext<'_>, target: &TargetFacts) -> bool {
     })
 }
 
-fn endpoints(
-    way: &PathContext<'_>,
-    target: &TargetFacts,
-    impact: Impact,
-    report: &mut LayerReport,
-) {
+fn endpoints(way: &PathContext<'_>, target: &TargetFacts, level: Level, report: &mut LayerReport) {
     let slices = match &target.slices {
         Ok(slices) => slices,
         Err(why) => return report.cannot_see(format!("EndpointSlices of {}", target.remote), why),
@@ -133,7 +131,7 @@ fn endpoints(
         |endpoint: &Endpoint| host.is_none_or(|host| endpoint.hostname.as_deref() == Some(host));
     let mut all = slices.iter().flat_map(|slice| &slice.endpoints);
     if ready > 0 && all.any(|endpoint| endpoint.is_ready() && is_of_host(endpoint)) {
-        let found = undeclared(way, target, (slices, impact), report);
+        let found = undeclared(way, target, (slices, level), report);
         report.find(found);
         return report.see(state);
     }
@@ -141,7 +139,7 @@ fn endpoints(
         Some(host) => format!("{state}, and none of host {host}"),
         None => state,
     };
-    let found = no_pods(way, &target.cluster, &target.remote.name, impact, state);
+    let found = no_pods(way, &target.cluster, &target.remote.name, level, state);
     report.find(Some(found));
 }
 
@@ -149,7 +147,7 @@ fn endpoints(
 fn undeclared(
     way: &PathContext<'_>,
     target: &TargetFacts,
-    (slices, impact): (&[EndpointSlice], Impact),
+    (slices, level): (&[EndpointSlice], Level),
     report: &mut LayerReport,
 ) -> Option<Finding> {
     let service = target.service.as_ref().ok()?.as_ref()?;
@@ -181,7 +179,7 @@ fn undeclared(
         report.see(format!("{evidence}, so requests to it fail"));
         return None;
     }
-    let found = Finding::new(Cause::PortHasNoContainer, impact, evidence);
+    let found = Finding::new(Cause::PortHasNoContainer, level, evidence);
     let ResourceId { namespace, name } = &target.remote;
     Some(found.fixed_in(way.commands, &target.cluster, |flags| {
         flags.kubectl("-n {} get service {} -o yaml", &[namespace, name])
@@ -192,11 +190,11 @@ fn no_pods(
     way: &PathContext<'_>,
     cluster: &str,
     remote: &str,
-    impact: Impact,
+    level: Level,
     evidence: String,
 ) -> Finding {
     let namespace = &way.facts.service.namespace;
-    let found = Finding::new(Cause::NoReadyPods, impact, evidence);
+    let found = Finding::new(Cause::NoReadyPods, level, evidence);
     found.fixed_in(way.commands, cluster, |flags| {
         flags.kubectl(
             "-n {} get endpointslices -l kubernetes.io/service-name={}",
@@ -208,10 +206,10 @@ fn no_pods(
 fn trust_roots(
     way: &PathContext<'_>,
     target: &TargetFacts,
-    impact: Impact,
+    level: Level,
     report: &mut LayerReport,
 ) {
-    match no_common_anchor(way, target, impact) {
+    match no_common_anchor(way, target, level) {
         Err((of, why)) => report.cannot_see(format!("the trust anchors of {of}"), why),
         Ok(None) => report.see("the clusters share a trust anchor"),
         Ok(found) => report.find(found),
@@ -222,7 +220,7 @@ fn trust_roots(
 pub fn no_common_anchor(
     way: &PathContext<'_>,
     target: &TargetFacts,
-    impact: Impact,
+    level: Level,
 ) -> Result<Option<Finding>, (String, String)> {
     let known = |of: &str, config: &Known<LinkerdConfig>| {
         let config = config
@@ -246,7 +244,7 @@ pub fn no_common_anchor(
         target.cluster,
         list(&theirs)
     );
-    let found = Finding::new(Cause::TrustRootsDiffer, impact, evidence);
+    let found = Finding::new(Cause::TrustRootsDiffer, level, evidence);
     let bundle = |flags: &ClusterFlags, namespace: &str| {
         flags.kubectl(
             "-n {} get configmap linkerd-identity-trust-roots -o yaml",

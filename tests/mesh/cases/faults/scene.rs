@@ -153,10 +153,10 @@ impl<'r> Scene<'r> {
         let end = Instant::now() + SOON;
         loop {
             let (found, _) = self.diagnose(service, port).await?;
-            if found["cause"].is_null() {
+            if found["finding"].is_null() {
                 return Ok(());
             }
-            let still = text(&found["cause"], "name");
+            let still = text(&found["finding"], "cause");
             ensure!(
                 Instant::now() < end,
                 "{cause} was fixed, and {still} is found: {found:#}"

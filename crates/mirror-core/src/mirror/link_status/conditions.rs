@@ -179,7 +179,8 @@ fn credentials_valid(facts: &StatusInputs) -> Option<Reported> {
 
 fn credentials_expiring(facts: &StatusInputs, now: Timestamp) -> Option<Reported> {
     let Expiry { at, cluster } = facts.expiry.as_ref()?;
-    let problem = expiry::problem(*at, now, cluster)?;
+    let remedy = format!("renew it with `linkerd-mc rotate {cluster}`");
+    let problem = expiry::problem(*at, now, &remedy)?;
     let reason = match ExpiryState::of(*at, now) {
         ExpiryState::Expired => c::credentials_expiring::EXPIRED,
         ExpiryState::Valid | ExpiryState::ExpiresSoon => c::credentials_expiring::EXPIRES_SOON,

@@ -43,16 +43,16 @@ pub fn changes_in(at: Timestamp, now: Timestamp) -> Option<Duration> {
     }
 }
 
-/// The problem of a token for the target cluster `cluster` that expires at `at`, with a remedy; `None` if it does not
-/// expire soon. The text changes only with the state.
-pub fn problem(at: Timestamp, now: Timestamp, cluster: &str) -> Option<String> {
+/// The problem of a token that expires at `at`, and this remedy; `None` if it does not expire soon. The text changes only
+/// with the state.
+pub fn problem(at: Timestamp, now: Timestamp, remedy: &str) -> Option<String> {
     let verb = match ExpiryState::of(at, now) {
         ExpiryState::Valid => return None,
         ExpiryState::ExpiresSoon => "expires",
         ExpiryState::Expired => "expired",
     };
     Some(format!(
-        "the token {verb} on {}; renew it with `linkerd-mc rotate {cluster}`. An expired token cuts the \
+        "the token {verb} on {}; {remedy}. An expired token cuts the \
          controller and Linkerd off from the target cluster: proxies keep the last endpoints, even with a new token in \
          the Secrets, until linkerd-destination restarts",
         at.strftime("%Y-%m-%d %H:%M UTC")
@@ -67,10 +67,10 @@ mod tests {
     fn stage_depends_only_on_the_time_that_is_left() {
         let at: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
         let expires = Some(
-            "the token expires on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate east`",
+            "the token expires on 2026-11-28 12:00 UTC; renew it",
         );
         let expired = Some(
-            "the token expired on 2026-11-28 12:00 UTC; renew it with `linkerd-mc rotate east`",
+            "the token expired on 2026-11-28 12:00 UTC; renew it",
         );
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let second = Duration::from_secs(1);
@@ -105,7 +105,7 @@ mod tests {
             let time = now.parse().unwrap();
             assert_eq!(ExpiryState::of(at, time), state, "{now}");
             assert_eq!(changes_in(at, time), lasting, "{now}");
-            let text = problem(at, time, "east");
+            let text = problem(at, time, "renew it");
             let (said_now, ending) = text
                 .as_deref()
                 .and_then(|text| text.split_once(". "))
@@ -121,6 +121,6 @@ mod tests {
         assert_eq!(ExpiryState::of(last, first), ExpiryState::Valid);
         assert!(changes_in(last, first).is_some());
         assert_eq!(ExpiryState::of(first, last), ExpiryState::Expired);
-        assert!(problem(first, last, "east").is_some());
+        assert!(problem(first, last, "renew it").is_some());
     }
 }

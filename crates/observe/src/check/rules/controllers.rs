@@ -1,14 +1,16 @@
 //! Checks of the controller, and of other service mirrors that conflict with it.
 
-use hints::suggest::{ClusterFlags, ToldProblem};
 use jiff::Timestamp;
 use mirror_core::api::labels::{self, LEASE_NAME};
 
 use super::rule::{INSTALL_AGAIN, Verdict};
-use crate::clusters::{
-    leader::pods,
-    snapshot::{Confinement, FullSnapshot, Workload},
-    workloads::tag,
+use crate::{
+    clusters::{
+        leader::pods,
+        snapshot::{Confinement, FullSnapshot, Workload},
+        workloads::tag,
+    },
+    finding::Finding,
 };
 
 /// Label `component` of a controller that the deprecated `linkerd multicluster link` created.
@@ -91,23 +93,22 @@ pub fn reporting(snapshot: &FullSnapshot) -> Verdict {
     let (mut problems, mut unknown, mut reports) = (Vec::new(), Vec::new(), false);
     for (namespace, leader) in &snapshot.cluster.leaders {
         match leader {
-            Err(why) => unknown.push(ToldProblem::from(format!(
+            Err(why) => unknown.push(Finding::from(format!(
                 "cannot read the Lease {namespace}/{LEASE_NAME}: {why}"
             ))),
             Ok(Some(leader)) if leader.active => reports = true,
             Ok(Some(leader)) => {
                 let at = |time: Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
-                problems.extend(leader.silence(&ClusterFlags::default(), at));
+                problems.extend(leader.silence(&snapshot.cluster.flags, at));
             }
             // Without a controller of ours, Linkerd's service mirror may be in charge.
             Ok(None) if snapshot.controller().is_none() => {}
             Ok(None) => {
-                let pods = pods(&ClusterFlags::default(), namespace);
                 let what = format!(
-                    "no controller has been active: the Lease {namespace}/{LEASE_NAME} does not exist; look at its Pods \
-                     with {pods}"
+                    "no controller has been active: the Lease {namespace}/{LEASE_NAME} does not exist; look at its Pods"
                 );
-                problems.push(ToldProblem::new(what, pods));
+                let pods = pods(&snapshot.cluster.flags, namespace);
+                problems.push(Finding::from(what).fixed_by(&pods));
             }
         }
     }
@@ -128,13 +129,13 @@ pub fn managed(snapshot: &FullSnapshot) -> Verdict {
                 .filter(|w| w.component == LEGACY)
                 .map(|w| {
                     let cluster = w.cluster.as_deref().unwrap_or_default();
-                    let unlink = ClusterFlags::default()
+                    let unlink = snapshot.cluster.flags
                         .mc("unlink --cluster-name {} --only-controller", &[cluster]);
                     let what = format!(
-                        "Deployment {} is that of the deprecated command link of Linkerd; remove it with {unlink}",
+                        "Deployment {} is that of the deprecated command link of Linkerd; remove it",
                         w.id
                     );
-                    ToldProblem::new(what, unlink)
+                    Finding::from(what).fixed_by(&unlink)
                 })
                 .collect(),
         ),
@@ -166,11 +167,11 @@ pub fn no_second(snapshot: &FullSnapshot) -> Verdict {
                         .any(|link| link.cluster() == cluster) =>
                 {
                     let what = format!("Deployment {} also mirrors from {cluster}", w.id);
-                    Some(unwanted(w, &what))
+                    Some(unwanted(snapshot, w, &what))
                 }
                 _ if w.component == LOCAL => {
                     let what = format!("Deployment {} also writes federated Services", w.id);
-                    Some(unwanted(w, &what))
+                    Some(unwanted(snapshot, w, &what))
                 }
                 _ => None,
             }
@@ -179,11 +180,11 @@ pub fn no_second(snapshot: &FullSnapshot) -> Verdict {
 }
 
 /// The problem of a Deployment that has to be deleted.
-fn unwanted(workload: &Workload, what: &str) -> ToldProblem {
+fn unwanted(snapshot: &FullSnapshot, workload: &Workload, what: &str) -> Finding {
     let id = &workload.id;
-    let delete =
-        ClusterFlags::default().kubectl("-n {} delete deployment {}", &[&id.namespace, &id.name]);
-    ToldProblem::new(format!("{what}; delete it with {delete}"), delete)
+    let flags = &snapshot.cluster.flags;
+    let delete = flags.kubectl("-n {} delete deployment {}", &[&id.namespace, &id.name]);
+    Finding::from(format!("{what}; delete it")).fixed_by(&delete)
 }
 
 pub fn versions(snapshot: &FullSnapshot) -> Verdict {

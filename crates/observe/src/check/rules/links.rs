@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hints::suggest::{ClusterFlags, ToldProblem};
 use mirror_core::{
     api::{labels, link::LinkObject},
     mirror::{Host, Target},
 };
 
 use super::rule::{INSTALL_AGAIN, Verdict};
-use crate::clusters::{
-    snapshot::{FullSnapshot, LinkSnapshot, ReadErrorKind, annotation},
-    topology,
+use crate::{
+    clusters::{
+        snapshot::{FullSnapshot, LinkSnapshot, ReadErrorKind, annotation},
+        topology,
+    },
+    finding::Finding,
 };
 
 /// Prefix of `linkerd.io/created-by` on objects of linkerd-mc.
@@ -24,21 +26,19 @@ pub fn extension_installed(snapshot: &FullSnapshot) -> Verdict {
         Err(why) => Verdict::stop(format!("cannot list Namespaces: {why}")),
         Ok(namespaces) if namespaces.is_empty() => {
             let (key, value) = (labels::EXTENSION, labels::EXTENSION_NAME);
-            Verdict::stop(not_installed(&format!(
-                "no Namespace has the label {key}={value}"
-            )))
+            Verdict::stop(not_installed(
+                snapshot,
+                &format!("no Namespace has the label {key}={value}"),
+            ))
         }
         Ok(_) => Verdict::Pass,
     }
 }
 
 /// The problem of a cluster without the extension.
-fn not_installed(what: &str) -> ToldProblem {
-    let install = ClusterFlags::default().install();
-    ToldProblem::new(
-        format!("{what}\ninstall the extension with {install}"),
-        install,
-    )
+fn not_installed(snapshot: &FullSnapshot, what: &str) -> Finding {
+    let install = snapshot.cluster.flags.install();
+    Finding::from(format!("{what}; install the extension")).fixed_by(&install)
 }
 
 pub fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
@@ -50,7 +50,7 @@ pub fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
                 Err(why) if why.kind == ReadErrorKind::OldLinks => Verdict::stop(format!(
                     "{what}: {why}; upgrade Linkerd's extension, or move to linkerd-mc (docs/migrate.md)"
                 )),
-                _ => Verdict::stop(not_installed(what)),
+                _ => Verdict::stop(not_installed(snapshot, what)),
             };
         }
         Ok(true) => {}
@@ -83,7 +83,10 @@ pub fn valid(snapshot: &FullSnapshot) -> Verdict {
         Ok(links) if links.is_empty() => return Verdict::Skip,
         Ok(links) => links,
     };
-    let mut problems: Vec<_> = links.iter().flat_map(invalid).collect();
+    let mut problems: Vec<_> = links
+        .iter()
+        .flat_map(|link| invalid(snapshot, link))
+        .collect();
     let mut by_cluster: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for link in links.iter().filter(|link| !link.cluster().is_empty()) {
         by_cluster.entry(link.cluster()).or_default().push(link);
@@ -91,7 +94,7 @@ pub fn valid(snapshot: &FullSnapshot) -> Verdict {
     for (cluster, links) in &by_cluster {
         if let [_, _, ..] = links.as_slice() {
             let names: Vec<_> = links.iter().map(|link| link.id().to_string()).collect();
-            problems.push(ToldProblem::from(format!(
+            problems.push(Finding::from(format!(
                 "Links {} have the same target cluster {cluster}; delete all but one of them",
                 names.join(", ")
             )));
@@ -104,7 +107,7 @@ pub fn valid(snapshot: &FullSnapshot) -> Verdict {
     }
 }
 
-fn invalid(link: &LinkSnapshot) -> Vec<ToldProblem> {
+fn invalid(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Vec<Finding> {
     let mut problems = Vec::new();
     // Parsed as by the controller. The default for headless Services cannot make a Link invalid.
     let object = LinkObject {
@@ -136,12 +139,12 @@ fn invalid(link: &LinkSnapshot) -> Vec<ToldProblem> {
     problems
         .into_iter()
         .map(|problem| {
-            let edit = ClusterFlags::default().kubectl(
+            let edit = snapshot.cluster.flags.kubectl(
                 "-n {} edit links.multicluster.linkerd.io {}",
                 &[link.namespace(), link.name()],
             );
-            let what = format!("Link {}: {problem}; correct it with {edit}", link.id());
-            ToldProblem::new(what, edit)
+            let what = format!("Link {}: {problem}; correct it", link.id());
+            Finding::from(what).fixed_by(&edit)
         })
         .collect()
 }

@@ -15,24 +15,18 @@ mod topic;
 mod topology;
 
 use jiff::Timestamp;
-use mirror_core::api::text::lines;
 
-pub use self::{
-    rule::{CheckResult, Fix, Level},
-    topic::Topic,
-    topology::evaluate_topology,
-};
+pub use self::{rule::CheckResult, topic::Topic, topology::evaluate_topology};
 use self::{
-    rule::{
-        Rule,
-        Severity::{Error, Warning},
-        Verdict, result, rule,
-    },
+    rule::{Rule, Verdict, result, rule},
     topic::Topic::{
         Controller, Credentials, Gateways, Installation, Links, Proxies, Services, Targets,
     },
 };
-use crate::clusters::snapshot::{FullSnapshot, ReadError};
+use crate::{
+    clusters::snapshot::{FullSnapshot, ReadError},
+    finding::Level::{self, Error, Warning},
+};
 
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
@@ -131,7 +125,8 @@ fn last_report(snapshot: &FullSnapshot) -> Option<Timestamp> {
 pub fn unreachable(why: &ReadError) -> CheckResult {
     CheckResult {
         description: RULES[0].description.to_owned(),
-        error: lines(why.text()),
+        level: Some(Level::Error),
+        findings: vec![why.text().into()],
         ..CheckResult::default()
     }
 }

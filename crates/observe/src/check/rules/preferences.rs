@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hints::suggest::{ClusterFlags, ToldProblem};
 use mirror_core::{
     api::{
         k8s::Service,
@@ -14,10 +13,13 @@ use mirror_core::{
 };
 
 use super::rule::Verdict;
-use crate::clusters::{
-    own_routes::OwnRoute,
-    preference_status::PreferenceStatus,
-    snapshot::{FullSnapshot, LinkSnapshot},
+use crate::{
+    clusters::{
+        own_routes::OwnRoute,
+        preference_status::PreferenceStatus,
+        snapshot::{FullSnapshot, LinkSnapshot},
+    },
+    finding::Finding,
 };
 
 /// The syntax of a preference.
@@ -28,10 +30,10 @@ const INSTALL: &str = "enable routes with `install --set federation.routes=true`
 /// The problem of each preference, if there is one, by federated Service. Only the first problem that is found counts,
 /// because the statuses of Links repeat it.
 #[derive(Default)]
-struct FoundRoutes(BTreeMap<ResourceId, Option<ToldProblem>>);
+struct FoundRoutes(BTreeMap<ResourceId, Option<Finding>>);
 
 impl FoundRoutes {
-    fn note(&mut self, federated: ResourceId, problem: Option<ToldProblem>) {
+    fn note(&mut self, federated: ResourceId, problem: Option<Finding>) {
         let known = self.0.entry(federated).or_default();
         if known.is_none() {
             *known = problem;
@@ -56,7 +58,7 @@ pub fn applied(snapshot: &FullSnapshot) -> Verdict {
             let ResourceId { namespace, name } = member.metadata.resource_id();
             let federated = ResourceId::new(namespace, federated_name(&name));
             let problem = of_member(member, text, ignores);
-            found.note(federated, problem.map(ToldProblem::from));
+            found.note(federated, problem.map(Finding::from));
         }
     }
     for mirror in mirrors {
@@ -81,7 +83,7 @@ pub fn applied(snapshot: &FullSnapshot) -> Verdict {
 }
 
 /// The problem of routes that are left in installations whose controller writes none any more.
-fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<ToldProblem> {
+fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<Finding> {
     let ours = snapshot.deployments.iter().flatten();
     let writers = ours.filter(|workload| workload.is_ours() && workload.applies_preferences);
     let writers: BTreeSet<&str> = writers.map(|w| w.id.namespace.as_str()).collect();
@@ -93,18 +95,17 @@ fn left_over(snapshot: &FullSnapshot, routes: &[OwnRoute]) -> Vec<ToldProblem> {
     let Some(first) = left.first() else {
         return Vec::new();
     };
-    let delete = first.deletion();
-    let remedy = format!(
-        "the controller deletes such routes, and then the mirrors that they lead to; if it does not run, or lacks the \
-         rights, apply the output of `install` with your values, or delete them with kubectl, as in {delete}"
-    );
+    let delete = first.deletion(&snapshot.cluster.flags);
+    let remedy = "the controller deletes such routes, and then the mirrors that they lead to; if it does not run, or \
+                  lacks the rights, apply the output of `install` with your values, or delete them with kubectl";
     let left = left.iter().map(|route| {
         let path = route.path();
-        ToldProblem::from(format!(
+        Finding::from(format!(
             "{path} is left, and still prefers a cluster, but the controller does not write routes"
         ))
     });
-    left.chain([ToldProblem::new(remedy, delete)]).collect()
+    left.chain([Finding::from(remedy).fixed_by(&delete)])
+        .collect()
 }
 
 /// The problem of the preference of a local member.
@@ -122,11 +123,7 @@ fn of_member(member: &Service, text: &str, ignores: bool) -> Option<String> {
 }
 
 /// The problem of the preference of a federated Service.
-fn of_federated(
-    snapshot: &FullSnapshot,
-    service: &Service,
-    preference: &str,
-) -> Option<ToldProblem> {
+fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) -> Option<Finding> {
     if snapshot
         .links()
         .iter()
@@ -138,13 +135,12 @@ fn of_federated(
     let unknown = linked_clusters(preference).filter(|cluster| !linked.contains(cluster));
     let unknown: Vec<_> = unknown.collect();
     (!unknown.is_empty()).then(|| {
-        let link = ClusterFlags::default().link();
         let what = format!(
-            "Service {} prefers {}, which has no Link; create one with {link}",
+            "Service {} prefers {}, which has no Link; create one",
             service.metadata.resource_id(),
             unknown.join(" and ")
         );
-        ToldProblem::new(what, link)
+        Finding::from(what).fixed_by(&snapshot.cluster.flags.link())
     })
 }
 
@@ -191,13 +187,13 @@ pub fn taken(snapshot: &FullSnapshot) -> Verdict {
     let problems = elsewhere.filter_map(|(service, preferred)| {
         let said = preferred.absence(at, at)?;
         let service = service.metadata.resource_id();
-        Some(ToldProblem::from(format!("Service {service} {said}")))
+        Some(Finding::from(format!("Service {service} {said}")))
     });
-    let mut problems: Vec<ToldProblem> = problems.collect();
+    let mut problems: Vec<Finding> = problems.collect();
     if !problems.is_empty() {
-        let status = ClusterFlags::default().mc("status --services", &[]);
-        let what = format!("run {status} to see which clusters receive the requests now");
-        problems.push(ToldProblem::new(what, status));
+        let status = snapshot.cluster.flags.mc("status --services", &[]);
+        let what = "see which clusters receive the requests now";
+        problems.push(Finding::from(what).fixed_by(&status));
     }
     Verdict::of(problems)
 }

@@ -1,6 +1,5 @@
 //! Checks of Linkerd itself: the proxies of the extension, and whether Linkerd reads what we write.
 
-use hints::suggest::{ClusterFlags, ToldProblem};
 use mirror_core::{
     api::{
         labels::COMPONENT_CONTROLLER,
@@ -12,11 +11,14 @@ use mirror_core::{
 use serde_json::Value;
 
 use super::rule::Verdict;
-use crate::clusters::{
-    skipped_ports::SkippedBy,
-    snapshot::{FullSnapshot, MeshedPod},
-    trust_anchors,
-    workloads::tag,
+use crate::{
+    clusters::{
+        skipped_ports::SkippedBy,
+        snapshot::{FullSnapshot, MeshedPod},
+        trust_anchors,
+        workloads::tag,
+    },
+    finding::Finding,
 };
 
 /// The port of the Service through which the controller reaches an API server (mirror/reconcile/gateway.rs).
@@ -29,11 +31,9 @@ pub fn endpoint_slices(snapshot: &FullSnapshot) -> Verdict {
         Err(why) => Verdict::fail(format!("cannot read linkerd-config: {why}")),
         Ok(config) if config.reads_endpoint_slices() => Verdict::Pass,
         Ok(_) => {
-            let upgrade = ClusterFlags::default().read_endpoint_slices();
-            Verdict::fail(ToldProblem::new(
-                format!("{NO_ENDPOINT_SLICES}\nturn it on with {upgrade}"),
-                upgrade,
-            ))
+            let upgrade = snapshot.cluster.flags.read_endpoint_slices();
+            let what = format!("{NO_ENDPOINT_SLICES}; turn it on");
+            Verdict::fail(Finding::from(what).fixed_by(&upgrade))
         }
     }
 }
@@ -51,7 +51,7 @@ pub fn healthy(snapshot: &FullSnapshot) -> Verdict {
         Ok(Some(pem)) => trust_anchors::parse(pem).ok(),
         _ => None,
     };
-    let problems = pods.into_iter().filter_map(|pod| -> Option<ToldProblem> {
+    let problems = pods.into_iter().filter_map(|pod| -> Option<Finding> {
         let id = &pod.id;
         if pod.phase != "Running" && pod.reason != "Evicted" {
             return Some(format!("pod {id} is {}", pod.phase).into());
@@ -68,7 +68,7 @@ pub fn healthy(snapshot: &FullSnapshot) -> Verdict {
                 let what = format!(
                     "the trust anchors of the proxy of pod {id} differ from those of the control plane;"
                 );
-                Some(with_restart(id, &what))
+                Some(with_restart(snapshot, id, &what))
             }
             _ => None,
         }
@@ -94,17 +94,17 @@ pub fn up_to_date(snapshot: &FullSnapshot) -> Verdict {
                     "the proxy of pod {} is {found}, but the control plane's is {expected};",
                     pod.id
                 );
-                with_restart(&pod.id, &what)
+                with_restart(snapshot, &pod.id, &what)
             })
         });
     Verdict::of(problems.collect())
 }
 
 /// A problem, and the command that restarts the Pod: it deletes the Pod, and the Deployment creates another.
-fn with_restart(pod: &ResourceId, what: &str) -> ToldProblem {
-    let restart =
-        ClusterFlags::default().kubectl("-n {} delete pod {}", &[&pod.namespace, &pod.name]);
-    ToldProblem::new(format!("{what} restart the pod with {restart}"), restart)
+fn with_restart(snapshot: &FullSnapshot, pod: &ResourceId, what: &str) -> Finding {
+    let flags = &snapshot.cluster.flags;
+    let restart = flags.kubectl("-n {} delete pod {}", &[&pod.namespace, &pod.name]);
+    Finding::from(format!("{what} restart the pod")).fixed_by(&restart)
 }
 
 /// Links whose API server the controller reaches through the gateway need a proxy that its connections pass.
@@ -146,22 +146,22 @@ pub fn way_to_gateways(snapshot: &FullSnapshot) -> Verdict {
         let what = format!(
             "pod {id} skips its proxy on outbound port {API_SERVER_PORT}, {so}; remove this port from {set}, and"
         );
-        Some(with_restart(id, &what))
+        Some(with_restart(snapshot, id, &what))
     });
     Verdict::of(problems.collect())
 }
 
 /// A problem of a controller without a proxy, and how to give it one.
-fn without_proxy(snapshot: &FullSnapshot, what: &str) -> ToldProblem {
+fn without_proxy(snapshot: &FullSnapshot, what: &str) -> Finding {
     let what =
         format!("{what}; annotate its Namespace with linkerd.io/inject=enabled, and restart it");
     let Some(controller) = snapshot.controller() else {
         return what.into();
     };
     let ResourceId { namespace, name } = &controller.id;
-    let restart =
-        ClusterFlags::default().kubectl("-n {} rollout restart deployment/{}", &[namespace, name]);
-    ToldProblem::new(format!("{what} with {restart}"), restart)
+    let flags = &snapshot.cluster.flags;
+    let restart = flags.kubectl("-n {} rollout restart deployment/{}", &[namespace, name]);
+    Finding::from(what).fixed_by(&restart)
 }
 
 /// Whether this is a running Pod of the controller.

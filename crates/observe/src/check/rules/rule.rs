@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use hints::suggest::{ClusterFlags, Suggested, ToldProblem};
+use hints::suggest::ClusterFlags;
 use jiff::Timestamp;
 use mirror_core::api::{metadata::ResourceId, text::lines};
 
 use super::topic::Topic;
-use crate::clusters::snapshot::FullSnapshot;
+use crate::{
+    clusters::snapshot::FullSnapshot,
+    finding::{Action, Finding, Level},
+};
 
 /// Address of Linkerd's hints.
 const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
@@ -25,47 +28,29 @@ pub struct CheckResult {
     pub rank: usize,
     /// What was checked; further lines are details.
     pub description: String,
-    /// The level of the result.
-    pub level: Level,
-    /// The problems, one per line; empty on success.
-    pub error: String,
+    /// The level of the result; `None` if there is no problem.
+    pub level: Option<Level>,
+    /// The problems, each once.
+    pub findings: Vec<Finding>,
     /// Where to read about it.
     pub hint: Option<String>,
     /// Commands that fix the problems, or show their causes.
-    pub fixes: Vec<Fix>,
+    pub actions: Vec<Action>,
     /// Whether a retry may succeed.
     pub retry: bool,
 }
 
-/// A command that fixes a problem, or shows its cause.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fix {
-    /// The target cluster in which it has to be run, if it is not the cluster of the Link.
-    pub cluster: Option<String>,
-    /// The command, without flags for the context.
-    pub command: Suggested,
-}
-
-impl Fix {
-    /// A command for the cluster of the Link.
-    pub fn here(command: Suggested) -> Self {
-        Self {
-            cluster: None,
-            command,
-        }
+impl CheckResult {
+    /// The first problems, and the number of the others, a line each.
+    pub fn lines(&self, line: fn(&Finding) -> String) -> Vec<String> {
+        bounded(self.findings.iter().map(line).collect())
     }
-}
 
-/// The level of a result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// No problem.
-    Success,
-    /// A possible or future problem.
-    Warning,
-    /// A problem.
-    #[default]
-    Error,
+    /// All of them in one text.
+    #[cfg(test)]
+    pub fn text(&self) -> String {
+        lines(&self.lines(Finding::told).join("\n"))
+    }
 }
 
 /// What a rule has found.
@@ -78,16 +63,16 @@ pub enum Verdict {
     /// Nothing to check: no result.
     Skip,
     /// Unknown, or a problem that is only a warning.
-    Warn(Vec<ToldProblem>),
+    Warn(Vec<Finding>),
     /// Problems.
-    Fail(Vec<ToldProblem>),
+    Fail(Vec<Finding>),
     /// A problem that makes later checks meaningless.
-    Stop(ToldProblem),
+    Stop(Finding),
 }
 
 impl Verdict {
     /// A failure if there are problems.
-    pub fn of<P: Into<ToldProblem>>(problems: Vec<P>) -> Self {
+    pub fn of<P: Into<Finding>>(problems: Vec<P>) -> Self {
         if problems.is_empty() {
             Self::Pass
         } else {
@@ -95,22 +80,22 @@ impl Verdict {
         }
     }
 
-    pub fn fail(problem: impl Into<ToldProblem>) -> Self {
+    pub fn fail(problem: impl Into<Finding>) -> Self {
         Self::Fail(vec![problem.into()])
     }
 
-    pub fn stop(problem: impl Into<ToldProblem>) -> Self {
+    pub fn stop(problem: impl Into<Finding>) -> Self {
         Self::Stop(problem.into())
     }
 
-    pub fn warn(problem: impl Into<ToldProblem>) -> Self {
+    pub fn warn(problem: impl Into<Finding>) -> Self {
         Self::Warn(vec![problem.into()])
     }
 
     /// The verdict on a status that no controller has updated since `time`.
     pub fn of_old_status(self, time: Timestamp) -> Self {
         let time = time.strftime("%Y-%m-%d %H:%M:%S UTC");
-        let old = ToldProblem::from(format!("old: no controller has reported since {time}"));
+        let old = Finding::from(format!("old: no controller has reported since {time}"));
         match self {
             Self::Pass | Self::PassWith(_) => Self::Warn(vec![old]),
             Self::Warn(problems) => Self::Warn([problems, vec![old]].concat()),
@@ -118,15 +103,6 @@ impl Verdict {
             Self::Skip | Self::Stop(_) => self,
         }
     }
-}
-
-/// The severity of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// A problem.
-    Error,
-    /// A possible problem.
-    Warning,
 }
 
 /// The remedy of the problems of a check that name none.
@@ -145,7 +121,7 @@ pub struct Rule {
     pub description: &'static str,
     /// Anchor in Linkerd's documentation; empty for our own checks.
     anchor: &'static str,
-    severity: Severity,
+    severity: Level,
     /// Whether a retry may succeed.
     retry: bool,
     /// Whether it judges what the controller has reported.
@@ -161,7 +137,7 @@ pub const fn rule(
     topic: Topic,
     description: &'static str,
     anchor: &'static str,
-    severity: Severity,
+    severity: Level,
     judge: fn(&FullSnapshot) -> Verdict,
 ) -> Rule {
     Rule {
@@ -223,77 +199,90 @@ pub fn result(
     verdict: Verdict,
     snapshot: &FullSnapshot,
 ) -> Option<CheckResult> {
-    let mut result = outcome(rule, verdict)?;
+    let mut result = outcome(rule, verdict, &snapshot.cluster.flags)?;
     result.rank = rank;
-    if result.level != Level::Success
+    if result.level.is_some()
         && let Some(service) = (rule.example)(snapshot)
     {
         let ResourceId { namespace, name } = &service;
-        let diagnose = ClusterFlags::default().mc("diagnose {}/{}", &[namespace, name]);
-        result.fixes.push(Fix::here(diagnose));
+        let flags = &snapshot.cluster.flags;
+        let command = flags.mc("diagnose {}/{}", &[namespace, name]);
+        result.actions.push(Action {
+            cluster: None,
+            command,
+        });
     }
     Some(result)
 }
 
 /// The result of a check, without its rank. `topology` uses it for checks of several snapshots.
-pub fn outcome(rule: &Rule, verdict: Verdict) -> Option<CheckResult> {
-    let (level, details, problems) = match verdict {
+pub fn outcome(rule: &Rule, verdict: Verdict, flags: &ClusterFlags) -> Option<CheckResult> {
+    let (level, details, findings) = match verdict {
         Verdict::Skip => return None,
-        Verdict::Pass => (Level::Success, vec![], vec![]),
-        Verdict::PassWith(details) => (Level::Success, details, vec![]),
-        Verdict::Warn(problems) => (Level::Warning, vec![], problems),
-        Verdict::Fail(problems) if rule.severity == Severity::Warning => {
-            (Level::Warning, vec![], problems)
-        }
-        Verdict::Fail(problems) => (Level::Error, vec![], problems),
-        Verdict::Stop(problem) => (Level::Error, vec![], vec![problem]),
+        Verdict::Pass => (None, vec![], vec![]),
+        Verdict::PassWith(details) => (None, details, vec![]),
+        Verdict::Warn(findings) => (Some(Level::Warning), vec![], findings),
+        Verdict::Fail(findings) => (Some(rule.severity), vec![], findings),
+        Verdict::Stop(finding) => (Some(Level::Error), vec![], vec![finding]),
     };
     let mut description = rule.description.to_owned();
     for detail in bounded(details) {
         description.push_str("\n\t* ");
         description.push_str(&detail);
     }
-    let failed = level != Level::Success;
     // The mirror and the federated Service of one Service may have the same problem.
     let mut seen = BTreeSet::new();
-    let mut problems = problems;
-    problems.retain(|problem| seen.insert(problem.clone()));
-    let fixes = fixes(rule.fix, &problems);
-    let texts = problems.iter().map(|problem| problem.text().to_owned());
-    let texts = texts.collect();
+    let mut findings = findings;
+    findings.retain(|finding| seen.insert(finding.clone()));
+    let hint = level.filter(|_| !rule.anchor.is_empty());
     Some(CheckResult {
         rank: 0,
         description: lines(&description),
         level,
-        error: lines(&bounded(texts).join("\n")),
-        hint: (failed && !rule.anchor.is_empty()).then(|| format!("{HINT_BASE}{}", rule.anchor)),
-        fixes,
-        retry: rule.retry && failed,
+        actions: actions(rule.fix, &findings, flags),
+        findings,
+        hint: hint.map(|_| format!("{HINT_BASE}{}", rule.anchor)),
+        retry: rule.retry && level.is_some(),
     })
 }
 
-/// The remedies of problems, each once: the commands that they name, or else that of the check.
-fn fixes(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<Fix> {
-    let listed = problems.iter().take(LISTED);
-    let listed = listed.filter(|problem| !problem.is_consequence());
-    let fixes = listed.filter_map(|problem| match problem.command() {
-        Some(named) => Some(Fix::here(named.clone())),
-        None => usual_fix(usual?, problem.subject()),
+/// The remedies of findings, each once: the commands that they name, or else that of the check.
+fn actions(usual: Option<UsualFix>, findings: &[Finding], flags: &ClusterFlags) -> Vec<Action> {
+    let listed = findings.iter().take(LISTED);
+    let listed = listed.filter(|finding| !finding.is_consequence);
+    let actions = listed.flat_map(|finding| match finding.actions.as_slice() {
+        [] => usual_action(usual, finding.about.as_deref(), flags)
+            .into_iter()
+            .collect(),
+        named => named.to_vec(),
     });
     let mut seen = BTreeSet::new();
-    fixes.filter(|fix| seen.insert(fix.clone())).collect()
+    actions
+        .filter(|action| seen.insert(action.clone()))
+        .collect()
 }
 
 /// The usual remedy of a check, for a problem of this target cluster.
-fn usual_fix(usual: UsualFix, cluster: Option<&str>) -> Option<Fix> {
+fn usual_action(
+    usual: Option<UsualFix>,
+    cluster: Option<&str>,
+    flags: &ClusterFlags,
+) -> Option<Action> {
+    let usual = usual?;
     if cluster.is_none() && (usual.is_in_target || usual.command.contains("{}")) {
         return None;
     }
-    let command = Suggested::of(usual.command, &[cluster.unwrap_or_default()]);
-    let cluster = cluster.filter(|_| usual.is_in_target);
-    Some(Fix {
-        cluster: cluster.map(str::to_owned),
-        command,
+    let values = [cluster.unwrap_or_default()];
+    Some(if usual.is_in_target {
+        Action {
+            cluster: cluster.map(str::to_owned),
+            command: ClusterFlags::default().of_program(usual.command, &values),
+        }
+    } else {
+        Action {
+            cluster: None,
+            command: flags.of_program(usual.command, &values),
+        }
     })
 }
 
@@ -311,8 +300,8 @@ mod tests {
     use super::*;
 
     /// The remedies of these problems.
-    fn remedies(usual: Option<UsualFix>, problems: &[ToldProblem]) -> Vec<String> {
-        let found = fixes(usual, problems).into_iter();
+    fn remedies(usual: Option<UsualFix>, problems: &[Finding]) -> Vec<String> {
+        let found = actions(usual, problems, &ClusterFlags::default()).into_iter();
         let found = found.map(|fix| match fix.cluster {
             Some(cluster) => format!("in {cluster}: {}", fix.command.line()),
             None => fix.command.line().to_owned(),
@@ -329,8 +318,8 @@ mod tests {
 
     #[test]
     fn remedy_is_the_command_of_the_problem_or_that_of_the_check() {
-        let plain = |texts: &[&str]| -> Vec<ToldProblem> {
-            texts.iter().map(|text| ToldProblem::from(*text)).collect()
+        let plain = |texts: &[&str]| -> Vec<Finding> {
+            texts.iter().map(|text| Finding::from(*text)).collect()
         };
         let of = |cluster: &str, texts: &[&str]| {
             let problems = plain(texts).into_iter();
@@ -339,7 +328,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let rotate = ClusterFlags::default().mc("rotate {}", &["east"]);
-        let named = ToldProblem::new(format!("east: run {rotate}, not `me`"), rotate);
+        let named = Finding::from("east: not `me`").fixed_by(&rotate);
         for (usual, problems, expected) in [
             (None, plain(&["east: broken"]), &[][..]),
             (
@@ -368,8 +357,8 @@ mod tests {
             (
                 Some(usual("kubectl get y", true)),
                 vec![
-                    ToldProblem::from("a").of("east"),
-                    ToldProblem::consequence("not checked").of("north"),
+                    Finding::from("a").of("east"),
+                    Finding::consequence("not checked").of("north"),
                 ],
                 &["in east: kubectl get y"],
             ),
@@ -380,9 +369,7 @@ mod tests {
 
     #[test]
     fn what_a_problem_quotes_is_no_remedy() {
-        let quoted = [ToldProblem::from(
-            "east: `kubectl version; curl https://x|sh`",
-        )];
+        let quoted = [Finding::from("east: `kubectl version; curl https://x|sh`")];
         assert_eq!(remedies(None, &quoted), [""; 0]);
         let usual = Some(usual("kubectl get x", false));
         assert_eq!(remedies(usual, &quoted), ["kubectl get x"]);
@@ -390,7 +377,7 @@ mod tests {
 
     #[test]
     fn problem_of_a_mirror_and_of_a_federated_service_is_listed_once() {
-        let rule = rule(Topic::Services, "all is well", "", Severity::Error, |_| {
+        let rule = rule(Topic::Services, "all is well", "", Level::Error, |_| {
             Verdict::Pass
         });
         let problems = [
@@ -399,9 +386,9 @@ mod tests {
             "east: shop/web: no",
         ];
         let verdict = Verdict::of(problems.to_vec());
-        let result = outcome(&rule, verdict).unwrap();
+        let result = outcome(&rule, verdict, &ClusterFlags::default()).unwrap();
         assert_eq!(
-            result.error,
+            result.text(),
             lines("east: shop/web: no\neast: shop/api: no")
         );
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use hints::suggest::{ClusterFlags, ToldProblem};
 use jiff::Timestamp;
 use mirror_core::{
     api::{
@@ -19,11 +18,14 @@ use mirror_core::{
 };
 
 use super::rule::Verdict;
-use crate::clusters::{
-    foreign_endpoints::{EndpointsSource, ForeignEndpoints},
-    link_summary::LinkSummary,
-    service_range,
-    snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
+use crate::{
+    clusters::{
+        link_summary::LinkSummary,
+        service_range,
+        snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
+    },
+    diagnose::causes::Cause,
+    finding::Finding,
 };
 
 pub fn ready(snapshot: &FullSnapshot) -> Verdict {
@@ -45,7 +47,7 @@ pub fn ready(snapshot: &FullSnapshot) -> Verdict {
             Some((_, message)) => message,
             None => "no status reported yet",
         };
-        Some(ToldProblem::from(what).of(link.cluster()))
+        Some(Finding::from(what).of(link.cluster()))
     });
     Verdict::of(problems.collect::<Vec<_>>())
 }
@@ -65,7 +67,7 @@ pub fn gateway_addresses(snapshot: &FullSnapshot) -> Verdict {
         } else {
             (&mut some_left, "some gateway addresses are refused")
         };
-        problems.push(ToldProblem::from(format!(
+        problems.push(Finding::from(format!(
             "{}: {what}: {message}; allow their networks with the annotation {GATEWAY_NETWORKS} of the Link",
             link.cluster()
         )));
@@ -87,10 +89,10 @@ pub fn drains(snapshot: &FullSnapshot) -> Verdict {
         if reason == drained::DRAINED {
             drained.push(format!("{cluster}: drained {message}"));
         } else {
-            let list =
-                ClusterFlags::default().mc("status --services --cluster-name {}", &[cluster]);
-            let what = format!("{cluster}: drained {message}\nlist them with {list}");
-            problems.push(ToldProblem::new(what, list));
+            let flags = &snapshot.cluster.flags;
+            let list = flags.mc("status --services --cluster-name {}", &[cluster]);
+            let finding = Finding::degraded(Cause::Drained, format!("drained {message}"));
+            problems.push(finding.of(cluster).fixed_by(&list));
         }
     }
     if problems.is_empty() && drained.is_empty() {
@@ -114,7 +116,7 @@ pub fn gateways(snapshot: &FullSnapshot) -> Verdict {
     let (mut problems, mut alive) = (Vec::new(), Vec::new());
     for link in gateways {
         match gateway_problem(snapshot, link) {
-            Some(problem) => problems.push(ToldProblem::from(problem).of(link.cluster())),
+            Some(problem) => problems.push(Finding::from(problem).of(link.cluster())),
             None => alive.push(link.cluster().to_owned()),
         }
     }
@@ -197,31 +199,13 @@ pub fn foreign_endpoints(snapshot: &FullSnapshot) -> Verdict {
     match &snapshot.foreign {
         _ if snapshot.mirrors.as_ref().is_ok_and(Vec::is_empty) => Verdict::Skip,
         Err(why) => Verdict::warn(format!("cannot list the endpoints of mirrors: {why}")),
-        Ok(found) => Verdict::of(found.iter().map(foreign_problem).collect()),
+        Ok(found) => Verdict::of(
+            found
+                .iter()
+                .map(|found| found.finding(&snapshot.cluster.flags))
+                .collect(),
+        ),
     }
-}
-
-/// What is wrong with endpoints that no service mirror created, and a remedy.
-fn foreign_problem(found: &ForeignEndpoints) -> ToldProblem {
-    let ForeignEndpoints { mirror, by } = found;
-    let (kind, name) = found.object();
-    let what = match by {
-        EndpointsSource::Endpoints => "Endpoints of the same name".to_owned(),
-        EndpointsSource::Slice { manager, .. } => {
-            let by = match manager.as_str() {
-                "" => String::new(),
-                manager => format!(" (managed by {manager})"),
-            };
-            format!("EndpointSlice {name}{by}")
-        }
-    };
-    let delete =
-        ClusterFlags::default().kubectl("-n {} delete {} {}", &[&mirror.namespace, kind, name]);
-    let what = format!(
-        "Service {mirror}: part of its traffic goes to {what}, which no service mirror created; find out what did, then \
-         delete it with {delete}"
-    );
-    ToldProblem::new(what, delete)
 }
 
 pub fn orphans(snapshot: &FullSnapshot) -> Verdict {
@@ -243,12 +227,12 @@ pub fn orphans(snapshot: &FullSnapshot) -> Verdict {
         let cluster = mirror.metadata.label(labels::CLUSTER_NAME);
         if !cluster.is_empty() && !clusters.contains(cluster) {
             let what = format!("is an orphan: {cluster} has no Link");
-            problems.push(unlinked(mirror, &what, cluster));
+            problems.push(unlinked(snapshot, mirror, &what, cluster));
         }
         for (_, cluster) in remote_members(|key| mirror.metadata.annotations.get(key)) {
             if !clusters.contains(cluster) {
                 let what = format!("has a member in {cluster}, which has no Link");
-                problems.push(unlinked(mirror, &what, cluster));
+                problems.push(unlinked(snapshot, mirror, &what, cluster));
             }
         }
     }
@@ -256,13 +240,13 @@ pub fn orphans(snapshot: &FullSnapshot) -> Verdict {
 }
 
 /// The problem of a Service that names a cluster without a Link.
-fn unlinked(mirror: &Service, what: &str, cluster: &str) -> ToldProblem {
-    let unlink = ClusterFlags::default().mc("unlink --cluster-name {}", &[cluster]);
+fn unlinked(snapshot: &FullSnapshot, mirror: &Service, what: &str, cluster: &str) -> Finding {
+    let unlink = snapshot
+        .cluster
+        .flags
+        .mc("unlink --cluster-name {} --apply", &[cluster]);
     let service = mirror.metadata.resource_id();
-    ToldProblem::new(
-        format!("Service {service} {what}; {unlink} removes it"),
-        unlink,
-    )
+    Finding::from(format!("Service {service} {what}")).fixed_by(&unlink)
 }
 
 pub fn name_conflicts(snapshot: &FullSnapshot) -> Verdict {

@@ -2,18 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hints::suggest::{ClusterFlags, ToldProblem};
 use mirror_core::{
     api::{labels, members::remote_members, metadata::ResourceId},
     mirror::{DEFAULT_DOMAIN, is_through_gateway},
 };
 
 use super::rule::{INSTALL_AGAIN, Verdict};
-use crate::clusters::{
-    credentials,
-    misspelled::misspelled,
-    snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
-    trust_anchors,
+use crate::{
+    clusters::{
+        credentials,
+        misspelled::misspelled,
+        snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
+        trust_anchors,
+    },
+    diagnose::causes::Cause,
+    finding::Finding,
 };
 
 /// What to say of a check that needs credentials which were refused.
@@ -57,11 +60,9 @@ pub fn access(snapshot: &FullSnapshot) -> Verdict {
         }
         Some(match link.target.as_ref()? {
             Err(why) if why.kind == ReadErrorKind::Unauthorized => {
-                let rotate = ClusterFlags::default().mc("rotate {}", &[link.cluster()]);
-                let what = format!(
-                    "the API server refuses the token, which was revoked or has expired; run {rotate}"
-                );
-                vec![ToldProblem::new(what, rotate)]
+                let rotate = credentials::rotate(link, &snapshot.cluster.flags);
+                let what = "the API server refuses the token, which was revoked or has expired";
+                vec![Finding::broken(Cause::CredentialsRefused, what).fixed_by(&rotate)]
             }
             Err(why) => vec![why.text().into()],
             Ok(target) => match &target.denied {
@@ -81,9 +82,9 @@ pub fn destination(snapshot: &FullSnapshot) -> Verdict {
         }
     };
     let verdict = per_link(snapshot, |link| {
-        let missing = credentials::missing(link, known);
-        let ignored = credentials::ignored(link, known);
-        let differs = credentials::differs(link, snapshot.links(), known);
+        let missing = credentials::missing(link, known, &snapshot.cluster.flags);
+        let ignored = credentials::ignored(link, known, &snapshot.cluster.flags);
+        let differs = credentials::differs(link, snapshot.links(), known, &snapshot.cluster.flags);
         Some(missing.into_iter().chain(ignored).chain(differs).collect())
     });
     let mut unlinked = unlinked(snapshot, known);
@@ -98,7 +99,7 @@ pub fn destination(snapshot: &FullSnapshot) -> Verdict {
 
 /// Clusters that Linkerd has no Secret for, although Services name them. Clusters whose Link needs the Secret are left
 /// out: [`credentials::missing`] finds them.
-fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<ToldProblem> {
+fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<Finding> {
     let mut naming = BTreeMap::<&str, Vec<ResourceId>>::new();
     for mirror in snapshot.mirrors.iter().flatten() {
         let metadata = &mirror.metadata;
@@ -129,13 +130,12 @@ fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<ToldProblem> {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        let restart = ClusterFlags::default().restart_destination(namespace);
+        let restart = snapshot.cluster.flags.restart_destination(namespace);
         let what = format!(
-            "{cluster}: namespace {namespace} has no Secret for this cluster, but Service {first}{more} names it, so Linkerd \
-             cannot follow its endpoints; link the cluster again, or remove what names it; then restart \
-             linkerd-destination with {restart}"
+            "namespace {namespace} has no Secret for this cluster, but Service {first}{more} names it, so Linkerd cannot \
+             follow its endpoints; link the cluster again, or remove what names it; then restart linkerd-destination"
         );
-        Some(ToldProblem::new(what, restart))
+        Some(Finding::from(what).of(cluster).fixed_by(&restart))
     };
     naming.into_iter().filter_map(problem).collect()
 }
@@ -145,15 +145,21 @@ pub fn destination_is_current(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Skip;
     };
     per_link(snapshot, |link| {
-        let expiring = credentials::expiring_at_linkerd(link, known, snapshot.now);
-        let unused = credentials::unused(link, known);
+        let expiring =
+            credentials::expiring_at_linkerd(link, known, snapshot.now, &snapshot.cluster.flags);
+        let unused = credentials::unused(link, known, &snapshot.cluster.flags);
         Some(expiring.into_iter().chain(unused).collect())
     })
 }
 
 pub fn expiry(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
-        let expiring = credentials::expiring(link, credentials::own(link)?, snapshot.now);
+        let expiring = credentials::expiring(
+            link,
+            credentials::own(link)?,
+            snapshot.now,
+            &snapshot.cluster.flags,
+        );
         Some(expiring.into_iter().collect())
     })
 }
@@ -162,7 +168,7 @@ pub fn tls(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         let known = credentials::own(link).is_some();
         let insecure = credentials::insecure(link);
-        (known || insecure.is_some()).then(|| insecure.into_iter().map(ToldProblem::from).collect())
+        (known || insecure.is_some()).then(|| insecure.into_iter().map(Finding::from).collect())
     })
 }
 
@@ -170,7 +176,7 @@ pub fn excess(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
         let rules = target.rules.as_ref().ok()?;
-        let excess = excess_of(rules).map(ToldProblem::from);
+        let excess = excess_of(rules).map(Finding::from);
         Some(excess.into_iter().collect())
     })
 }
@@ -278,15 +284,15 @@ pub fn domains(snapshot: &FullSnapshot) -> Verdict {
         if spec.gateway_address.is_empty() || theirs.is_empty() || named == theirs {
             return Some(vec![]);
         }
-        let edit = ClusterFlags::default().kubectl(
+        let edit = snapshot.cluster.flags.kubectl(
             "-n {} edit links.multicluster.linkerd.io {}",
             &[link.namespace(), link.name()],
         );
         let what = format!(
             "the gateway serves names in {theirs}, and mirrors lead to names in {named}: set spec.targetClusterDomain to \
-             {theirs} with {edit}"
+             {theirs}"
         );
-        Some(vec![ToldProblem::new(what, edit)])
+        Some(vec![Finding::from(what).fixed_by(&edit)])
     })
 }
 
@@ -298,7 +304,7 @@ pub fn export_labels(snapshot: &FullSnapshot) -> Verdict {
         let problems = unusual.iter();
         let problems =
             problems.filter_map(|(service, labels)| misspelled(&link.link, service, labels));
-        Some(problems.map(ToldProblem::from).collect())
+        Some(problems.map(Finding::from).collect())
     })
 }
 
@@ -306,7 +312,7 @@ pub fn export_labels(snapshot: &FullSnapshot) -> Verdict {
 /// reason as an error.
 fn per_link(
     snapshot: &FullSnapshot,
-    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<Finding>>,
 ) -> Verdict {
     per_each(snapshot.links().iter(), judge)
 }
@@ -314,7 +320,7 @@ fn per_link(
 /// The same for Links whose API server is asked from here, and not only by the controller through the gateway.
 fn per_direct_link(
     snapshot: &FullSnapshot,
-    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<Finding>>,
 ) -> Verdict {
     let links = snapshot.links().iter();
     per_each(links.filter(|link| !is_through_gateway(&link.link)), judge)
@@ -322,7 +328,7 @@ fn per_direct_link(
 
 fn per_each<'l>(
     links: impl Iterator<Item = &'l LinkSnapshot>,
-    judge: impl Fn(&LinkSnapshot) -> Option<Vec<ToldProblem>>,
+    judge: impl Fn(&LinkSnapshot) -> Option<Vec<Finding>>,
 ) -> Verdict {
     let mut links = links.peekable();
     if links.peek().is_none() {
@@ -333,7 +339,7 @@ fn per_each<'l>(
         let cluster = link.cluster();
         match judge(link) {
             Some(found) => problems.extend(found.into_iter().map(|problem| problem.of(cluster))),
-            None => unknown.push(ToldProblem::consequence(NOT_CHECKED).of(cluster)),
+            None => unknown.push(Finding::consequence(NOT_CHECKED).of(cluster)),
         }
     }
     if problems.is_empty() && !unknown.is_empty() {

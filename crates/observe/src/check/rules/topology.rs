@@ -1,10 +1,11 @@
 //! Checks that compare several clusters. Linkerd's extension has neither of them.
 
 use super::{
-    rule::{CheckResult, Severity, Verdict, outcome, rule},
+    rule::{CheckResult, Verdict, outcome, rule},
     topic::Topic,
 };
-use crate::clusters::topology::Topology;
+use crate::{clusters::topology::Topology, finding::Level};
+use hints::suggest::ClusterFlags;
 
 /// Checks how clusters are linked to each other.
 pub fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
@@ -24,20 +25,16 @@ pub fn evaluate_topology(topology: &Topology) -> Vec<CheckResult> {
     [
         (
             "clusters are linked in both directions",
-            Severity::Warning,
+            Level::Warning,
             mutual,
         ),
-        (
-            "linked clusters share trust anchors",
-            Severity::Error,
-            trust,
-        ),
+        ("linked clusters share trust anchors", Level::Error, trust),
     ]
     .into_iter()
     // The verdicts are already known: these rules look at the topology, not at the snapshot of one cluster.
     .filter_map(|(description, severity, verdict)| {
         let rule = rule(Topic::Targets, description, "", severity, |_| Verdict::Skip);
-        outcome(&rule, verdict)
+        outcome(&rule, verdict, &ClusterFlags::default())
     })
     .collect()
 }
@@ -53,18 +50,18 @@ mod tests {
     #[test]
     fn one_way_links_are_a_warning_and_different_trust_anchors_an_error() {
         let results = evaluate_topology(&Topology::of(&snapshots()));
-        let levels: Vec<_> = results
-            .iter()
-            .map(|r| (r.level, r.error.as_str()))
-            .collect();
+        let levels: Vec<_> = results.iter().map(|r| (r.level, r.text())).collect();
         assert_eq!(
             levels,
             [
                 (
-                    Level::Warning,
-                    "west → north is one-way: north has no Link to west"
+                    Some(Level::Warning),
+                    "west → north is one-way: north has no Link to west".to_owned()
                 ),
-                (Level::Error, "north and west have different trust anchors"),
+                (
+                    Some(Level::Error),
+                    "north and west have different trust anchors".to_owned()
+                ),
             ]
         );
     }
@@ -79,10 +76,7 @@ mod tests {
             results[0].description,
             "clusters are linked in both directions\n\t* east → west\n\t* west → east"
         );
-        assert_eq!(
-            (results[0].level, results[1].level),
-            (Level::Success, Level::Success)
-        );
+        assert_eq!((results[0].level, results[1].level), (None, None));
         assert_eq!(evaluate_topology(&Topology::of(&[])), []);
     }
 }

@@ -101,13 +101,13 @@ fn owners_that_cannot_be_restarted_are_named_and_not_restarted() {
             });
             let diagnosis = diagnosed(&facts);
             let (_, finding) = diagnosis.cause().unwrap();
-            let changes = finding.fixes.iter().any(|fix| {
+            let changes = finding.actions.iter().any(|fix| {
                 [" rollout ", " patch ", " edit "]
                     .iter()
-                    .any(|verb| fix.command.contains(verb))
+                    .any(|verb| fix.command.line().contains(verb))
             });
             assert_eq!(changes, is_restarted, "{owner:?}: {finding:?}");
-            assert!(!finding.fixes.is_empty(), "{owner:?}: {finding:?}");
+            assert!(!finding.actions.is_empty(), "{owner:?}: {finding:?}");
             let says = finding.evidence.contains("kubectl cannot restart");
             assert_eq!(says, !is_restarted, "{owner:?}: {}", finding.evidence);
         }

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     clusters::request_path::RequestPath,
-    diagnose::{causes::Cause, diagnose, layer::Impact},
+    diagnose::{causes::Cause, diagnose},
+    finding::Level,
 };
 
 /// Causes that name a symptom, and its candidates.
@@ -81,13 +82,13 @@ fn without_client(facts: &mut RequestPath) {
 }
 
 /// The first cause, and whether requests fail.
-fn judged(facts: &RequestPath) -> Option<(Cause, Impact)> {
+fn judged(facts: &RequestPath) -> Option<(Cause, Level)> {
     // Without a Link and a mirror there is nothing to diagnose, and the error says so.
     let Ok(diagnosis) = diagnose(facts, &commands(facts)) else {
-        return Some((Cause::LinkMissing, Impact::Broken));
+        return Some((Cause::LinkMissing, Level::Error));
     };
     let (_, found) = diagnosis.cause()?;
-    Some((found.cause, found.impact))
+    Some((found.cause?, found.level))
 }
 
 fn with(scene: &RequestPath, differences: &[&Difference], (_, know): Knowledge) -> RequestPath {
@@ -100,7 +101,7 @@ fn with(scene: &RequestPath, differences: &[&Difference], (_, know): Knowledge) 
 }
 
 /// What is found with each knowledge.
-type Answers = [Option<(Cause, Impact)>; KNOWLEDGE.len()];
+type Answers = [Option<(Cause, Level)>; KNOWLEDGE.len()];
 
 fn answers(scene: &RequestPath, differences: &[&Difference]) -> Answers {
     KNOWLEDGE.map(|knowledge| judged(&with(scene, differences, knowledge)))
@@ -158,19 +159,19 @@ fn objections(pair: &Pair) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, (knowledge, _)) in KNOWLEDGE.iter().enumerate() {
         let (both, alone) = (both[at], alone.map(|of| of[at]));
-        let worst = alone.iter().flatten().map(|(_, impact)| *impact).max();
+        let worst = alone.iter().flatten().map(|(_, level)| *level).max();
         let is_named = both.is_none_or(|(cause, _)| {
             let is_one = alone.iter().flatten().any(|(of, _)| *of == cause);
             is_one || SYMPTOMS.contains(&cause)
         });
-        let impact = both.map(|(_, impact)| impact);
-        if !is_named || impact < worst && !pair.may_hide || impact.is_none() && worst.is_some() {
+        let level = both.map(|(_, level)| level);
+        if !is_named || level < worst && !pair.may_hide || level.is_none() && worst.is_some() {
             wrong.push(format!("{what}, {knowledge}: {alone:?}: {both:?}"));
         }
     }
-    let impact = |at: usize| both[at].map(|(_, impact)| impact);
+    let level = |at: usize| both[at].map(|(_, level)| level);
     for (at, (knowledge, _)) in KNOWLEDGE.iter().enumerate() {
-        if impact(at) > impact(0) {
+        if level(at) > level(0) {
             wrong.push(format!("{what}: weaker than {knowledge}"));
         }
     }
@@ -178,8 +179,11 @@ fn objections(pair: &Pair) -> Vec<String> {
     let layers = diagnose(&pair.facts, &commands(&pair.facts));
     let layers = layers.map(|diagnosis| diagnosis.layers).unwrap_or_default();
     for finding in layers.iter().flat_map(|report| &report.findings) {
-        let mut fixes = finding.fixes.iter();
-        if fixes.any(|fix| fix.command.contains(" delete ")) && !IS_DELETED.contains(&finding.cause)
+        let mut fixes = finding.actions.iter();
+        if fixes.any(|fix| fix.command.line().contains(" delete "))
+            && !finding
+                .cause
+                .is_some_and(|cause| IS_DELETED.contains(&cause))
         {
             wrong.push(format!("{what}: {finding:?}"));
         }

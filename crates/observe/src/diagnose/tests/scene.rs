@@ -2,12 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use client::Identity;
-use hints::suggest::ClusterFlags;
-use jiff::Timestamp;
-use mirror_core::api::{labels as l, link::LinkerdConfig, metadata::ResourceId};
-use serde_json::{Value, json};
-
 use crate::{
     clusters::{
         fixtures::A,
@@ -20,11 +14,14 @@ use crate::{
             Destination, LinkCredentials, LinkSnapshot, LinkerdCredentials, Proxy, Workload,
         },
     },
-    diagnose::{
-        Diagnosis, diagnose,
-        layer::{Commands, Impact},
-    },
+    diagnose::{Diagnosis, diagnose, layer::Commands},
+    finding::Level,
 };
+use client::Identity;
+use hints::suggest::ClusterFlags;
+use jiff::Timestamp;
+use mirror_core::api::{labels as l, link::LinkerdConfig, metadata::ResourceId};
+use serde_json::{Value, json};
 
 /// The namespace of the Links.
 pub const MC: &str = "linkerd-multicluster";
@@ -41,14 +38,14 @@ pub type Found = (&'static str, &'static str, bool, String);
 pub fn found(facts: &RequestPath) -> Option<Found> {
     let diagnosis = diagnosed(facts);
     let (layer, finding) = diagnosis.cause()?;
-    let fix = finding.fixes.first().map(|fix| match &fix.cluster {
-        Some(cluster) => format!("in {cluster}: {}", fix.command),
-        None => fix.command.clone(),
+    let fix = finding.actions.first().map(|fix| match &fix.cluster {
+        Some(cluster) => format!("in {cluster}: {}", fix.command.line()),
+        None => fix.command.line().to_owned(),
     });
     Some((
         layer.name(),
-        finding.cause.info().name,
-        finding.impact == Impact::Broken,
+        finding.name(),
+        finding.level == Level::Error,
         fix.unwrap_or_default(),
     ))
 }

@@ -135,12 +135,12 @@ fn address_that_may_be_mapped_is_not_replaced() {
     let facts = dead(|_| ());
     let diagnosis = diagnosed(&facts);
     let (_, finding) = diagnosis.cause().unwrap();
-    assert_eq!(finding.cause.info().name, "ProbesFail", "{diagnosis:#?}");
+    assert_eq!(finding.name(), "ProbesFail", "{diagnosis:#?}");
     for part in ["192.0.2.1", "10.3.0.7"] {
         assert!(finding.evidence.contains(part), "{}", finding.evidence);
     }
-    for fix in &finding.fixes {
-        assert!(fix.command.contains(" get "), "{}", fix.command);
+    for fix in &finding.actions {
+        assert!(fix.command.line().contains(" get "), "{}", fix.command);
     }
     // Nobody means an address if the Link names none.
     let none = dead(|facts| {
@@ -190,9 +190,9 @@ fn command_for_a_cluster_never_has_the_context_of_another() {
                 "north-admin".clone_into(&mut target.context);
                 change(&mut facts);
                 for report in &diagnosed(&facts).layers {
-                    let fixes = report.findings.iter().flat_map(|found| &found.fixes);
+                    let fixes = report.findings.iter().flat_map(|found| &found.actions);
                     for fix in fixes {
-                        assert!(!fix.command.contains("north-admin"), "{fix:?}");
+                        assert!(!fix.command.line().contains("north-admin"), "{fix:?}");
                     }
                 }
             }
@@ -220,7 +220,11 @@ fn namespaces_of_linkerd_are_those_of_the_clusters_whatever_may_be_read() {
     });
     let diagnosis = diagnosed(&anchors);
     let (_, finding) = diagnosis.cause().unwrap();
-    let commands: Vec<&str> = finding.fixes.iter().map(|fix| &*fix.command).collect();
+    let commands: Vec<&str> = finding
+        .actions
+        .iter()
+        .map(|fix| fix.command.line())
+        .collect();
     let read = |context: &str, namespace: &str| {
         format!(
             "kubectl --context {context} -n {namespace} get configmap linkerd-identity-trust-roots -o yaml"

@@ -22,8 +22,8 @@ fn a_crd_of_an_older_linkerd_is_named_and_not_installed_over() {
     snapshot.cluster.links = Err(ReadError::new(ReadErrorKind::OldLinks, "only v1alpha2"));
     let result = evaluate(&snapshot).pop().unwrap();
     let why = "Link not found: only v1alpha2";
-    assert!(result.error.contains(why), "{}", result.error);
-    assert!(result.fixes.is_empty(), "{:?}", result.fixes);
+    assert!(result.text().contains(why), "{}", result.text());
+    assert!(result.actions.is_empty(), "{:?}", result.actions);
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn invalid_link_is_reported_and_others_are_checked() {
     east(&mut snapshot).unreadable = Some("spec.selector.matchLabels: no text".into());
     let results = evaluate(&snapshot);
     let level = |what| find(&results, what).map(|result| result.level);
-    assert_eq!(level("Link resources are valid"), Some(Level::Error));
+    assert_eq!(level("Link resources are valid"), Some(Some(Level::Error)));
     assert_eq!(
         level("multicluster extension proxies are healthy"),
-        Some(Level::Success)
+        Some(None)
     );
     // A mirror may belong to the Link that cannot be read.
     assert_eq!(level("all mirror services are part of a Link"), None);

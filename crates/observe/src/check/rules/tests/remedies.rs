@@ -6,7 +6,7 @@ use super::*;
 fn remedies(snapshot: &FullSnapshot) -> Vec<(String, String)> {
     let all = evaluate(snapshot).into_iter();
     let all = all.flat_map(|result| {
-        let fixes = result.fixes.into_iter();
+        let fixes = result.actions.into_iter();
         fixes.map(move |fix| (result.description.clone(), fix.command.line().to_owned()))
     });
     all.collect()
@@ -59,7 +59,7 @@ fn no_remedy_is_what_a_cluster_or_an_annotation_says() {
         change(&mut snapshot);
         let results = evaluate(&snapshot);
         assert!(
-            results.iter().any(|result| result.error.contains(SAID)),
+            results.iter().any(|result| result.text().contains(SAID)),
             "{what}: {results:#?}"
         );
         let commands = remedies(&snapshot);
@@ -75,7 +75,7 @@ fn names_of_a_cluster_are_words_of_a_remedy() {
     let mut snapshot = well();
     let member = [(labels::REMOTE_DISCOVERY, "web@x;curl")];
     snapshot.mirrors = Ok(vec![service("web-federated", &[], &member)]);
-    let unlink = "linkerd-mc unlink --cluster-name 'x;curl'";
+    let unlink = "linkerd-mc unlink --cluster-name 'x;curl' --apply";
     let commands = remedies(&snapshot);
     assert!(
         commands.iter().any(|(_, command)| command == unlink),
