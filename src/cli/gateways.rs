@@ -4,16 +4,19 @@ use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use client::{Cluster, ReadError, timing};
+use client::{Cluster, ReadError};
 use futures::future::join_all;
 use hints::hint::fail;
 use mirror_core::api::{k8s::Service, labels, text::one_line};
-use observe::clusters::{
-    collect::{Depth, snapshot_of},
-    collect_full,
-    link_summary::LinkSummary,
-    snapshot::{ClusterSnapshot, Known},
-    topology::Topology,
+use observe::{
+    clusters::{
+        collect::{Depth, snapshot_of},
+        collect_full,
+        link_summary::LinkSummary,
+        snapshot::{ClusterSnapshot, Known},
+        topology::Topology,
+    },
+    finding::causes::Cause,
 };
 use serde::Serialize;
 
@@ -22,7 +25,7 @@ use super::common::{
     complete,
     contexts::{Contexts, not_installed},
     output,
-    problems::{about, dead_gateway, silences},
+    problems::notes,
     wait::spin,
 };
 
@@ -122,16 +125,10 @@ pub async fn run(global: &Global, args: &Gateways) -> anyhow::Result<ExitCode> {
     if let Some(only) = &args.cluster_name {
         topology.links.retain(|edge| edge.link.cluster == *only);
     }
-    let now = timing::now();
-    for note in silences(&topology, several, now) {
-        output::warning(&note);
-    }
-    for edge in &topology.links {
-        if let Some(problem) = dead_gateway(edge, now) {
-            let about = about(edge, &topology.links, several);
-            output::warning(&format!("{about}{problem}"));
-        }
-    }
+    let causes = [Some(Cause::ControllerDown), Some(Cause::ProbesFail)];
+    output::warnings(&notes(&topology, several, |_, finding| {
+        causes.contains(&finding.cause)
+    }));
     Ok(output::exit_code(!errors.is_empty()))
 }
 

@@ -9,7 +9,6 @@ mod tree;
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
-use client::timing;
 use observe::clusters::{
     collect::{Depth, snapshots_of},
     topology::Topology,
@@ -87,12 +86,7 @@ pub async fn run(global: &Global, args: &Graph) -> anyhow::Result<ExitCode> {
         topology.compare(&fleet.links, &fleet.namespace);
     }
     output::data(&match args.output {
-        GraphFormat::Text => tree::text(
-            &topology,
-            contexts.len() > 1,
-            timing::now(),
-            terminal_width(),
-        ),
+        GraphFormat::Text => tree::text(&topology, contexts.len() > 1, terminal_width()),
         GraphFormat::Mermaid => diagram::mermaid(&topology),
         GraphFormat::Dot => diagram::dot(&topology),
         GraphFormat::Json => output::json(&topology)?,

@@ -191,11 +191,11 @@ async fn what_is_broken_is_found_without_a_name() {
         // There are no Pods, so no requests are seen, and nothing is said of them.
         assert_eq!(document["requests"]["read"], 0, "{document:#}");
         assert_eq!(document["worst"], json!(null), "{document:#}");
-        let problems = document["links"]["problems"].as_array().unwrap();
-        assert_eq!(code == 1, !problems.is_empty(), "{document:#}");
-        let mut problems = problems.iter().filter_map(|line| line.as_str());
-        let own = problems.find(|line| line.starts_with("unnamed: "));
-        own.map(str::to_owned)
+        let findings = document["links"]["findings"].as_array().unwrap();
+        let is_error = |found: &Value| found["level"] == "error";
+        assert_eq!(code == 1, findings.iter().any(is_error), "{document:#}");
+        let own = findings.iter().find(|found| found["about"] == "unnamed");
+        own.map(|found| found["evidence"].as_str().unwrap().to_owned())
     };
     eventually("the Link to be ready", SOON, async || {
         Ok(problem().is_none().then_some(()))

@@ -11,12 +11,13 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Modules of a crate, each with its neighbours that it may use. Cargo.toml says which crate uses which.
-const MAY_USE: [(&str, &str, &[&str]); 10] = [
-    ("observe", "check", &["clusters", "junit"]),
-    ("observe", "diagnose", &["clusters", "traffic"]),
+const MAY_USE: [(&str, &str, &[&str]); 11] = [
+    ("observe", "check", &["clusters", "finding", "junit"]),
+    ("observe", "diagnose", &["clusters", "finding", "traffic"]),
     ("observe", "traffic", &["clusters"]),
     ("observe", "verify", &["junit"]),
-    ("observe", "clusters", &[]),
+    ("observe", "clusters", &["finding"]),
+    ("observe", "finding", &[]),
     ("observe", "junit", &[]),
     ("mirror_core", "mirror", &["api", "budget"]),
     ("mirror_core", "api", &[]),

@@ -1,11 +1,12 @@
 //! What is wrong, as all commands that observe say it: about what, how bad, why, what shows it, and what to do.
 
-use hints::suggest::Suggested;
+pub mod causes;
 
-use crate::diagnose::causes::Cause;
+use hints::suggest::Suggested;
 use mirror_core::api::text::one_line;
 use serde::{Serialize, Serializer};
 
+use self::causes::Cause;
 /// What is wrong with one thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
@@ -18,7 +19,7 @@ pub struct Finding {
     /// What shows it. It may quote clusters, and what it quotes may look like a command: commands are those of `actions`.
     pub evidence: String,
     /// What to do about it, in order.
-    pub actions: Vec<Action>,
+    pub actions: Vec<Remedy>,
     /// Whether another finding is its reason. Then it has no remedy of its own.
     pub is_consequence: bool,
 }
@@ -35,7 +36,7 @@ pub enum Level {
 
 /// A command that removes the reason of a finding, or has to be run to find out more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Action {
+pub struct Remedy {
     /// The cluster to run it in, if the command does not name it.
     pub cluster: Option<String>,
     /// The command.
@@ -62,6 +63,14 @@ impl Finding {
         }
     }
 
+    /// A warning without a cause.
+    pub fn warning(evidence: impl Into<String>) -> Self {
+        Self {
+            level: Level::Warning,
+            ..evidence.into().into()
+        }
+    }
+
     /// What another finding keeps from being known.
     pub fn consequence(text: &str) -> Self {
         Self {
@@ -80,7 +89,7 @@ impl Finding {
 
     /// With the command that removes its reason, which names its cluster.
     pub fn fixed_by(mut self, command: &Suggested) -> Self {
-        self.actions.push(Action {
+        self.actions.push(Remedy {
             cluster: None,
             command: command.clone(),
         });
@@ -126,11 +135,11 @@ struct FindingOutput<'a> {
     evidence: String,
     /// What fixes it, in words.
     fix: Option<&'static str>,
-    commands: Vec<ActionOutput<'a>>,
+    commands: Vec<RemedyOutput<'a>>,
 }
 
 #[derive(Serialize)]
-struct ActionOutput<'a> {
+struct RemedyOutput<'a> {
     /// The cluster to run it in, if the command does not name it.
     cluster: Option<&'a str>,
     command: String,
@@ -139,7 +148,7 @@ struct ActionOutput<'a> {
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let info = self.cause.map(Cause::info);
-        let commands = self.actions.iter().map(|action| ActionOutput {
+        let commands = self.actions.iter().map(|action| RemedyOutput {
             cluster: action.cluster.as_deref(),
             command: one_line(action.command.line()),
         });

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-use observe::clusters::topology::{Edge, Topology};
-
-use super::table::age;
+use observe::{
+    clusters::topology::{Edge, Topology},
+    finding::Finding,
+    finding::causes::Cause,
+};
 
 /// What a Link is called among these: its target cluster, as commands name it, and its own name if several Links of a
 /// cluster have the same target.
@@ -28,38 +29,38 @@ pub fn about(edge: &Edge, links: &[Edge], several: bool) -> String {
     }
 }
 
-/// Installations without an active controller, one line each.
-pub fn silences(topology: &Topology, several: bool, now: Timestamp) -> Vec<String> {
-    let mut seen = BTreeSet::new();
-    let mut lines = Vec::new();
+/// What is wrong with Links, in a line each: installations without an active controller, once each, then the findings of
+/// each Link that are wanted.
+pub fn notes(
+    topology: &Topology,
+    several: bool,
+    is_wanted: impl Fn(&Edge, &Finding) -> bool,
+) -> Vec<String> {
+    let mut silent = BTreeSet::new();
+    let (mut silences, mut others) = (Vec::new(), Vec::new());
     for edge in &topology.links {
-        let Some(controller) = &edge.link.controller else {
-            continue;
-        };
-        let ago = |time| format!("{} ago", age(now, Some(time)));
-        let Some(silence) = controller.silence(topology.flags_of(edge), ago) else {
-            continue;
-        };
-        if seen.insert((&edge.source, &edge.link.namespace)) {
-            let of = several.then(|| format!("{}: ", edge.source));
-            lines.push(of.unwrap_or_default() + &silence.told());
+        for finding in &edge.link.findings {
+            if finding.is_consequence || !is_wanted(edge, finding) {
+                continue;
+            }
+            if finding.cause != Some(Cause::ControllerDown) {
+                others.push(about(edge, &topology.links, several) + &finding.told());
+            } else if silent.insert((&edge.source, &edge.link.namespace)) {
+                let of = several.then(|| format!("{}: ", edge.source));
+                silences.push(of.unwrap_or_default() + &finding.told());
+            }
         }
     }
-    lines
-}
-
-/// The problem of the gateway of a Link.
-pub fn dead_gateway(edge: &Edge, now: Timestamp) -> Option<String> {
-    let gateway = edge.link.gateway.as_ref()?;
-    gateway.problem(|time| {
-        let time_of_day = time.strftime("%Y-%m-%d %H:%M UTC");
-        format!("{time_of_day} ({} ago)", age(now, Some(time)))
-    })
+    silences.extend(others);
+    silences
 }
 
 #[cfg(test)]
 mod tests {
-    use observe::clusters::{fixtures::silent, fixtures::snapshots};
+    use observe::{
+        clusters::fixtures::{silence, snapshots},
+        finding::Level,
+    };
 
     use super::*;
 
@@ -96,34 +97,16 @@ mod tests {
         let mut topology = Topology::of(&snapshots());
         let now = "2026-11-21T12:00:00Z";
         for edge in &mut topology.links[1..3] {
-            edge.link.controller = Some(silent(now));
+            silence(&mut edge.link, now);
         }
-        let lines = silences(&topology, true, now.parse().unwrap());
+        let lines = notes(&topology, true, |_, finding| finding.level == Level::Error);
         assert_eq!(
             lines,
             [
                 "west: no controller is active: controller-1 last renewed the Lease \
-              linkerd-multicluster/service-mirror-write 12m ago, and nothing has been reported since: run \
+              linkerd-multicluster/service-mirror-write at 2026-11-21 11:48:00 UTC, and nothing has been reported since: run \
               `kubectl -n linkerd-multicluster get pods`"
             ]
-        );
-    }
-
-    #[test]
-    fn a_dead_gateway_has_an_address_a_port_and_an_error() {
-        let mut topology = Topology::of(&snapshots());
-        let edge = &mut topology.links[0];
-        let now = "2026-11-21T12:00:00Z".parse().unwrap();
-        assert_eq!(dead_gateway(edge, now), None);
-        let gateway = edge.link.gateway.as_mut().unwrap();
-        gateway.alive = Some(false);
-        gateway.since = Some("2026-11-21T11:48:00Z".parse().unwrap());
-        gateway.probe_port = Some(4191);
-        gateway.error = Some("connection refused".into());
-        assert_eq!(
-            dead_gateway(edge, now).unwrap(),
-            "the gateway at 192.0.2.1 port 4191 fails probes since 2026-11-21 11:48 UTC (12m ago): connection refused; \
-             check its Pods and the firewall"
         );
     }
 }

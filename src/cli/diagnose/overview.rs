@@ -2,9 +2,8 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use client::{Cluster, timing};
+use client::Cluster;
 use futures::join;
-use jiff::Timestamp;
 use mirror_core::api::metadata::ResourceId;
 use observe::{
     clusters::{
@@ -14,6 +13,7 @@ use observe::{
         traffic::{ServiceWanted, TrafficServices, list, samples},
     },
     diagnose::overview::{LinksSeen, Overview, RequestsSeen, WorstService, document, text},
+    finding::{Finding, causes::Cause},
     traffic::{ClientActivity, FailingGroup, failing, increase},
 };
 use tokio::time::sleep;
@@ -22,12 +22,7 @@ use super::{
     args::{Called, Diagnose, DiagnosisFormat, PodName},
     reader::{PathReader, source},
 };
-use crate::cli::common::{
-    args::Global,
-    output,
-    problems::{about, dead_gateway, silences},
-    wait::spin,
-};
+use crate::cli::common::{args::Global, output, problems::called, wait::spin};
 
 /// Time between the two samples of the proxies.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -45,7 +40,7 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
         let groups = requests.iter().flat_map(|seen| &seen.failing);
         let worst = worst(groups, &cluster, global, args).await;
         Overview {
-            links: links(&snapshot, timing::now()),
+            links: links(&snapshot),
             requests,
             worst,
         }
@@ -62,37 +57,29 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
     Ok(output::exit_code(overview.is_broken()))
 }
 
-/// The Links that do not work, and why.
-fn links(snapshot: &ClusterSnapshot, now: Timestamp) -> Known<LinksSeen> {
+/// The Links, and what is wrong with them.
+fn links(snapshot: &ClusterSnapshot) -> Known<LinksSeen> {
     snapshot.links.as_ref().map_err(Clone::clone)?;
-    let topology = Topology::of(std::slice::from_ref(snapshot));
-    let edges = &topology.links;
-    // What nobody reports any more is no fact.
-    let mut problems = silences(&topology, false, now);
-    let reported = edges.iter().filter(|edge| is_reported(edge));
-    problems.extend(reported.filter_map(|edge| {
-        let problem = problem(edge, now)?;
-        Some(about(edge, edges, false) + &problem)
-    }));
-    let ready = edges.iter().filter(|edge| is_reported(edge));
-    let ready = ready.filter(|edge| edge.link.ready == Some(true));
+    let edges = Topology::of(std::slice::from_ref(snapshot)).links;
+    let is_ready = |edge: &&Edge| edge.link.ready == Some(true) && !edge.link.is_old();
+    let mut findings: Vec<Finding> = Vec::new();
+    for edge in &edges {
+        for finding in &edge.link.findings {
+            // One controller serves many Links.
+            let found = match finding.cause {
+                Some(Cause::ControllerDown) => finding.clone(),
+                _ => finding.clone().of(&called(edge, &edges)),
+            };
+            if !findings.contains(&found) {
+                findings.push(found);
+            }
+        }
+    }
     Ok(LinksSeen {
         all: edges.len(),
-        ready: ready.count(),
-        problems,
+        ready: edges.iter().filter(is_ready).count(),
+        findings,
     })
-}
-
-fn is_reported(edge: &Edge) -> bool {
-    edge.link.controller.as_ref().is_none_or(|of| of.active)
-}
-
-fn problem(edge: &Edge, now: Timestamp) -> Option<String> {
-    if edge.link.ready != Some(true) {
-        let told = edge.link.message.clone();
-        return Some(told.unwrap_or_else(|| "not ready, and nothing says why".to_owned()));
-    }
-    dead_gateway(edge, now)
 }
 
 /// What clients do: two samples of their proxies.

@@ -76,11 +76,11 @@ impl DiagnosisLog {
 mod tests {
     use mirror_core::api::metadata::ResourceId;
     use observe::{
-        diagnose::{
+        diagnose::layer::LayerReport,
+        finding::{
+            Finding,
             causes::{Cause, Layer},
-            layer::LayerReport,
         },
-        finding::Finding,
     };
 
     use super::*;

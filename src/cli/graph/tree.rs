@@ -2,15 +2,17 @@
 
 use anstyle::{Color, Style};
 use dialoguer::console::{measure_text_width, truncate_str};
-use jiff::Timestamp;
 use mirror_core::api::text::one_line;
-use observe::clusters::topology::{ClusterNode, Edge, Topology};
+use observe::{
+    clusters::topology::{ClusterNode, Edge, Topology},
+    finding::Level,
+};
 
 use super::edges::{LinkHealth, MISSING, details, joined};
-use crate::cli::common::problems::{about, called, dead_gateway, silences};
+use crate::cli::common::problems::{self, called};
 
 /// A tree for each cluster that was contacted, then notes.
-pub fn text(topology: &Topology, several: bool, now: Timestamp, width: Option<usize>) -> String {
+pub fn text(topology: &Topology, several: bool, width: Option<usize>) -> String {
     let mut lines = Vec::new();
     let contacted = topology.clusters.iter();
     let contacted = contacted.filter(|cluster| cluster.reachable.is_some());
@@ -44,11 +46,9 @@ pub fn text(topology: &Topology, several: bool, now: Timestamp, width: Option<us
             *line = truncate_str(line, width, "…").into_owned();
         }
     }
-    let mut notes = silences(topology, several, now);
-    for edge in &topology.links {
-        let dead = dead_gateway(edge, now);
-        notes.extend(dead.map(|dead| about(edge, &topology.links, several) + &dead));
-    }
+    let mut notes = problems::notes(topology, several, |_, finding| {
+        finding.level == Level::Error
+    });
     notes.extend(topology.notes());
     if !notes.is_empty() {
         lines.push(String::new());

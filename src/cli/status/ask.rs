@@ -3,16 +3,13 @@
 use client::{ReadError, timing};
 use hints::hint::fail;
 use jiff::Timestamp;
-use observe::{
-    clusters::{
-        collect::{Depth, snapshots_of},
-        collect_full,
-        credentials::problems,
-        kube_context::{KubeContext, side_by_side},
-        snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
-        topology::Topology,
-    },
-    finding::Finding,
+use observe::clusters::{
+    collect::{Depth, snapshots_of},
+    collect_full,
+    credentials::problems,
+    kube_context::{KubeContext, side_by_side},
+    snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
+    topology::Topology,
 };
 
 use super::{
@@ -105,6 +102,15 @@ async fn destinations_of(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
     .await
 }
 
+/// The credentials that could not be read, and why.
+fn unseen(link: &LinkSnapshot, theirs: &Known<Destination>) -> Vec<String> {
+    let own = link.credentials.as_ref().and_then(|own| own.as_ref().err());
+    let own = own.map(|why| format!("the Secret of the Link: {why}"));
+    let theirs = theirs.as_ref().err();
+    let theirs = theirs.map(|why| format!("the credentials of Linkerd: {why}"));
+    own.into_iter().chain(theirs).collect()
+}
+
 /// Adds to each Link of a topology the problem of its credentials. The topology must be made of these snapshots, so
 /// that its Links are in their order.
 fn note_credentials(
@@ -123,9 +129,10 @@ fn note_credentials(
                 .map(move |link| (link, snapshot, links, theirs))
         });
     for (edge, (link, snapshot, links, theirs)) in topology.links.iter_mut().zip(links) {
-        let found = problems(link, links, theirs, now, &snapshot.flags);
-        let texts = |found: Vec<Finding>| found.iter().map(Finding::told).collect();
-        edge.link.credentials_problems = found.map(texts);
+        match problems(link, links, theirs, now, &snapshot.flags) {
+            Some(found) => edge.link.findings.extend(found),
+            None => edge.link.unseen.extend(unseen(link, theirs)),
+        }
     }
 }
 
@@ -150,16 +157,19 @@ mod tests {
         let mut topology = Topology::of(&snapshots);
         note_credentials(&mut topology, &snapshots, &destinations, now);
         let noted = topology.links.iter().map(|edge| {
-            let problems = edge.link.credentials_problems.as_ref();
-            (edge.target.as_str(), problems.map(Vec::len))
+            (
+                edge.target.as_str(),
+                edge.link.findings.len(),
+                edge.link.unseen.len(),
+            )
         });
         assert_eq!(
             noted.collect::<Vec<_>>(),
             [
-                ("west", None),
-                ("east", Some(0)),
-                ("north", Some(1)),
-                ("moon", Some(0))
+                ("west", 1, 1),
+                ("east", 1, 0),
+                ("north", 2, 0),
+                ("moon", 1, 0)
             ]
         );
     }

@@ -69,7 +69,7 @@ pub fn frame(
     let mut tables = vec![links(&status.topology, shape, now)];
     tables.extend(rows.map(|rows| services::services(rows, shape)));
     tables.retain(|table| !table.is_empty());
-    let mut notes = links::notes(&status.topology, shape, rows.is_some(), now);
+    let mut notes = links::notes(&status.topology, shape, rows.is_some());
     notes.extend(services::notes(rows.unwrap_or_default(), shape, now));
     ScreenFrame {
         tables: tables.iter().map(|table| table.lines(width)).collect(),

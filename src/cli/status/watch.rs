@@ -128,10 +128,10 @@ impl Log {
     ) -> String {
         let first = self.text.is_none();
         self.text = Some(String::new());
-        // Problems of credentials are in the notes, not in the rows.
+        // Findings are in the notes, not in the rows.
         let without_notes = |edge: &Edge| {
             let mut edge = edge.clone();
-            edge.link.credentials_problems = None;
+            edge.link.findings.clear();
             edge
         };
         let edges: Vec<Edge> = status.topology.links.iter().map(without_notes).collect();
@@ -219,7 +219,7 @@ mod tests {
             news.lines().count()
         };
         assert_eq!(lines(&mut log, &status), 5, "a header and four Links");
-        status.topology.links[0].link.credentials_problems = Some(vec![]);
+        status.topology.links[0].link.findings.clear();
         assert_eq!(lines(&mut log, &status), 0);
         status.topology.links[0].link.mirrored += 1;
         assert_eq!(lines(&mut log, &status), 1);

@@ -195,7 +195,7 @@ impl Pair {
             None | Some(Err(_)) => None,
             Some(Ok(None)) => Some("no controller is active: none has ever led".to_owned()),
             Some(Ok(Some(leader))) => {
-                let silence = leader.silence(flags, |time| time.to_string());
+                let silence = leader.silence(flags);
                 silence.map(|silence| silence.evidence)
             }
         };

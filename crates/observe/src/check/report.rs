@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::rules::CheckResult;
 use crate::{
-    finding::{Action, Finding, Level},
+    finding::{Finding, Level, Remedy},
     junit::{self, JunitCase, JunitOutcome, JunitSuite},
 };
 
@@ -135,7 +135,7 @@ fn problem(text: &mut String, result: &CheckResult) {
 }
 
 fn remedies(text: &mut String, result: &CheckResult) {
-    for Action { cluster, command } in &result.actions {
+    for Remedy { cluster, command } in &result.actions {
         let command = one_line(command.line());
         let remedy = match cluster {
             Some(cluster) => format!("run in {}: {command}", one_line(cluster)),
@@ -286,11 +286,11 @@ mod tests {
                 ),
                 CheckResult {
                     actions: vec![
-                        Action {
+                        Remedy {
                             cluster: None,
                             command: flags.mc("rotate {}", &["west"]),
                         },
-                        Action {
+                        Remedy {
                             cluster: Some("west".into()),
                             command: ClusterFlags::default().kubectl("get pods", &[]),
                         },

@@ -10,10 +10,7 @@ use mirror_core::{
 };
 
 use super::snapshot::{Destination, Known, LinkCredentials, LinkSnapshot};
-use crate::{
-    diagnose::causes::Cause,
-    finding::{Finding, Level},
-};
+use crate::finding::{Finding, Level, causes::Cause};
 
 /// If Linkerd's Secret is younger than its Link by more than this, it was created late, or again.
 const LATE: SignedDuration = SignedDuration::from_mins(1);
@@ -40,6 +37,9 @@ pub fn problems(
         found.extend(differs(link, links, theirs, flags));
         found.extend(expiring_at_linkerd(link, theirs, now, flags));
         found.extend(unused(link, theirs, flags));
+    }
+    for other in found.iter_mut().skip(1) {
+        other.is_consequence = true;
     }
     let all_known = own.is_some() && theirs.is_some();
     (all_known || !found.is_empty()).then_some(found)

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     leader::{Leader, Leaders},
+    link_summary::LinkSummary,
     own_routes::OwnRoute,
     snapshot::{ClusterSnapshot, Known, LinkCredentials, LinkSnapshot},
 };
@@ -69,6 +70,16 @@ pub fn silent(now: &str) -> Leader {
         renewed: Some(now - SignedDuration::from_mins(12)),
         namespace: "linkerd-multicluster".to_owned(),
     }
+}
+
+/// Lets no controller be active for a Link.
+pub fn silence(link: &mut LinkSummary, now: &str) {
+    let leader = silent(now);
+    link.findings = leader
+        .silence(&ClusterFlags::default())
+        .into_iter()
+        .collect();
+    link.controller = Some(leader);
 }
 
 /// `shop/web-federated` with members in the local cluster, `east` and `west`.

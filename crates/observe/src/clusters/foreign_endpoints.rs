@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{diagnose::causes::Cause, finding::Finding};
+use crate::finding::{Finding, causes::Cause};
 use hints::suggest::ClusterFlags;
 use mirror_core::{
     api::{

@@ -10,10 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use serde::Serialize;
 
-use crate::{
-    diagnose::causes::Cause,
-    finding::{Finding, Level},
-};
+use crate::finding::{Finding, Level, causes::Cause};
 use client::{ReadError, requests::get_at};
 use hints::suggest::{ClusterFlags, Suggested};
 use mirror_core::api::labels::LEASE_NAME;
@@ -59,18 +56,14 @@ impl Leader {
     }
 
     /// What is wrong if no controller is active, and what to do. `when` writes the time of the last renewal.
-    pub fn silence(
-        &self,
-        flags: &ClusterFlags,
-        when: impl Fn(Timestamp) -> String,
-    ) -> Option<Finding> {
+    pub fn silence(&self, flags: &ClusterFlags) -> Option<Finding> {
         if self.active {
             return None;
         }
         let namespace = &self.namespace;
         let when = self
             .renewed
-            .map_or_else(|| "at an unknown time".to_owned(), when);
+            .map_or_else(|| "at an unknown time".to_owned(), at);
         let last = match &self.holder {
             Some(holder) => {
                 format!("{holder} last renewed the Lease {namespace}/{LEASE_NAME} {when}")
@@ -83,6 +76,10 @@ impl Leader {
                 .fixed_by(&pods(flags, namespace)),
         )
     }
+}
+
+fn at(time: Timestamp) -> String {
+    time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// The command that shows the Pods of a controller.
@@ -139,13 +136,13 @@ mod tests {
                 json!({"holderIdentity": "a", "renewTime": at, "leaseDurationSeconds": 30}),
                 "12:00:31",
                 false,
-                "no controller is active: a last renewed the Lease mc/service-mirror-write at 12, and",
+                "no controller is active: a last renewed the Lease mc/service-mirror-write at 2026-11-21 12:00:00 UTC, and",
             ),
             (
                 json!({"holderIdentity": "", "renewTime": at, "leaseDurationSeconds": 1}),
                 "12:00:00",
                 false,
-                "no controller is active: the last one stopped at 12, and nothing has been reported since",
+                "no controller is active: the last one stopped at 2026-11-21 12:00:00 UTC, and nothing has been reported since",
             ),
             (
                 json!({}),
@@ -164,9 +161,7 @@ mod tests {
             let now = format!("2026-11-21T{now}Z").parse().unwrap();
             let leader = Leader::of("mc", lease, now);
             assert_eq!(leader.active, active, "{spec} {now}");
-            let told = leader.silence(&ClusterFlags::default(), |at| {
-                at.strftime("at %H").to_string()
-            });
+            let told = leader.silence(&ClusterFlags::default());
             let told = told.map_or_else(String::new, |told| told.evidence);
             assert!(
                 told.starts_with(said) && told.is_empty() == active,

@@ -16,6 +16,7 @@ use super::{
     leader::Leader,
     snapshot::{ClusterSnapshot, LinkSnapshot},
 };
+use crate::finding::Finding;
 
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -35,9 +36,6 @@ pub struct LinkSummary {
     pub api_server_through: ApiServerThrough,
     /// Whether the credentials are usable.
     pub credentials_valid: Option<bool>,
-    /// Problems of the credentials, in the Link's Secret and in Linkerd's, each with a remedy. `null` also if they were
-    /// not read, as in `graph`.
-    pub credentials_problems: Option<Vec<String>>,
     /// The gateway; `null` when the Link has none.
     pub gateway: Option<GatewaySummary>,
     /// Number of Services that are mirrored.
@@ -57,6 +55,10 @@ pub struct LinkSummary {
     pub last_change: Option<Timestamp>,
     /// The problem, from the Link's status.
     pub message: Option<String>,
+    /// What is wrong, causes before consequences; empty if nothing was judged.
+    pub findings: Vec<Finding>,
+    /// What could not be looked at, and why.
+    pub unseen: Vec<String>,
     /// The controller that reports all this; `null` if its Lease does not exist or may not be read. If it is not
     /// active, all this is old.
     pub controller: Option<Leader>,
@@ -84,8 +86,8 @@ pub struct GatewaySummary {
 }
 
 impl GatewaySummary {
-    /// What is wrong with a gateway that does not answer its probes; `when` writes the time of its last answer.
-    pub fn problem(&self, when: impl Fn(Timestamp) -> String) -> Option<String> {
+    /// What is wrong with a gateway that does not answer its probes.
+    pub fn problem(&self) -> Option<String> {
         if self.alive != Some(false) {
             return None;
         }
@@ -94,7 +96,9 @@ impl GatewaySummary {
             addresses => addresses,
         };
         let port = self.probe_port.map(|port| format!(" port {port}"));
-        let since = self.since.map(|since| format!(" since {}", when(since)));
+        let since = self
+            .since
+            .map(|since| format!(" since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC")));
         let error = self.error.as_ref().map(|error| format!(": {error}"));
         Some(format!(
             "the gateway at {addresses}{} fails probes{}{}; check its Pods and the firewall",
@@ -209,12 +213,13 @@ impl LinkSummary {
                 ApiServerThrough::Direct
             },
             credentials_valid: holds(link, "CredentialsValid"),
-            credentials_problems: None,
             drained: link
                 .problem_condition(DRAINED)
                 .map(|(_, message)| message.to_owned()),
             last_change: changes.max(),
             message: message(link),
+            findings: Vec::new(),
+            unseen: Vec::new(),
             gateway,
             mirrored,
             federated,
@@ -354,7 +359,6 @@ mod tests {
           "connected": false,
           "apiServerThrough": "direct",
           "credentialsValid": true,
-          "credentialsProblems": null,
           "gateway": {
             "alive": false,
             "since": "2026-01-01T00:00:04Z",
@@ -375,6 +379,8 @@ mod tests {
           "drained": null,
           "lastChange": "2026-01-01T00:00:05Z",
           "message": "no answer",
+          "findings": [],
+          "unseen": [],
           "controller": null
         }
         "#);
@@ -411,6 +417,47 @@ mod tests {
         assert_eq!(
             (state.ready, state.gateway, state.last_change),
             (None, None, None)
+        );
+    }
+
+    #[test]
+    fn services_that_are_not_mirrored_are_counted_by_reason() {
+        let mut link = LinkSummary {
+            unhealthy: 61,
+            ..LinkSummary::default()
+        };
+        for (reasons, expected) in [
+            (json!({}), "61 of 61 Services are not mirrored"),
+            (
+                json!({"MissingNamespace": 61}),
+                "61 of 61 Services are not mirrored (MissingNamespace)",
+            ),
+            (
+                json!({"MissingNamespace": 1, "NameConflict": 60}),
+                "61 of 61 Services are not mirrored (60 NameConflict, 1 MissingNamespace)",
+            ),
+        ] {
+            link.unhealthy_reasons = serde_json::from_value(reasons).unwrap();
+            assert_eq!(link.unmirrored().as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_dead_gateway_has_an_address_a_port_and_an_error() {
+        let mut gateway = GatewaySummary {
+            alive: Some(true),
+            ..GatewaySummary::default()
+        };
+        assert_eq!(gateway.problem(), None);
+        gateway.alive = Some(false);
+        gateway.addresses = vec!["192.0.2.1".into()];
+        gateway.since = Some("2026-11-21T11:48:00Z".parse().unwrap());
+        gateway.probe_port = Some(4191);
+        gateway.error = Some("connection refused".into());
+        assert_eq!(
+            gateway.problem().unwrap(),
+            "the gateway at 192.0.2.1 port 4191 fails probes since 2026-11-21 11:48:00 UTC: connection refused; check its \
+             Pods and the firewall"
         );
     }
 }

@@ -1,5 +1,5 @@
 //! What is known about linked clusters: a snapshot of each ([`snapshot`]), the topology of several ([`topology`]), and
-//! the state of their Links ([`link_summary`]). `status`, `graph`, `check` and `diagnose` use this module.
+//! the state of their Links ([`link_summary`], [`link_findings`]). `status`, `graph`, `check` and `diagnose` use this module.
 //! [`request_path`] is what is known about one Service, and the way to it.
 //!
 //! Modules with a client only read. Only [`canaries`] also writes.
@@ -17,6 +17,7 @@ pub mod foreign_endpoints;
 pub mod gather;
 pub mod kube_context;
 pub mod leader;
+pub mod link_findings;
 pub mod link_summary;
 pub mod linkerd_api;
 pub mod misspelled;

@@ -13,6 +13,7 @@ use mirror_core::{
 use serde::Serialize;
 
 use super::{
+    link_findings::findings,
     link_summary::LinkSummary,
     snapshot::{ClusterSnapshot, LinkSnapshot},
     trust_anchors::{self, Anchors},
@@ -138,7 +139,7 @@ impl Topology {
                         Some(trusted[source].as_ref()? == trusted[target].as_ref()?)
                     }),
                     in_file: None,
-                    link: LinkSummary::in_cluster(link, snapshot),
+                    link: judged(link, snapshot),
                 });
             }
         }
@@ -215,6 +216,13 @@ impl Topology {
             .map(|[one, other]| format!("{one} and {other} have different trust anchors"))
             .collect()
     }
+}
+
+/// The state of a Link, and what is wrong with it.
+fn judged(link: &LinkSnapshot, cluster: &ClusterSnapshot) -> LinkSummary {
+    let mut summary = LinkSummary::in_cluster(link, cluster);
+    summary.findings = findings(link, cluster, &summary);
+    summary
 }
 
 fn trust_anchors(snapshot: &ClusterSnapshot) -> Option<Anchors> {

@@ -1,17 +1,15 @@
 //! What the proxy of the calling Pod counts.
 
-use super::{
-    causes::{Cause, Layer},
-    context::PathContext,
-    layer::LayerReport,
-    subject::Mode,
-};
+use super::{context::PathContext, layer::LayerReport, subject::Mode};
 use crate::{
     clusters::{
         request_path::{EndpointCounts, ProxyAnswer, ProxyCounts},
         snapshot::LinkSnapshot,
     },
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 /// Annotations by which a proxy takes out endpoints that fail. They count as not connected then.

@@ -1,17 +1,16 @@
 //! The Pod that calls, and its proxy.
 
-use super::{
-    causes::{Cause, Layer},
-    context::PathContext,
-    layer::LayerReport,
-};
+use super::{context::PathContext, layer::LayerReport};
 use crate::{
     clusters::{
         request_path::ClientPod,
         skipped_ports::{SkippedBy, SkippedPorts, SkippedSubnets},
         trust_anchors,
     },
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 /// The annotation that lets ports bypass the proxy.

@@ -2,16 +2,16 @@
 
 use mirror_core::{
     api::{
-        conditions::{self as c, connected, credentials_expiring, credentials_valid},
+        conditions::{self as c, credentials_expiring, credentials_valid},
         link::LinkObject,
     },
     mirror::Target,
 };
 
-use super::{causes::Cause, context::PathContext, layer::LayerReport};
+use super::{context::PathContext, layer::LayerReport};
 use crate::{
-    clusters::{credentials, snapshot::LinkSnapshot},
-    finding::{Finding, Level},
+    clusters::{credentials, link_findings, snapshot::LinkSnapshot},
+    finding::{Finding, Level, causes::Cause},
 };
 
 /// What is wrong with the Link itself.
@@ -79,17 +79,14 @@ pub fn broken(
         return None;
     };
     let evidence = evidence("Connected False:", &found.reason, &found.message);
-    let (cause, command) = match found.reason.as_str() {
-        connected::CERTIFICATE_INVALID => (Cause::CertificateInvalid, relink()),
-        connected::UNAUTHORIZED if expired.is_some() => (Cause::CredentialsExpired, rotate()),
-        connected::UNAUTHORIZED => (Cause::CredentialsRefused, rotate()),
-        connected::GATEWAY_UNREACHABLE => return None, // The network is judged later.
-        _ => (
-            Cause::TargetApiUnreachable,
-            way.commands
-                .source
-                .mc("status --cluster-name {}", &[cluster]),
-        ),
+    let (cause, command) = match link_findings::cause(c::CONNECTED, &found.reason)? {
+        Cause::CredentialsRefused if expired.is_some() => (Cause::CredentialsExpired, rotate()),
+        cause @ Cause::CredentialsRefused => (cause, rotate()),
+        cause @ Cause::CertificateInvalid => (cause, relink()),
+        cause => {
+            let source = &way.commands.source;
+            (cause, source.mc("status --cluster-name {}", &[cluster]))
+        }
     };
     Some(Finding::new(cause, level, evidence).fixed_by(&command))
 }

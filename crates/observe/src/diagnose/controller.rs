@@ -3,14 +3,13 @@
 use mirror_core::api::labels::{CONTROLLER_NAME, LEASE_NAME};
 
 use super::{
-    causes::Cause,
     context::PathContext,
     layer::LayerReport,
     silence::{deployment, held_by_nobody},
 };
 use crate::{
     clusters::snapshot::Workload,
-    finding::{Finding, Level},
+    finding::{Finding, Level, causes::Cause},
 };
 
 /// What is wrong with the controller of the Links in a namespace; adds what was looked at. Without one, what the status of

@@ -2,11 +2,14 @@
 
 use mirror_core::api::metadata::ResourceId;
 
-use super::{
+use super::layer::LayerReport;
+use crate::finding::{
+    Finding, Level,
     causes::{Cause, Layer},
-    layer::LayerReport,
 };
-use crate::finding::{Finding, Level};
+
+/// The state of a layer, and its causes.
+pub type LayerOutline = (&'static str, Vec<(Option<Cause>, Level)>);
 
 /// What was found on the way of a request.
 #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ impl Diagnosis {
     }
 
     /// The state of a layer, and its causes, without what is counted; `None` if it was not judged.
-    pub fn outline(&self, layer: Layer) -> Option<(&'static str, Vec<(Option<Cause>, Level)>)> {
+    pub fn outline(&self, layer: Layer) -> Option<LayerOutline> {
         let mut layers = self.layers.iter();
         let report = layers.find(|report| report.layer == layer)?;
         let findings = report.findings.iter();

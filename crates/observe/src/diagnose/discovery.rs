@@ -1,19 +1,16 @@
 //! What Linkerd's destination controller has to know.
 
-use super::{
-    causes::{Cause, Layer},
-    context::PathContext,
-    endpoints,
-    layer::LayerReport,
-    subject::Mode,
-};
+use super::{context::PathContext, endpoints, layer::LayerReport, subject::Mode};
 use crate::{
     clusters::{
         credentials,
         request_path::DESTINATION,
         snapshot::{Destination, LinkSnapshot},
     },
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {

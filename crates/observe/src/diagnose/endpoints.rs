@@ -6,7 +6,6 @@ use hints::prose::{counted, listed};
 use mirror_core::api::k8s::{EndpointSlice, Service, ServicePort};
 
 use super::{
-    causes::{Cause, Layer},
     context::PathContext,
     layer::LayerReport,
     policy::restart,
@@ -14,7 +13,10 @@ use super::{
 };
 use crate::{
     clusters::{linkerd_api::DiscoveredEndpoint, request_path::TargetFacts},
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 /// Maximum number of addresses in a text.

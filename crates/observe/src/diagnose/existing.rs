@@ -11,7 +11,6 @@ use mirror_core::{
 };
 
 use super::{
-    causes::{Cause, Layer},
     connection,
     context::PathContext,
     controller, exported,
@@ -26,7 +25,10 @@ use crate::{
         preference_status::PreferenceStatus,
         snapshot::{Count, LinkSnapshot},
     },
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 /// Judges a mirror.

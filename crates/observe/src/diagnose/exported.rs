@@ -8,10 +8,10 @@ use mirror_core::{
     mirror::{FEDERATED_SUFFIX, Target, member, mode},
 };
 
-use super::{causes::Cause, context::PathContext, subject};
+use super::{context::PathContext, subject};
 use crate::{
     clusters::{request_path::TargetFacts, snapshot::LinkSnapshot},
-    finding::Finding,
+    finding::{Finding, causes::Cause},
 };
 
 /// Why a Service is no candidate for mirroring, or for membership.

@@ -7,13 +7,13 @@ use ipnet::IpNet;
 use mirror_core::api::k8s::Service;
 use serde_json::{Value, json};
 
-use super::{causes::Cause, context::PathContext, layer::LayerReport, subject::Mode};
+use super::{context::PathContext, layer::LayerReport, subject::Mode};
 use crate::{
     clusters::{
         linkerd_api::{Authorization, PermittedClients, PolicyReference, ServerPolicy},
         request_path::{InboundPort, TargetFacts},
     },
-    finding::{Finding, Level},
+    finding::{Finding, Level, causes::Cause},
 };
 
 /// The default policy for the probes of a Pod. It is for their paths only.

@@ -5,10 +5,9 @@ use std::fmt;
 use hints::suggest::{ClusterFlags, Suggested};
 use serde_json::json;
 
-use super::causes::Layer;
 use crate::{
     clusters::request_path::PodState,
-    finding::{Action, Finding, Level},
+    finding::{Finding, Level, Remedy, causes::Layer},
 };
 
 /// The judgement on one layer.
@@ -141,7 +140,7 @@ impl Finding {
             .as_ref()
             .filter(|_| commands.is_target(cluster));
         let flags = known.unwrap_or(&unnamed);
-        self.actions.push(Action {
+        self.actions.push(Remedy {
             cluster: known.is_none().then(|| cluster.to_owned()),
             command: command(flags),
         });

@@ -3,7 +3,6 @@
 use mirror_core::{api::link::ServiceCondition, mirror::Reason};
 
 use super::{
-    causes::{Cause, Layer},
     connection,
     context::PathContext,
     controller, exported,
@@ -12,7 +11,10 @@ use super::{
 };
 use crate::{
     clusters::snapshot::LinkSnapshot,
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 /// Why none of the mirrors exists that would have this name. The longest name of a cluster is meant most likely.

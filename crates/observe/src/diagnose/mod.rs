@@ -1,10 +1,9 @@
 //! Why a request to a Service of another cluster fails: the layers of its way, judged one after the other. Pure.
 //!
 //! [`subject`] finds out what the Service is. Each layer is a function from the facts to a [`layer::LayerReport`], with
-//! [``]s whose causes are in the table [`causes`]. [`report`] renders all.
+//! [`Finding`](crate::finding::Finding)s whose causes are in the table [`causes`](crate::finding::causes). [`report`] renders all.
 
 mod answers;
-pub mod causes;
 mod client;
 mod connection;
 mod context;
@@ -34,12 +33,11 @@ use mirror_core::api::metadata::cluster_uid;
 
 pub use self::diagnosis::Diagnosis;
 use self::{
-    causes::Layer,
     context::PathContext,
     layer::{Commands, LayerReport},
     subject::{NoSubject, Subject},
 };
-use crate::clusters::request_path::RequestPath;
+use crate::{clusters::request_path::RequestPath, finding::causes::Layer};
 
 /// Judges the layers in order, up to the first broken one.
 pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, NoSubject> {

@@ -6,7 +6,6 @@ use hints::suggest::Suggested;
 use mirror_core::api::{conditions as c, link::LinkSpec};
 
 use super::{
-    causes::{Cause, Layer},
     connection,
     context::PathContext,
     exported, inbound,
@@ -20,7 +19,10 @@ use crate::{
         request_path::{GatewayFacts, PodState},
         snapshot::LinkSnapshot,
     },
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 /// Begins a message of the controller if something has answered its probe, though not as a gateway does.

@@ -10,7 +10,11 @@ use super::{
     diagnosis::Diagnosis,
     report::{self, DiagnosisOutput},
 };
-use crate::{clusters::snapshot::Known, traffic::FailingGroup};
+use crate::{
+    clusters::snapshot::Known,
+    finding::{Finding, Level},
+    traffic::FailingGroup,
+};
 
 /// Services of a group that are named.
 const NAMED: usize = 3;
@@ -32,8 +36,8 @@ pub struct LinksSeen {
     pub all: usize,
     /// How many are ready.
     pub ready: usize,
-    /// What is wrong, in a line each.
-    pub problems: Vec<String>,
+    /// What is wrong with them, and with their controllers.
+    pub findings: Vec<Finding>,
 }
 
 /// What clients did.
@@ -84,13 +88,19 @@ struct WorstOutput {
     diagnosis: Option<DiagnosisOutput>,
 }
 
+impl LinksSeen {
+    fn worst(&self) -> Option<Level> {
+        self.findings.iter().map(|finding| finding.level).max()
+    }
+}
+
 impl Overview {
     /// Whether a Link does not work, or none of the requests to a Service succeeds.
     pub fn is_broken(&self) -> bool {
         let of_links = self
             .links
             .as_ref()
-            .is_ok_and(|links| !links.problems.is_empty());
+            .is_ok_and(|links| links.worst() == Some(Level::Error));
         let groups = self.requests.iter().flat_map(|seen| &seen.failing);
         of_links || groups.into_iter().any(|group| group.all_fail)
     }
@@ -144,14 +154,16 @@ pub fn document(overview: &Overview) -> OverviewOutput {
 pub fn text(overview: &Overview) -> String {
     let mut text = String::new();
     if let Ok(links) = &overview.links {
-        let state = match (links.all, links.problems.as_slice()) {
-            (0, []) => "unknown",
-            (_, []) => "ok",
-            _ => "broken",
+        let state = match (links.all, links.worst()) {
+            (0, None) => "unknown",
+            (_, None) => "ok",
+            (_, Some(Level::Warning)) => "degraded",
+            (_, Some(Level::Error)) => "broken",
         };
         let told = format!("{} of {} are ready", links.ready, links.all);
         report::row(&mut text, state, "links", &told);
-        more(&mut text, &links.problems);
+        let findings = links.findings.iter().map(Finding::told);
+        more(&mut text, &findings.collect::<Vec<_>>());
     }
     if let Ok(seen) = &overview.requests {
         requests(&mut text, seen);
@@ -241,7 +253,7 @@ mod tests {
             links: Ok(LinksSeen {
                 all: 2,
                 ready: 2 - problems.len(),
-                problems: problems.iter().map(|&line| line.to_owned()).collect(),
+                findings: problems.iter().map(|&line| line.into()).collect(),
             }),
             requests: Ok(RequestsSeen {
                 meshed: 3,

@@ -3,12 +3,7 @@
 use hints::suggest::Suggested;
 use mirror_core::api::labels as l;
 
-use super::{
-    causes::{Cause, Layer},
-    context::PathContext,
-    layer::LayerReport,
-    subject::Subject,
-};
+use super::{context::PathContext, layer::LayerReport, subject::Subject};
 use crate::{
     clusters::{
         linkerd_api::{
@@ -16,7 +11,10 @@ use crate::{
         },
         request_path::{ClientView, DESTINATION},
     },
-    finding::Finding,
+    finding::{
+        Finding,
+        causes::{Cause, Layer},
+    },
 };
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
-use super::causes::{Cause, CauseInfo, Layer};
+use crate::finding::causes::{Cause, CauseInfo, Layer};
 
 /// The text above the tables.
 const HEAD: &str = "\

@@ -8,12 +8,11 @@ use anstyle::{AnsiColor, Style};
 use mirror_core::api::text::one_line;
 use serde::Serialize;
 
-use super::{
+use super::{diagnosis::Diagnosis, layer::LayerReport};
+use crate::finding::{
+    Finding, Level, Remedy,
     causes::{Cause, Layer},
-    diagnosis::Diagnosis,
-    layer::LayerReport,
 };
-use crate::finding::{Action, Finding, Level};
 
 /// Where the causes are explained.
 const REFERENCE: &str = "docs/reference/causes.md";
@@ -178,7 +177,7 @@ fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
     if let Some(info) = &info {
         let _ = writeln!(text, "Fix: {}", info.fix);
     }
-    for Action { cluster, command } in &finding.actions {
+    for Remedy { cluster, command } in &finding.actions {
         let place = cluster
             .as_ref()
             .map(|cluster| format!("in {}: ", one_line(cluster)));

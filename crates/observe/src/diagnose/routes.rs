@@ -9,8 +9,8 @@ use mirror_core::{
     mirror::is_our_route,
 };
 
-use super::{causes::Cause, context::PathContext, layer::LayerReport};
-use crate::finding::{Finding, Level};
+use super::{context::PathContext, layer::LayerReport};
+use crate::finding::{Finding, Level, causes::Cause};
 
 /// What routes do to the requests; adds what was looked at.
 pub fn judge(way: &PathContext<'_>, service: &Service, report: &mut LayerReport) {

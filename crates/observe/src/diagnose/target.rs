@@ -8,7 +8,6 @@ use mirror_core::api::{
 };
 
 use super::{
-    causes::{Cause, Layer},
     context::PathContext,
     endpoints::{nothing_left, with_port},
     exported, inbound,
@@ -21,7 +20,10 @@ use crate::{
         snapshot::{Count, Endpoints, Known},
         trust_anchors,
     },
-    finding::{Finding, Level},
+    finding::{
+        Finding, Level,
+        causes::{Cause, Layer},
+    },
 };
 
 pub fn judge(way: &PathContext<'_>) -> LayerReport {

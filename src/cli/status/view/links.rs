@@ -1,14 +1,17 @@
 //! The table of Links, and the notes below it. Pure.
 
 use jiff::Timestamp;
-use observe::clusters::{
-    link_summary::{GatewaySummary, LinkSummary},
-    topology::{Edge, Topology},
+use observe::{
+    clusters::{
+        link_summary::{GatewaySummary, LinkSummary},
+        topology::{Edge, Topology},
+    },
+    finding::Finding,
 };
 
 use super::shape::TableShape;
 use crate::cli::common::{
-    problems::{about, called, dead_gateway, silences},
+    problems::{self, called},
     table::{Cell, Column, Table, Tone, age},
 };
 
@@ -77,7 +80,7 @@ type ToCell = fn(&Row) -> Cell;
 fn columns(shape: TableShape) -> Vec<(Column, ToCell)> {
     let TableShape { several, wide } = shape;
     let spare = |column: Column, order| if wide { column } else { column.spare(order) };
-    let columns: [(bool, Column, ToCell); 16] = [
+    let columns: [(bool, Column, ToCell); 15] = [
         (several, Column::key("SOURCE"), |r| (&r.edge.source).into()),
         (true, Column::key("CLUSTER"), |r| called(r.edge, r.links).into()),
         (several && wide, Column::elastic("TARGET"), |r| (&r.edge.target).into()),
@@ -106,7 +109,6 @@ fn columns(shape: TableShape) -> Vec<(Column, ToCell)> {
             None => Cell::toned("unknown", Tone::Doubtful),
         }),
         (!several || wide, spare(Column::new("CHANGED"), 2), |r| age(r.now, r.link().last_change).into()),
-        (wide, Column::elastic("MESSAGE"), |r| r.link().message.as_deref().unwrap_or_default().into()),
     ];
     columns.into_iter().filter(|(shown, ..)| *shown).map(|(_, column, cell)| (column, cell)).collect()
 }
@@ -120,59 +122,21 @@ fn latency(gateway: Option<&GatewaySummary>) -> String {
 }
 
 /// The notes below the table: one line per problem. `lists_services` if a table of the Services follows.
-pub fn notes(
-    topology: &Topology,
-    shape: TableShape,
-    lists_services: bool,
-    now: Timestamp,
-) -> Vec<String> {
-    let mut notes = silences(topology, shape.several, now);
-    for edge in &topology.links {
-        let link = &edge.link;
-        let error = link
-            .gateway
-            .as_ref()
-            .and_then(|gateway| gateway.error.as_ref());
-        // The wide table has a column for it, and that of a gateway follows.
-        let message = link.message.as_ref();
-        let message = message.filter(|message| !shape.wide && error != Some(*message));
-        let credentials = link.credentials_problems.iter().flatten().next();
-        let drained = link.drained.as_ref();
-        let said = [
-            message.map(|message| topology.flags_of(edge).inserted(message)),
-            dead_gateway(edge, now),
-            link.unmirrored()
-                .map(|count| unmirrored(count, edge, topology, lists_services)),
-            credentials.cloned(),
-            drained.map(|until| format!("drained {until}")),
-        ];
-        let about = about(edge, &topology.links, shape.several);
-        notes.extend(
-            said.into_iter()
-                .flatten()
-                .map(|said| format!("{about}{said}")),
-        );
-    }
+pub fn notes(topology: &Topology, shape: TableShape, lists_services: bool) -> Vec<String> {
+    let is_wanted = |edge: &Edge, finding: &Finding| {
+        let is_listed = || edge.link.unmirrored().as_ref() == Some(&finding.evidence);
+        !(lists_services && is_listed())
+    };
+    let mut notes = problems::notes(topology, shape.several, is_wanted);
     if shape.several {
         notes.extend(topology.notes());
     }
     notes
 }
 
-fn unmirrored(count: String, edge: &Edge, topology: &Topology, lists_services: bool) -> String {
-    if lists_services {
-        return count;
-    }
-    let list = topology
-        .flags_of(edge)
-        .mc("status --services --cluster-name {}", &[&edge.link.cluster]);
-    format!("{count}; list them with {list}")
-}
-
 #[cfg(test)]
 mod tests {
-    use observe::clusters::{fixtures::silent, fixtures::snapshots};
-    use serde_json::json;
+    use observe::clusters::fixtures::{silence, snapshots};
 
     use super::*;
     use crate::cli::status::view::shape::tests::{NOW, one, plain, shape};
@@ -192,12 +156,12 @@ mod tests {
         new                             Unknown  unknown         0          0          0
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
-        insta::assert_snapshot!(notes(&one(), shape(false, false), false, now()).join("\n"), @r"
+        insta::assert_snapshot!(notes(&one(), shape(false, false), false).join("\n"), @r"
         a-cluster-far-away-in-the-west: connection refused
-        a-cluster-far-away-in-the-west: the gateway at 192.0.2.1 fails probes since 2026-01-01 00:00 UTC (4m30s ago); check its Pods and the firewall
-        a-cluster-far-away-in-the-west: 2 of 5 Services are not mirrored; list them with `linkerd-mc --context here status --services --cluster-name a-cluster-far-away-in-the-west`
+        a-cluster-far-away-in-the-west: the gateway at 192.0.2.1 fails probes since 2026-01-01 00:00:30 UTC; check its Pods and the firewall
+        a-cluster-far-away-in-the-west: 2 of 5 Services are not mirrored: run `linkerd-mc --context here status --services --cluster-name a-cluster-far-away-in-the-west`
         ");
-        let listed = notes(&one(), shape(false, false), true, now());
+        let listed = notes(&one(), shape(false, false), true);
         assert!(!listed.join("").contains("linkerd-mc status"), "{listed:?}");
     }
 
@@ -205,19 +169,17 @@ mod tests {
     fn the_wide_table_has_all() {
         let table = links(&one(), shape(false, true), now());
         insta::assert_snapshot!(plain(&table, None), @r"
-        CLUSTER                         LINK                                                 READY    CONNECTED  CREDENTIALS  GATEWAY  LATENCY  ADDRESSES            MIRRORED  FEDERATED  UNHEALTHY  CHANGED  MESSAGE
-        east                            linkerd-multicluster/east                            True     True       valid        alive        3ms  192.0.2.1,192.0.2.2      1200         12          0  4m59s    -
-        a-cluster-far-away-in-the-west  linkerd-multicluster/a-cluster-far-away-in-the-west  Unknown  False      valid        dead           -  192.0.2.1                   3          0          2  4m1s     connection refused
-        new                             linkerd-multicluster/new                             Unknown  Unknown    unknown      unknown        -  192.0.2.1                   0          0          0  -        -
+        CLUSTER                         LINK                                                 READY    CONNECTED  CREDENTIALS  GATEWAY  LATENCY  ADDRESSES            MIRRORED  FEDERATED  UNHEALTHY  CHANGED
+        east                            linkerd-multicluster/east                            True     True       valid        alive        3ms  192.0.2.1,192.0.2.2      1200         12          0  4m59s
+        a-cluster-far-away-in-the-west  linkerd-multicluster/a-cluster-far-away-in-the-west  Unknown  False      valid        dead           -  192.0.2.1                   3          0          2  4m1s
+        new                             linkerd-multicluster/new                             Unknown  Unknown    unknown      unknown        -  192.0.2.1                   0          0          0  -
         ");
-        let notes = notes(&one(), shape(false, true), false, now());
-        assert!(!notes.join("").contains("connection refused"), "{notes:?}");
     }
 
     #[test]
     fn values_without_an_active_controller_are_marked_as_old() {
         let mut topology = one();
-        topology.links[0].link.controller = Some(silent(NOW));
+        silence(&mut topology.links[0].link, NOW);
         let table = links(&topology, shape(false, false), now());
         let text = plain(&table, Some(80));
         insta::assert_snapshot!(text, @r"
@@ -227,7 +189,7 @@ mod tests {
         new                      Unknown     unknown             0          0          0
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
-        let notes = notes(&topology, shape(false, false), false, now());
+        let notes = notes(&topology, shape(false, false), false);
         assert!(
             notes[0].starts_with("no controller is active: "),
             "{notes:?}"
@@ -235,44 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn each_table_has_one_note_about_the_credentials_of_a_link() {
-        let mut topology = Topology::of(&snapshots());
-        topology.links.truncate(2);
-        for edge in &mut topology.links {
-            edge.link.unhealthy = 0;
-        }
-        let problems = ["the token expired", "and more"].map(str::to_owned);
-        topology.links[0].link.credentials_problems = Some(problems.to_vec());
-        topology.links[0].link.message = Some("Unauthorized".into());
-        topology.links[1].link.credentials_problems = Some(vec![]);
-        let notes = |several, wide| notes(&topology, shape(several, wide), false, now());
-        let narrow = ["w: Unauthorized", "w: the token expired"];
-        assert_eq!(notes(false, false), narrow);
-        assert_eq!(notes(false, true), ["w: the token expired"]);
-        assert_eq!(notes(true, true), ["east → w: the token expired"]);
-    }
-
-    #[test]
-    fn services_that_are_not_mirrored_are_counted_by_reason() {
+    fn what_another_finding_explains_has_no_note() {
         let mut topology = Topology::of(&snapshots());
         topology.links.truncate(1);
-        let link = &mut topology.links[0].link;
-        (link.mirrored, link.federated, link.unhealthy) = (0, 0, 61);
-        for (reasons, expected) in [
-            (json!({}), "w: 61 of 61 Services are not mirrored; list"),
-            (
-                json!({"MissingNamespace": 61}),
-                "w: 61 of 61 Services are not mirrored (MissingNamespace); list",
-            ),
-            (
-                json!({"MissingNamespace": 1, "NameConflict": 60}),
-                "w: 61 of 61 Services are not mirrored (60 NameConflict, 1 MissingNamespace); list",
-            ),
-        ] {
-            topology.links[0].link.unhealthy_reasons = serde_json::from_value(reasons).unwrap();
-            let notes = notes(&topology, shape(false, false), false, now());
-            assert!(notes[0].starts_with(expected), "{notes:?}");
-        }
+        topology.links[0].link.findings =
+            vec!["the token expired".into(), Finding::consequence("and more")];
+        let notes = |several| notes(&topology, shape(several, false), false);
+        assert_eq!(notes(false), ["w: the token expired"]);
+        assert_eq!(notes(true), ["east → w: the token expired"]);
     }
 
     #[test]
@@ -288,7 +220,7 @@ mod tests {
         north   moon     True   True       alive          12          2          1
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
-        let notes = notes(&topology, shape(true, false), false, now());
+        let notes = notes(&topology, shape(true, false), false);
         insta::assert_snapshot!(notes[4..].join("\n"), @r"
         west → north is one-way: north has no Link to west
         north and west have different trust anchors

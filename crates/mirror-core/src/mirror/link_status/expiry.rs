@@ -66,12 +66,8 @@ mod tests {
     #[test]
     fn stage_depends_only_on_the_time_that_is_left() {
         let at: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
-        let expires = Some(
-            "the token expires on 2026-11-28 12:00 UTC; renew it",
-        );
-        let expired = Some(
-            "the token expired on 2026-11-28 12:00 UTC; renew it",
-        );
+        let expires = Some("the token expires on 2026-11-28 12:00 UTC; renew it");
+        let expired = Some("the token expired on 2026-11-28 12:00 UTC; renew it");
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let second = Duration::from_secs(1);
         for (now, state, lasting, said) in [

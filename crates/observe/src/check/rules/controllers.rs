@@ -1,6 +1,5 @@
 //! Checks of the controller, and of other service mirrors that conflict with it.
 
-use jiff::Timestamp;
 use mirror_core::api::labels::{self, LEASE_NAME};
 
 use super::rule::{INSTALL_AGAIN, Verdict};
@@ -98,8 +97,7 @@ pub fn reporting(snapshot: &FullSnapshot) -> Verdict {
             ))),
             Ok(Some(leader)) if leader.active => reports = true,
             Ok(Some(leader)) => {
-                let at = |time: Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
-                problems.extend(leader.silence(&snapshot.cluster.flags, at));
+                problems.extend(leader.silence(&snapshot.cluster.flags));
             }
             // Without a controller of ours, Linkerd's service mirror may be in charge.
             Ok(None) if snapshot.controller().is_none() => {}

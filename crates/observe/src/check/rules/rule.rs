@@ -9,7 +9,7 @@ use mirror_core::api::{metadata::ResourceId, text::lines};
 use super::topic::Topic;
 use crate::{
     clusters::snapshot::FullSnapshot,
-    finding::{Action, Finding, Level},
+    finding::{Finding, Level, Remedy},
 };
 
 /// Address of Linkerd's hints.
@@ -35,7 +35,7 @@ pub struct CheckResult {
     /// Where to read about it.
     pub hint: Option<String>,
     /// Commands that fix the problems, or show their causes.
-    pub actions: Vec<Action>,
+    pub actions: Vec<Remedy>,
     /// Whether a retry may succeed.
     pub retry: bool,
 }
@@ -207,7 +207,7 @@ pub fn result(
         let ResourceId { namespace, name } = &service;
         let flags = &snapshot.cluster.flags;
         let command = flags.mc("diagnose {}/{}", &[namespace, name]);
-        result.actions.push(Action {
+        result.actions.push(Remedy {
             cluster: None,
             command,
         });
@@ -247,7 +247,7 @@ pub fn outcome(rule: &Rule, verdict: Verdict, flags: &ClusterFlags) -> Option<Ch
 }
 
 /// The remedies of findings, each once: the commands that they name, or else that of the check.
-fn actions(usual: Option<UsualFix>, findings: &[Finding], flags: &ClusterFlags) -> Vec<Action> {
+fn actions(usual: Option<UsualFix>, findings: &[Finding], flags: &ClusterFlags) -> Vec<Remedy> {
     let listed = findings.iter().take(LISTED);
     let listed = listed.filter(|finding| !finding.is_consequence);
     let actions = listed.flat_map(|finding| match finding.actions.as_slice() {
@@ -267,19 +267,19 @@ fn usual_action(
     usual: Option<UsualFix>,
     cluster: Option<&str>,
     flags: &ClusterFlags,
-) -> Option<Action> {
+) -> Option<Remedy> {
     let usual = usual?;
     if cluster.is_none() && (usual.is_in_target || usual.command.contains("{}")) {
         return None;
     }
     let values = [cluster.unwrap_or_default()];
     Some(if usual.is_in_target {
-        Action {
+        Remedy {
             cluster: cluster.map(str::to_owned),
             command: ClusterFlags::default().of_program(usual.command, &values),
         }
     } else {
-        Action {
+        Remedy {
             cluster: None,
             command: flags.of_program(usual.command, &values),
         }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use mirror_core::{
     api::{
         conditions::{
-            CLUSTER_IPS_EXHAUSTED, DRAINED, GATEWAY_ADDRESS_REFUSED, drained,
+            CLUSTER_IPS_EXHAUSTED, DRAINED, GATEWAY_ADDRESS_REFUSED, READY, drained,
             gateway_address_refused::ALL_REFUSED,
         },
         k8s::Service,
@@ -20,12 +19,12 @@ use mirror_core::{
 use super::rule::Verdict;
 use crate::{
     clusters::{
+        link_findings::not_ready,
         link_summary::LinkSummary,
         service_range,
         snapshot::{FullSnapshot, LinkSnapshot, ServiceRange},
     },
-    diagnose::causes::Cause,
-    finding::Finding,
+    finding::{Finding, causes::Cause},
 };
 
 pub fn ready(snapshot: &FullSnapshot) -> Verdict {
@@ -41,13 +40,11 @@ pub fn ready(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Skip;
     }
     let problems = snapshot.links().iter().filter_map(|link| {
-        let what = match link.condition("Ready") {
-            Some(("True", _)) => return None,
-            Some((_, "")) => "not ready",
-            Some((_, message)) => message,
-            None => "no status reported yet",
+        let found = match link.condition(READY) {
+            Some(_) => not_ready(link, &snapshot.cluster.flags)?,
+            None => "no status reported yet".into(),
         };
-        Some(Finding::from(what).of(link.cluster()))
+        Some(found.of(link.cluster()))
     });
     Verdict::of(problems.collect::<Vec<_>>())
 }
@@ -160,17 +157,13 @@ pub fn gateway_problem(snapshot: &FullSnapshot, link: &LinkSnapshot) -> Option<S
     let gateway = link.status().and_then(|status| status.gateway.as_ref());
     match gateway.map(|gateway| gateway.alive) {
         Some(Some(true)) => None,
-        Some(Some(false)) => LinkSummary::of(link).gateway?.problem(at),
+        Some(Some(false)) => LinkSummary::of(link).gateway?.problem(),
         Some(None) => Some("the gateway has not answered a probe yet".to_owned()),
         None => Some("no status of the gateway reported yet".to_owned()),
     }
 }
 
 /// A time, as checks write it: their output is kept.
-fn at(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
-}
-
 pub fn endpoints(snapshot: &FullSnapshot) -> Verdict {
     let (mirrors, endpoints) = match (&snapshot.mirrors, &snapshot.endpoints) {
         (Err(why), _) => return Verdict::fail(format!("cannot list mirror services: {why}")),

@@ -15,8 +15,7 @@ use crate::{
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
         trust_anchors,
     },
-    diagnose::causes::Cause,
-    finding::Finding,
+    finding::{Finding, causes::Cause},
 };
 
 /// What to say of a check that needs credentials which were refused.

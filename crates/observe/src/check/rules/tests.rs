@@ -315,7 +315,7 @@ fn no<T>() -> Known<T> {
 #[test]
 fn healthy_cluster_passes_every_check() {
     let results = evaluate(&well());
-    let not_well: Vec<_> = results.iter().filter(|r| r.level != None).collect();
+    let not_well: Vec<_> = results.iter().filter(|r| r.level.is_some()).collect();
     assert!(not_well.is_empty(), "{not_well:#?}");
     assert_eq!(
         results.len(),
@@ -357,7 +357,11 @@ fn each_rule_reports_its_problem() {
 
 #[test]
 fn every_rule_has_a_case_that_fails() {
-    let failing: BTreeSet<_> = CASES.iter().filter(|c| c.2 != None).map(|c| c.0).collect();
+    let failing: BTreeSet<_> = CASES
+        .iter()
+        .filter(|c| c.2.is_some())
+        .map(|c| c.0)
+        .collect();
     let missing: Vec<_> = RULES
         .iter()
         .map(|r| r.description)

@@ -16,7 +16,8 @@ use crate::{
         request_path::{GatewayFacts, RequestPath},
         snapshot::{LinkSnapshot, ReadError},
     },
-    diagnose::{causes::Layer, report},
+    diagnose::report,
+    finding::causes::Layer,
 };
 
 #[test]

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     clusters::request_path::RequestPath,
-    diagnose::{causes::Cause, diagnose},
-    finding::Level,
+    diagnose::diagnose,
+    finding::{Level, causes::Cause},
 };
 
 /// Causes that name a symptom, and its candidates.

@@ -1,0 +1,91 @@
+//! What is wrong with a Link, by what its controller reports. Pure.
+
+use hints::suggest::ClusterFlags;
+use mirror_core::api::conditions::{
+    CONNECTED, CREDENTIALS_VALID, DRAINED, GATEWAY_ADDRESS_REFUSED, READY, connected,
+};
+
+use super::{
+    credentials::rotate,
+    link_summary::{GatewaySummary, LinkSummary},
+    snapshot::{ClusterSnapshot, LinkSnapshot},
+};
+use crate::finding::{Finding, causes::Cause};
+
+/// What is wrong with a Link of a cluster, causes before consequences. Without an active controller, what its status says
+/// is no fact.
+pub fn findings(
+    link: &LinkSnapshot,
+    cluster: &ClusterSnapshot,
+    summary: &LinkSummary,
+) -> Vec<Finding> {
+    let flags = &cluster.flags;
+    let leader = cluster.leader_of(link);
+    if let Some(silence) = leader.and_then(|leader| leader.silence(flags)) {
+        return vec![silence];
+    }
+    let mut found = Vec::new();
+    found.extend(not_ready(link, flags));
+    if let Some((_, refused)) = link.problem_condition(GATEWAY_ADDRESS_REFUSED) {
+        found.push(format!("gateway addresses are refused: {refused}").into());
+    }
+    let gateway = summary.gateway.as_ref();
+    let dead = gateway.and_then(GatewaySummary::problem);
+    found.extend(dead.map(|dead| Finding::broken(Cause::ProbesFail, dead)));
+    if let Some(count) = summary.unmirrored() {
+        let list = flags.mc("status --services --cluster-name {}", &[&summary.cluster]);
+        found.push(Finding::warning(count).fixed_by(&list));
+    }
+    if let Some((_, until)) = link.problem_condition(DRAINED) {
+        found.push(Finding::degraded(
+            Cause::Drained,
+            format!("drained {until}"),
+        ));
+    }
+    found
+}
+
+/// Why a Link is not ready; `None` if it is, or if nobody reports that.
+pub fn not_ready(link: &LinkSnapshot, flags: &ClusterFlags) -> Option<Finding> {
+    let status = link.status()?;
+    let failing = [CREDENTIALS_VALID, CONNECTED, READY]
+        .into_iter()
+        .filter_map(|type_| status.condition(type_))
+        .find(|condition| condition.status != "True")?;
+    let what = match failing.message.as_str() {
+        "" => format!(
+            "{} is {}: {}",
+            failing.type_, failing.status, failing.reason
+        ),
+        message => flags.inserted(message),
+    };
+    if failing.status != "False" {
+        return Some(Finding::warning(what));
+    }
+    let cause = cause(&failing.type_, &failing.reason);
+    let found = Finding {
+        cause,
+        ..what.into()
+    };
+    Some(match cause {
+        Some(Cause::CredentialsRefused) => found.fixed_by(&rotate(link, flags)),
+        Some(Cause::CertificateInvalid | Cause::CredentialsUnusable) => {
+            found.fixed_by(&flags.link())
+        }
+        _ => found,
+    })
+}
+
+/// Why the controller does not reach the target cluster, by a condition that is `False`. `None` if that is not known from
+/// the condition alone.
+pub fn cause(type_: &str, reason: &str) -> Option<Cause> {
+    match (type_, reason) {
+        (CREDENTIALS_VALID, _) => Some(Cause::CredentialsUnusable),
+        (CONNECTED, connected::CERTIFICATE_INVALID) => Some(Cause::CertificateInvalid),
+        (CONNECTED, connected::UNAUTHORIZED) => Some(Cause::CredentialsRefused),
+        // It may be the network, or a gateway that is not there.
+        (CONNECTED, connected::GATEWAY_UNREACHABLE) => None,
+        (CONNECTED, _) => Some(Cause::TargetApiUnreachable),
+        _ => None,
+    }
+}
