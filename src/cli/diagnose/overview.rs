@@ -8,6 +8,7 @@ use mirror_core::api::metadata::ResourceId;
 use observe::{
     clusters::{
         collect::{Depth, snapshot_of},
+        gateway_clients::gateway_activity,
         snapshot::{ClusterSnapshot, Known},
         topology::{Edge, Topology},
         traffic::{ServiceWanted, TrafficServices, list, samples},
@@ -33,15 +34,17 @@ const CLIENTS: usize = 100;
 pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
     let cluster = source(global, args).await?;
     let reading = async {
-        let (snapshot, requests) = join!(
+        let (snapshot, requests, gateway) = join!(
             snapshot_of(&cluster, Depth::Links),
-            requests(&cluster, args.from.as_ref())
+            requests(&cluster, args.from.as_ref()),
+            gateway_activity(&cluster, INTERVAL)
         );
         let groups = requests.iter().flat_map(|seen| &seen.failing);
         let worst = worst(groups, &cluster, global, args).await;
         Overview {
             links: links(&snapshot),
             requests,
+            gateway,
             worst,
         }
     };

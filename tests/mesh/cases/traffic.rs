@@ -55,6 +55,7 @@ type Counted = BTreeMap<(String, String), Vec<Duration>>;
 
 /// The command counts what the load counts, in each mode and for each cluster that serves.
 pub(super) async fn counted(rig: &mut Rig) -> anyhow::Result<Row> {
+    is_flat_again(rig).await?;
     let flat = compared(rig, &MODES).await?;
     let admin = format!("{}:4191", rig.source.client_pod.address);
     queries_name_what_is_there(&get(&admin, "/metrics").await?.1)?;

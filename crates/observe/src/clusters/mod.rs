@@ -14,6 +14,7 @@ pub mod credentials;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod foreign_endpoints;
+pub mod gateway_clients;
 pub mod gather;
 pub mod kube_context;
 pub mod leader;

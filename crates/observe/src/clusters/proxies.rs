@@ -40,16 +40,20 @@ mod exposition;
 use std::time::Duration;
 
 use client::{
-    ReadError,
+    ReadError, ReadErrorKind,
     requests::{RequestError, explain, within},
 };
-use http::{Request, Response, StatusCode};
+use futures::future::join;
+use http::{Request, Response, StatusCode, header::HOST};
 use http_body_util::{BodyExt as _, Limited};
+use hyper::{body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, client::Body, core::Status};
 use mirror_core::api::{metadata::ResourceId, text::in_brief};
 use serde_json::Value;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::exposition::Sample;
 use self::exposition::{MalformedLine, SampleReader};
@@ -175,9 +179,60 @@ impl PodProxy {
     ) -> Result<(), ProxyError> {
         let read = async {
             let answer = self.get(client, "metrics").await?;
-            samples(answer.into_body(), MAX_METRICS, names, each).await
+            samples(answer.into_body(), explain, MAX_METRICS, names, each).await
         };
         within(deadline, read).await
+    }
+
+    /// The same from loopback in the Pod, by a port-forward. The policy of a gateway refuses its metrics to the API server.
+    /// The user needs the verb `create` for `pods/portforward`.
+    pub async fn forwarded_metrics(
+        &self,
+        client: &Client,
+        names: &[&str],
+        deadline: Duration,
+        each: impl FnMut(&Sample<'_>),
+    ) -> Result<(), ProxyError> {
+        let read = async {
+            let stream = self.forwarded(client).await?;
+            let unanswered = |error: hyper::Error| ProxyError::Unanswered(error.to_string());
+            let opened = http1::handshake(TokioIo::new(stream)).await;
+            let (mut sender, connection) = opened.map_err(unanswered)?;
+            let request = Request::get("/metrics").header(HOST, "localhost");
+            let request = request.body(Body::empty());
+            let request = request.map_err(|error| ProxyError::Unanswered(error.to_string()))?;
+            let exchange = async move {
+                let answer = sender.send_request(request).await.map_err(unanswered)?;
+                match answer.status() {
+                    code if code.is_success() => {
+                        let told = hyper::Error::to_string;
+                        samples(answer.into_body(), told, MAX_METRICS, names, each).await
+                    }
+                    code => Err(ProxyError::Status(code)),
+                }
+            };
+            // The connection ends with the exchange; why it ends earlier, the exchange says.
+            join(exchange, connection).await.0
+        };
+        within(deadline, read).await
+    }
+
+    /// A connection to the admin server from loopback in the Pod.
+    async fn forwarded(
+        &self,
+        client: &Client,
+    ) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, ProxyError> {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &self.pod.namespace);
+        let forwarder = pods.portforward(&self.pod.name, &[self.port]).await;
+        let mut forwarder = forwarder.map_err(|error| {
+            let why = ReadError::from(error);
+            match why.kind {
+                ReadErrorKind::Forbidden => ProxyError::Forbidden(why.to_string()),
+                _ => ProxyError::Unreachable(why.to_string()),
+            }
+        })?;
+        let stream = forwarder.take_stream(self.port);
+        stream.ok_or_else(|| ProxyError::Unreachable("there is no stream".to_owned()))
     }
 
     /// Asks the admin server for a path. An answer without success is an error.
@@ -230,8 +285,9 @@ fn malformed(why: &str) -> ProxyError {
 }
 
 /// Reads metrics of up to `max` bytes, and passes on the samples with these names.
-async fn samples(
-    mut body: Body,
+async fn samples<B: hyper::body::Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    told: impl Fn(&B::Error) -> String,
     max: usize,
     names: &[&str],
     mut each: impl FnMut(&Sample<'_>),
@@ -239,7 +295,7 @@ async fn samples(
     let malformed = |error: MalformedLine| malformed(&error.to_string());
     let (mut reader, mut size) = (SampleReader::new(names), 0);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ProxyError::Unanswered(explain(&error)))?;
+        let frame = frame.map_err(|error| ProxyError::Unanswered(told(&error)))?;
         let data = frame.into_data().unwrap_or_default();
         size += data.len();
         if size > max {

@@ -1,17 +1,20 @@
 //! What is broken right now: the Links, and the requests of the clients, with the worst Service diagnosed. Pure.
 
-use std::fmt::Write as _;
+mod gateway;
+
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use hints::prose::{counted, listed};
 use mirror_core::api::text::one_line;
 use serde::Serialize;
 
+use self::gateway::GatewayOutput;
 use super::{
     diagnosis::Diagnosis,
     report::{self, DiagnosisOutput},
 };
 use crate::{
-    clusters::snapshot::Known,
+    clusters::{gateway_clients::GatewayActivity, snapshot::Known},
     finding::{Finding, Level},
     traffic::FailingGroup,
 };
@@ -25,6 +28,8 @@ pub struct Overview {
     pub links: Known<LinksSeen>,
     /// The requests of clients.
     pub requests: Known<RequestsSeen>,
+    /// Who uses the gateway of this cluster; `None` if it has none.
+    pub gateway: Known<Option<GatewayActivity>>,
     /// The Service with the most failures.
     pub worst: Option<WorstService>,
 }
@@ -76,6 +81,8 @@ pub struct OverviewOutput {
     links: Option<LinksSeen>,
     /// `null` if no proxy could be read.
     requests: Option<RequestsSeen>,
+    /// `null` if there is none, or it could not be read.
+    gateway: Option<GatewayOutput>,
     /// What could not be looked at, and why.
     unseen: Vec<String>,
     worst: Option<WorstOutput>,
@@ -89,6 +96,27 @@ struct WorstOutput {
 }
 
 impl LinksSeen {
+    /// Where to look first: what all Links have in common is in this cluster.
+    fn scope(&self) -> Option<String> {
+        let errors = self.findings.iter();
+        let errors = errors.filter(|finding| finding.level == Level::Error);
+        let failing: BTreeSet<String> = errors.filter_map(|found| found.about.clone()).collect();
+        let names = listed(&failing.iter().cloned().collect::<Vec<_>>(), NAMED);
+        if failing.is_empty() || self.all < 2 {
+            None
+        } else if failing.len() >= self.all {
+            let all = self.all;
+            Some(format!(
+                "all {all} Links fail: look in this cluster first, and at its way out"
+            ))
+        } else {
+            let others = counted(self.all - failing.len(), "other Link");
+            Some(format!(
+                "{others} without an error: look in {names} first, or on the way to it"
+            ))
+        }
+    }
+
     fn worst(&self) -> Option<Level> {
         self.findings.iter().map(|finding| finding.level).max()
     }
@@ -103,6 +131,10 @@ impl Overview {
             .is_ok_and(|links| links.worst() == Some(Level::Error));
         let groups = self.requests.iter().flat_map(|seen| &seen.failing);
         of_links || groups.into_iter().any(|group| group.all_fail)
+    }
+
+    fn seen_gateway(&self) -> Option<&GatewayActivity> {
+        self.gateway.as_ref().ok()?.as_ref()
     }
 
     /// What could not be looked at, and why.
@@ -122,11 +154,16 @@ impl Overview {
             }
             Ok(_) => None,
         };
+        let gateway = match &self.gateway {
+            Err(why) => Some(format!("the gateway of this cluster: {why}")),
+            Ok(activity) => activity.as_ref().and_then(gateway::unseen),
+        };
         let worst = self.worst.as_ref();
         let worst = worst.and_then(|worst| worst.diagnosis.as_ref().err());
         links
             .into_iter()
             .chain(requests)
+            .chain(gateway)
             .chain(worst.cloned())
             .collect()
     }
@@ -138,6 +175,7 @@ pub fn document(overview: &Overview) -> OverviewOutput {
         success: !overview.is_broken(),
         links: overview.links.as_ref().ok().cloned(),
         requests: overview.requests.as_ref().ok().cloned(),
+        gateway: overview.seen_gateway().map(gateway::document),
         unseen: overview
             .unseen()
             .iter()
@@ -163,10 +201,14 @@ pub fn text(overview: &Overview) -> String {
         let told = format!("{} of {} are ready", links.ready, links.all);
         report::row(&mut text, state, "links", &told);
         let findings = links.findings.iter().map(Finding::told);
-        more(&mut text, &findings.collect::<Vec<_>>());
+        report::more(&mut text, &findings.collect::<Vec<_>>());
+        report::more(&mut text, links.scope().as_slice());
     }
     if let Ok(seen) = &overview.requests {
         requests(&mut text, seen);
+    }
+    if let Some(activity) = overview.seen_gateway() {
+        gateway::row(&mut text, activity);
     }
     for line in overview.unseen() {
         report::row(&mut text, "unknown", "not seen", &line);
@@ -203,7 +245,7 @@ fn requests(text: &mut String, seen: &RequestsSeen) {
     };
     report::row(text, state, "requests", &told);
     let groups = seen.failing.iter().map(group);
-    more(text, &groups.collect::<Vec<_>>());
+    report::more(text, &groups.collect::<Vec<_>>());
 }
 
 /// A group in one line.
@@ -220,12 +262,6 @@ fn group(group: &FailingGroup) -> String {
         counted(group.clients(), "client"),
         group.kind.words()
     )
-}
-
-fn more(text: &mut String, lines: &[String]) {
-    for line in lines {
-        let _ = writeln!(text, "{:12}{}", "", one_line(line));
-    }
 }
 
 #[cfg(test)]
@@ -263,6 +299,7 @@ mod tests {
                 requests,
                 failing,
             }),
+            gateway: Ok(None),
             worst: None,
         }
     }
@@ -316,5 +353,35 @@ mod tests {
         let document = serde_json::to_value(document(&silent)).unwrap();
         assert_eq!(document["links"], serde_json::Value::Null);
         assert_eq!(document["unseen"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn where_to_look_first_depends_on_how_many_links_fail() {
+        let of = |all: usize, failing: &[&str]| {
+            let findings = failing.iter().map(|name| Finding::from("down").of(name));
+            let links = LinksSeen {
+                all,
+                ready: all - failing.len(),
+                findings: findings.collect(),
+            };
+            links.scope().unwrap_or_default()
+        };
+        for (all, failing, expected) in [
+            (3, &[][..], ""),
+            (1, &["east"], ""),
+            (
+                3,
+                &["east", "east"],
+                "2 other Links without an error: look in east first",
+            ),
+            (
+                2,
+                &["east", "north"],
+                "all 2 Links fail: look in this cluster first",
+            ),
+        ] {
+            assert!(of(all, failing).starts_with(expected), "{failing:?}");
+            assert_eq!(of(all, failing).is_empty(), expected.is_empty());
+        }
     }
 }

@@ -133,9 +133,7 @@ fn layer(text: &mut String, report: &LayerReport) {
         [] => row(text, state, name, "nothing to look at"),
         [first, rest @ ..] => {
             row(text, state, name, first);
-            for line in rest {
-                let _ = writeln!(text, "{:12}{}", "", one_line(line));
-            }
+            more(text, rest);
         }
     }
 }
@@ -150,6 +148,13 @@ pub fn row(text: &mut String, state: &str, name: &str, line: &str) {
     };
     let style = Style::new().fg_color(color.map(Into::into));
     let _ = writeln!(text, "{style}{mark}{style:#} {name:10}{}", one_line(line));
+}
+
+/// Lines below that of a state.
+pub fn more(text: &mut String, lines: &[String]) {
+    for line in lines {
+        let _ = writeln!(text, "{:12}{}", "", one_line(line));
+    }
 }
 
 fn conclusion(text: &mut String, diagnosis: &Diagnosis) {

@@ -182,7 +182,7 @@ async fn wanted_samples_are_passed_on_whatever_the_pieces() {
 async fn metrics_are_bounded_in_size_and_time() {
     let text = vec![b'\n'; MIB];
     for (max, expected) in [(MIB, Ok(())), (MIB - 1, Err(ProxyError::TooLarge(MIB - 1)))] {
-        let read = samples(Body::from(text.clone()), max, &["a"], |_| {}).await;
+        let read = samples(Body::from(text.clone()), explain, max, &["a"], |_| {}).await;
         assert_eq!(read, expected);
     }
 

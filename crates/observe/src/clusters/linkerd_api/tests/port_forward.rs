@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use futures::{SinkExt as _, StreamExt as _};
+use http::StatusCode;
 use kube::Config;
 use serde_json::json;
 use tokio::{
@@ -18,11 +19,12 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    super::{LinkerdApi, LinkerdApiError, connection::DESTINATION},
+    super::{LinkerdApi, LinkerdApiError},
     SOON, add, at, client,
     controller::{ControllerAnswers, serve},
     socket,
 };
+use crate::clusters::proxies::{PodProxy, ProxyError, Sample};
 
 /// Sends `HTTP/1.1` responses for lists of Pods, and forwards to `target` as a kubelet does: channel 0 has the
 /// data, channel 1 errors, and each begins with the port.
@@ -58,9 +60,11 @@ async fn list(mut stream: TcpStream, pods: &str) {
 }
 
 async fn forward(stream: TcpStream, target: Option<SocketAddr>) {
+    let mut port = 0_u16;
     #[expect(clippy::result_large_err, reason = "the type of the library")]
     let choose = |request: &Request, mut response: Response| {
-        assert!(request.uri().query().unwrap().contains("ports="));
+        let (_, asked) = request.uri().query().unwrap().split_once("ports=").unwrap();
+        port = asked.split('&').next().unwrap().parse().unwrap();
         let protocol = "v4.channel.k8s.io".parse().unwrap();
         response
             .headers_mut()
@@ -70,7 +74,7 @@ async fn forward(stream: TcpStream, target: Option<SocketAddr>) {
     let socket = accept_hdr_async(stream, choose).await.unwrap();
     let (mut to, mut from) = socket.split();
     for channel in [0, 1] {
-        let [low, high] = DESTINATION.to_le_bytes();
+        let [low, high] = port.to_le_bytes();
         let begin = Message::binary(vec![channel, low, high]);
         to.send(begin).await.unwrap();
     }
@@ -142,4 +146,41 @@ async fn port_forward_that_fails_says_why() {
     );
     let error = through(None, "False").await.err();
     assert_eq!(error, Some(LinkerdApiError::NoController("linkerd".into())));
+}
+
+#[tokio::test]
+async fn metrics_of_a_proxy_are_read_from_loopback_in_its_pod() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for status in ["200 OK", "403 Forbidden"] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 1024];
+            let length = stream.read(&mut asked).await.unwrap();
+            assert!(asked[..length].starts_with(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n"));
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: 12\r\n\r\na{{}} 1\nb{{}} 2\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let pod = json!({
+        "metadata": { "name": "linkerd-gateway-0", "namespace": "mc" },
+        "spec": { "containers": [{ "name": "linkerd-proxy" }] },
+        "status": { "phase": "Running" },
+    });
+    let pod = PodProxy::of(&serde_json::from_value(pod).unwrap()).unwrap();
+    let read = async |target| {
+        let address = api_server(target, json!({})).await;
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = client::build(config, SOON).await.unwrap();
+        let mut values = Vec::new();
+        let each = |line: &Sample<'_>| values.push(line.value);
+        let read = pod.forwarded_metrics(&client, &["b"], SOON, each).await;
+        read.map(|()| values)
+    };
+    assert_eq!(read(Some(proxy)).await, Ok(vec![2.0]));
+    let refused = ProxyError::Status(StatusCode::FORBIDDEN);
+    assert_eq!(read(Some(proxy)).await, Err(refused));
+    let error = read(None).await.unwrap_err();
+    assert!(matches!(error, ProxyError::Unanswered(_)), "{error}");
 }
