@@ -10,10 +10,7 @@ use std::process::ExitCode;
 use observe::diagnose::report;
 
 pub use self::args::Diagnose;
-use self::{
-    args::DiagnosisFormat,
-    reader::{PathReader, source},
-};
+use self::reader::{PathReader, source};
 use super::common::{args::Global, output, wait::spin};
 
 /// Runs the command. Exit code 1 if a layer is broken, or without a Service, if anything is.
@@ -36,10 +33,7 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
         watch::show(&reader, diagnosis, args.output).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::data(&match args.output {
-        DiagnosisFormat::Text => report::text(&diagnosis),
-        DiagnosisFormat::Json => output::json(&report::document(&diagnosis))?,
-        DiagnosisFormat::Yaml => output::yaml(&report::document(&diagnosis))?,
-    })?;
+    let document = report::document(&diagnosis);
+    output::data(&args.output.of(&document, || report::text(&diagnosis))?)?;
     Ok(output::exit_code(diagnosis.is_broken()))
 }

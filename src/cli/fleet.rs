@@ -3,7 +3,6 @@
 mod complete;
 mod contexts;
 mod credentials;
-mod format;
 mod import;
 mod losses;
 mod plugins;
@@ -38,7 +37,6 @@ pub use self::{
     contexts::{FleetContexts, FleetFile, FleetLinks, SelectedClusters},
 };
 use self::{
-    format::FleetFormat,
     losses::read_losses,
     ready::wait_until_ready,
     remove::remove_all,
@@ -46,6 +44,7 @@ use self::{
 };
 use super::common::{
     args::{self, Global},
+    format::OutputFormat,
     interrupt::on_interrupt,
     mirroring::Parse,
     output,
@@ -149,8 +148,8 @@ struct FleetPlanArgs {
     #[command(flatten)]
     consent: FleetConsent,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = FleetFormat::Text)]
-    output: FleetFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: OutputFormat,
 }
 
 /// Link the clusters as the file says
@@ -240,10 +239,8 @@ async fn plan(global: &Global, args: &FleetPlanArgs, parse: Parse) -> anyhow::Re
     let flags = (&args.only, &args.consent);
     let PlannedFleet { plan, .. } = planned(global, &args.source, flags, parse).await?;
     plan.say_remarks(&Terminal);
-    output::data(&match args.output {
-        FleetFormat::Text => view::text(&plan) + &remaining_text(&plan.remaining),
-        FleetFormat::Json => output::json(&plan)?,
-    })?;
+    let text = || view::text(&plan) + &remaining_text(&plan.remaining);
+    output::data(&args.output.of(&plan, text)?)?;
     let is_pending = plan.is_pending() || plan.stays() > 0 || !plan.remaining.is_empty();
     Ok(exit_code(plan.has_problems(), is_pending))
 }

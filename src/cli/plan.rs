@@ -7,7 +7,7 @@ mod text;
 use std::{collections::BTreeMap, io::Read as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{ArgMatches, Args};
 use clap_complete::ArgValueCompleter;
 use client::{kubeconfig_in, requests::DEADLINE};
 use controller::preview::{self, PreviewSettings, Proposed};
@@ -26,6 +26,7 @@ pub use self::changes::{PlanProblem, PlannedChange, Preview};
 use super::common::{
     args::{self, Global},
     complete,
+    format::OutputFormat,
     mirroring::{Mirroring, Parse},
     output,
     wait::spin,
@@ -78,21 +79,8 @@ pub struct PlanArgs {
     #[arg(long, conflicts_with = "output")]
     diff: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = PlanFormat::Text)]
-    output: PlanFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PlanFormat {
-    /// The number of objects of each kind, and their names
-    Text,
-    /// The same as --diff
-    #[value(hide = true)]
-    Diff,
-    /// One JSON document
-    Json,
-    /// The same as YAML
-    Yaml,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: OutputFormat,
 }
 
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
@@ -131,12 +119,8 @@ pub async fn run(
     } else {
         preview(&mut state, &name)
     };
-    output::data(&match args.output {
-        PlanFormat::Json => output::json(&preview)?,
-        PlanFormat::Yaml => output::yaml(&preview)?,
-        PlanFormat::Text if !args.diff => text::short(&preview),
-        PlanFormat::Text | PlanFormat::Diff => text::diff(&preview),
-    })?;
+    let text = if args.diff { text::diff } else { text::short };
+    output::data(&args.output.of(&preview, || text(&preview))?)?;
     Ok(if preview.changes.is_empty() {
         ExitCode::SUCCESS
     } else {

@@ -39,7 +39,6 @@ use tokio::sync::Semaphore;
 
 pub use self::args::Rotate;
 use self::{
-    args::RotateFormat,
     choice::{chosen_of_cluster, chosen_of_file, link_to},
     remaining::remaining,
 };
@@ -91,10 +90,9 @@ pub async fn run(global: &Global, args: &Rotate) -> anyhow::Result<ExitCode> {
         Some(loaded) => remaining(loaded, &done),
         None => Vec::new(),
     };
-    output::data(&match args.output {
-        RotateFormat::Text => remaining_text(&remaining),
-        RotateFormat::Json => output::json(&json!({ "links": done, "remaining": remaining }))?,
-    })?;
+    let document = json!({ "links": done, "remaining": remaining });
+    let text = || remaining_text(&remaining);
+    output::data(&args.output.of(&document, text)?)?;
     let has_failed = |link: &RotationOutcome| link.result == Ending::Failed;
     Ok(output::exit_code(done.iter().any(has_failed)))
 }

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until};
 
 pub use self::args::TrafficArgs;
 use self::{
-    args::TrafficFormat,
     observe::Observer,
     view::{TrafficView, frame},
 };
 use super::common::{
     args::Global,
     contexts::flags_of_all,
+    format::OutputFormat,
     output,
     table::{terminal_size, terminal_width},
     wait::spin,
@@ -114,35 +114,30 @@ fn require(contexts: &[KubeContext], args: &TrafficArgs, view: &TrafficView) -> 
 
 /// Prints a result.
 fn show(args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
-    match args.output {
-        TrafficFormat::Json => output::data(&output::json(view)?),
-        TrafficFormat::Yaml => output::data(&output::yaml(view)?),
-        TrafficFormat::Table => {
-            let frame = frame(view, terminal_width());
-            output::data(&frame.text())?;
-            if let Some(note) = view.absent() {
-                output::note(note);
-            }
-            for error in view.errors() {
-                output::error(&anyhow::Error::msg(error));
-            }
-            Ok(())
+    let text = || frame(view, terminal_width()).text();
+    output::data(&args.output.of(view, text)?)?;
+    if args.output == OutputFormat::Text {
+        if let Some(note) = view.absent() {
+            output::note(note);
+        }
+        for error in view.errors() {
+            output::error(&anyhow::Error::msg(error));
         }
     }
+    Ok(())
 }
 
 /// Prints one of many results: on a terminal in place of the last one.
 fn update(args: &TrafficArgs, view: &TrafficView) -> anyhow::Result<()> {
-    match args.output {
-        TrafficFormat::Json => output::data(&(serde_json::to_string(view)? + "\n")),
-        TrafficFormat::Yaml => output::data(&format!("---\n{}", output::yaml(view)?)),
-        TrafficFormat::Table if std::io::stdout().is_terminal() => {
-            let (height, width) = terminal_size().unwrap_or((usize::MAX, usize::MAX));
-            let mut frame = frame(view, Some(width));
-            frame.notes.extend(view.absent().map(str::to_owned));
-            frame.notes.extend(view.errors());
-            output::screen(&frame.fitted(height, width))
-        }
-        TrafficFormat::Table => show(args, view),
+    if args.output != OutputFormat::Text {
+        return output::data(&args.output.one_of_many(view, String::new)?);
     }
+    if !std::io::stdout().is_terminal() {
+        return show(args, view);
+    }
+    let (height, width) = terminal_size().unwrap_or((usize::MAX, usize::MAX));
+    let mut frame = frame(view, Some(width));
+    frame.notes.extend(view.absent().map(str::to_owned));
+    frame.notes.extend(view.errors());
+    output::screen(&frame.fitted(height, width))
 }

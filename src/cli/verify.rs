@@ -16,7 +16,7 @@ use observe::{
 use tokio::time::Instant;
 
 pub use self::args::VerifyArgs;
-use self::{args::VerifyFormat, contexts::Pair, run::Run};
+use self::{contexts::Pair, run::Run};
 use super::common::{
     args::Global,
     interrupt::{INTERRUPTED, StopSignals, on_interrupt},
@@ -49,11 +49,8 @@ pub async fn run(global: &Global, args: &VerifyArgs) -> anyhow::Result<ExitCode>
         }
     };
     write_junit(args.junit.as_deref(), &report)?;
-    output::data(&match args.output {
-        VerifyFormat::Table => view::text(&report, terminal_width()),
-        VerifyFormat::Json => output::json(&report)?,
-        VerifyFormat::Yaml => output::yaml(&report)?,
-    })?;
+    let text = || view::text(&report, terminal_width());
+    output::data(&args.output.of(&report, text)?)?;
     if was_stopped {
         output::interrupted("interrupted: the canaries are deleted");
         return Ok(ExitCode::from(INTERRUPTED));

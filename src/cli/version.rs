@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use mirror_core::api::text::one_line;
 use observe::clusters::{
     collect_full::controllers,
@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::common::{
     args::{Global, timeout},
     contexts::Contexts,
+    format::OutputFormat,
     output,
     wait::spin,
 };
@@ -40,20 +41,10 @@ pub struct VersionArgs {
     client: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: VersionFormat,
+    output: OutputFormat,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     request_timeout: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum VersionFormat {
-    /// One line for each
-    Text,
-    /// A JSON object
-    Json,
-    /// The same as YAML
-    Yaml,
 }
 
 /// All versions; their JSON is documented output.
@@ -96,7 +87,7 @@ const CLIENT: ClientVersion = ClientVersion {
 
 /// Runs the command. Exit code 1 if a cluster did not respond.
 pub async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<ExitCode> {
-    let is_text = args.output == VersionFormat::Text;
+    let is_text = args.output == OutputFormat::Text;
     if is_text {
         // Known even if no cluster is.
         output::data(&format!("client: {}\n", env!("LINKERD_MC_VERSION")))?;
@@ -116,10 +107,7 @@ pub async fn run(global: &Global, args: &VersionArgs) -> anyhow::Result<ExitCode
             client: CLIENT,
             controllers,
         };
-        output::data(&match args.output {
-            VersionFormat::Yaml => output::yaml(&versions)?,
-            VersionFormat::Json | VersionFormat::Text => output::json(&versions)?,
-        })?;
+        output::data(&args.output.of(&versions, String::new)?)?;
     }
     Ok(output::exit_code(is_silent))
 }

@@ -5,6 +5,7 @@ pub mod changes;
 pub mod cluster;
 pub mod complete;
 pub mod contexts;
+pub mod format;
 pub mod frame;
 pub mod interrupt;
 pub mod log_format;

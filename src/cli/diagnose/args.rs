@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use mirror_core::api::metadata::ResourceId;
 use observe::clusters::linkerd_api::ControllerAddresses;
@@ -10,6 +10,7 @@ use observe::clusters::linkerd_api::ControllerAddresses;
 use crate::cli::common::{
     args::{cluster_name, host, namespace, object_name, timeout},
     complete,
+    format::OutputFormat,
 };
 
 const EXAMPLES: &str = "\
@@ -64,7 +65,7 @@ pub struct Diagnose {
     pub watch: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: DiagnosisFormat,
+    pub output: OutputFormat,
     /// Timeout of each request to a cluster. At most four requests are sent one after the other
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = timeout)]
     pub request_timeout: Duration,
@@ -98,16 +99,6 @@ impl LinkerdAddresses {
             policy: self.target_linkerd_policy.clone(),
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DiagnosisFormat {
-    /// The layers, the cause, and commands
-    Text,
-    /// A JSON object
-    Json,
-    /// The same as YAML
-    Yaml,
 }
 
 /// A Service, and a port of it.

@@ -20,7 +20,7 @@ use observe::{
 use tokio::time::sleep;
 
 use super::{
-    args::{Called, Diagnose, DiagnosisFormat, PodName},
+    args::{Called, Diagnose, PodName},
     reader::{PathReader, source},
 };
 use crate::cli::common::{args::Global, output, problems::called, wait::spin};
@@ -52,11 +52,8 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
     if let (Err(why), Err(_)) = (&overview.links, &overview.requests) {
         return Err(anyhow::Error::msg(why.to_string()).context("nothing could be read"));
     }
-    output::data(&match args.output {
-        DiagnosisFormat::Text => text(&overview),
-        DiagnosisFormat::Json => output::json(&document(&overview))?,
-        DiagnosisFormat::Yaml => output::yaml(&document(&overview))?,
-    })?;
+    let document = document(&overview);
+    output::data(&args.output.of(&document, || text(&overview))?)?;
     Ok(output::exit_code(overview.is_broken()))
 }
 

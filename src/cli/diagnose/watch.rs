@@ -3,9 +3,10 @@
 use client::timing;
 use observe::diagnose::{Diagnosis, report};
 
-use super::{args::DiagnosisFormat, reader::PathReader};
+use super::reader::PathReader;
 use crate::cli::common::{
     changes::{link_changes, next_change},
+    format::OutputFormat,
     output,
 };
 
@@ -13,7 +14,7 @@ use crate::cli::common::{
 pub async fn show(
     reader: &PathReader<'_>,
     first: Diagnosis,
-    format: DiagnosisFormat,
+    format: OutputFormat,
 ) -> anyhow::Result<()> {
     let mut changes = link_changes([&reader.source]);
     let mut log = DiagnosisLog::default();
@@ -42,7 +43,7 @@ struct DiagnosisLog {
 impl DiagnosisLog {
     /// The text to print now: everything at first, then the layers that have changed, or nothing. What a proxy counts is no
     /// change by itself.
-    fn news(&mut self, now: Diagnosis, format: DiagnosisFormat) -> anyhow::Result<String> {
+    fn news(&mut self, now: Diagnosis, format: OutputFormat) -> anyhow::Result<String> {
         self.error = None;
         let changed = match &self.last {
             None => Some(report::text(&now)),
@@ -51,15 +52,9 @@ impl DiagnosisLog {
                 format!("\n{time}\n{text}")
             }),
         };
-        let text = match (changed, format) {
-            (None, _) => String::new(),
-            (Some(text), DiagnosisFormat::Text) => text,
-            (Some(_), DiagnosisFormat::Json) => {
-                serde_json::to_string(&report::document(&now))? + "\n"
-            }
-            (Some(_), DiagnosisFormat::Yaml) => {
-                format!("---\n{}", output::yaml(&report::document(&now))?)
-            }
+        let text = match changed {
+            None => String::new(),
+            Some(text) => format.one_of_many(&report::document(&now), || text)?,
         };
         self.last = Some(now);
         Ok(text)
@@ -110,11 +105,7 @@ mod tests {
             ("4 answers", true, false),
             ("5 answers", false, true),
         ];
-        for format in [
-            DiagnosisFormat::Text,
-            DiagnosisFormat::Json,
-            DiagnosisFormat::Yaml,
-        ] {
+        for format in [OutputFormat::Text, OutputFormat::Json, OutputFormat::Yaml] {
             let mut log = DiagnosisLog::default();
             for (seen, is_broken, is_news) in looks {
                 let news = log.news(diagnosis(seen, is_broken), format).unwrap();
@@ -122,13 +113,10 @@ mod tests {
             }
         }
         let mut log = DiagnosisLog::default();
-        let json = log
-            .news(diagnosis("", true), DiagnosisFormat::Json)
-            .unwrap();
+        let json = log.news(diagnosis("", true), OutputFormat::Json).unwrap();
         assert_eq!(json.lines().count(), 1, "a document is a line: {json}");
         assert!(log.is_new_error("no answer") && !log.is_new_error("no answer"));
-        log.news(diagnosis("", true), DiagnosisFormat::Json)
-            .unwrap();
+        log.news(diagnosis("", true), OutputFormat::Json).unwrap();
         assert!(log.is_new_error("no answer"), "it had answered meanwhile");
     }
 }

@@ -2,14 +2,14 @@
 
 use std::num::NonZero;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use links::{fleet_file::LinkEnds, rotate::flags::RotationFlags};
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
 
 use crate::cli::{
-    common::{args, complete},
+    common::{args, complete, format::OutputFormat},
     fleet::{FleetFile, clusters, rotated},
 };
 
@@ -90,8 +90,8 @@ pub struct Rotate {
     #[arg(long)]
     pub yes: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = RotateFormat::Text)]
-    pub output: RotateFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: OutputFormat,
 }
 
 impl Rotate {
@@ -104,14 +104,6 @@ impl Rotate {
     pub fn asks(&self) -> bool {
         self.writes() && !self.yes && self.names.is_empty()
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RotateFormat {
-    /// One line per step, on stderr, and what remains for others
-    Text,
-    /// One JSON document
-    Json,
 }
 
 /// Links that are to be rotated.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use observe::clusters::traffic::ServiceWanted;
 
@@ -10,6 +10,7 @@ use crate::cli::common::{
     args::{cluster_name, duration, namespace, timeout},
     complete,
     contexts::Contexts,
+    format::OutputFormat,
     service_name::{ServiceName, service_name},
 };
 
@@ -65,8 +66,8 @@ pub struct TrafficArgs {
     #[arg(short, long)]
     pub watch: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: TrafficFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: OutputFormat,
     /// Timeout of each request to a cluster or a proxy
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     pub request_timeout: Duration,
@@ -82,16 +83,6 @@ impl TrafficArgs {
             name,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TrafficFormat {
-    /// One row for each Service and each cluster that serves it
-    Table,
-    /// A JSON object
-    Json,
-    /// A YAML document
-    Yaml,
 }
 
 /// Parses an interval. In less than a second, clients do too little.

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{
-    Args, ValueEnum,
+    Args,
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 use clap_complete::ArgValueCompleter;
@@ -12,6 +12,7 @@ use observe::verify::CanaryMode;
 use crate::cli::common::{
     args::{duration, namespace, timeout},
     complete,
+    format::OutputFormat,
 };
 
 /// The server of Kubernetes' own tests, as an HTTP client and server.
@@ -77,8 +78,8 @@ pub struct VerifyArgs {
     #[arg(long, conflicts_with_all = ["mode", "image", "junit", "link"])]
     pub cleanup: bool,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: VerifyFormat,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: OutputFormat,
     /// Most time that the run may take, with the deletion at the end
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = whole)]
     pub timeout: Duration,
@@ -94,16 +95,6 @@ impl VerifyArgs {
         all.filter(|mode| self.mode.is_empty() || self.mode.contains(mode))
             .collect()
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum VerifyFormat {
-    /// One row for each step
-    Table,
-    /// A JSON object
-    Json,
-    /// A YAML document
-    Yaml,
 }
 
 /// The mode of a name. clap accepts no others.
