@@ -1,6 +1,6 @@
 //! Outbound ports that do not pass a proxy. Pure.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, ops::RangeInclusive};
 
 use ipnet::IpNet;
 
@@ -13,32 +13,31 @@ pub struct SkippedPorts(pub String);
 impl SkippedPorts {
     /// Whether this port is one of them. What is neither a port nor a range is none, as for Linkerd's `proxy-init`.
     pub fn contains(&self, port: u16) -> bool {
-        self.0.split(',').any(|part| {
+        self.ranges().any(|range| range.contains(&port))
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u16>> {
+        self.0.split(',').filter_map(|part| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let bounds = (first.trim().parse(), last.trim().parse());
-            matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&port))
+            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
         })
     }
 
     /// The same without this port.
     pub fn without(&self, port: u16) -> Self {
-        let parts = self.0.split(',').map(str::trim);
+        let text = |first: u16, last: u16| match last.checked_sub(first) {
+            None => None,
+            Some(0) => Some(first.to_string()),
+            Some(_) => Some(format!("{first}-{last}")),
+        };
         let mut left = Vec::new();
-        for part in parts.filter(|part| !part.is_empty()) {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<u16>()) else {
-                continue;
-            };
-            let range = |first: u16, last: u16| match last.checked_sub(first) {
-                None => None,
-                Some(0) => Some(first.to_string()),
-                Some(_) => Some(format!("{first}-{last}")),
-            };
-            if (first..=last).contains(&port) {
-                left.extend(range(first, port.saturating_sub(1)));
-                left.extend(range(port.saturating_add(1), last));
+        for range in self.ranges() {
+            let (first, last) = (*range.start(), *range.end());
+            if range.contains(&port) {
+                left.extend(text(first, port.saturating_sub(1)));
+                left.extend(text(port.saturating_add(1), last));
             } else {
-                left.extend(range(first, last));
+                left.extend(text(first, last));
             }
         }
         Self(left.join(","))

@@ -147,12 +147,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, level: Level, report: &mu
             let found = dead(way, link, facts, level, message);
             report.find(Some(found));
         }
-        _ if !message.is_empty()
-            && way
-                .facts
-                .link_to(link.cluster())
-                .is_some_and(has_no_address) =>
-        {
+        _ if !message.is_empty() && has_no_address(link) => {
             let evidence = format!("Link {}: {message}", link.id());
             let found = Finding::new(Cause::GatewayAddressUnknown, level, evidence);
             // `link` alone keeps the addresses that a Link has.

@@ -72,7 +72,11 @@ fn foreign(
         return conflict(Cause::ServiceProfileConflict);
     }
     let Ok(known) = &way.facts.source.neighbours else {
-        return prefers.then(|| conflict(Cause::RouteConflict))?;
+        return if prefers {
+            conflict(Cause::RouteConflict)
+        } else {
+            None
+        };
     };
     let own = service.metadata.name();
     let is_gone = |name: &&str| *name != own && !known.contains_key(*name);
@@ -112,13 +116,11 @@ fn backends(rule: &RouteRule) -> Vec<Option<&str>> {
         .backend_refs
         .iter()
         .filter(|backend| backend.weight != Some(0));
-    let name = |backend: &BackendRef| {
-        let kind = ["", "Service"].contains(&&*backend.kind);
-        let is_known = kind
+    let is_service = |backend: &BackendRef| {
+        ["", "Service"].contains(&&*backend.kind)
             && ["", "core"].contains(&&*backend.group)
-            && !backend.rest.contains_key("namespace");
-        is_known.then_some(())
+            && !backend.rest.contains_key("namespace")
     };
-    used.map(|backend| name(backend).map(|()| &*backend.name))
+    used.map(|backend| is_service(backend).then_some(&*backend.name))
         .collect()
 }
