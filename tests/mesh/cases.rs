@@ -128,6 +128,9 @@ const CASES: &[(&str, Case)] = &[
     ("diagnose names the causes of faults", |rig| {
         Box::pin(faults::are_named(rig))
     }),
+    ("diagnose names two causes at once", |rig| {
+        Box::pin(faults::pairs::lead_to_one(rig))
+    }),
     ("gather of both clusters", |rig| {
         Box::pin(gather::of_both(rig))
     }),

@@ -8,6 +8,7 @@ mod credentials;
 mod linkerd;
 mod network;
 mod objects;
+pub(super) mod pairs;
 mod policies;
 mod routes;
 mod scene;
@@ -192,13 +193,7 @@ async fn hold(scene: &mut Scene<'_>, fault: &Fault) -> anyhow::Result<Duration> 
         );
     }
 
-    let commands = finding["commands"].as_array().context("no commands")?;
-    ensure!(!commands.is_empty(), "no command is printed: {finding:#}");
-    for command in commands {
-        scene.paste(text(command, "command")).await?;
-    }
-    // Deployments are followed until the script ends, which may be too early for what it has changed.
-    scene.paste("true").await?;
+    paste_all(scene, finding).await?;
     (fault.mend)(scene).await.context("failed to mend it")?;
     let target = scene.target(service, port).await?;
     let client = scene.client();
@@ -208,6 +203,18 @@ async fn hold(scene: &mut Scene<'_>, fault: &Fault) -> anyhow::Result<Duration> 
         .await
         .context("failed to restore the rig")?;
     Ok(took)
+}
+
+/// Runs the commands that are printed for a cause. Returns how many.
+async fn paste_all(scene: &mut Scene<'_>, finding: &Value) -> anyhow::Result<usize> {
+    let commands = finding["commands"].as_array().context("no commands")?;
+    ensure!(!commands.is_empty(), "no command is printed: {finding:#}");
+    for command in commands {
+        scene.paste(text(command, "command")).await?;
+    }
+    // Deployments are followed until the script ends, which may be too early for what it has changed.
+    scene.paste("true").await?;
+    Ok(commands.len())
 }
 
 /// A field of a document.

@@ -15,6 +15,7 @@ use super::{
     Rig,
     cluster::{Cluster, EXTENSION},
     controller::{Controller, OURS},
+    linkerd::report_again,
     script::Script,
 };
 
@@ -111,6 +112,7 @@ impl Deployments {
             .find(|service_mirror| *service_mirror == name);
         if name == DESTINATION {
             cluster.linkerd.restart_destination().await?;
+            report_again(cluster).await?;
         } else if let Some(name) = service_mirror {
             let controller = Controller::start(cluster, name).await?;
             self.service_mirrors.insert(name, controller);

@@ -21,6 +21,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
+    cluster::Cluster,
     destination::Destination,
     identity::{Issuer, Root},
     policy,
@@ -33,6 +34,8 @@ use crate::isolation::Place;
 pub(crate) const DESTINATION: u16 = 8086;
 pub(crate) const IDENTITY: u16 = 8089;
 pub(crate) const POLICY: u16 = 8090;
+/// The Pod in place of the destination controller.
+const DESTINATION_POD: &str = "linkerd-destination-0-0";
 /// Where identity controllers read the root certificate.
 const TRUST_ROOTS: &str = "/var/run/linkerd/identity/trust-roots";
 
@@ -284,5 +287,38 @@ pub(crate) async fn stand_in_for(plane: &ControlPlane, controller: &str) -> anyh
     let running = Patch::Merge(json!({ "status": { "phase": "Running" } }));
     pods.patch_status(&name, &PatchParams::default(), &running)
         .await?;
+    Ok(())
+}
+
+/// Writes the status of the Pod that stands in for the destination controller, as a kubelet does that has just started it.
+pub(crate) async fn report_destination(cluster: &Cluster, ready: bool) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(cluster.plane.client(), "linkerd");
+    let word = if ready { "True" } else { "False" };
+    let address = cluster.network.gateway();
+    #[expect(clippy::disallowed_methods, reason = "objects have times")]
+    let now = jiff::Timestamp::now();
+    let status = json!({ "status": {
+        "phase": "Running",
+        "startTime": now,
+        "podIP": address,
+        "podIPs": [{ "ip": address }],
+        "conditions": [{ "type": "Ready", "status": word }],
+    } });
+    pods.patch_status(
+        DESTINATION_POD,
+        &PatchParams::default(),
+        &Patch::Merge(status),
+    )
+    .await?;
+    Ok(())
+}
+
+/// Reports it again after a restart, if it was reported before.
+pub(super) async fn report_again(cluster: &Cluster) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(cluster.plane.client(), "linkerd");
+    let status = pods.get(DESTINATION_POD).await?.status;
+    if status.is_some_and(|status| status.start_time.is_some()) {
+        report_destination(cluster, true).await?;
+    }
     Ok(())
 }

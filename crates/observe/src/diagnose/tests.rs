@@ -6,6 +6,7 @@ mod differences;
 mod existing;
 mod federated;
 mod fixes;
+mod healthy;
 mod linkerd;
 mod missing;
 mod pairs;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{
     Fault, broken,
-    scene::{LATE_EAST, Scene, forget_destination, now},
+    scene::{LATE_EAST, Scene, now},
 };
 use crate::rig::{Root, cluster::EXTENSION};
 
@@ -63,8 +63,7 @@ pub(super) fn faults() -> Vec<Fault> {
 }
 
 async fn link_is_connected(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.link_is("Connected", "True").await?;
-    scene.destination_is_ready(true).await
+    scene.link_is("Connected", "True").await
 }
 
 /// The kubeconfig of the Link.
@@ -88,14 +87,7 @@ async fn edit_credentials(
         .await?;
     scene.rig.source.controller.restart().await?;
     scene.export_late().await?;
-    scene.link_is("Connected", "False").await?;
-    can_rotate(scene).await
-}
-
-/// `rotate` restarts Linkerd's destination controller, and waits for a Pod that is newer than its Secret. So the Pod that
-/// stands in for it is created again, without the status that a fault has written.
-async fn can_rotate(scene: &Scene<'_>) -> anyhow::Result<()> {
-    forget_destination(scene.rig).await
+    scene.link_is("Connected", "False").await
 }
 
 /// The value of a field of a kubeconfig.
@@ -165,8 +157,7 @@ async fn revoked(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     // Watches that are open go on, so that mirrors are still written.
     scene.rig.source.controller.restart().await?;
     scene.export_late().await?;
-    scene.link_is("Connected", "False").await?;
-    can_rotate(scene).await
+    scene.link_is("Connected", "False").await
 }
 
 /// The Secret is deleted in the source cluster. The controller uses what it knows until it is restarted.

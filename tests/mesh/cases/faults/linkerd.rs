@@ -17,22 +17,19 @@ pub(super) fn faults() -> Vec<Fault> {
             (FLAT, 80),
             ("discovery", "LinkerdSecretMissing"),
             |s| Box::pin(no_secret(s)),
-        )
-        .mended_by(|s| Box::pin(restarted(s))),
+        ),
         degraded(
             "Linkerd's Secret stale after rotate --no-restart",
             (FLAT, 80),
             ("discovery", "LinkerdSecretStale"),
             |s| Box::pin(stale(s)),
-        )
-        .mended_by(|s| Box::pin(restarted(s))),
+        ),
         broken(
             "destination controller down",
             (LATE_EAST, 80),
             ("discovery", "DestinationDown"),
             |s| Box::pin(down(s)),
-        )
-        .mended_by(|s| Box::pin(restarted(s))),
+        ),
     ]
 }
 
@@ -61,12 +58,6 @@ async fn stale(scene: &mut Scene<'_>) -> anyhow::Result<()> {
         .paste("linkerd-mc rotate east --target east --source west --no-restart")
         .await?;
     Ok(())
-}
-
-/// The kubelet reports the Pod of the new controller.
-async fn restarted(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    sleep(Duration::from_secs(2)).await;
-    scene.destination_is_ready(true).await
 }
 
 /// Proxies keep what they know, so the Service is one that no proxy knows.

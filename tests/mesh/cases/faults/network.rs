@@ -91,7 +91,7 @@ async fn port_closed(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     let pod = scene.rig.start_client_pod().await?;
     scene.call_from(&pod)?;
     scene.pods.push(pod);
-    let target = scene.target(GATED, 80).await?;
+    let target = scene.rig.target(GATED).await?;
     scene.load = Some(Load::start(&scene.client(), &[target]));
     Ok(())
 }

@@ -22,8 +22,6 @@ use crate::{
 
 const CONTROLLER: &str = "linkerd-multicluster-controller";
 const LEASE: &str = "service-mirror-write";
-/// A namespace that only `east` has.
-const ELSEWHERE: &str = "elsewhere";
 
 pub(super) fn faults() -> Vec<Fault> {
     let late = (LATE_EAST, 80);
@@ -103,30 +101,31 @@ pub(super) fn faults() -> Vec<Fault> {
     ]
 }
 
-/// A namespace of `east` with a Service and a Pod.
+/// A namespace of `east`, with a Service and a Pod, which was never there before: what is printed creates it in `west`.
 async fn namespace_missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    let own = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": ELSEWHERE } });
+    let elsewhere = format!("elsewhere-{}", fastrand::u32(..));
+    scene.namespace.clone_from(&elsewhere);
+    let own = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": elsewhere } });
     scene.rig.east.apply(&own.to_string()).await?;
     let mut exported = service("web", "mirror.linkerd.io/exported", "true");
-    exported["metadata"]["namespace"] = json!(ELSEWHERE);
+    exported["metadata"]["namespace"] = json!(elsewhere);
     let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "web", "namespace": ELSEWHERE },
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "web", "namespace": elsewhere },
     });
     scene
         .rig
         .east
         .apply(&format!("{account}\n---\n{exported}"))
         .await?;
-    let template = PodTemplate::app(ELSEWHERE, "web-elsewhere", "web");
+    let template = PodTemplate::app(&elsewhere, "web-elsewhere", "web");
     let pod = Pod::start(&mut scene.rig.east, template, &[]).await?;
     scene.pods.push(pod);
-    scene.namespace = ELSEWHERE;
     scene.reports("web", "MissingNamespace").await
 }
 
 async fn elsewhere_is_empty(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene
-        .east(&["-n", ELSEWHERE, "delete", "service", "web"])
+        .east(&["-n", &scene.namespace, "delete", "service", "web"])
         .await
         .map(|_| ())
 }
@@ -244,7 +243,8 @@ async fn missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 
 /// What is printed lists the Services; people create the one that is missing.
 async fn exported_again(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    scene.mirror_late().await
+    scene.create_late().await?;
+    scene.rig.target(LATE_EAST).await.map(|_| ())
 }
 
 async fn drained(scene: &mut Scene<'_>) -> anyhow::Result<()> {
@@ -276,13 +276,9 @@ async fn paused(scene: &mut Scene<'_>) -> anyhow::Result<()> {
 }
 
 async fn port_missing(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    // What `kubectl edit` opens adds the port.
-    let editor = scene.rig.west.place.home.join("editor");
-    std::fs::write(
-        &editor,
-        "#!/bin/sh\nsed -i 's/^  ports:/  ports:\\n  - name: more\\n    port: 81\\n    targetPort: 8080/' \"$1\"\n",
+    scene.people_edit(
+        r"s/^  ports:/  ports:\n  - name: more\n    port: 81\n    targetPort: 8080/",
     )?;
-    scene.paste("chmod +x editor").await?;
     scene.mirror_late().await
 }
 

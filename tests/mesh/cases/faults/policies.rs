@@ -62,11 +62,7 @@ fn object(version: &str, kind: &str, name: &str, spec: &Value) -> String {
 
 /// Only one identity is permitted, which nobody has. What `kubectl edit` opens names another authentication.
 async fn server_denies(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    let editor = scene.rig.west.place.home.join("editor");
-    std::fs::write(
-        &editor,
-        "#!/bin/sh\nsed -i 's/name: nobody/name: everybody/' \"$1\"\n",
-    )?;
+    scene.people_edit("s/name: nobody/name: everybody/")?;
     let policy = "policy.linkerd.io";
     let server = json!({ "podSelector": { "matchLabels": { "app": "web" } }, "port": APP_PORT });
     let permitted = json!({

@@ -21,7 +21,8 @@ pub(super) fn faults() -> Vec<Fault> {
             late,
             ("objects", "RouteBackendMissing"),
             |s| Box::pin(route_to_nowhere(s)),
-        ),
+        )
+        .ended_by(|s| Box::pin(no_route(s))),
         degraded(
             "HTTPRoute over a preference",
             federated,
@@ -58,11 +59,14 @@ fn route(parent: &str, backend: &str) -> String {
 
 /// What `kubectl edit` opens names the mirror.
 async fn route_to_nowhere(scene: &mut Scene<'_>) -> anyhow::Result<()> {
-    let editor = scene.rig.west.place.home.join("editor");
-    let script = format!("#!/bin/sh\nsed -i 's/name: gone/name: {LATE_EAST}/' \"$1\"\n");
-    std::fs::write(&editor, script)?;
+    scene.people_edit(&format!("s/name: gone/name: {LATE_EAST}/"))?;
     scene.mirror_late().await?;
     scene.rig.west.apply(&route(LATE_EAST, "gone")).await
+}
+
+async fn no_route(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let delete = ["-n", NAMESPACE, "delete", "httproute", "of-somebody-else"];
+    scene.west(&delete).await.map(|_| ())
 }
 
 async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {

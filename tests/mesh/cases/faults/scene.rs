@@ -1,15 +1,16 @@
 //! What faults need of the rig, and what is started for them.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, ensure};
 use control_plane::eventually;
-use k8s_openapi::api::core::v1::Pod as PodObject;
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-};
-use serde_json::{Value, json};
+use kube::api::DeleteParams;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::text;
@@ -21,7 +22,7 @@ use crate::{
         cluster::EXTENSION,
         condition_of,
         deployments::Deployments,
-        linkerd::{DESTINATION as DESTINATION_PORT, POLICY, stand_in_for},
+        linkerd::{DESTINATION, POLICY, report_destination, stand_in_for},
         mirrors::address_of,
         pod::Pod,
         wait::SOON,
@@ -33,8 +34,6 @@ use crate::{
 pub(super) const LATE: &str = "late";
 /// Its mirror.
 pub(super) const LATE_EAST: &str = "late-east";
-/// The Pod in place of Linkerd's destination controller.
-const DESTINATION: &str = "linkerd-destination-0-0";
 /// How long a request that fails may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -43,7 +42,7 @@ pub(super) struct Scene<'r> {
     pub(super) rig: &'r mut Rig,
     deployments: Deployments,
     /// The namespace of the Service that is called.
-    pub(super) namespace: &'static str,
+    pub(super) namespace: String,
     /// The Pod that calls, in the namespace of the applications.
     pub(super) caller: String,
     client: Client,
@@ -51,21 +50,25 @@ pub(super) struct Scene<'r> {
     pub(super) pods: Vec<Pod>,
     /// Requests that go on meanwhile.
     pub(super) load: Option<Load>,
+    /// Whether [`LATE`] was exported.
+    is_late_exported: bool,
 }
 
 impl<'r> Scene<'r> {
     pub(super) async fn begin(rig: &'r mut Rig) -> anyhow::Result<Self> {
         let deployments = Deployments::new(&rig.west).await?;
         let client = rig.source.client.clone();
-        let mut scene = Self {
+        let scene = Self {
             rig,
             deployments,
-            namespace: NAMESPACE,
+            namespace: NAMESPACE.to_owned(),
             caller: "client".to_owned(),
             client,
             pods: Vec::new(),
             load: None,
+            is_late_exported: false,
         };
+        fs::write(scene.editor(), "#!/bin/sh\n")?;
         scene.destination_is_ready(true).await?;
         Ok(scene)
     }
@@ -116,12 +119,12 @@ impl<'r> Scene<'r> {
         service: &str,
         port: u16,
     ) -> anyhow::Result<(Value, Duration)> {
-        let (namespace, caller) = (self.namespace, &self.caller);
+        let (namespace, caller) = (&self.namespace, &self.caller);
         // Nothing here is a kubelet that forwards to Linkerd's controllers.
         let [west, east] =
             [&self.rig.west, &self.rig.east].map(|cluster| cluster.network.gateway());
         let linkerd = format!(
-            "--linkerd-destination {west}:{DESTINATION_PORT} --linkerd-policy {west}:{POLICY} --target-linkerd-policy {east}:{POLICY}"
+            "--linkerd-destination {west}:{DESTINATION} --linkerd-policy {west}:{POLICY} --target-linkerd-policy {east}:{POLICY}"
         );
         let script = format!(
             "linkerd-mc --quiet --context west diagnose {namespace}/{service}:{port} --from {NAMESPACE}/{caller} --target east --cluster-name east {linkerd} -o json 2>&1 || [ $? -eq 1 ]"
@@ -166,16 +169,25 @@ impl<'r> Scene<'r> {
 
     /// The address of a Service once it exists.
     pub(super) async fn target(&self, service: &str, port: u16) -> anyhow::Result<Target> {
-        let services = self.rig.west.services(self.namespace);
-        let address = eventually(&format!("mirror {service}"), SOON, async || {
-            Ok(address_of(&services.get(service).await?))
+        eventually(&format!("mirror {service}"), SOON, async || {
+            self.existing(service, port).await
         })
-        .await?;
-        Ok(Target {
+        .await
+    }
+
+    /// The address of a Service, if it exists.
+    pub(super) async fn existing(
+        &self,
+        service: &str,
+        port: u16,
+    ) -> anyhow::Result<Option<Target>> {
+        let namespace = &self.namespace;
+        let found = self.rig.west.services(namespace).get_opt(service).await?;
+        Ok(found.as_ref().and_then(address_of).map(|address| Target {
             name: service.to_owned(),
             address: (address, port).into(),
-            host: format!("{service}.{}.svc.cluster.local", self.namespace),
-        })
+            host: format!("{service}.{namespace}.svc.cluster.local"),
+        }))
     }
 
     /// The client of the Pod that calls.
@@ -185,15 +197,10 @@ impl<'r> Scene<'r> {
 
     /// Waits until requests to a Service fail, or it does not exist.
     pub(super) async fn is_not_answered(&self, service: &str, port: u16) -> anyhow::Result<()> {
-        let services = self.rig.west.services(self.namespace);
         eventually("requests to fail", SOON, async || {
-            let Some(found) = services.get_opt(service).await? else {
+            let Some(target) = self.existing(service, port).await? else {
                 return Ok(Some(()));
             };
-            if address_of(&found).is_none() {
-                return Ok(Some(()));
-            }
-            let target = self.target(service, port).await?;
             let answer = timeout(PATIENCE, self.client.get(target.address, &target.host)).await;
             let failed = match answer {
                 Err(_) => true,
@@ -204,14 +211,22 @@ impl<'r> Scene<'r> {
         .await
     }
 
-    /// Exports a Service of `east` that was not there before.
-    pub(super) async fn export_late(&self) -> anyhow::Result<()> {
+    /// Exports a Service of `east` that was not there before. Does not undo what another fault has done to it.
+    pub(super) async fn export_late(&mut self) -> anyhow::Result<()> {
+        if std::mem::replace(&mut self.is_late_exported, true) {
+            return Ok(());
+        }
+        self.create_late().await
+    }
+
+    /// Creates this Service, or applies it again.
+    pub(super) async fn create_late(&self) -> anyhow::Result<()> {
         let late = service(LATE, "mirror.linkerd.io/exported", "true");
         self.rig.east.apply(&late.to_string()).await
     }
 
     /// Like [`Self::export_late`], and waits for the mirror.
-    pub(super) async fn mirror_late(&self) -> anyhow::Result<()> {
+    pub(super) async fn mirror_late(&mut self) -> anyhow::Result<()> {
         self.export_late().await?;
         self.rig.target(LATE_EAST).await.map(|_| ())
     }
@@ -274,21 +289,19 @@ impl<'r> Scene<'r> {
     }
 
     /// Writes the status of the Pod that stands in place of Linkerd's destination controller, as its kubelet would.
-    pub(super) async fn destination_is_ready(&mut self, ready: bool) -> anyhow::Result<()> {
-        let pods: Api<PodObject> = Api::namespaced(self.rig.west.plane.client(), "linkerd");
-        let now = now();
-        let word = if ready { "True" } else { "False" };
-        let gateway = self.rig.west.network.gateway();
-        let status = json!({ "status": {
-            "phase": "Running",
-            "startTime": now,
-            "podIP": gateway,
-            "podIPs": [{ "ip": gateway }],
-            "conditions": [{ "type": "Ready", "status": word }],
-        } });
-        pods.patch_status(DESTINATION, &PatchParams::default(), &Patch::Merge(status))
-            .await?;
-        Ok(())
+    pub(super) async fn destination_is_ready(&self, ready: bool) -> anyhow::Result<()> {
+        report_destination(&self.rig.west, ready).await
+    }
+
+    /// The program in place of the editor that `kubectl edit` opens.
+    fn editor(&self) -> PathBuf {
+        self.rig.west.place.home.join("editor")
+    }
+
+    /// What people change in an editor, as a command of `sed`.
+    pub(super) fn people_edit(&self, change: &str) -> anyhow::Result<()> {
+        let mut editor = OpenOptions::new().append(true).open(self.editor())?;
+        Ok(writeln!(editor, "sed -i '{change}' \"$1\"")?)
     }
 
     /// Calls from this Pod from now on.
