@@ -37,6 +37,9 @@ const SYMPTOMS: [&str; 5] = [
 /// How long the first of two faults may take to be mended, until the other one is.
 const HELD_UP: Duration = Duration::from_secs(45);
 
+/// How long requests may take to be answered where nothing is wrong any more, before `diagnose` is asked again.
+const SETTLED: Duration = Duration::from_secs(10);
+
 /// A Service and its port.
 type Called = (&'static str, u16);
 type Pair<'f> = [&'f Fault; 2];
@@ -301,10 +304,13 @@ async fn named(
         if at.is_some() || left.len() == 2 && SYMPTOMS.contains(&name) {
             return Ok(Some((cause.clone(), at)));
         }
+        // A proxy may ask Linkerd again only now, so that it counts nothing yet.
         if cause.is_null() && left.len() == 1 {
             let target = scene.target(called.0, called.1).await?;
-            until_answered(&scene.client(), &target).await?;
-            return Ok(None);
+            let answered = timeout(SETTLED, until_answered(&scene.client(), &target)).await;
+            if answered.is_ok_and(|answered| answered.is_ok()) {
+                return Ok(None);
+            }
         }
         if left.len() == 2 || Instant::now() > end {
             bail!("{name:?} is named: {found:#}");
