@@ -131,6 +131,9 @@ const CASES: &[(&str, Case)] = &[
     ("diagnose names two causes at once", |rig| {
         Box::pin(faults::pairs::lead_to_one(rig))
     }),
+    ("diagnose finds nothing where all is well", |rig| {
+        Box::pin(faults::well::nothing_is_found(rig))
+    }),
     ("gather of both clusters", |rig| {
         Box::pin(gather::of_both(rig))
     }),

@@ -13,6 +13,7 @@ mod policies;
 mod routes;
 mod scene;
 mod target;
+pub(super) mod well;
 
 use std::{env, future::Future, pin::Pin, time::Duration};
 

@@ -107,11 +107,21 @@ fn why(
     }
     let namespace = &way.facts.service.namespace;
     let said = reported(link, federated, namespace, remote);
+    let is_refuted = said.is_some_and(|said| is_refuted(way, said));
     let local = said
         .filter(|said| said.status != "True")
         .and_then(|said| of_reason(way, link, said));
-    local
+    let (first, last) = if is_refuted {
+        (
+            None,
+            local.filter(|found| found.cause == Some(Cause::NameConflict)),
+        )
+    } else {
+        (local, None)
+    };
+    first
         .or_else(|| connection::broken(way, link, broken, report))
+        .or(last)
         .or_else(|| {
             // The status of the Link is some seconds behind what is seen in the target cluster.
             let target = way.facts.target_of(link.cluster());
@@ -120,6 +130,15 @@ fn why(
             found.filter(|_| is_seen || said.is_none())
         })
         .or_else(|| Some(not_yet(way, link, remote, said)))
+}
+
+/// Whether this cluster shows that what is reported for a Service that it does not have is no longer so. A name that is free
+/// may still be one that another Link has precedence for.
+fn is_refuted(way: &PathContext<'_>, said: &ServiceCondition) -> bool {
+    let source = &way.facts.source;
+    let is = |reason: Reason| said.reason == reason.as_str();
+    is(Reason::MissingNamespace) && matches!(source.namespace_exists, Ok(true))
+        || is(Reason::NameConflict) && matches!(source.service, Ok(None))
 }
 
 /// The cause that the controller reports for a Service.

@@ -262,13 +262,13 @@ async fn end_both(
             called = left.first().map_or(called, |next| next.called);
             continue;
         };
-        println!("    {}", text(&found, "name"));
+        println!("    {}", text(&found, "cause"));
         let Some(at) = at else {
             counts.symptoms += 1;
             return Ok(false);
         };
         ensure!(
-            !fails || left.len() < 2 || text(&found, "impact") == "broken",
+            !fails || left.len() < 2 || text(&found, "level") == "error",
             "requests fail: {found:#}"
         );
         let fault = left.remove(at);
@@ -298,14 +298,14 @@ async fn named(
     let end = Instant::now() + SOON;
     loop {
         let found = asked(scene, called, counts).await?;
-        let cause = &found["cause"];
-        let name = text(cause, "name");
+        let finding = &found["finding"];
+        let name = text(finding, "cause");
         let at = left.iter().position(|fault| fault.found.1 == name);
         if at.is_some() || left.len() == 2 && SYMPTOMS.contains(&name) {
-            return Ok(Some((cause.clone(), at)));
+            return Ok(Some((finding.clone(), at)));
         }
         // A proxy may ask Linkerd again only now, so that it counts nothing yet.
-        if cause.is_null() && left.len() == 1 {
+        if finding.is_null() && left.len() == 1 {
             let target = scene.target(called.0, called.1).await?;
             let answered = timeout(SETTLED, until_answered(&scene.client(), &target)).await;
             if answered.is_ok_and(|answered| answered.is_ok()) {

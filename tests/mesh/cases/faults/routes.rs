@@ -69,7 +69,7 @@ async fn no_route(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene.west(&delete).await.map(|_| ())
 }
 
-async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {
+pub(super) async fn prefers(scene: &mut Scene<'_>, preference: &str) -> anyhow::Result<()> {
     scene.rig.prefer(Some(preference)).await?;
     let what = "the preference to be in force";
     annotated(scene, what, "multicluster.linkerd.io/prefer").await
@@ -100,7 +100,7 @@ async fn profile_over(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene.rig.west.apply(&profile.to_string()).await
 }
 
-async fn no_preference(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+pub(super) async fn no_preference(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene.rig.prefer(None).await
 }
 

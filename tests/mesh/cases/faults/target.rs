@@ -12,6 +12,7 @@ use super::{Fault, broken, scene::Scene};
 use crate::rig::{
     Root,
     mirrors::{FLAT, GATED},
+    proxy::ROOTS,
 };
 
 /// Linkerd's configuration.
@@ -63,16 +64,26 @@ async fn other_anchor(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     let west = &mut scene.rig.west;
     let folder = west.place.home.join("other-root");
     west.linkerd.trust(&folder, &root).await?;
-    anchors_are(scene, &root.certificate()).await?;
+    let anchors = root.certificate();
+    anchors_are(scene, &anchors, &anchors).await?;
+    another_client(scene).await
+}
+
+/// `west` has another trust anchor beside the common one, as at the end of a rotation with trust-manager: it writes the
+/// bundle alone, and Linkerd's configuration has none. The client is one that was started since then.
+pub(super) async fn anchors_are_rotated(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+    let east = configs(&scene.rig.east.plane.client());
+    let bundle = Root::new()?.certificate() + &anchors(&values(&east).await?)?;
+    anchors_are(scene, "", &bundle).await?;
     another_client(scene).await
 }
 
 /// The printed commands show both anchors. People give both clusters a common one, and restart workloads.
-async fn common_anchor(scene: &mut Scene<'_>) -> anyhow::Result<()> {
+pub(super) async fn common_anchor(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     scene.rig.west.linkerd.trust_again().await?;
     let east = configs(&scene.rig.east.plane.client());
     let anchors = anchors(&values(&east).await?)?;
-    anchors_are(scene, &anchors).await?;
+    anchors_are(scene, &anchors, &anchors).await?;
     another_client(scene).await
 }
 
@@ -99,18 +110,16 @@ fn anchors(values: &Value) -> anyhow::Result<String> {
     Ok(anchors.context("no trust anchors")?.to_owned())
 }
 
-/// Writes the trust anchors of `west`, which `linkerd inject` gives to proxies.
-async fn anchors_are(scene: &Scene<'_>, anchors: &str) -> anyhow::Result<()> {
+/// Writes the trust anchors of `west` into Linkerd's configuration, from which `linkerd inject` gives them to proxies, and
+/// into the bundle, which proxies get if the configuration has none.
+async fn anchors_are(scene: &Scene<'_>, anchors: &str, bundle: &str) -> anyhow::Result<()> {
     let west = configs(&scene.rig.west.plane.client());
     let mut values = values(&west).await?;
     values["identityTrustAnchorsPEM"] = json!(anchors);
     // JSON is YAML.
     for (name, data) in [
         (CONFIG, json!({ "values": values.to_string() })),
-        (
-            "linkerd-identity-trust-roots",
-            json!({ "ca-bundle.crt": anchors }),
-        ),
+        (ROOTS, json!({ "ca-bundle.crt": bundle })),
     ] {
         let change = Patch::Merge(json!({ "data": data }));
         west.patch(name, &PatchParams::default(), &change).await?;

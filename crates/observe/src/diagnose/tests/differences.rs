@@ -195,7 +195,11 @@ differences! {
             status.federated_services.clear();
         });
     };
-    "no mirror, for want of a namespace" ["report"]: |facts| { absent(facts); reported(facts, "MissingNamespace"); };
+    "no mirror, for want of a namespace" ["report"]: |facts| {
+        absent(facts);
+        facts.source.namespace_exists = Ok(false);
+        reported(facts, "MissingNamespace");
+    };
     "no mirror, because of a limit" ["report"]: |facts| { absent(facts); reported(facts, "LimitExceeded"); };
     "no mirror, because of the name" ["report"]: |facts| { absent(facts); reported(facts, "NameTooLong"); };
     "no mirror, for want of a gateway" ["report"]: |facts| { absent(facts); reported(facts, "NoGateway"); };

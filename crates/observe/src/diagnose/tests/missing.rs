@@ -36,6 +36,11 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             leader.as_mut().unwrap().as_mut().unwrap().active = active;
         })
     };
+    let without_namespace = |conditions: &[Value]| {
+        changed(missing(conditions, &[said("MissingNamespace")]), |facts| {
+            facts.source.namespace_exists = Ok(false);
+        })
+    };
     let lease = "kubectl --context west -n linkerd-multicluster delete lease service-mirror-write";
     hold(vec![
         (
@@ -110,7 +115,7 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
         ),
         (
             "namespace",
-            missing(&[], &[said("MissingNamespace")]),
+            without_namespace(&[]),
             broken(
                 "objects",
                 "NamespaceMissing",
@@ -144,7 +149,7 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
         ),
         (
             "a local reason is found although the target is away",
-            missing(&[unconnected("Unreachable")], &[said("MissingNamespace")]),
+            without_namespace(&[unconnected("Unreachable")]),
             broken(
                 "objects",
                 "NamespaceMissing",
@@ -270,4 +275,56 @@ fn names_that_are_no_mirror_get_a_suggestion() {
         assert!(none.what.starts_with(what), "{}", none.what);
         assert!(none.hint.starts_with(hint), "{}", none.hint);
     }
+}
+
+/// Who is cut off from the target cluster may not look again at what it reports.
+#[test]
+fn report_that_this_cluster_refutes_is_no_obstacle() {
+    let cut_off = condition("Connected", "False", "CertificateInvalid", "no");
+    let refused = condition("CredentialsValid", "False", "SecretMissing", "gone");
+    for reason in ["MissingNamespace", "NameConflict"] {
+        let said = service_status("web", "False", reason);
+        let with = |conditions: &[Value]| missing(conditions, std::slice::from_ref(&said));
+        hold(vec![
+            (
+                "another authority",
+                with(std::slice::from_ref(&cut_off)),
+                broken("objects", "CertificateInvalid", LINK),
+            ),
+            (
+                "no Secret",
+                with(std::slice::from_ref(&refused)),
+                broken("objects", "CredentialsUnusable", LINK),
+            ),
+        ]);
+    }
+    let plan = "linkerd-mc --context west plan --link east";
+    let conflict = "kubectl --context west -n shop get service web-east -o yaml";
+    let said = |reason: &str| missing(&[], &[service_status("web", "False", reason)]);
+    hold(vec![
+        (
+            "the namespace was created a moment ago",
+            said("MissingNamespace"),
+            broken("objects", "NotMirroredYet", plan),
+        ),
+        (
+            "another Link has precedence, and has not written its mirror",
+            said("NameConflict"),
+            broken("objects", "NameConflict", conflict),
+        ),
+        (
+            "the name is taken, and the cluster is away",
+            changed(
+                missing(
+                    &[cut_off],
+                    &[service_status("web", "False", "NameConflict")],
+                ),
+                |facts| {
+                    facts.source.service =
+                        Ok(Some(service("web-east", &json!({}), &json!({}), &[80])));
+                },
+            ),
+            broken("objects", "NameConflict", conflict),
+        ),
+    ]);
 }
