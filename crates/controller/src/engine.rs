@@ -8,6 +8,7 @@
 mod addresses;
 mod confirm;
 mod denied;
+mod federated;
 mod finish;
 mod first_lists;
 mod foreign;
@@ -41,9 +42,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::state::Settings;
 use self::{
-    addresses::Addresses, confirm::Confirmations, denied::Denied, first_lists::FirstLists,
-    foreign::Lookups, preferences::Preferences, problems::Problems, sessions::Sessions,
-    state::Engine, wake::Timers,
+    addresses::Addresses, confirm::Confirmations, denied::Denied, federated::FederatedSeries,
+    first_lists::FirstLists, foreign::Lookups, preferences::Preferences, problems::Problems,
+    sessions::Sessions, state::Engine, wake::Timers,
 };
 use super::{
     admin::{Liveliness, Readiness},
@@ -184,6 +185,7 @@ impl Engine {
             lookups: Lookups::default(),
             problems: Problems::default(),
             preferences: Preferences::default(),
+            federated: FederatedSeries::default(),
             denied: Denied::default(),
             addresses: Addresses::new(Instant::now()),
             throttled_until: Instant::now(),

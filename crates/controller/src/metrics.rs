@@ -2,8 +2,8 @@
 //!
 //! `gateway_*`, `service_mirror_endpoint_repairs` and `*_cache_size` have exactly the names and labels of Linkerd's
 //! service mirror, so that its dashboards and `linkerd viz` work. Our own metrics begin with `linkerd_mc_`, except
-//! `federated_active_cluster`. Label values come from Links and from closed enums, never from remote objects, so a
-//! hostile cluster cannot create series. All series of a Link are removed with it (Linkerd's service mirror leaves some
+//! `federated_active_cluster`. Label values come from Links and from closed enums, and the names of federated Services up
+//! to a limit, so a hostile cluster cannot create series without end. All series of a Link are removed with it (Linkerd's service mirror leaves some
 //! behind).
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use prometheus::{GaugeVec, HistogramVec, TextEncoder};
 
 use families::{Families, NO_LABELS, OF_CLUSTER, OF_LINK};
-pub use labels::{Cache, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
+pub use labels::{Cache, FederatedCounts, LOCAL, LinkCounts, ResourceKind, Verb, WriteResult};
 
 /// All metrics. A clone shares the same metrics.
 #[derive(Clone)]
@@ -164,6 +164,23 @@ impl Metrics {
         set(&self.0.failed_over, cluster, number(failed_over));
     }
 
+    /// Sets what is counted of a federated Service; `None` if it is gone.
+    pub fn federated_service(&self, service: &str, counts: Option<FederatedCounts>) {
+        let endpoints = counts.and_then(|counts| counts.endpoints);
+        let members = counts.map(|counts| counts.members);
+        for (family, count) in [
+            (&self.0.members, members),
+            (&self.0.ready_endpoints, endpoints),
+        ] {
+            if let Some(count) = count {
+                set(family, service, number(count));
+            } else {
+                // It is missing if it was never set.
+                let _ = family.remove_label_values(&[service]);
+            }
+        }
+    }
+
     /// Sets the numbers of a Link's Services by state.
     pub fn link_counts(&self, link: &str, counts: LinkCounts) {
         set(&self.0.mirrored, link, number(counts.mirrored));
@@ -245,6 +262,11 @@ pub(crate) mod tests {
         m.propagated(Duration::from_millis(5));
         m.write(Verb::Create, ResourceKind::Service, WriteResult::Ok);
         m.leader(true);
+        let counts = FederatedCounts {
+            members: 2,
+            endpoints: Some(3),
+        };
+        m.federated_service("shop/web-federated", Some(counts));
         m
     }
 

@@ -19,6 +19,7 @@ use super::{
     addresses::Addresses,
     confirm::{Answer, ConfirmationRequest, Confirmations, Precondition},
     denied::Denied,
+    federated::FederatedSeries,
     first_lists::FirstLists,
     foreign::Lookups,
     link_state::LinkState,
@@ -87,6 +88,7 @@ pub struct Engine {
     pub lookups: Lookups,
     pub problems: Problems,
     pub preferences: Preferences,
+    pub federated: FederatedSeries,
     pub denied: Denied,
     pub addresses: Addresses,
     /// The API server asked for a pause until then: nothing is written.

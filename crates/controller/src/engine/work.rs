@@ -109,6 +109,7 @@ impl Engine {
             self.record_outcomes(&plan.report);
             self.processed(key, lacking);
             self.note_preference(key);
+            self.note_members(key);
             if lacking.is_empty() {
                 return Some(Turn::InSync);
             }

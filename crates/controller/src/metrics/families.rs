@@ -98,6 +98,10 @@ families! {
         "Number of federated Services with a preference that send requests to the cluster first";
     failed_over: GaugeVec, "linkerd_mc_federated_failed_over", ["cluster"],
         "Number of federated Services that prefer the cluster but send it no requests, because it is unavailable or was until recently";
+    members: GaugeVec, "linkerd_mc_federated_members", ["federated_service"],
+        "Number of members of a federated Service, or of those beyond the first 500 together";
+    ready_endpoints: GaugeVec, "linkerd_mc_federated_ready_endpoints", ["federated_service"],
+        "Number of ready endpoints of a federated Service with members behind gateways; absent for others";
     mirrored: GaugeVec, "linkerd_mc_mirrored", ["link"],
         "Number of mirrored Services of a Link";
     federated: GaugeVec, "linkerd_mc_federated", ["link"],

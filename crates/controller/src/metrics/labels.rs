@@ -66,6 +66,26 @@ pub struct LinkCounts {
     pub unhealthy: usize,
 }
 
+/// What is counted of a federated Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FederatedCounts {
+    /// Members, in this cluster and in others.
+    pub members: usize,
+    /// Ready endpoints, if the controller knows them.
+    pub endpoints: Option<usize>,
+}
+
+impl FederatedCounts {
+    /// The sum. What is not known counts as nothing, unless neither is.
+    pub fn plus(self, other: Self) -> Self {
+        let endpoints = [self.endpoints, other.endpoints];
+        Self {
+            members: self.members + other.members,
+            endpoints: endpoints.into_iter().flatten().reduce(|a, b| a + b),
+        }
+    }
+}
+
 impl ResourceKind {
     /// All kinds.
     #[cfg(test)]
