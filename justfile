@@ -20,7 +20,7 @@ lint:
 test *args:
     cargo test "$@"
 
-# Run all tests, then the long ones and 1,000 cases of each property; not those of soak, hostile, fleet, sweep and mesh
+# Run all tests, then the long ones and 1,000 cases of each property; not those of soak, hostile, fleet, requests, sweep and mesh
 test-all: test
     RUST_TEST_THREADS=5 cargo test -- --ignored --skip minutes --skip hostile_target::
     cargo test --test it hostile_target:: -- --ignored --skip minutes
@@ -49,6 +49,10 @@ hostile minutes="5":
 # Measure `fleet` with ten control planes, and with fifty clusters for which four control planes stand: minutes
 fleet:
     cargo test --release --test it fleet::ten -- fleet::fifty --ignored --nocapture --test-threads 1
+
+# Count the requests of commands with 500 Links and 10,000 mirrors, as docs/performance.md lists them: minutes
+requests:
+    cargo test --release --test it requests:: -- --ignored --nocapture --test-threads 1
 
 # Make the files of the Helm chart from the templates and values of `install`
 chart:

@@ -20,7 +20,7 @@ use observe::{
         bundle::{self, BundleContent, BundleFile, redaction::scrubbed},
         gather::{self, Gathering},
         kube_context::{KubeContext, side_by_side},
-        snapshot::{ClusterSnapshot, FullSnapshot},
+        snapshot::{ClusterSnapshot, FullSnapshot, Part},
         topology::Topology,
         workloads::ParseArgs,
     },
@@ -196,7 +196,7 @@ async fn of_context(
 
 async fn snapshot(cluster: &Cluster, now: Timestamp, parse: ParseArgs) -> FullSnapshot {
     let version = env!("CARGO_PKG_VERSION");
-    let mut gathering = Gathering::start(cluster, now, version, parse);
+    let mut gathering = Gathering::start(cluster, now, version, parse, Part::ALL.into());
     while gathering.next().await.is_some() {}
     gathering.snapshot().clone()
 }

@@ -107,6 +107,8 @@ mod limit;
 mod log_injection;
 // The roles are sufficient, and each verb in them is used.
 mod rbac;
+// How many requests commands send, with many Links and mirrors.
+mod requests;
 // The roles in the documents for people who only look.
 mod viewers;
 // No log, status, Event, metric or output has credentials.

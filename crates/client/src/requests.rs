@@ -96,6 +96,14 @@ where
     if !selector.is_empty() {
         whole = whole.labels(selector);
     }
+    list_matching(api, &whole).await
+}
+
+/// Lists all objects that these parameters select, page by page.
+pub async fn list_matching<K>(api: &Api<K>, whole: &ListParams) -> kube::Result<Vec<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
     let mut page = whole.clone().limit(PAGE);
     let mut objects = Vec::new();
     let mut empty = 0;
@@ -106,7 +114,7 @@ where
                 if status.code == 410 && page.continue_token.is_some() =>
             {
                 objects.clear();
-                api.list(&whole).await?
+                api.list(whole).await?
             }
             answer => answer?,
         };

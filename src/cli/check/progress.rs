@@ -9,7 +9,7 @@ use observe::{
     clusters::{
         gather::Gathering,
         kube_context::KubeContext,
-        snapshot::{ClusterSnapshot, Part},
+        snapshot::{ClusterSnapshot, FullSnapshot, Part},
         workloads::ParseArgs,
     },
     finding::{Finding, Level},
@@ -57,6 +57,26 @@ struct CheckedTopics {
     /// Topics that were not reported, because they have errors that may go away.
     held: Vec<(Topic, Vec<CheckResult>)>,
     snapshot: Option<ClusterSnapshot>,
+}
+
+impl CheckedTopics {
+    /// What has to be read for the topics that were not reported yet.
+    fn wanted(&self) -> BTreeSet<Part> {
+        let left = Topic::ALL.into_iter();
+        let left = left.filter(|topic| !self.topics.contains(topic));
+        left.flat_map(Topic::needs).copied().collect()
+    }
+
+    /// Keeps what is known of the cluster, unless more was known before.
+    fn note(&mut self, found: &FullSnapshot) {
+        let has_credentials = |cluster: &ClusterSnapshot| {
+            let mut links = cluster.links.iter().flatten();
+            links.any(|link| link.credentials.is_some())
+        };
+        if has_credentials(&found.cluster) || !self.snapshot.as_ref().is_some_and(has_credentials) {
+            self.snapshot = Some(found.cluster.clone());
+        }
+    }
 }
 
 impl Checks<'_> {
@@ -115,8 +135,9 @@ impl OneCluster<'_> {
     /// other error decides the outcome.
     async fn attempt(&self) -> Result<(), String> {
         let version = env!("CARGO_PKG_VERSION");
-        let mut gathering =
-            Gathering::start(self.cluster, timing::now(), version, self.checks.parse);
+        let wanted = self.done.borrow().wanted();
+        let (now, parse) = (timing::now(), self.checks.parse);
+        let mut gathering = Gathering::start(self.cluster, now, version, parse, wanted);
         self.done.borrow_mut().held.clear();
         let (mut known, mut judged) = (Vec::new(), BTreeSet::new());
         loop {
@@ -133,12 +154,12 @@ impl OneCluster<'_> {
                     evaluate(gathering.snapshot(), |of| of == topic);
                 self.take(topic, results);
                 if is_end {
-                    self.done.borrow_mut().snapshot = Some(gathering.snapshot().cluster.clone());
+                    self.done.borrow_mut().note(gathering.snapshot());
                     return self.outcome();
                 }
             }
         }
-        self.done.borrow_mut().snapshot = Some(gathering.snapshot().cluster.clone());
+        self.done.borrow_mut().note(gathering.snapshot());
         self.outcome()
     }
 
@@ -246,6 +267,20 @@ mod tests {
         ] {
             assert_eq!(awaited(&results).as_deref(), expected);
         }
+    }
+
+    /// A dead gateway may be waited for, for minutes: no Secret is read again, and no target cluster asked.
+    #[test]
+    fn repeats_read_what_is_left_to_report() {
+        let mut done = CheckedTopics::default();
+        assert_eq!(done.wanted(), Part::ALL.into());
+        let reported = Topic::ALL.into_iter();
+        done.topics = reported.filter(|topic| *topic != Topic::Gateways).collect();
+        assert!(
+            done.wanted()
+                .iter()
+                .eq([&Part::Controller, &Part::Services])
+        );
     }
 
     #[test]

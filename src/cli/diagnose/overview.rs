@@ -1,6 +1,6 @@
 //! `diagnose` without a Service: reads the Links, and what the proxies of clients count.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use client::Cluster;
 use futures::join;
@@ -87,7 +87,7 @@ async fn requests(cluster: &Cluster, from: Option<&PodName>) -> Known<RequestsSe
     let all = ServiceWanted::default();
     let namespace = from.and_then(|from| from.namespace.as_deref());
     let max = if from.is_some() { usize::MAX } else { CLIENTS };
-    let (services, mut chosen) = list(cluster, &all, namespace, max).await?;
+    let (mut services, mut chosen) = list(cluster, &all, namespace, max).await?;
     if let Some(from) = from {
         chosen.proxies.retain(|proxy| proxy.pod.name == from.name);
         chosen.meshed = chosen.proxies.len();
@@ -115,6 +115,9 @@ async fn requests(cluster: &Cluster, from: Option<&PodName>) -> Known<RequestsSe
             }
         }
     }
+    let keys = read.iter().flat_map(|(_, client)| client.by_key.keys());
+    let used: BTreeSet<ResourceId> = keys.map(|key| key.service.clone()).collect();
+    services.locate(cluster, |id| used.contains(id)).await?;
     Ok(seen(&services, &read, chosen.meshed, unread))
 }
 

@@ -120,7 +120,9 @@ impl<'a> Observer<'a> {
         let args = self.args;
         let max = usize::try_from(args.max_clients).unwrap_or(usize::MAX);
         let namespace = args.client_namespace.as_deref();
-        let (services, clients) = list(cluster, &args.wanted(), namespace, max).await?;
+        let (mut services, clients) = list(cluster, &args.wanted(), namespace, max).await?;
+        let located = services.locate(cluster, |_| true).await;
+        located.map_err(|why| why.context("cannot list Links"))?;
         Ok(Lists {
             services,
             clients,

@@ -97,7 +97,10 @@ fn mirrored() -> String {
 
 /// EndpointSlices of mirrors and probe Services.
 pub async fn endpoints(client: &Client) -> Known<Endpoints> {
-    Ok(Endpoints::count(&slices(client).await?))
+    // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
+    // gateways of target clusters have it; slices to local members do not.
+    let slices = list_slices(client, labels::CLUSTER_NAME).await?;
+    Ok(Endpoints::count(&slices))
 }
 
 /// The routes that controllers wrote, of all installations.
@@ -129,12 +132,6 @@ pub async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
     Ok(services)
 }
 
-async fn slices(client: &Client) -> Known<Vec<EndpointSlice>> {
-    // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
-    // gateways of target clusters have it; slices to local members do not.
-    list_slices(client, labels::CLUSTER_NAME).await
-}
-
 /// The EndpointSlices that a selector matches, of all namespaces.
 pub async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
     let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
@@ -150,36 +147,24 @@ where
 }
 
 /// Endpoints of mirrors that somebody else created.
-pub async fn foreign(client: &Client, own: &OwnObjects) -> Known<Vec<ForeignEndpoints>> {
-    let OwnObjects {
-        mirrors,
-        probes,
+pub fn foreign(own: &OwnObjects) -> Known<Vec<ForeignEndpoints>> {
+    let mirrors = own.mirrors.as_ref().map_err(Clone::clone)?;
+    let probes = own.probes.as_ref().map_err(Clone::clone)?;
+    let slices = own.slices.as_ref().map_err(Clone::clone)?;
+    Ok(foreign_endpoints::find(
+        mirrors.iter().chain(probes),
         slices,
-    } = own;
-    let (mirrors, probes) = (
-        mirrors.as_ref().map_err(Clone::clone)?,
-        probes.as_ref().map_err(Clone::clone)?,
-    );
-    let all = || mirrors.iter().chain(probes);
-    let names = all().map(|mirror| mirror.metadata.id()).collect();
-    let others = match foreign_query(&names) {
-        Some(query) => list_slices(client, &query).await?,
-        None => Vec::new(),
-    };
-    let slices = [slices.clone()?, others].concat();
-    Ok(foreign_endpoints::find(all(), &slices))
+    ))
 }
 
-/// Selects the slices of Services with these names that do not name a cluster: in one list, because the API server looks
-/// at each slice for each list. Of many Services, all slices are listed.
-fn foreign_query(names: &Names) -> Option<String> {
+/// Selects the slices of Services with these names, whoever made them: in one list, because the API server looks at each
+/// slice for each list. Of many Services, all slices are listed.
+fn slices_query(names: &Names) -> Option<String> {
     let mut queries = slices_of(names).into_iter();
-    let query = match (queries.next(), queries.next()) {
-        (None, _) => return None,
-        (Some(only), None) => only,
-        (Some(_), Some(_)) => labels::SLICE_SERVICE.to_owned(),
-    };
-    Some(format!("{query},!{}", labels::CLUSTER_NAME))
+    match (queries.next(), queries.next()) {
+        (only, None) => only,
+        (_, Some(_)) => Some(labels::SLICE_SERVICE.to_owned()),
+    }
 }
 
 /// The range of `ClusterIP`s, if Services wait for some, and the API server returns it.
@@ -215,15 +200,19 @@ pub struct OwnObjects {
     pub mirrors: Known<Vec<Service>>,
     /// The Services whose endpoints are gateways to probe.
     pub probes: Known<Vec<Service>>,
-    /// The slices of both: those that name a cluster.
+    /// The slices of both, whoever made them.
     pub slices: Known<Vec<EndpointSlice>>,
 }
 
 /// Reads what controllers of this installation and others wrote.
 pub async fn own_objects(client: &Client) -> OwnObjects {
     let gateways = local_queries().gateways.labels.unwrap_or_default();
-    let (mirrors, probes, slices) =
-        futures::join!(mirrors(client), services(client, &gateways), slices(client));
+    let (mirrors, probes) = futures::join!(mirrors(client), services(client, &gateways));
+    let found = mirrors.iter().chain(&probes).flatten();
+    let slices = match slices_query(&found.map(|service| service.metadata.id()).collect()) {
+        Some(query) => list_slices(client, &query).await,
+        None => Ok(Vec::new()),
+    };
     OwnObjects {
         mirrors,
         probes,
@@ -310,16 +299,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_slices_of_all_mirrors_are_one_list() {
+    fn slices_of_all_mirrors_are_one_list() {
         let names = |count: usize| -> Names {
             let names = (0..count).map(|number| ("shop".to_owned(), format!("web-{number}")));
             names.collect()
         };
-        assert_eq!(foreign_query(&names(0)), None);
-        let few = foreign_query(&names(2)).unwrap();
+        assert_eq!(slices_query(&names(0)), None);
+        let few = slices_query(&names(2)).unwrap();
         assert!(few.contains("in (web-0,web-1)"), "{few}");
-        let all = format!("{},!{}", labels::SLICE_SERVICE, labels::CLUSTER_NAME);
-        assert_eq!(foreign_query(&names(10_000)).unwrap(), all);
+        assert_eq!(slices_query(&names(10_000)).unwrap(), labels::SLICE_SERVICE);
     }
 
     #[test]

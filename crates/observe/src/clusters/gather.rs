@@ -12,7 +12,7 @@ use client::{Cluster, ReadError, kube_system_uid, requests::clock_ahead};
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::{SignedDuration, Timestamp};
 use mirror_core::{
-    api::{k8s::Service, link::LinkerdConfig},
+    api::{k8s::Service, labels, link::LinkerdConfig},
     mirror::is_through_gateway,
 };
 use tokio::sync::Semaphore;
@@ -46,6 +46,8 @@ const NOT_READ: &str = "not read yet";
 pub struct Gathering<'a> {
     cluster: &'a Cluster,
     snapshot: FullSnapshot,
+    /// The parts that are read.
+    wanted: BTreeSet<Part>,
     running: FuturesUnordered<LocalBoxFuture<'a, GatheredFacts>>,
     /// Whether the Links, and the Deployments, are known.
     has: (bool, bool),
@@ -93,24 +95,29 @@ struct LinkAccess {
 }
 
 impl<'a> Gathering<'a> {
-    /// Starts to read what depends on nothing else.
-    pub fn start(cluster: &'a Cluster, now: Timestamp, version: &str, parse: ParseArgs) -> Self {
+    /// Starts to read what depends on nothing else. Of the parts, these are read, and the installation.
+    pub fn start(
+        cluster: &'a Cluster,
+        now: Timestamp,
+        version: &str,
+        parse: ParseArgs,
+        wanted: BTreeSet<Part>,
+    ) -> Self {
         let client = &cluster.client;
         let running = FuturesUnordered::new();
         running.push(installation(cluster).boxed_local());
-        running.push(
-            deployments(client, parse)
-                .map(GatheredFacts::Deployments)
-                .boxed_local(),
-        );
-        running.push(
-            own_objects(client)
-                .map(GatheredFacts::Objects)
-                .boxed_local(),
-        );
+        if wanted.contains(&Part::Controller) || wanted.contains(&Part::Services) {
+            let deployments = deployments(client, parse).map(GatheredFacts::Deployments);
+            running.push(deployments.boxed_local());
+        }
+        if wanted.contains(&Part::Services) {
+            let objects = own_objects(client).map(GatheredFacts::Objects);
+            running.push(objects.boxed_local());
+        }
         Self {
             cluster,
             snapshot: nothing_known(cluster, now, version),
+            wanted,
             running,
             has: (false, false),
             objects: None,
@@ -189,7 +196,10 @@ impl<'a> Gathering<'a> {
                 } = *facts;
                 snapshot.mirrors = objects.mirrors;
                 snapshot.probes = objects.probes;
-                snapshot.endpoints = objects.slices.map(|slices| Endpoints::count(&slices));
+                snapshot.endpoints = objects.slices.map(|mut slices| {
+                    slices.retain(|slice| !slice.metadata.label(labels::CLUSTER_NAME).is_empty());
+                    Endpoints::count(&slices)
+                });
                 snapshot.local_members = local_members;
                 snapshot.routes = routes;
                 snapshot.foreign = foreign;
@@ -219,49 +229,52 @@ impl<'a> Gathering<'a> {
     fn read_of_installation(&mut self) {
         let (cluster, links) = (self.cluster, self.snapshot.links().to_vec());
         let namespaces = namespaces(&self.snapshot);
-        self.running.push(access(cluster, links).boxed_local());
-        self.running
-            .push(proxies(cluster, namespaces).boxed_local());
+        if self.wanted.contains(&Part::Credentials) || self.wanted.contains(&Part::Targets) {
+            self.running.push(access(cluster, links).boxed_local());
+        }
+        if self.wanted.contains(&Part::Proxies) {
+            self.running
+                .push(proxies(cluster, namespaces).boxed_local());
+        }
         self.read_of_controllers();
     }
 
-    /// Reads what depends on the Links, on the Deployments of the controllers, and on their objects, once all of these
-    /// are known.
+    /// Reads what depends on the Links and on the Deployments of the controllers, once both are known, and what depends on
+    /// their objects too, once these are known.
     fn read_of_controllers(&mut self) {
         if self.has != (true, true) {
             return;
         }
-        let Some(objects) = self.objects.take() else {
-            return;
-        };
         let (cluster, snapshot) = (self.cluster, &self.snapshot);
         let found = snapshot.deployments.iter().flatten();
         let found: Vec<Workload> = found.filter(|w| w.is_ours()).cloned().collect();
         let links = snapshot.links();
-        let waiting = waiting(links, &objects.mirrors);
-        let of_links = links
-            .iter()
-            .map(|link| link.namespace().to_owned())
-            .collect();
-        let namespaces = namespaces(snapshot);
-        let namespace = found.first().map(|first| first.id.namespace.clone());
-        let namespace = namespace.or_else(|| namespaces.first().cloned());
-        let writes_routes = found.first().is_some_and(|first| first.applies_preferences);
-        self.running
-            .push(controller(cluster, namespace, writes_routes, of_links).boxed_local());
-        self.running
-            .push(of_services(cluster, found, objects, waiting).boxed_local());
+        if self.wanted.remove(&Part::Controller) {
+            let of_links = links.iter().map(|link| link.namespace().to_owned());
+            let namespaces = namespaces(snapshot);
+            let namespace = found.first().map(|first| first.id.namespace.clone());
+            let namespace = namespace.or_else(|| namespaces.first().cloned());
+            let writes_routes = found.first().is_some_and(|first| first.applies_preferences);
+            let facts = controller(cluster, namespace, writes_routes, of_links.collect());
+            self.running.push(facts.boxed_local());
+        }
+        if let Some(objects) = self.objects.take() {
+            let waiting = waiting(links, &objects.mirrors);
+            let facts = of_services(cluster, found, objects, waiting);
+            self.running.push(facts.boxed_local());
+        }
     }
 
     /// Asks the target clusters of all Links whose credentials could be read, and whose API servers others than the
     /// controller can reach.
     fn ask_targets(&mut self, access: Vec<LinkAccess>) {
+        let are_wanted = self.wanted.contains(&Part::Targets);
         let slots = Arc::new(Semaphore::new(TARGETS_AT_ONCE));
         let links = self.snapshot.cluster.links.iter_mut().flatten();
         for (at, (link, access)) in links.zip(access).enumerate() {
             link.credentials = access.credentials;
-            let direct = !is_through_gateway(&link.link);
-            let Some(kubeconfig) = access.kubeconfig.filter(|_| direct) else {
+            let asked = are_wanted && !is_through_gateway(&link.link);
+            let Some(kubeconfig) = access.kubeconfig.filter(|_| asked) else {
                 continue;
             };
             let (slots, deadline) = (slots.clone(), self.cluster.deadline);
@@ -373,12 +386,9 @@ async fn of_services(
             own_routes(client).await
         }
     };
-    let (local_members, routes, foreign, range) = futures::join!(
-        local_members,
-        routes,
-        foreign(client, &objects),
-        service_range(client, waiting)
-    );
+    let (local_members, routes, range) =
+        futures::join!(local_members, routes, service_range(client, waiting));
+    let foreign = foreign(&objects);
     GatheredFacts::Services(Box::new(Services {
         objects,
         local_members,
@@ -390,8 +400,9 @@ async fn of_services(
 
 /// The credentials of Links, and those that Linkerd has.
 async fn access(cluster: &Cluster, links: Vec<LinkSnapshot>) -> GatheredFacts {
+    let all: Vec<&LinkSnapshot> = links.iter().collect();
     let (kubeconfigs, destination) = futures::join!(
-        kubeconfigs(cluster, &links),
+        kubeconfigs(cluster, &all),
         destination(&cluster.client, &cluster.linkerd_namespace)
     );
     let mut all = Vec::new();

@@ -238,6 +238,18 @@ pub enum Part {
     Targets,
 }
 
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 6] = [
+        Self::Installation,
+        Self::Controller,
+        Self::Services,
+        Self::Credentials,
+        Self::Proxies,
+        Self::Targets,
+    ];
+}
+
 /// The input of the rules: one cluster, and the target clusters of its Links.
 #[derive(Clone, Debug)]
 pub struct FullSnapshot {

@@ -61,6 +61,8 @@ pub struct TrafficServices {
     pub addresses: BTreeMap<(ResourceId, IpAddr), BTreeSet<String>>,
     /// Why addresses of clusters are not known.
     pub notes: Vec<String>,
+    /// The members whose addresses were not read yet.
+    members: Vec<FederatedMember>,
 }
 
 impl TrafficServices {
@@ -79,33 +81,51 @@ struct FederatedMember {
     federated: ResourceId,
 }
 
-/// Reads the Services of a cluster.
+/// Reads the Services of a cluster. [`TrafficServices::locate`] reads which cluster has which of their addresses.
 pub async fn traffic_services(cluster: &Cluster, wanted: &ServiceWanted) -> Known<TrafficServices> {
     let mirrors = mirrors(&cluster.client).await?;
     let (mut services, members) = of_mirrors(&mirrors, wanted);
-    let remote = members.iter().any(|member| member.cluster != LOCAL);
-    let links = if remote {
-        links(cluster).await?
-    } else {
-        Vec::new()
-    };
-    let mut by_cluster: BTreeMap<&str, Vec<&FederatedMember>> = BTreeMap::new();
-    for member in &members {
-        by_cluster.entry(&member.cluster).or_default().push(member);
-    }
-    let reads = by_cluster.iter().map(async |(name, members)| {
-        let read = addresses(cluster, &links, name, members);
-        // Of a target cluster, all requests together.
-        within(cluster.deadline, read).await
-    });
-    let reads = join_all(reads).await;
-    for ((name, members), found) in by_cluster.into_iter().zip(reads) {
-        services.note(name, &members, found);
-    }
+    services.members = members;
     Ok(services)
 }
 
 impl TrafficServices {
+    /// Reads which cluster has which address of these federated Services. Only the clusters of their members are asked.
+    pub async fn locate(
+        &mut self,
+        cluster: &Cluster,
+        is_wanted: impl Fn(&ResourceId) -> bool,
+    ) -> Known<()> {
+        let members = std::mem::take(&mut self.members);
+        let mut by_cluster: BTreeMap<&str, Vec<&FederatedMember>> = BTreeMap::new();
+        for member in members.iter().filter(|member| is_wanted(&member.federated)) {
+            by_cluster.entry(&member.cluster).or_default().push(member);
+        }
+        let links = if by_cluster.keys().any(|name| *name != LOCAL) {
+            links(cluster).await?
+        } else {
+            Vec::new()
+        };
+        let targets = links.iter();
+        let targets = targets.filter(|link| by_cluster.contains_key(link.cluster()));
+        let targets: Vec<&LinkSnapshot> = targets.collect();
+        let kubeconfigs = kubeconfigs(cluster, &targets).await;
+        // Of several Links to a cluster, the first is used.
+        let access = targets.into_iter().zip(kubeconfigs).rev();
+        let access: BTreeMap<&str, LinkAccess<'_>> =
+            access.map(|access| (access.0.cluster(), access)).collect();
+        let reads = by_cluster.iter().map(async |(name, members)| {
+            let read = addresses(cluster, access.get(name), name, members);
+            // Of a target cluster, all requests together.
+            within(cluster.deadline, read).await
+        });
+        let reads = join_all(reads).await;
+        for ((name, members), found) in by_cluster.into_iter().zip(reads) {
+            self.note(name, &members, found);
+        }
+        Ok(())
+    }
+
     /// Notes the slices of the members in one cluster.
     fn note(
         &mut self,
@@ -219,14 +239,14 @@ fn of_mirrors(
 /// The EndpointSlices of members in one cluster.
 async fn addresses(
     cluster: &Cluster,
-    links: &[LinkSnapshot],
+    access: Option<&LinkAccess<'_>>,
     name: &str,
     members: &[&FederatedMember],
 ) -> Known<Vec<EndpointSlice>> {
     let client = if name == LOCAL {
         cluster.client.clone()
     } else {
-        target_client(cluster, links, name).await?
+        target_client(cluster, access).await?
     };
     let sources = members.iter().map(|member| member.source.name.as_str());
     let sources: Vec<&str> = sources.collect::<BTreeSet<_>>().into_iter().collect();
@@ -248,17 +268,18 @@ fn selectors(sources: &[&str]) -> Vec<String> {
     chunks.map(selector).collect()
 }
 
+/// A Link, and the kubeconfig of its target cluster; `None` if the Link cannot be decoded.
+type LinkAccess<'l> = (&'l LinkSnapshot, Option<Known<Vec<u8>>>);
+
 /// A client of a target cluster, with the Link's credentials.
-async fn target_client(cluster: &Cluster, links: &[LinkSnapshot], name: &str) -> Known<Client> {
-    let link = links.iter().find(|link| link.cluster() == name);
-    let link = link.ok_or("there is no Link to it")?;
+async fn target_client(cluster: &Cluster, access: Option<&LinkAccess<'_>>) -> Known<Client> {
+    let (link, kubeconfig) = access.ok_or("there is no Link to it")?;
     if is_through_gateway(&link.link) {
         return Err("only the controller reaches its API server, through the gateway".into());
     }
-    let found = kubeconfigs(cluster, std::slice::from_ref(link)).await;
-    let kubeconfig = found.into_iter().next().flatten();
-    let kubeconfig = kubeconfig.ok_or("its Link cannot be read")??;
-    let client = from_credentials(&kubeconfig, cluster.deadline).await;
+    let kubeconfig = kubeconfig.as_ref().ok_or("its Link cannot be read")?;
+    let kubeconfig = kubeconfig.as_ref().map_err(Clone::clone)?;
+    let client = from_credentials(kubeconfig, cluster.deadline).await;
     client.map_err(|error| error.to_string().into())
 }
 
