@@ -69,12 +69,21 @@ async fn federated_service_has_slices_of_local_pods_and_of_a_remote_gateway() {
     namespace(NAME, &[source, far]).await;
     let gateways = Gateways::start();
     let flags = [MEMBERS, "--probe-address", &gateways.address()];
-    let _controller = Controller::start(source, &flags);
+    let controller = Controller::start(source, &flags);
     member(source).await;
     member(far).await;
     own_link(source, far, NAME, &["--federated-through=gateway"]).await;
 
     let made = service_of_slices_is_made(source).await;
+    let [members, endpoints] = ["members", "ready_endpoints"].map(|what| {
+        format!(r#"linkerd_mc_federated_{what}{{federated_service="{NAME}/{SERVICE}"}}"#)
+    });
+    controller
+        .metric_is(&members, |count| count == Some(2.0))
+        .await;
+    controller
+        .metric_is(&endpoints, |count| count == Some(3.0))
+        .await;
     pods_and_gateways_come_and_go(source, far, &gateways).await;
     form_changes_and_the_service_stays(source, cluster_ip(&made)).await;
 
@@ -86,8 +95,17 @@ async fn federated_service_has_slices_of_local_pods_and_of_a_remote_gateway() {
     .await;
     assert_eq!(cluster_ip(&left), cluster_ip(&made));
     leads_to(source, &[], &PODS).await;
+    controller
+        .metric_is(&members, |count| count == Some(1.0))
+        .await;
+    controller
+        .metric_is(&endpoints, |count| count.is_none())
+        .await;
     delete(source, NAME, "web").await;
     gone(source, NAME, SERVICE).await;
+    controller
+        .metric_is(&members, |count| count.is_none())
+        .await;
 }
 
 async fn service_of_slices_is_made(source: &ControlPlane) -> Service {
