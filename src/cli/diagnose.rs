@@ -7,11 +7,12 @@ mod watch;
 
 use std::process::ExitCode;
 
-use observe::diagnose::report;
+use client::timing;
+use observe::diagnose::{Diagnosis, report};
 
 pub use self::args::Diagnose;
 use self::reader::{PathReader, source};
-use super::common::{args::Global, output, wait::spin};
+use super::common::{args::Global, output, table::terminal_width, timeline, wait::spin};
 
 /// Runs the command. Exit code 1 if a layer is broken, or without a Service, if anything is.
 pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
@@ -34,6 +35,19 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let document = report::document(&diagnosis);
-    output::data(&args.output.of(&document, || report::text(&diagnosis))?)?;
+    output::data(&args.output.of(&document, || text(&diagnosis))?)?;
     Ok(output::exit_code(diagnosis.is_broken()))
+}
+
+/// The text of a diagnosis, and if something is wrong, of what happened.
+fn text(diagnosis: &Diagnosis) -> String {
+    report::text(diagnosis) + &happened(diagnosis)
+}
+
+/// What happened, if something is wrong.
+fn happened(diagnosis: &Diagnosis) -> String {
+    match diagnosis.cause() {
+        Some(_) => timeline::text(&diagnosis.timeline, timing::now(), terminal_width()),
+        None => String::new(),
+    }
 }

@@ -25,6 +25,7 @@ use observe::{
         workloads::ParseArgs,
     },
     diagnose::layer::Commands,
+    timeline::{Happened, Timeline},
 };
 
 use self::{
@@ -50,7 +51,8 @@ Examples:
 /// Write what is needed to look into a problem into one archive
 ///
 /// The archive has Links, mirrors, Pods, Events, logs, metrics and the output of check and diagnose, of each cluster. Its INDEX.md
-/// begins with the problems, and says what could not be read. It never has the content of a Secret.
+/// begins with the problems, and says what could not be read. Its timeline.txt says what happened in all clusters, newest first.
+/// It never has the content of a Secret.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct GatherArgs {
@@ -70,6 +72,8 @@ struct Gathered {
     /// The results of `check`.
     checks: Category,
     files: Vec<BundleFile>,
+    /// What happened to the objects.
+    history: Vec<Happened>,
 }
 
 /// Runs the command. Fails if no cluster answered.
@@ -103,6 +107,25 @@ pub async fn run(global: &Global, args: &GatherArgs, parse: ParseArgs) -> anyhow
         "graph.json",
         "clusters and the Links between them",
         &topology,
+    )?);
+    let mut timeline = Timeline::default();
+    for (context, gathered) in contexts.iter().zip(&clusters) {
+        timeline.add(&context.name, gathered.history.clone(), Vec::new());
+    }
+    let happened = timeline.happened.iter();
+    let lines = happened.map(
+        |Happened {
+             at,
+             cluster,
+             about,
+             what,
+         }| { format!("{at:.0}  {cluster}  {about}: {what}\n") },
+    );
+    entries.push(add(
+        &mut archive,
+        "timeline.txt",
+        "what happened in all clusters, newest first",
+        &lines.collect::<String>(),
     )?);
     let folders = folders(contexts.iter().map(|context| context.name.as_str()));
     for (folder, gathered) in folders.into_iter().zip(clusters) {
@@ -167,6 +190,7 @@ async fn of_context(
                     what: "everything".to_owned(),
                     content: Err(why.clone()),
                 }],
+                history: Vec::new(),
             };
         }
     };
@@ -186,9 +210,13 @@ async fn of_context(
         ..Commands::default()
     };
     let mut files = diagnoses(cluster, &snapshot, &commands).await;
-    files.extend(bundle::files(cluster, &namespaces).await);
+    let (read, mut history) = bundle::files(cluster, &namespaces).await;
+    files.extend(read);
+    let leaders = snapshot.cluster.leaders.values().flatten().flatten();
+    history.extend(leaders.flat_map(|leader| leader.history.clone()));
     Gathered {
         files,
+        history,
         checks: category(evaluated.results),
         snapshot: snapshot.cluster,
     }

@@ -154,6 +154,42 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     run_fix(west, &kubeconfig, &[called]);
     well("the stranger's slice to be gone", &[called]).await;
 
+    // What somebody changed is in the time line of both clusters, above what happened before.
+    let note = |name: &'static str| {
+        [
+            "-n",
+            NS,
+            "annotate",
+            "--overwrite",
+            "service",
+            name,
+            "note=1",
+        ]
+    };
+    east.kubectl(&note("web")).await.unwrap();
+    let (document, _) = diagnosed(&kubeconfig, &looked(called));
+    let happened = document["timeline"]["happened"].as_array().unwrap();
+    let times = happened.iter().map(|one| one["at"].as_str().unwrap());
+    let times: Vec<jiff::Timestamp> = times.map(|at| at.parse().unwrap()).collect();
+    assert!(
+        times.is_sorted_by(|one, other| one >= other),
+        "{document:#}"
+    );
+    let has = |cluster: &str, about: &str, what: &str| {
+        let mut of_object = happened
+            .iter()
+            .filter(|one| one["cluster"] == cluster && one["about"] == about);
+        let found = of_object.any(|one| one["what"].as_str().unwrap().starts_with(what));
+        assert!(found, "{what}: {about} in {cluster}: {document:#}");
+    };
+    let link = format!("Link {INSTALLED}/{NS}");
+    let lease = format!("Lease {INSTALLED}/service-mirror-write");
+    has(NS, "Service diagnosed/web", "changed by kubectl-annotate");
+    has(west.name(), "Service diagnosed/web-diagnosed", "created");
+    has(west.name(), &link, "Connected became True");
+    has(west.name(), &lease, "acquired by leader");
+    assert_eq!(document["timeline"]["unseen"], json!([]), "{document:#}");
+
     // The Service loses its label for export, and is deleted later.
     relabel(east, NS, "web", None).await;
     eventually("the mirror to go", SOON, async || {
@@ -209,6 +245,14 @@ async fn what_is_broken_is_found_without_a_name() {
     let told = eventually("the Link to be reported", SOON, async || Ok(problem()));
     let told = told.await.unwrap();
     assert!(told.contains(&secret), "{told}");
+    // The text says when that began.
+    let text = run(&kubeconfig, &["diagnose", "--request-timeout=30s"]).stdout;
+    let link = format!("Link {INSTALLED}/{NS}: CredentialsValid became False");
+    assert!(
+        text.contains("What happened in the last 24 hours"),
+        "{text}"
+    );
+    assert!(text.contains(&link), "{text}");
     unlink(west, NS).await;
 }
 

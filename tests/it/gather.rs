@@ -124,6 +124,20 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     let exported = format!("{}/objects/exported.yaml", far.name());
     assert!(found[&exported].contains("name: web"));
     assert!(found["graph.json"].contains(NAME));
+    let timeline = &found["timeline.txt"];
+    for line in [
+        format!("  {here}  Link {NAMESPACE}/{NAME}: Connected became True"),
+        format!("  {}  Service {NAME}/web: created by ", far.name()),
+        format!("  {here}  Secret {NAMESPACE}/{NAME}: created by "),
+    ] {
+        assert!(timeline.contains(&line), "{line}: {timeline}");
+    }
+    let times: Vec<&str> = timeline
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(times.is_sorted_by(|one, other| one >= other), "{timeline}");
+    assert!(found["INDEX.md"].contains("| timeline.txt |"));
     assert!(file("diagnose/gathered-web-gathered.txt").contains("gathered/web-gathered"));
     let colored = found.iter().find(|(_, content)| content.contains('\x1b'));
     assert_eq!(colored, None);

@@ -104,6 +104,13 @@ fn look(kubeconfig: &Path) -> Value {
         "{}",
         diagnosis.stderr
     );
+    // Also what happened.
+    let diagnosis = run(kubeconfig, &["diagnose", &called, "-o", "json"]);
+    assert!(
+        diagnosis.stdout.contains("happened"),
+        "{}",
+        diagnosis.stderr
+    );
     let outcome = run(kubeconfig, &["check", "--wait=0s", "-o", "json"]);
     serde_json::from_str(&outcome.stdout).unwrap()
 }

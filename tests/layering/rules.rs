@@ -11,13 +11,18 @@ use crate::source::{Path as Names, Source};
 pub(crate) const MAX_LINES: usize = 600;
 
 /// Modules of a crate, each with its neighbours that it may use. Cargo.toml says which crate uses which.
-const MAY_USE: [(&str, &str, &[&str]); 11] = [
+const MAY_USE: [(&str, &str, &[&str]); 12] = [
     ("observe", "check", &["clusters", "finding", "junit"]),
-    ("observe", "diagnose", &["clusters", "finding", "traffic"]),
+    (
+        "observe",
+        "diagnose",
+        &["clusters", "finding", "timeline", "traffic"],
+    ),
     ("observe", "traffic", &["clusters"]),
     ("observe", "verify", &["junit"]),
-    ("observe", "clusters", &["finding"]),
+    ("observe", "clusters", &["finding", "timeline"]),
     ("observe", "finding", &[]),
+    ("observe", "timeline", &[]),
     ("observe", "junit", &[]),
     ("mirror_core", "mirror", &["api", "budget"]),
     ("mirror_core", "api", &[]),

@@ -135,6 +135,31 @@ where
     Err(kube::Error::Service("the list does not end".into()))
 }
 
+/// Lists up to `most` objects, page by page, and says whether there are more.
+pub async fn list_some<K>(
+    api: &Api<K>,
+    which: &ListParams,
+    most: usize,
+) -> kube::Result<(Vec<K>, bool)>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut page = which.clone().limit(PAGE);
+    let mut objects = Vec::new();
+    while objects.len() <= most {
+        let answer = api.list(&page).await?;
+        page.continue_token = next_page(answer.metadata);
+        let is_last = page.continue_token.is_none() || answer.items.is_empty();
+        objects.extend(answer.items);
+        if is_last {
+            break;
+        }
+    }
+    let is_cut = objects.len() > most || page.continue_token.is_some();
+    objects.truncate(most);
+    Ok((objects, is_cut))
+}
+
 /// How far the clock of the API server is ahead of this machine's. Zero if both agree to some seconds, which a request
 /// may take, or if there is no answer.
 pub async fn clock_ahead(client: &Client) -> SignedDuration {

@@ -3,6 +3,7 @@
 pub mod causes;
 
 use hints::suggest::Suggested;
+use jiff::Timestamp;
 use mirror_core::api::text::one_line;
 use serde::{Serialize, Serializer};
 
@@ -18,6 +19,8 @@ pub struct Finding {
     pub cause: Option<Cause>,
     /// What shows it. It may quote clusters, and what it quotes may look like a command: commands are those of `actions`.
     pub evidence: String,
+    /// Since when it is so, if something tells it.
+    pub since: Option<Timestamp>,
     /// What to do about it, in order.
     pub actions: Vec<Remedy>,
     /// Whether another finding is its reason. Then it has no remedy of its own.
@@ -87,6 +90,11 @@ impl Finding {
         }
     }
 
+    /// With the time since when it is so.
+    pub fn since(self, since: Option<Timestamp>) -> Self {
+        Self { since, ..self }
+    }
+
     /// With the command that removes its reason, which names its cluster.
     pub fn fixed_by(mut self, command: &Suggested) -> Self {
         self.actions.push(Remedy {
@@ -133,6 +141,9 @@ struct FindingOutput<'a> {
     /// What that means.
     meaning: Option<&'static str>,
     evidence: String,
+    /// Since when it is so; absent if nothing tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
     /// What fixes it, in words.
     fix: Option<&'static str>,
     commands: Vec<RemedyOutput<'a>>,
@@ -158,6 +169,7 @@ impl Serialize for Finding {
             cause: info.as_ref().map(|info| info.name),
             meaning: info.as_ref().map(|info| info.meaning),
             evidence: one_line(&self.evidence),
+            since: self.since,
             fix: info.as_ref().map(|info| info.fix),
             commands: commands.collect(),
         };
@@ -173,6 +185,7 @@ impl From<String> for Finding {
             level: Level::Error,
             cause: None,
             evidence,
+            since: None,
             actions: Vec::new(),
             is_consequence: false,
         }

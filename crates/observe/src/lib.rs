@@ -6,6 +6,7 @@
 //! | [`check`], [`diagnose`] | the rules of `check`; the layers of `diagnose` |
 //! | [`traffic`], [`verify`] | the sums of `traffic`; the judgements of `verify` |
 //! | [`finding`] | what is wrong, as all of these say it |
+//! | [`timeline`] | what happened in clusters, and when |
 //! | [`clusters`] | what all of these, `status` and `graph` read |
 //! | [`junit`] | reports for CI |
 
@@ -14,5 +15,6 @@ pub mod clusters;
 pub mod diagnose;
 pub mod finding;
 pub mod junit;
+pub mod timeline;
 pub mod traffic;
 pub mod verify;

@@ -18,4 +18,5 @@ pub mod service_mirror;
 pub mod service_name;
 pub mod table;
 pub mod terminal;
+pub mod timeline;
 pub mod wait;

@@ -37,7 +37,7 @@ Exit codes: 0 nothing is broken; 1 a layer is, or nothing could be read.";
 ///
 /// Follows the way of a request from the Pod that calls to the Pods of the target cluster, layer by layer, and stops at the
 /// first layer that is broken. For each it says what it looked at, and what it could not look at and why. It prints the
-/// cause, what shows it, and the commands that fix it.
+/// cause, what shows it, and the commands that fix it, and what happened in both clusters in the last 24 hours.
 ///
 /// Reads only, and starts nothing. With --from, it asks the proxy of this Pod what it counts, and Linkerd's controllers what
 /// they tell this proxy; with --target also who may connect there. For this it forwards a port to a Pod of
@@ -66,7 +66,7 @@ pub struct Diagnose {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: OutputFormat,
-    /// Timeout of each request to a cluster. At most four requests are sent one after the other
+    /// Timeout of each request to a cluster. At most five requests are sent one after the other
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = timeout)]
     pub request_timeout: Duration,
 }

@@ -2,28 +2,32 @@
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
-use client::Cluster;
+use client::{Cluster, timing};
 use futures::join;
 use mirror_core::api::metadata::ResourceId;
 use observe::{
     clusters::{
-        collect::{Depth, snapshot_of},
+        collect::{Depth, namespaces, snapshot_of},
         gateway_clients::gateway_activity,
+        history::{HistoryQuery, read_history},
         snapshot::{ClusterSnapshot, Known},
         topology::{Edge, Topology},
         traffic::{ServiceWanted, TrafficServices, list, samples},
     },
     diagnose::overview::{LinksSeen, Overview, RequestsSeen, WorstService, document, text},
     finding::{Finding, causes::Cause},
+    timeline::{Timeline, history},
     traffic::{ClientActivity, FailingGroup, failing, increase},
 };
 use tokio::time::sleep;
 
 use super::{
     args::{Called, Diagnose, PodName},
-    reader::{PathReader, source},
+    reader::{PathReader, THIS_CLUSTER, source, source_context},
 };
-use crate::cli::common::{args::Global, output, problems::called, wait::spin};
+use crate::cli::common::{
+    args::Global, output, problems::called, table::terminal_width, timeline, wait::spin,
+};
 
 /// Time between the two samples of the proxies.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -34,8 +38,14 @@ const CLIENTS: usize = 100;
 pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
     let cluster = source(global, args).await?;
     let reading = async {
-        let (snapshot, requests, gateway) = join!(
-            snapshot_of(&cluster, Depth::Links),
+        let of_links = async {
+            let snapshot = snapshot_of(&cluster, Depth::Links).await;
+            let name = source_context(global).unwrap_or_else(|| THIS_CLUSTER.to_owned());
+            let timeline = timeline(&name, &cluster, &snapshot).await;
+            (snapshot, timeline)
+        };
+        let ((snapshot, timeline), requests, gateway) = join!(
+            of_links,
             requests(&cluster, args.from.as_ref()),
             gateway_activity(&cluster, INTERVAL)
         );
@@ -46,6 +56,7 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
             requests,
             gateway,
             worst,
+            timeline,
         }
     };
     let overview = spin("reading Links and clients", Box::pin(reading)).await;
@@ -53,8 +64,30 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
         return Err(anyhow::Error::msg(why.to_string()).context("nothing could be read"));
     }
     let document = document(&overview);
-    output::data(&args.output.of(&document, || text(&overview))?)?;
+    output::data(&args.output.of(&document, || {
+        if !overview.is_broken() {
+            return text(&overview);
+        }
+        let whole = overview.whole_timeline();
+        text(&overview) + &timeline::text(&whole, timing::now(), terminal_width())
+    })?)?;
     Ok(output::exit_code(overview.is_broken()))
+}
+
+/// What happened to the Links, and to the controllers and gateways in their namespaces.
+async fn timeline(name: &str, cluster: &Cluster, snapshot: &ClusterSnapshot) -> Timeline {
+    let mut query = HistoryQuery::default();
+    for namespace in namespaces(&snapshot.links) {
+        query.events_of(&namespace, [""]);
+        query.extension.insert(namespace);
+    }
+    let mut timeline = read_history(name, cluster, &query).await;
+    let links = snapshot.links.iter().flatten();
+    let links = links.flat_map(|link| history("Link", &link.link));
+    let leaders = snapshot.leaders.values().flatten().flatten();
+    let leaders = leaders.flat_map(|leader| leader.history.clone());
+    timeline.add(name, links.chain(leaders).collect(), Vec::new());
+    timeline
 }
 
 /// The Links, and what is wrong with them.

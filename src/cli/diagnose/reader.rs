@@ -10,6 +10,7 @@ use hints::{
 use mirror_core::{api::metadata::ResourceId, mirror::FEDERATED_SUFFIX};
 use observe::{
     clusters::{
+        history::read_history,
         request_path::{
             ClientPod, ClientView, RequestPath, SourceFacts, TargetFacts, TargetQuestion,
             client_pod, client_proxy, client_view, source_facts, target_facts,
@@ -17,17 +18,21 @@ use observe::{
         snapshot::{Known, LinkSnapshot},
     },
     diagnose::{
-        Diagnosis, diagnose,
+        Diagnosis, diagnose, history,
         layer::Commands,
+        mistaken,
         subject::{NoSubject, Subject, closest},
     },
+    timeline::Timeline,
 };
 
 use super::args::{Called, Diagnose};
-use crate::cli::common::args::Global;
+use crate::cli::common::{args::Global, format::OutputFormat};
 
 /// Time between two reads of the metrics of the calling Pod's proxy.
 const PAUSE: Duration = Duration::from_secs(2);
+/// What a source cluster without a context is called.
+pub const THIS_CLUSTER: &str = "this cluster";
 
 /// The clusters of a request.
 pub struct PathReader<'a> {
@@ -75,10 +80,41 @@ impl<'a> PathReader<'a> {
         })
     }
 
-    /// Reads all that is needed, and judges it.
+    /// Reads all that is needed, and judges it. What happened is only read for a text if something is wrong.
     pub async fn diagnose(&self) -> anyhow::Result<Diagnosis> {
         let path = self.read().await?;
-        diagnose(&path, &self.commands).map_err(|none| refused(none, &self.commands.source))
+        let diagnosis = diagnose(&path, &self.commands);
+        let mut diagnosis = diagnosis.map_err(|none| refused(none, &self.commands.source))?;
+        if self.args.output != OutputFormat::Text || diagnosis.cause().is_some() {
+            diagnosis.timeline = self.timeline(&path).await;
+        }
+        Ok(diagnosis)
+    }
+
+    /// What happened in both clusters.
+    async fn timeline(&self, path: &RequestPath) -> Timeline {
+        let context = &self.commands.source_context;
+        let name = context.as_deref().unwrap_or(THIS_CLUSTER);
+        let mut timeline = Timeline::default();
+        timeline.add(name, history::of_source(path), Vec::new());
+        let query = history::query_of_source(path);
+        let source = read_history(name, &self.source, &query);
+        let target = async {
+            let facts = path.target.as_ref().filter(|_| mistaken(path).is_none())?;
+            let mut cluster = self.target.clone()?;
+            cluster
+                .linkerd_namespace
+                .clone_from(&facts.linkerd_namespace);
+            let query = history::query_of_target(facts);
+            let mut read = read_history(&facts.cluster, &cluster, &query).await;
+            read.add(&facts.cluster, history::of_target(facts), Vec::new());
+            Some(read)
+        };
+        let (source, target) = futures::join!(source, target);
+        for read in target.iter().chain([&source]) {
+            timeline.merge(read);
+        }
+        timeline
     }
 
     async fn read(&self) -> anyhow::Result<RequestPath> {
@@ -115,13 +151,19 @@ fn refused(none: NoSubject, source: &ClusterFlags) -> anyhow::Error {
     fail(none.what, source.inserted(&none.hint))
 }
 
+/// The context of the source cluster, if the kubeconfig has one.
+pub fn source_context(global: &Global) -> Option<String> {
+    let access = global.access();
+    let current = || access.kubeconfig().ok()?.current_context;
+    access.context.clone().or_else(current)
+}
+
 /// How commands name the clusters.
 fn commands(global: &Global, args: &Diagnose) -> Commands {
     let access = global.access();
-    let current = || access.kubeconfig().ok()?.current_context;
     Commands {
         source: access.flags(),
-        source_context: access.context.clone().or_else(current),
+        source_context: source_context(global),
         target: args
             .target
             .as_ref()

@@ -3,7 +3,7 @@
 use client::timing;
 use observe::diagnose::{Diagnosis, report};
 
-use super::reader::PathReader;
+use super::{happened, reader::PathReader, text};
 use crate::cli::common::{
     changes::{link_changes, next_change},
     format::OutputFormat,
@@ -46,10 +46,10 @@ impl DiagnosisLog {
     fn news(&mut self, now: Diagnosis, format: OutputFormat) -> anyhow::Result<String> {
         self.error = None;
         let changed = match &self.last {
-            None => Some(report::text(&now)),
+            None => Some(text(&now)),
             Some(before) => report::changes(before, &now).map(|text| {
                 let time = timing::now().strftime("%Y-%m-%d %H:%M:%S UTC");
-                format!("\n{time}\n{text}")
+                format!("\n{time}\n{text}{}", happened(&now))
             }),
         };
         let text = match changed {
@@ -93,6 +93,7 @@ mod tests {
             port: Some(80),
             what: "mirror of web in east".to_owned(),
             layers: vec![report],
+            timeline: observe::timeline::Timeline::default(),
         }
     }
 

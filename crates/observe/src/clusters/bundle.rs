@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use client::{
     Cluster,
-    requests::{PAGE, next_page, within},
+    requests::{list_some, within},
 };
 use futures::{StreamExt as _, stream};
 use http::Request;
@@ -25,9 +25,11 @@ use self::{
     redaction::without_secrets,
 };
 use super::{
+    request_path::Noted,
     snapshot::Known,
     workloads::{container_statuses, containers},
 };
+use crate::timeline::{Happened, history};
 
 /// Requests that run concurrently.
 const AT_ONCE: usize = 8;
@@ -58,11 +60,16 @@ pub enum BundleContent {
     Text(String),
 }
 
-/// Reads all files of a cluster. `namespaces` are those of the extension and of the Links, if they are known.
-pub async fn files(cluster: &Cluster, namespaces: &Known<BTreeSet<String>>) -> Vec<BundleFile> {
+/// Reads all files of a cluster, and what happened to the objects in them. `namespaces` are those of the extension and of the
+/// Links, if they are known.
+pub async fn files(
+    cluster: &Cluster,
+    namespaces: &Known<BTreeSet<String>>,
+) -> (Vec<BundleFile>, Vec<Happened>) {
+    let noted = Noted::default();
     let (listed, secrets) = futures::join!(
-        lists(cluster, namespaces),
-        secrets(cluster, namespaces.clone().unwrap_or_default())
+        lists(cluster, namespaces, &noted),
+        secrets(cluster, namespaces.clone().unwrap_or_default(), &noted)
     );
     let pods = listed
         .iter()
@@ -77,20 +84,21 @@ pub async fn files(cluster: &Cluster, namespaces: &Known<BTreeSet<String>>) -> V
     let mut files: Vec<_> = listed.into_iter().map(|(_, file)| file).collect();
     files.push(secrets);
     files.extend(of_pods);
-    files
+    (files, noted.into_inner())
 }
 
 /// One file for each kind.
 async fn lists(
     cluster: &Cluster,
     namespaces: &Known<BTreeSet<String>>,
+    noted: &Noted,
 ) -> Vec<(&'static BundledKind, BundleFile)> {
     let lists = stream::iter(KINDS).map(async |kind| {
         let content = match (&kind.scope, namespaces) {
             (ListedIn::Installation, Err(why)) => Err(why.clone()),
             (_, namespaces) => {
                 let namespaces = namespaces.iter().flatten().map(String::as_str);
-                let list = list(cluster, kind, namespaces.collect());
+                let list = list(cluster, kind, namespaces.collect(), noted);
                 asked(cluster, list).await
             }
         };
@@ -108,6 +116,7 @@ async fn list(
     cluster: &Cluster,
     kind: &BundledKind,
     namespaces: Vec<&str>,
+    noted: &Noted,
 ) -> kube::Result<(Vec<Value>, bool)> {
     let resource = kind.resource();
     let client = || cluster.client.clone();
@@ -124,29 +133,29 @@ async fn list(
     };
     let (mut objects, mut is_cut) = (Vec::new(), false);
     for api in apis {
-        let mut page = ListParams::default().limit(PAGE);
-        page.label_selector = kind.selector();
-        loop {
-            let answer = match api.list(&page).await {
-                // The API server does not serve the kind.
-                Err(kube::Error::Api(status)) if status.code == 404 => break,
-                answer => answer?,
-            };
-            objects.extend(answer.items);
-            page.continue_token = next_page(answer.metadata);
-            is_cut |= objects.len() > MOST_OBJECTS;
-            if page.continue_token.is_none() || is_cut {
-                break;
+        let which = ListParams {
+            label_selector: kind.selector(),
+            ..ListParams::default()
+        };
+        match list_some(&api, &which, MOST_OBJECTS).await {
+            // The API server does not serve the kind.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            found => {
+                let (found, has_more) = found?;
+                objects.extend(found);
+                is_cut |= has_more;
             }
         }
     }
+    is_cut |= objects.len() > MOST_OBJECTS;
     objects.truncate(MOST_OBJECTS);
+    noted.borrow_mut().extend(kind.history(&objects));
     let objects = objects.into_iter().map(|object| kind.shown(object));
     Ok((objects.collect(), is_cut))
 }
 
 /// The credentials: names, labels and annotations. The API server sends nothing else of them.
-async fn secrets(cluster: &Cluster, mut namespaces: BTreeSet<String>) -> BundleFile {
+async fn secrets(cluster: &Cluster, mut namespaces: BTreeSet<String>, noted: &Noted) -> BundleFile {
     namespaces.insert(cluster.linkerd_namespace.clone());
     let list = async {
         let of_links = ListParams::default().fields(&format!("type={}", labels::CREDENTIALS_TYPE));
@@ -158,6 +167,8 @@ async fn secrets(cluster: &Cluster, mut namespaces: BTreeSet<String>) -> BundleF
         Ok(found)
     };
     let content = asked(cluster, list).await.map(|found| {
+        let changes = found.iter().flat_map(|secret| history("Secret", secret));
+        noted.borrow_mut().extend(changes);
         let found = found.iter().filter_map(|secret| {
             let metadata = serde_json::to_value(&secret.metadata).ok()?;
             let mut shown = serde_json::json!({ "kind": "Secret", "metadata": metadata });

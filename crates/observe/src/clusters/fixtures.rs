@@ -69,6 +69,7 @@ pub fn silent(now: &str) -> Leader {
         holder: Some("controller-1".to_owned()),
         renewed: Some(now - SignedDuration::from_mins(12)),
         namespace: "linkerd-multicluster".to_owned(),
+        ..Leader::default()
     }
 }
 

@@ -15,6 +15,8 @@ use client::{ReadError, requests::get_at};
 use hints::suggest::{ClusterFlags, Suggested};
 use mirror_core::api::labels::LEASE_NAME;
 
+use crate::timeline::{Happened, about};
+
 /// How long a Lease is valid if it does not say so.
 const DURATION: SignedDuration = SignedDuration::from_secs(30);
 
@@ -31,6 +33,9 @@ pub struct Leader {
     /// Namespace of the Lease, and of the Links.
     #[serde(skip)]
     pub namespace: String,
+    /// What happened to the Lease.
+    #[serde(skip)]
+    pub history: Vec<Happened>,
 }
 
 /// The Leases of a cluster's installations, by namespace; `None` where there is none.
@@ -47,8 +52,29 @@ impl Leader {
         });
         let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
         let in_time = renewed.is_some_and(|renewed| now.duration_since(renewed) <= duration);
+        let active = holder.is_some() && in_time;
+        let acquired = spec.acquire_time.map(|time| {
+            let count = spec.lease_transitions.unwrap_or_default();
+            let who = holder.as_deref().unwrap_or("the last holder");
+            (time.0, format!("acquired by {who}, transition {count}"))
+        });
+        let ended = renewed.filter(|_| !active).map(|at| {
+            let what = match &holder {
+                Some(holder) => format!("renewed for the last time by {holder}"),
+                None => "released by its last holder".to_owned(),
+            };
+            (at, what)
+        });
+        let history = acquired.into_iter().chain(ended);
+        let history = history.map(|(at, what)| Happened {
+            at,
+            about: about("Lease", namespace, LEASE_NAME),
+            what,
+            ..Happened::default()
+        });
         Self {
-            active: holder.is_some() && in_time,
+            history: history.collect(),
+            active,
             holder,
             renewed,
             namespace: namespace.to_owned(),
@@ -167,6 +193,39 @@ mod tests {
                 told.starts_with(said) && told.is_empty() == active,
                 "{told}"
             );
+        }
+    }
+
+    #[test]
+    fn lease_tells_who_acquired_it_and_when_it_was_renewed_for_the_last_time() {
+        for (holder, minute, expected) in [
+            ("b", "00", &["12:00 acquired by b, transition 3"][..]),
+            (
+                "b",
+                "09",
+                &[
+                    "12:00 acquired by b, transition 3",
+                    "12:00 renewed for the last time by b",
+                ],
+            ),
+            (
+                "",
+                "00",
+                &[
+                    "12:00 acquired by the last holder, transition 3",
+                    "12:00 released by its last holder",
+                ],
+            ),
+        ] {
+            let at = "2026-11-21T12:00:00.000000Z";
+            let spec = json!({
+                "holderIdentity": holder, "acquireTime": at, "renewTime": at, "leaseTransitions": 3,
+            });
+            let lease = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            let now = format!("2026-11-21T12:{minute}:01Z").parse().unwrap();
+            let told = Leader::of("mc", lease, now).history.into_iter();
+            let told = told.map(|one| format!("{} {}", one.at.strftime("%H:%M"), one.what));
+            assert_eq!(told.collect::<Vec<_>>(), expected, "{holder} {minute}");
         }
     }
 }

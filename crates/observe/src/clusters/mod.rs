@@ -16,6 +16,7 @@ pub mod fixtures;
 pub mod foreign_endpoints;
 pub mod gateway_clients;
 pub mod gather;
+pub mod history;
 pub mod kube_context;
 pub mod leader;
 pub mod link_findings;

@@ -5,6 +5,7 @@
 
 pub mod facts;
 mod linkerd;
+mod objects;
 mod pod;
 mod proxy;
 mod source;
@@ -16,6 +17,7 @@ pub use self::{
         ProxyAnswer, ProxyCounts, RequestPath, SourceFacts, TargetFacts,
     },
     linkerd::client_view,
+    objects::Noted,
     proxy::client_proxy,
     source::{client_pod, facts_of_another, source_facts},
     target::{TargetQuestion, target_facts},

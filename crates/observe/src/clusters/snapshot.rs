@@ -25,6 +25,7 @@ use super::{
     own_routes::OwnRoute,
     skipped_ports::SkippedPorts,
 };
+use crate::timeline::Happened;
 
 /// A fact, or the reason why it is unknown.
 pub type Known<T> = Result<T, ReadError>;
@@ -121,6 +122,11 @@ impl LinkSnapshot {
     pub fn condition(&self, type_: &str) -> Option<(&str, &str)> {
         let found = self.status()?.condition(type_)?;
         Some((&found.status, &found.message))
+    }
+
+    /// Since when a condition of the Link has its status.
+    pub fn since(&self, type_: &str) -> Option<Timestamp> {
+        Some(self.status()?.condition(type_)?.last_transition_time.0)
     }
 
     /// The reason and the message of a condition that the Link has only while there is a problem.
@@ -387,6 +393,8 @@ pub struct Workload {
     pub local_members: Option<String>,
     /// Whether it applies the preferences of members of federated Services.
     pub applies_preferences: bool,
+    /// What happened to it.
+    pub history: Vec<Happened>,
 }
 
 impl Workload {

@@ -15,9 +15,14 @@ use super::{
     skipped_ports::{SkippedPorts, SkippedSubnets},
     snapshot::{LinkerdCredentials, MeshedPod, Proxy, Workload, annotation, label},
 };
+use crate::timeline::history;
 
 /// Selects the Pods of Linkerd's destination controller, which have its policy controller too.
 pub const DESTINATION_PODS: &str = "linkerd.io/control-plane-component=destination";
+/// Selects the Pods of both.
+pub const CONTROL_PLANE_PODS: &str = "linkerd.io/control-plane-component in (destination,identity)";
+/// Selects the Pods of Linkerd's identity controller.
+pub const IDENTITY_PODS: &str = "linkerd.io/control-plane-component=identity";
 /// Name of the proxy's container.
 pub const PROXY: &str = "linkerd-proxy";
 /// Name of the container that redirects the connections of a Pod to its proxy.
@@ -94,6 +99,7 @@ pub fn workload(deployment: &Deployment, parse: ParseArgs) -> Workload {
         is_unconfined: annotation(metadata, labels::ADMISSION_POLICY) == "disabled",
         local_members: settings.local_members,
         applies_preferences: settings.applies_preferences,
+        history: history("Deployment", deployment),
     }
 }
 

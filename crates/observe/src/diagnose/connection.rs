@@ -30,7 +30,8 @@ pub fn invalid(way: &PathContext<'_>, link: &LinkSnapshot, level: Level) -> Opti
         "-n {} edit links.multicluster.linkerd.io {}",
         &[link.namespace(), link.name()],
     );
-    Some(Finding::new(Cause::LinkInvalid, level, evidence).fixed_by(&edit))
+    let found = Finding::new(Cause::LinkInvalid, level, evidence);
+    Some(found.since(link.since(c::STALLED)).fixed_by(&edit))
 }
 
 /// Why the controller does not reach the target cluster, by the conditions of the Link.
@@ -63,7 +64,9 @@ pub fn broken(
             credentials_valid::CREDENTIALS_FAIL => Level::Warning,
             _ => level,
         };
-        return Some(Finding::new(Cause::CredentialsUnusable, level, evidence).fixed_by(&relink()));
+        let found = Finding::new(Cause::CredentialsUnusable, level, evidence);
+        let since = link.since(c::CREDENTIALS_VALID);
+        return Some(found.since(since).fixed_by(&relink()));
     }
     let expired = has_expired(way, link);
     let Some(found) = said(c::CONNECTED) else {
@@ -88,7 +91,8 @@ pub fn broken(
             (cause, source.mc("status --cluster-name {}", &[cluster]))
         }
     };
-    Some(Finding::new(cause, level, evidence).fixed_by(&command))
+    let found = Finding::new(cause, level, evidence);
+    Some(found.since(link.since(c::CONNECTED)).fixed_by(&command))
 }
 
 fn has_expired(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<String> {

@@ -34,11 +34,13 @@ pub fn judge(
         Some(leader) if leader.active => {
             if let Some(evidence) = held_by_nobody(way.facts, leader) {
                 Some(
-                    Finding::new(Cause::LeaseHeldByNobody, level, evidence).fixed_by(
-                        &way.commands
-                            .source
-                            .kubectl("-n {} delete lease {}", &[namespace, LEASE_NAME]),
-                    ),
+                    Finding::new(Cause::LeaseHeldByNobody, level, evidence)
+                        .since(leader.renewed)
+                        .fixed_by(
+                            &way.commands
+                                .source
+                                .kubectl("-n {} delete lease {}", &[namespace, LEASE_NAME]),
+                        ),
                 )
             } else {
                 let holder = leader.holder.as_deref().unwrap_or_default();
@@ -56,7 +58,8 @@ pub fn judge(
                     format!("the last controller stopped {renewed}, and released the Lease {lease}")
                 }
             };
-            Some(down(way, namespace, level, deployment, &evidence))
+            let found = down(way, namespace, level, deployment, &evidence);
+            Some(found.since(leader.renewed))
         }
         // Linkerd's own service mirror may be in charge.
         None if deployment.is_none() => {

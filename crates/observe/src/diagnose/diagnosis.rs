@@ -7,6 +7,7 @@ use crate::finding::{
     Finding, Level,
     causes::{Cause, Layer},
 };
+use crate::timeline::Timeline;
 
 /// The state of a layer, and its causes.
 pub type LayerOutline = (&'static str, Vec<(Option<Cause>, Level)>);
@@ -22,6 +23,8 @@ pub struct Diagnosis {
     pub what: String,
     /// The layers up to the first broken one.
     pub layers: Vec<LayerReport>,
+    /// What happened, if that was read.
+    pub timeline: Timeline,
 }
 
 impl Diagnosis {

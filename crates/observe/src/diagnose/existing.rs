@@ -280,7 +280,8 @@ fn drained(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<Finding> {
         "drain {} --end --namespace {}",
         &[link.cluster(), link.namespace()],
     );
-    Some(Finding::degraded(Cause::Drained, evidence).fixed_by(&end))
+    let found = Finding::degraded(Cause::Drained, evidence).since(link.since(DRAINED));
+    Some(found.fixed_by(&end))
 }
 
 /// What the controller reports about a member.
@@ -306,6 +307,7 @@ fn of_member(
             Level::Error
         };
         let found = Finding::new(Cause::PortConflict, level, evidence());
+        let found = found.since(Some(said.last_transition_time.0));
         let name = way
             .facts
             .service

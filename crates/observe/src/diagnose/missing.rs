@@ -198,7 +198,8 @@ pub fn of_reason(
         said.reason,
         said.message
     );
-    Some(Finding::broken(cause, evidence).fixed_by(&command))
+    let found = Finding::broken(cause, evidence).since(Some(said.last_transition_time.0));
+    Some(found.fixed_by(&command))
 }
 
 /// The finding if no obstacle is known.

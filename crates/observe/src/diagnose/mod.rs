@@ -13,6 +13,7 @@ mod discovery;
 mod endpoints;
 mod existing;
 mod exported;
+pub mod history;
 mod inbound;
 pub mod layer;
 mod missing;
@@ -37,7 +38,7 @@ use self::{
     layer::{Commands, LayerReport},
     subject::{NoSubject, Subject},
 };
-use crate::{clusters::request_path::RequestPath, finding::causes::Layer};
+use crate::{clusters::request_path::RequestPath, finding::causes::Layer, timeline::Timeline};
 
 /// Judges the layers in order, up to the first broken one.
 pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, NoSubject> {
@@ -84,11 +85,12 @@ pub fn diagnose(facts: &RequestPath, commands: &Commands) -> Result<Diagnosis, N
         port: facts.port,
         what: way.subject.describe(),
         layers,
+        timeline: Timeline::default(),
     })
 }
 
 /// What is wrong if the context that was named is that of another cluster than the Link's: nothing is concluded from it.
-fn mistaken(facts: &RequestPath) -> Option<String> {
+pub fn mistaken(facts: &RequestPath) -> Option<String> {
     let target = facts.target.as_ref()?;
     let link = facts.link_to(&target.cluster)?;
     let recorded = cluster_uid(&link.link).filter(|uid| Some(*uid) != target.uid.as_deref())?;

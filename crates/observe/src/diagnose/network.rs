@@ -103,7 +103,9 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, level: Level, report: &mu
         );
         let evidence = format!("Link {}: {message}", link.id());
         report.find(Some(
-            Finding::new(Cause::GatewayAddressRefused, level, evidence).fixed_by(&edit),
+            Finding::new(Cause::GatewayAddressRefused, level, evidence)
+                .since(link.since(c::GATEWAY_ADDRESS_REFUSED))
+                .fixed_by(&edit),
         ));
         return;
     }
@@ -145,7 +147,7 @@ fn gateway(way: &PathContext<'_>, link: &LinkSnapshot, level: Level, report: &mu
         }
         "False" => {
             let found = dead(way, link, facts, level, message);
-            report.find(Some(found));
+            report.find(Some(found.since(link.since(c::GATEWAY_ALIVE))));
         }
         _ if !message.is_empty() && has_no_address(link) => {
             let evidence = format!("Link {}: {message}", link.id());

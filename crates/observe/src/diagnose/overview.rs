@@ -16,6 +16,7 @@ use super::{
 use crate::{
     clusters::{gateway_clients::GatewayActivity, snapshot::Known},
     finding::{Finding, Level},
+    timeline::Timeline,
     traffic::FailingGroup,
 };
 
@@ -32,6 +33,8 @@ pub struct Overview {
     pub gateway: Known<Option<GatewayActivity>>,
     /// The Service with the most failures.
     pub worst: Option<WorstService>,
+    /// What happened to the Links, the controllers and the gateways of the cluster.
+    pub timeline: Timeline,
 }
 
 /// The state of the Links.
@@ -86,6 +89,8 @@ pub struct OverviewOutput {
     /// What could not be looked at, and why.
     unseen: Vec<String>,
     worst: Option<WorstOutput>,
+    /// What happened in the cluster, newest first.
+    timeline: Timeline,
 }
 
 #[derive(Serialize)]
@@ -131,6 +136,16 @@ impl Overview {
             .is_ok_and(|links| links.worst() == Some(Level::Error));
         let groups = self.requests.iter().flat_map(|seen| &seen.failing);
         of_links || groups.into_iter().any(|group| group.all_fail)
+    }
+
+    /// The whole time line, with that of the Service.
+    pub fn whole_timeline(&self) -> Timeline {
+        let mut whole = self.timeline.clone();
+        let worst = self.worst.as_ref();
+        if let Some(Ok(diagnosis)) = worst.map(|worst| worst.diagnosis.as_ref()) {
+            whole.merge(&diagnosis.timeline);
+        }
+        whole
     }
 
     fn seen_gateway(&self) -> Option<&GatewayActivity> {
@@ -185,6 +200,7 @@ pub fn document(overview: &Overview) -> OverviewOutput {
             from: worst.from.clone(),
             diagnosis: worst.diagnosis.as_ref().ok().map(report::document),
         }),
+        timeline: overview.timeline.clone(),
     }
 }
 
@@ -301,6 +317,7 @@ mod tests {
             }),
             gateway: Ok(None),
             worst: None,
+            timeline: Timeline::default(),
         }
     }
 

@@ -9,9 +9,12 @@ use mirror_core::api::text::one_line;
 use serde::Serialize;
 
 use super::{diagnosis::Diagnosis, layer::LayerReport};
-use crate::finding::{
-    Finding, Level, Remedy,
-    causes::{Cause, Layer},
+use crate::{
+    finding::{
+        Finding, Level, Remedy,
+        causes::{Cause, Layer},
+    },
+    timeline::Timeline,
 };
 
 /// Where the causes are explained.
@@ -34,6 +37,8 @@ pub struct DiagnosisOutput {
     finding: Option<Finding>,
     /// The layers up to the first broken one.
     layers: Vec<LayerOutput>,
+    /// What happened in the clusters, newest first.
+    timeline: Timeline,
 }
 
 #[derive(Serialize)]
@@ -60,6 +65,7 @@ pub fn document(diagnosis: &Diagnosis) -> DiagnosisOutput {
         layer: layer.map(Layer::name),
         finding: finding.cloned(),
         layers: diagnosis.layers.iter().map(layer_output).collect(),
+        timeline: diagnosis.timeline.clone(),
     }
 }
 
@@ -179,6 +185,10 @@ fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
         let _ = writeln!(text, "  {}", info.meaning);
     }
     let _ = writeln!(text, "  Evidence: {}", one_line(&finding.evidence));
+    if let Some(since) = finding.since {
+        let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let _ = writeln!(text, "  Since: {since}");
+    }
     if let Some(info) = &info {
         let _ = writeln!(text, "Fix: {}", info.fix);
     }

@@ -7,6 +7,7 @@ mod existing;
 mod federated;
 mod fixes;
 mod healthy;
+mod history;
 mod linkerd;
 mod missing;
 mod pairs;

@@ -145,9 +145,9 @@ fn deployment(name: &str, component: &str, cluster: Option<&str>) -> Workload {
         desired: 1,
         available: 1,
         images: vec!["registry.example/controller:v1.2.3".into()],
-        is_unconfined: false,
         local_members: Some(labels::FEDERATED_MEMBERS.into()),
         applies_preferences: true,
+        ..Workload::default()
     }
 }
 

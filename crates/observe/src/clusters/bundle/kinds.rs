@@ -5,7 +5,10 @@ use mirror_core::{api::labels, mirror::local_queries};
 use serde_json::Value;
 
 use super::redaction::without_secrets;
-use crate::clusters::{collect_full::of_extension, workloads::DESTINATION_PODS};
+use crate::{
+    clusters::{collect_full::of_extension, workloads::CONTROL_PLANE_PODS},
+    timeline::{Happened, history, of_events},
+};
 
 /// Where objects are listed.
 pub enum ListedIn {
@@ -48,9 +51,10 @@ pub const KINDS: &[BundledKind] = &[
     BundledKind { file: "namespaces", group: "", version: "v1", name: "Namespace", plural: "namespaces", scope: ListedIn::All, which: ListedObjects::Extension, what: "namespaces of the extension" },
     BundledKind { file: "deployments", group: "apps", version: "v1", name: "Deployment", plural: "deployments", scope: ListedIn::Installation, which: ListedObjects::All, what: "Deployments of the extension" },
     BundledKind { file: "pods", group: "", version: "v1", name: "Pod", plural: "pods", scope: ListedIn::Installation, which: ListedObjects::Extension, what: "Pods of the extension" },
-    BundledKind { file: "linkerd-pods", group: "", version: "v1", name: "Pod", plural: "pods", scope: ListedIn::Linkerd, which: ListedObjects::With(DESTINATION_PODS), what: "Pods of Linkerd's destination controller" },
+    BundledKind { file: "linkerd-pods", group: "", version: "v1", name: "Pod", plural: "pods", scope: ListedIn::Linkerd, which: ListedObjects::With(CONTROL_PLANE_PODS), what: "Pods of Linkerd's destination and identity controllers" },
     BundledKind { file: "leases", group: "coordination.k8s.io", version: "v1", name: "Lease", plural: "leases", scope: ListedIn::Installation, which: ListedObjects::All, what: "which replica leads" },
     BundledKind { file: "events", group: "", version: "v1", name: "Event", plural: "events", scope: ListedIn::Installation, which: ListedObjects::All, what: "Events of the last hour" },
+    BundledKind { file: "linkerd-events", group: "", version: "v1", name: "Event", plural: "events", scope: ListedIn::Linkerd, which: ListedObjects::All, what: "Events of Linkerd's namespace" },
     BundledKind { file: "mirrors", group: "", version: "v1", name: "Service", plural: "services", scope: ListedIn::All, which: ListedObjects::Mirrors, what: "mirrors and federated Services" },
     BundledKind { file: "endpointslices", group: "discovery.k8s.io", version: "v1", name: "EndpointSlice", plural: "endpointslices", scope: ListedIn::All, which: ListedObjects::With(labels::CLUSTER_NAME), what: "endpoints of mirrors" },
     BundledKind { file: "routes", group: "gateway.networking.k8s.io", version: "v1", name: "HTTPRoute", plural: "httproutes", scope: ListedIn::All, which: ListedObjects::Mirrors, what: "routes of federated Services" },
@@ -73,6 +77,25 @@ impl BundledKind {
             ListedObjects::Mirrors => local_queries().mirrors.labels,
             ListedObjects::With(label) => Some(label.to_owned()),
             ListedObjects::Extension => Some(of_extension()),
+        }
+    }
+
+    /// What happened to objects of this kind, or what Events say.
+    pub fn history(&self, objects: &[DynamicObject]) -> Vec<Happened> {
+        match self.plural {
+            "events" => {
+                let events = objects.iter().filter_map(|event| {
+                    let event = serde_json::to_value(event).ok()?;
+                    serde_json::from_value(event).ok()
+                });
+                of_events(&events.collect::<Vec<_>>(), &[String::new()].into())
+            }
+            // That of our controllers is known.
+            "leases" => Vec::new(),
+            _ => {
+                let all = objects.iter();
+                all.flat_map(|object| history(self.name, object)).collect()
+            }
         }
     }
 

@@ -12,11 +12,14 @@ use mirror_core::api::{
     route::Route,
 };
 
-use crate::clusters::{
-    leader::Leaders,
-    linkerd_api::{ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, ServerPolicy},
-    skipped_ports::{SkippedPorts, SkippedSubnets},
-    snapshot::{Destination, Known, LinkSnapshot, Proxy, Workload},
+use crate::{
+    clusters::{
+        leader::Leaders,
+        linkerd_api::{ClientPolicy, DiscoveredEndpoint, DiscoveredProfile, ServerPolicy},
+        skipped_ports::{SkippedPorts, SkippedSubnets},
+        snapshot::{Destination, Known, LinkSnapshot, Proxy, Workload},
+    },
+    timeline::Happened,
 };
 
 /// The Deployment of Linkerd's destination controller.
@@ -76,6 +79,8 @@ pub struct SourceFacts {
     pub destination_pods: Known<Vec<PodState>>,
     /// The networks of Pods, by node.
     pub pod_networks: Known<Vec<IpNet>>,
+    /// What happened to the Service, to its slices and routes, and to Linkerd's destination controller.
+    pub history: Vec<Happened>,
 }
 
 /// Another Service of the namespace.
@@ -102,6 +107,8 @@ pub struct PodState {
     pub address: Option<IpAddr>,
     /// The workload whose template it has, as kubectl names it: `deployment/web`. `None` for a Pod of its own.
     pub workload: Option<String>,
+    /// What happened to it.
+    pub history: Vec<Happened>,
 }
 
 impl PodState {
@@ -311,6 +318,8 @@ pub struct TargetFacts {
     pub gateways: Known<Vec<GatewayFacts>>,
     /// Linkerd's configuration.
     pub config: Known<LinkerdConfig>,
+    /// What happened to the Service, to its slices and to the Services of the gateways.
+    pub history: Vec<Happened>,
 }
 
 /// The gateway of a target cluster.

@@ -4,10 +4,13 @@ use k8s_openapi::api::core::v1::Pod;
 use mirror_core::api::metadata::ResourceId;
 
 use super::facts::{ClientPod, PodState};
-use crate::clusters::{
-    skipped_ports::SkippedPorts,
-    snapshot::label,
-    workloads::{SKIP, meshed_pod, skipped_subnets},
+use crate::{
+    clusters::{
+        skipped_ports::SkippedPorts,
+        snapshot::label,
+        workloads::{SKIP, meshed_pod, skipped_subnets},
+    },
+    timeline::history,
 };
 
 /// Label of Pods of a Deployment: the end of the name of their `ReplicaSet`.
@@ -27,6 +30,7 @@ pub fn state(pod: &Pod) -> PodState {
         terminating,
         workload: workload(pod),
         address: status.and_then(|status| status.pod_ip.as_ref()?.parse().ok()),
+        history: history("Pod", pod),
     }
 }
 

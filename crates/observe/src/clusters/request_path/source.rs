@@ -6,7 +6,6 @@ use client::{
     Cluster, ReadError,
     requests::{list_all, within},
 };
-use futures::future::join_all;
 use ipnet::IpNet;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -19,22 +18,26 @@ use mirror_core::{
         labels as l,
         members::remote_members,
         metadata::ResourceId,
-        route::{Route, RouteKind},
+        route::Route,
         wire::Wire,
     },
-    mirror::{FEDERATED_SUFFIX, slices_of},
+    mirror::FEDERATED_SUFFIX,
 };
 use tokio::time::timeout;
 
 use super::{
     facts::{ClientPod, DESTINATION, Neighbour, PodState, SourceFacts},
+    objects::{Noted, get_service, routes, slices},
     pod,
 };
-use crate::clusters::{
-    collect::{Depth, add_credentials, snapshot_of},
-    collect_full,
-    snapshot::{ClusterSnapshot, Known, LinkSnapshot},
-    workloads::DESTINATION_PODS,
+use crate::{
+    clusters::{
+        collect::{Depth, add_credentials, snapshot_of},
+        collect_full,
+        snapshot::{ClusterSnapshot, Known, LinkSnapshot},
+        workloads::DESTINATION_PODS,
+    },
+    timeline::history,
 };
 
 /// Reads what concerns a Service of the source cluster.
@@ -47,7 +50,8 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
             ClusterSnapshot::unreachable(&cluster.name, &ReadError::late(deadline))
         })
     };
-    let replicas = within(deadline, destination_replicas(client, linkerd));
+    let noted = Noted::default();
+    let replicas = within(deadline, destination_replicas(client, linkerd, &noted));
     let of_linkerd = futures::future::join5(
         within(deadline, collect_full::controllers(client)),
         within(deadline, controller_pods(client)),
@@ -56,7 +60,7 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
         within(deadline, pod_networks(client)),
     );
     let (of_service, links, of_linkerd, destination_replicas) = futures::join!(
-        of_service(cluster, service),
+        of_service(cluster, service, &noted),
         of_controllers,
         of_linkerd,
         replicas
@@ -82,6 +86,7 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
         destination_replicas,
         destination_pods,
         pod_networks,
+        history: noted.into_inner(),
     }
 }
 
@@ -91,9 +96,9 @@ pub async fn facts_of_another(
     cluster: &Cluster,
     service: &ResourceId,
 ) -> SourceFacts {
-    let id = service;
+    let (id, noted) = (service, Noted::default());
     let (namespace_exists, service, neighbours, slices, routes) =
-        of_service(cluster, service).await;
+        of_service(cluster, service, &noted).await;
     let mut links = facts.links.clone();
     read_credentials(cluster, id, &service, &mut links).await;
     SourceFacts {
@@ -103,6 +108,7 @@ pub async fn facts_of_another(
         slices,
         routes,
         links,
+        history: noted.into_inner(),
         ..facts.clone()
     }
 }
@@ -160,14 +166,14 @@ type OfService = (
     Known<Vec<Route>>,
 );
 
-async fn of_service(cluster: &Cluster, service: &ResourceId) -> OfService {
+async fn of_service(cluster: &Cluster, service: &ResourceId, noted: &Noted) -> OfService {
     let (client, deadline) = (&cluster.client, cluster.deadline);
     futures::future::join5(
         within(deadline, namespace_exists(client, &service.namespace)),
-        within(deadline, get_service(client, service)),
+        within(deadline, get_service(client, service, noted)),
         within(deadline, neighbours(client, service)),
-        within(deadline, slices(client, service)),
-        within(deadline, routes(client, service)),
+        within(deadline, slices(client, service, noted)),
+        within(deadline, routes(client, service, noted)),
     )
     .await
 }
@@ -196,12 +202,6 @@ async fn namespace_exists(client: &Client, name: &str) -> Known<bool> {
     Ok(found.is_some())
 }
 
-pub async fn get_service(client: &Client, id: &ResourceId) -> Known<Option<Service>> {
-    let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &id.namespace);
-    let found = api.get_opt(&id.name).await?;
-    Ok(found.map(Service::from))
-}
-
 async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<String, Neighbour>> {
     let api: Api<Wire<Service>> = Api::namespaced(client.clone(), &service.namespace);
     let found = list_all(&api, "").await?;
@@ -215,49 +215,16 @@ async fn neighbours(client: &Client, service: &ResourceId) -> Known<BTreeMap<Str
     Ok(found.filter(|(name, _)| *name != service.name).collect())
 }
 
-/// The slices of a Service.
-pub async fn slices(client: &Client, service: &ResourceId) -> Known<Vec<EndpointSlice>> {
-    let api: Api<Wire<EndpointSlice>> = Api::namespaced(client.clone(), &service.namespace);
-    let names = [(service.namespace.clone(), service.name.clone())].into();
-    let query = slices_of(&names).concat();
-    let found = list_all(&api, &query).await?;
-    Ok(found.into_iter().map(EndpointSlice::from).collect())
-}
-
-/// The routes that apply to a Service, of all kinds that the API server has.
-async fn routes(client: &Client, service: &ResourceId) -> Known<Vec<Route>> {
-    let lists = RouteKind::ALL.map(async |kind| {
-        let found = routes_of_kind(client, service, kind).await;
-        found.map_err(|error| ReadError::from(error).context(kind.kind()))
-    });
-    let lists: Known<Vec<Vec<Route>>> = join_all(lists).await.into_iter().collect();
-    let mut routes = lists?.concat();
-    routes.retain(|route| route.services().any(|(name, _)| name == service.name));
-    Ok(routes)
-}
-
-/// The routes of a kind, in the first version that the API server serves.
-async fn routes_of_kind(
-    client: &Client,
-    service: &ResourceId,
-    kind: RouteKind,
-) -> kube::Result<Vec<Route>> {
-    for version in kind.versions() {
-        let resource = kind.resource_in(version);
-        let api: Api<Wire<Route>> =
-            Api::namespaced_with(client.clone(), &service.namespace, &resource);
-        match list_all(&api, "").await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            found => return Ok(found?.into_iter().map(Route::from).collect()),
-        }
-    }
-    Ok(Vec::new())
-}
-
 /// How many Pods the destination controller should have.
-async fn destination_replicas(client: &Client, namespace: &str) -> Known<Option<i32>> {
+async fn destination_replicas(
+    client: &Client,
+    namespace: &str,
+    noted: &Noted,
+) -> Known<Option<i32>> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(DESTINATION).await?;
+    let changes = found.iter().flat_map(|found| history("Deployment", found));
+    noted.borrow_mut().extend(changes);
     Ok(found.map(|found| found.spec.and_then(|spec| spec.replicas).unwrap_or(1)))
 }
 
@@ -300,10 +267,6 @@ async fn pod_networks(client: &Client) -> Known<Vec<IpNet>> {
 
 #[cfg(test)]
 mod tests {
-    use client::of_test_server;
-    use futures::{FutureExt as _, StreamExt as _, stream};
-    use http_body_util::StreamBody;
-    use hyper::body::{Bytes, Frame};
     use serde_json::{Value, json};
 
     use super::*;
@@ -345,39 +308,5 @@ mod tests {
         }] });
         let reporting = [link("north", &said), link("east", &json!({}))];
         assert_eq!(read("web-federated", None, &reporting), ["north"]);
-    }
-
-    #[tokio::test]
-    async fn routes_are_read_in_the_version_in_which_the_api_server_serves_them() {
-        let group = "/apis/gateway.networking.k8s.io/v1alpha2";
-        let client = of_test_server(move |request: http::Request<_>| {
-            let path = request.uri().path();
-            let (code, answer) = if path == format!("{group}/namespaces/shop/tlsroutes") {
-                let route = |name: &str, service: &str| {
-                    json!({
-                        "metadata": { "namespace": "shop", "name": name },
-                        "spec": { "parentRefs": [{ "group": "", "kind": "Service", "name": service }] },
-                    })
-                };
-                let items = [route("mine", "web"), route("other", "db")];
-                (200, json!({ "metadata": {}, "items": items }))
-            } else {
-                (
-                    404,
-                    json!({ "kind": "Status", "status": "Failure", "message": "not found", "code": 404 }),
-                )
-            };
-            let frame = Ok(Frame::data(Bytes::from(answer.to_string())));
-            let body = StreamBody::new(stream::iter([frame]).boxed());
-            let answered = http::Response::builder().status(code).body(body);
-            async move { Ok(answered?) }.boxed()
-        });
-        let found = routes(&client, &ResourceId::new("shop", "web")).await;
-        let names: Vec<_> = found
-            .unwrap()
-            .iter()
-            .map(|route| route.metadata.name().to_owned())
-            .collect();
-        assert_eq!(names, ["mine"]);
     }
 }

@@ -13,12 +13,16 @@ use mirror_core::api::{labels as l, metadata::ResourceId};
 use super::{
     facts::{GatewayFacts, TargetFacts},
     linkerd::InboundPolicies,
-    source::{get_service, pods, slices},
+    objects::{Noted, get_service, slices},
+    source::pods,
 };
-use crate::clusters::{
-    linkerd_api::ControllerAddresses,
-    snapshot::{Known, annotation},
-    target::config_in_force,
+use crate::{
+    clusters::{
+        linkerd_api::ControllerAddresses,
+        snapshot::{Known, annotation},
+        target::config_in_force,
+    },
+    timeline::history,
 };
 
 /// Port of the proxy of a gateway. The policy of this port applies to all requests through the gateway.
@@ -51,11 +55,12 @@ pub async fn target_facts(cluster: &Cluster, question: TargetQuestion<'_>) -> Ta
         let uid: Known<_> = within(deadline, kube_system_uid(client)).await;
         uid.ok().flatten()
     };
+    let noted = Noted::default();
     let (uid, service, slices, mut gateways, config, policies) = futures::join!(
         uid,
-        within(deadline, get_service(client, &remote)),
-        within(deadline, slices(client, &remote)),
-        within(deadline, gateways(client)),
+        within(deadline, get_service(client, &remote, &noted)),
+        within(deadline, slices(client, &remote, &noted)),
+        within(deadline, gateways(client, &noted)),
         within(
             deadline,
             config_in_force(client, &cluster.linkerd_namespace)
@@ -89,16 +94,18 @@ pub async fn target_facts(cluster: &Cluster, question: TargetQuestion<'_>) -> Ta
         serving,
         gateways,
         config,
+        history: noted.into_inner(),
     }
 }
 
-async fn gateways(client: &Client) -> Known<Vec<GatewayFacts>> {
+async fn gateways(client: &Client, noted: &Noted) -> Known<Vec<GatewayFacts>> {
     let api: Api<WholeService> = Api::all(client.clone());
     let found = list_all(&api, GATEWAYS).await?;
     let with_identity = found
         .iter()
         .filter(|service| !annotation(&service.metadata, l::GATEWAY_IDENTITY).is_empty());
     let all = with_identity.map(async |service| {
+        noted.borrow_mut().extend(history("Service", service));
         let mut gateway = gateway(service);
         gateway.pods = match selector(service) {
             Some(selector) => pods(client, Some(&gateway.id.namespace), &selector).await,

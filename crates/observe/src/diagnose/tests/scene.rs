@@ -200,6 +200,7 @@ pub fn gateway_mirror() -> RequestPath {
         holder: Some("controller-0".to_owned()),
         renewed: Some(now()),
         namespace: MC.to_owned(),
+        ..Leader::default()
     };
     let controller = Workload {
         id: ResourceId::new(MC, l::CONTROLLER_NAME),
@@ -245,6 +246,7 @@ pub fn gateway_mirror() -> RequestPath {
             "10.1.0.2",
         )]),
         pod_networks: Ok(vec!["10.1.0.0/24".parse().unwrap()]),
+        history: Vec::new(),
     };
     RequestPath {
         now: now(),
@@ -318,6 +320,7 @@ pub fn with_target(mut facts: RequestPath) -> RequestPath {
         serving: None,
         gateways: Ok(vec![gateway]),
         config: Ok(config(A)),
+        history: Vec::new(),
     });
     facts
 }
