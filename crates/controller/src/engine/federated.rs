@@ -3,17 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mirror_core::{
-    api::{
-        k8s::{EndpointSlice, Service},
-        labels as l,
-        members::{local_member, remote_members},
-        metadata::ResourceId,
-    },
-    mirror::Key,
+use mirror_core::api::{
+    k8s::{EndpointSlice, Service},
+    labels as l,
+    members::{local_member, remote_members},
+    metadata::ResourceId,
 };
 
-use super::state::Engine;
 use crate::metrics::{FederatedCounts, Metrics};
 
 /// Number of federated Services with series of their own. The first that are seen keep theirs as long as they exist, so no
@@ -32,7 +28,7 @@ pub struct FederatedSeries {
 
 impl FederatedSeries {
     /// Updates a Service; `None` if it does not exist.
-    fn note(&mut self, id: ResourceId, now: Option<FederatedCounts>, metrics: &Metrics) {
+    pub fn note(&mut self, id: ResourceId, now: Option<FederatedCounts>, metrics: &Metrics) {
         if let Some(counts) = now.filter(|_| self.own.contains(&id) || self.own.len() < MOST) {
             metrics.federated_service(&id.to_string(), Some(counts));
             self.rest.remove(&id);
@@ -49,25 +45,8 @@ impl FederatedSeries {
     }
 }
 
-impl Engine {
-    /// Counts the members and endpoints of a federated Service, once its desired state is reached.
-    pub fn note_members(&mut self, key: &Key) {
-        let Key::Federated { namespace, service } = key else {
-            return;
-        };
-        let found = self.state.federated(namespace, service);
-        let name = mirror_core::mirror::federated_name(service);
-        let local = self.state.local.as_ref();
-        let slices = local.map(|local| local.slices.in_group(namespace, &name));
-        let slices = slices.unwrap_or_default().iter().map(AsRef::as_ref);
-        let counts = found.map(|found| counts(found, slices));
-        let id = ResourceId::new(namespace.as_str(), name);
-        self.federated.note(id, counts, &self.metrics);
-    }
-}
-
 /// The members of a Service, and its ready endpoints if it is made of slices. Of others, only Linkerd knows the endpoints.
-fn counts<'s>(
+pub fn counts<'s>(
     service: &Service,
     slices: impl Iterator<Item = &'s EndpointSlice>,
 ) -> FederatedCounts {

@@ -1,13 +1,14 @@
 //! Reports what became of Services: in the statuses of their Links, in the log, and as Events.
 
 use mirror_core::{
-    api::{labels as l, preference::FailedOver},
+    api::{labels as l, metadata::ResourceId, preference::FailedOver},
     mirror::{
-        Key, Outcome, Reason, RemoteRef, ServiceOutcome, has_member_in, link_status::StatusChange,
+        Key, Outcome, Reason, RemoteRef, ServiceOutcome, federated_name, has_member_in,
+        link_status::StatusChange,
     },
 };
 
-use super::{preferences::Receivers, state::Engine};
+use super::{federated::counts, preferences::Receivers, state::Engine};
 use crate::{
     events::{EventKind, is_recorded},
     trouble::suppressed,
@@ -84,6 +85,21 @@ impl Engine {
             }
             self.request_event(&link, skipped);
         }
+    }
+
+    /// Counts the members and endpoints of a federated Service, once its desired state is reached.
+    pub fn note_members(&mut self, key: &Key) {
+        let Key::Federated { namespace, service } = key else {
+            return;
+        };
+        let found = self.state.federated(namespace, service);
+        let name = federated_name(service);
+        let local = self.state.local.as_ref();
+        let slices = local.map(|local| local.slices.in_group(namespace, &name));
+        let slices = slices.unwrap_or_default().iter().map(AsRef::as_ref);
+        let counts = found.map(|found| counts(found, slices));
+        let id = ResourceId::new(namespace.as_str(), name);
+        self.federated.note(id, counts, &self.metrics);
     }
 
     /// Records which clusters receive the requests to a federated Service, once its desired state is reached.

@@ -112,7 +112,7 @@ impl TrafficServices {
         let kubeconfigs = kubeconfigs(cluster, &targets).await;
         // Of several Links to a cluster, the first is used.
         let access = targets.into_iter().zip(kubeconfigs).rev();
-        let access: BTreeMap<&str, LinkAccess<'_>> =
+        let access: BTreeMap<&str, LinkKubeconfig<'_>> =
             access.map(|access| (access.0.cluster(), access)).collect();
         let reads = by_cluster.iter().map(async |(name, members)| {
             let read = addresses(cluster, access.get(name), name, members);
@@ -239,7 +239,7 @@ fn of_mirrors(
 /// The EndpointSlices of members in one cluster.
 async fn addresses(
     cluster: &Cluster,
-    access: Option<&LinkAccess<'_>>,
+    access: Option<&LinkKubeconfig<'_>>,
     name: &str,
     members: &[&FederatedMember],
 ) -> Known<Vec<EndpointSlice>> {
@@ -269,10 +269,10 @@ fn selectors(sources: &[&str]) -> Vec<String> {
 }
 
 /// A Link, and the kubeconfig of its target cluster; `None` if the Link cannot be decoded.
-type LinkAccess<'l> = (&'l LinkSnapshot, Option<Known<Vec<u8>>>);
+type LinkKubeconfig<'l> = (&'l LinkSnapshot, Option<Known<Vec<u8>>>);
 
 /// A client of a target cluster, with the Link's credentials.
-async fn target_client(cluster: &Cluster, access: Option<&LinkAccess<'_>>) -> Known<Client> {
+async fn target_client(cluster: &Cluster, access: Option<&LinkKubeconfig<'_>>) -> Known<Client> {
     let (link, kubeconfig) = access.ok_or("there is no Link to it")?;
     if is_through_gateway(&link.link) {
         return Err("only the controller reaches its API server, through the gateway".into());
