@@ -331,11 +331,12 @@ async fn commands_send_the_requests_of_the_table() {
     requests_are_those_of_the_table(3, 600).await;
 }
 
-/// Says also how long the commands take.
+/// Says also how long the commands take. One less of each, so that no list ends with a full page: the API server would not
+/// know yet that it was the last.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "on demand: just requests"]
 async fn commands_with_500_links_and_10_000_mirrors_take_minutes() {
-    requests_are_those_of_the_table(500, 10_000).await;
+    requests_are_those_of_the_table(499, 9_999).await;
 }
 
 #[test]
