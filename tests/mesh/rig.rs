@@ -16,7 +16,7 @@ pub(crate) mod network;
 pub(crate) mod pod;
 mod policy;
 pub(crate) mod process;
-pub(crate) mod proxy;
+mod proxy;
 mod script;
 mod source;
 pub(crate) mod third;

@@ -324,7 +324,12 @@ async fn start_app(
     let helper = cluster.place.programs.join(helper::NAME);
     let arguments = [helper::NAME, "app", name, resolv];
     let new = ["unshare", "--net", "--mount", "--"].map(str::to_owned);
-    let app = Program::new(&helper, &arguments, log_of(cluster, files, "app")).through(&new);
+    let log = log_of(cluster, files, "app");
+    // An earlier Pod of this name has written that it was ready.
+    if log.exists() {
+        fs::remove_file(&log)?;
+    }
+    let app = Program::new(&helper, &arguments, log).through(&new);
     let mut app = app.start()?;
     eventually("its application", SOON, async || {
         Ok(fs::read_to_string(app.log())?

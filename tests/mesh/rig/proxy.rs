@@ -1,14 +1,11 @@
 //! The environment of a Pod's proxy, as Linkerd's injector writes it into the Pod.
 
-use std::{fs, net::Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::linkerd::{DESTINATION, IDENTITY, POLICY, TRUST_ROOTS};
-
-/// The ConfigMap with the trust anchors of a cluster.
-pub(crate) const ROOTS: &str = "linkerd-identity-trust-roots";
+use super::linkerd::{DESTINATION, IDENTITY, POLICY};
 
 /// Balancers also log the endpoints that they get. A new balancer gets all endpoints first.
 const BALANCERS: &str = ",linkerd_proxy_balance_queue=debug,linkerd_pool_p2c=debug";
@@ -42,9 +39,6 @@ pub(crate) fn environment(
             field_of(pod, address, field)?
         } else if let Some(value) = entry["value"].as_str() {
             expand(value, &environment)
-        } else if entry["valueFrom"]["configMapKeyRef"]["name"] == ROOTS {
-            // Whatever this ConfigMap has, the root of all clusters is among it.
-            fs::read_to_string(format!("{TRUST_ROOTS}/ca-bundle.crt"))?
         } else {
             continue;
         };

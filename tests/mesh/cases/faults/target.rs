@@ -12,7 +12,6 @@ use super::{Fault, broken, scene::Scene};
 use crate::rig::{
     Root,
     mirrors::{FLAT, GATED},
-    proxy::ROOTS,
 };
 
 /// Linkerd's configuration.
@@ -69,13 +68,14 @@ async fn other_anchor(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     another_client(scene).await
 }
 
-/// `west` has another trust anchor beside the common one, as at the end of a rotation with trust-manager: it writes the
-/// bundle alone, and Linkerd's configuration has none. The client is one that was started since then.
+/// `west` has another trust anchor beside the common one, as in a rotation with trust-manager: it writes the bundle, which
+/// the injector gives to proxies, and Linkerd's configuration has none.
 pub(super) async fn anchors_are_rotated(scene: &mut Scene<'_>) -> anyhow::Result<()> {
     let east = configs(&scene.rig.east.plane.client());
     let bundle = Root::new()?.certificate() + &anchors(&values(&east).await?)?;
-    anchors_are(scene, "", &bundle).await?;
-    another_client(scene).await
+    anchors_are(scene, &bundle, &bundle).await?;
+    another_client(scene).await?;
+    anchors_are(scene, "", &bundle).await
 }
 
 /// The printed commands show both anchors. People give both clusters a common one, and restart workloads.
@@ -111,7 +111,7 @@ fn anchors(values: &Value) -> anyhow::Result<String> {
 }
 
 /// Writes the trust anchors of `west` into Linkerd's configuration, from which `linkerd inject` gives them to proxies, and
-/// into the bundle, which proxies get if the configuration has none.
+/// into the bundle of its own.
 async fn anchors_are(scene: &Scene<'_>, anchors: &str, bundle: &str) -> anyhow::Result<()> {
     let west = configs(&scene.rig.west.plane.client());
     let mut values = values(&west).await?;
@@ -119,7 +119,10 @@ async fn anchors_are(scene: &Scene<'_>, anchors: &str, bundle: &str) -> anyhow::
     // JSON is YAML.
     for (name, data) in [
         (CONFIG, json!({ "values": values.to_string() })),
-        (ROOTS, json!({ "ca-bundle.crt": bundle })),
+        (
+            "linkerd-identity-trust-roots",
+            json!({ "ca-bundle.crt": bundle }),
+        ),
     ] {
         let change = Patch::Merge(json!({ "data": data }));
         west.patch(name, &PatchParams::default(), &change).await?;
