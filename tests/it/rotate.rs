@@ -240,6 +240,8 @@ impl Rotation {
             "{}",
             dry.stderr
         );
+        let restart = "after a restart of linkerd-destination, each of its 0 Pods lists 1 cluster again: 0 lists; ";
+        assert!(dry.stderr.contains(restart), "{}", dry.stderr);
         assert_eq!(result(&dry)["result"], "planned");
         assert_eq!(minted(&self.far).await, Vec::<String>::new());
         let young = result(&self.run(&["--older-than=1h", "-o=json"]));

@@ -174,7 +174,9 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
         unread(&report),
         [
             "remote cluster access credentials are valid",
-            "Linkerd has the credentials of each Link"
+            "Linkerd has the credentials of each Link",
+            "Linkerd's destination controller can be restarted",
+            "Linkerd's issuer certificate is not about to end"
         ],
         "{report:#}"
     );

@@ -161,17 +161,18 @@ where
 }
 
 /// How far the clock of the API server is ahead of this machine's. Zero if both agree to some seconds, which a request
-/// may take, or if there is no answer.
-pub async fn clock_ahead(client: &Client) -> SignedDuration {
+/// may take.
+pub async fn clock_of(client: &Client) -> Result<SignedDuration, ReadError> {
     let before = timing::now();
-    match get_at::<serde_json::Value>(client, "/version").await {
-        Ok((_, theirs)) => {
-            let ahead = theirs.duration_since(before);
-            let counts = ahead.abs() > AGREE + timing::now().duration_since(before);
-            if counts { ahead } else { SignedDuration::ZERO }
-        }
-        Err(_) => SignedDuration::ZERO,
-    }
+    let (_, theirs) = get_at::<serde_json::Value>(client, "/version").await?;
+    let ahead = theirs.duration_since(before);
+    let counts = ahead.abs() > AGREE + timing::now().duration_since(before);
+    Ok(if counts { ahead } else { SignedDuration::ZERO })
+}
+
+/// The same. Zero if there is no answer.
+pub async fn clock_ahead(client: &Client) -> SignedDuration {
+    clock_of(client).await.unwrap_or_default()
 }
 
 /// Reads an object, and the API server's time: the clock of this machine may differ from it. `None` if the object does

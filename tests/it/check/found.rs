@@ -25,6 +25,10 @@ pub(super) fn mirrors_without_endpoints_are_found(planes: &Planes) {
     assert_eq!(
         failing(&results),
         [
+            (
+                "Linkerd's issuer certificate is not about to end",
+                "warning"
+            ),
             ("all exported services are mirrored", "warning"),
             ("all mirror services have endpoints", "error"),
             ("multicluster extension proxies are healthy", "warning"),

@@ -7,7 +7,10 @@ use anyhow::Context as _;
 use futures::future::join_all;
 use hints::hint::fail;
 use mirror_core::api::link::Link;
-use observe::clusters::kube_context::side_by_side;
+use observe::clusters::{
+    destination_restart::{DestinationRestart, meshed},
+    kube_context::side_by_side,
+};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -59,6 +62,9 @@ impl<'a> Batch<'a> {
         if self.flags.dry_run {
             outcomes.extend(self.planned(&known.links, due).await);
             return Ok(outcomes);
+        }
+        if self.restarts(&due) {
+            self.say_restart().await;
         }
         let written = self.written(due, &mut outcomes).await;
         let restarted = Box::pin(self.restarted(&written)).await;
@@ -155,6 +161,7 @@ impl<'a> Batch<'a> {
     async fn planned(&self, links: &[Link], due: Vec<Rotation<'_>>) -> Vec<RotationOutcome> {
         due.iter().for_each(Rotation::say_steps);
         let restart = if self.restarts(&due) {
+            self.say_restart().await;
             restart::is_possible(self.source, links, &names(&due)).await
         } else {
             Ok(())
@@ -167,6 +174,29 @@ impl<'a> Batch<'a> {
             _ => rotation.planned(),
         });
         planned.collect()
+    }
+
+    /// Says what the restart of Linkerd causes. In a run, only what is too much at once: a dry run has said all.
+    async fn say_restart(&self) {
+        let SourceCluster { name, cluster, .. } = self.source;
+        let of = name
+            .as_ref()
+            .map_or_else(String::new, |name| format!("{name}: "));
+        let (destination, proxies) =
+            futures::join!(self.source.destination(), meshed(&cluster.client));
+        let restart = match destination {
+            Ok(destination) => DestinationRestart::of(&destination, proxies),
+            Err(why) => {
+                let what = "what a restart of linkerd-destination causes";
+                let unseen = format!("{of}{what} could not be seen, because {why}");
+                return cluster.console.warning(&unseen);
+            }
+        };
+        match restart.problem() {
+            Some(problem) => cluster.console.warning(&format!("{of}{problem}")),
+            None if self.flags.dry_run => cluster.console.note(&format!("{of}{}", restart.text())),
+            None => {}
+        }
     }
 
     /// Whether Linkerd is restarted for these links.

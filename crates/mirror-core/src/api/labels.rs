@@ -171,6 +171,8 @@ pub const LINKERD_CONFIG: &str = "linkerd-config";
 pub const LINKERD_CONFIG_KEY: &str = "values";
 /// Name of the `ConfigMap` with the trust anchors that proxies accept, in the namespace of Linkerd's control plane.
 pub const LINKERD_TRUST_ROOTS: &str = "linkerd-identity-trust-roots";
+/// Name of the Secret with the certificate with which Linkerd signs those of proxies.
+pub const LINKERD_ISSUER: &str = "linkerd-identity-issuer";
 /// Data key of [`LINKERD_TRUST_ROOTS`]: a PEM bundle.
 pub const LINKERD_TRUST_ROOTS_KEY: &str = "ca-bundle.crt";
 /// Default name of the gateway.

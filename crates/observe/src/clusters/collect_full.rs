@@ -3,7 +3,7 @@
 //!
 //! One list for each kind, in pages, never a request for each mirror.
 
-use std::{collections::BTreeSet, fmt::Debug};
+use std::fmt::Debug;
 
 use client::{
     ReadError, allocated_ips,
@@ -33,10 +33,9 @@ use super::{
     access::is_permitted,
     foreign_endpoints::{self, ForeignEndpoints},
     own_routes::OwnRoute,
-    snapshot::{Crd, Destination, Endpoints, Known, MeshedPod, ServiceRange, Workload},
+    snapshot::{Crd, Destination, Endpoints, Known, ServiceRange, Workload},
     workloads::{
-        DESTINATION_PODS, ParseArgs, is_service_mirror, linkerd_credentials, meshed_pod, started,
-        workload,
+        DESTINATION_PODS, ParseArgs, is_service_mirror, linkerd_credentials, started, workload,
     },
 };
 
@@ -55,12 +54,14 @@ pub async fn destination(client: &Client, namespace: &str) -> Known<Destination>
         list(&pods, DESTINATION_PODS)
     )?;
     let mut credentials: Vec<_> = secrets.iter().filter_map(linkerd_credentials).collect();
+    let running = || pods.iter().filter_map(started);
     // The last one of a cluster is kept: one that Linkerd uses, if there is one.
     credentials.sort_by_key(|(_, credentials)| credentials.lacks.is_empty());
     Ok(Destination {
         namespace: namespace.to_owned(),
         credentials: credentials.into_iter().collect(),
-        started: pods.iter().filter_map(started).min(),
+        started: running().min(),
+        pods: running().count(),
     })
 }
 
@@ -283,12 +284,12 @@ pub async fn controllers(client: &Client) -> Known<Vec<Workload>> {
 }
 
 /// Meshed pods of these namespaces.
-pub async fn pods(client: &Client, namespaces: &BTreeSet<String>) -> Known<Vec<MeshedPod>> {
-    let pods = try_join_all(namespaces.iter().map(async |namespace| {
+pub async fn pods(client: &Client, namespaces: impl IntoIterator<Item = &str>) -> Known<Vec<Pod>> {
+    let pods = try_join_all(namespaces.into_iter().map(async |namespace| {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         list(&api, CONTROL_PLANE_NS).await
     }));
-    Ok(pods.await?.iter().flatten().map(meshed_pod).collect())
+    Ok(pods.await?.concat())
 }
 
 #[cfg(test)]

@@ -242,6 +242,7 @@ mod tests {
             namespace: "linkerd".into(),
             credentials: [("east".to_owned(), credentials)].into(),
             started: Some(time("2026-11-20T00:00:00Z")),
+            pods: 1,
         };
         (link, destination)
     }

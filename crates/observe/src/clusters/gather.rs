@@ -5,12 +5,14 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    net::IpAddr,
     sync::Arc,
 };
 
 use client::{Cluster, ReadError, kube_system_uid, requests::clock_ahead};
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use mirror_core::{
     api::{k8s::Service, labels, link::LinkerdConfig},
     mirror::is_through_gateway,
@@ -19,22 +21,26 @@ use tokio::sync::Semaphore;
 
 use super::{
     access::controller_denied,
+    certificates::{ProxyCertificates, Validity},
     collect::{credentials, kubeconfigs, links},
     collect_full::{
         OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
         own_routes, pods, service_range, services,
     },
+    collect_mesh::{self, issuer},
     confinement::confined,
+    destination_restart::meshed,
     foreign_endpoints::ForeignEndpoints,
     leader::{Leaders, leaders},
     own_routes::OwnRoute,
+    pod_networks::PodNetworks,
     service_range,
     snapshot::{
         ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot, Known,
         LinkCredentials, LinkSnapshot, MeshedPod, Part, ServiceRange, TargetSnapshot, Workload,
     },
     target::{self, config_in_force, trust_roots},
-    workloads::ParseArgs,
+    workloads::{ParseArgs, meshed_pod},
 };
 
 /// Maximum number of target clusters that are asked concurrently.
@@ -66,8 +72,8 @@ enum GatheredFacts {
     Objects(OwnObjects),
     Controller(Known<Vec<String>>, Known<Confinement>, Leaders),
     Services(Box<Services>),
-    Credentials(Vec<LinkAccess>, Known<Destination>),
-    Proxies(Known<Vec<MeshedPod>>, Known<Option<String>>),
+    Credentials(Box<CredentialFacts>),
+    Proxies(Box<ProxyFacts>),
     Target(usize, Known<TargetSnapshot>),
 }
 
@@ -78,6 +84,20 @@ struct InstallationFacts {
     config: Known<LinkerdConfig>,
     link_api: (Known<bool>, Known<bool>, Known<Crd>),
     ahead: SignedDuration,
+}
+
+struct CredentialFacts {
+    access: Vec<LinkAccess>,
+    destination: Known<Destination>,
+    issuer: Known<Validity>,
+    meshed: Known<usize>,
+}
+
+struct ProxyFacts {
+    pods: Known<Vec<MeshedPod>>,
+    trust_roots: Known<Option<String>>,
+    certificates: Known<ProxyCertificates>,
+    pod_networks: Known<PodNetworks>,
 }
 
 struct Services {
@@ -206,14 +226,18 @@ impl<'a> Gathering<'a> {
                 snapshot.range = range;
                 self.complete.push_back(Part::Services);
             }
-            GatheredFacts::Credentials(access, destination) => {
-                snapshot.destination = destination;
+            GatheredFacts::Credentials(facts) => {
+                snapshot.destination = facts.destination;
+                snapshot.issuer = facts.issuer;
+                snapshot.meshed = facts.meshed;
                 self.complete.push_back(Part::Credentials);
-                self.ask_targets(access);
+                self.ask_targets(facts.access);
             }
-            GatheredFacts::Proxies(pods, trust_roots) => {
-                snapshot.pods = pods;
-                snapshot.trust_roots = trust_roots;
+            GatheredFacts::Proxies(facts) => {
+                snapshot.pods = facts.pods;
+                snapshot.trust_roots = facts.trust_roots;
+                snapshot.certificates = facts.certificates;
+                snapshot.pod_networks = facts.pod_networks;
                 self.complete.push_back(Part::Proxies);
             }
             GatheredFacts::Target(at, target) => {
@@ -401,9 +425,12 @@ async fn of_services(
 /// The credentials of Links, and those that Linkerd has.
 async fn access(cluster: &Cluster, links: Vec<LinkSnapshot>) -> GatheredFacts {
     let all: Vec<&LinkSnapshot> = links.iter().collect();
-    let (kubeconfigs, destination) = futures::join!(
+    let (client, linkerd) = (&cluster.client, &cluster.linkerd_namespace);
+    let (kubeconfigs, destination, issuer, meshed) = futures::join!(
         kubeconfigs(cluster, &all),
-        destination(&cluster.client, &cluster.linkerd_namespace)
+        destination(client, linkerd),
+        issuer(client, linkerd),
+        meshed(client)
     );
     let mut all = Vec::new();
     for kubeconfig in kubeconfigs {
@@ -415,16 +442,36 @@ async fn access(cluster: &Cluster, links: Vec<LinkSnapshot>) -> GatheredFacts {
             kubeconfig: kubeconfig.and_then(Result::ok),
         });
     }
-    GatheredFacts::Credentials(all, destination)
+    GatheredFacts::Credentials(Box::new(CredentialFacts {
+        access: all,
+        destination,
+        issuer,
+        meshed,
+    }))
 }
 
 async fn proxies(cluster: &Cluster, namespaces: BTreeSet<String>) -> GatheredFacts {
-    let client = &cluster.client;
-    let (pods, trust_roots) = futures::join!(
-        pods(client, &namespaces),
-        trust_roots(client, &cluster.linkerd_namespace)
+    let (client, linkerd) = (&cluster.client, &cluster.linkerd_namespace);
+    let of_pods = async {
+        let own = namespaces.iter().map(String::as_str);
+        let (own, of_linkerd) = futures::join!(pods(client, own), pods(client, [linkerd.as_str()]));
+        let of_linkerd = of_linkerd.iter().flatten();
+        let all: Vec<Pod> = own.iter().flatten().chain(of_linkerd).cloned().collect();
+        let certificates = collect_mesh::of_proxies(client, &all, cluster.deadline).await;
+        let addresses: Vec<IpAddr> = all.iter().filter_map(collect_mesh::address).collect();
+        (own, addresses, certificates)
+    };
+    let ((pods, own, certificates), trust_roots, networks) = futures::join!(
+        of_pods,
+        trust_roots(client, linkerd),
+        collect_mesh::of_nodes(client)
     );
-    GatheredFacts::Proxies(pods, trust_roots)
+    GatheredFacts::Proxies(Box::new(ProxyFacts {
+        pods: pods.map(|pods| pods.iter().map(meshed_pod).collect()),
+        trust_roots,
+        certificates,
+        pod_networks: networks.map(|networks| PodNetworks { networks, own }),
+    }))
 }
 
 /// A snapshot without facts.
@@ -458,5 +505,9 @@ fn nothing_known(cluster: &Cluster, now: Timestamp, version: &str) -> FullSnapsh
         pods: not_read(),
         destination: not_read(),
         trust_roots: not_read(),
+        issuer: not_read(),
+        certificates: not_read(),
+        meshed: not_read(),
+        pod_networks: not_read(),
     }
 }

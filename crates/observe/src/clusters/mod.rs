@@ -7,10 +7,13 @@
 pub mod access;
 pub mod bundle;
 pub mod canaries;
+pub mod certificates;
 pub mod collect;
 pub mod collect_full;
+pub mod collect_mesh;
 mod confinement;
 pub mod credentials;
+pub mod destination_restart;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod foreign_endpoints;
@@ -24,6 +27,7 @@ pub mod link_summary;
 pub mod linkerd_api;
 pub mod misspelled;
 pub mod own_routes;
+pub mod pod_networks;
 pub mod preference_status;
 pub mod proxies;
 pub mod request_path;

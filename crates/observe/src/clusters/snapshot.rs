@@ -2,7 +2,10 @@
 //!
 //! The error of a `Result` says why a fact is unknown.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use client::Identity;
 pub use client::{ReadError, ReadErrorKind};
@@ -19,10 +22,12 @@ use mirror_core::api::{
 };
 
 use super::{
+    certificates::{ProxyCertificates, Validity},
     foreign_endpoints::ForeignEndpoints,
     leader::{Leader, Leaders},
     misspelled::ExportLabels,
     own_routes::OwnRoute,
+    pod_networks::PodNetworks,
     skipped_ports::SkippedPorts,
 };
 use crate::timeline::Happened;
@@ -160,6 +165,8 @@ pub struct Destination {
     pub credentials: BTreeMap<String, LinkerdCredentials>,
     /// When the oldest of its running Pods started; `None` if none runs.
     pub started: Option<Timestamp>,
+    /// Number of its running Pods.
+    pub pods: usize,
 }
 
 impl Destination {
@@ -212,6 +219,10 @@ pub struct TargetSnapshot {
     pub config: Known<LinkerdConfig>,
     /// Services with unusual values of the labels that export them.
     pub unusual: Known<BTreeMap<ResourceId, ExportLabels>>,
+    /// How far the clock of its API server is ahead of this machine's.
+    pub ahead: SignedDuration,
+    /// Addresses of some of its Pods.
+    pub pods: Known<Vec<IpAddr>>,
 }
 
 /// One rule of permissions.
@@ -301,6 +312,14 @@ pub struct FullSnapshot {
     pub destination: Known<Destination>,
     /// Trust anchors for proxies, PEM; `None` if the ConfigMap does not exist.
     pub trust_roots: Known<Option<String>>,
+    /// The certificate with which Linkerd signs those of proxies.
+    pub issuer: Known<Validity>,
+    /// The certificates of some proxies: of the extension, and of Linkerd's control plane.
+    pub certificates: Known<ProxyCertificates>,
+    /// Number of Pods in the mesh; of very many, only some are counted.
+    pub meshed: Known<usize>,
+    /// The networks of this cluster's Pods.
+    pub pod_networks: Known<PodNetworks>,
 }
 
 impl FullSnapshot {

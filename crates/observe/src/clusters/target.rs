@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use client::{ReadError, from_credentials, requests::within};
+use client::{
+    ReadError, from_credentials,
+    requests::{clock_of, within},
+};
 use k8s_openapi::api::{
     authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
     core::v1::ConfigMap,
@@ -14,6 +17,7 @@ use mirror_core::api::{labels, link::LinkerdConfig};
 
 use super::{
     access::{is_permitted, reviewed},
+    collect_mesh::some_of_pods,
     misspelled::unusual,
     snapshot::{AccessRule, Known, TargetSnapshot},
 };
@@ -37,18 +41,21 @@ pub async fn target_snapshot(
         .map_err(|error| error.to_string())?;
     let unreachable = |why: ReadError| why.context("cannot reach the cluster");
     let requests = async {
-        client.apiserver_version().await?;
-        let (denied, rules, config, unusual) = futures::join!(
+        let ahead = clock_of(&client).await?;
+        let (denied, rules, config, unusual, pods) = futures::join!(
             denied(&client),
             rules(&client, linkerd_namespace),
             config_in_force(&client, linkerd_namespace),
-            unusual(&client)
+            unusual(&client),
+            some_of_pods(&client)
         );
         Known::Ok(TargetSnapshot {
             denied,
             rules,
             config,
             unusual,
+            ahead,
+            pods,
         })
     };
     within(deadline, requests).await.map_err(unreachable)

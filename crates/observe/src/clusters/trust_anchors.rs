@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 
+use super::certificates::Validity;
+
 /// Certificates, DER.
 pub type Anchors = BTreeSet<Vec<u8>>;
 
@@ -25,15 +27,23 @@ pub fn describe(der: &[u8]) -> String {
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
         return "unreadable certificate".to_owned();
     };
-    let until = certificate.validity().not_after.timestamp();
-    let until = jiff::Timestamp::from_second(until).map_or_else(
-        |_| "unknown".to_owned(),
-        |until| until.strftime("%Y-%m-%d").to_string(),
+    let until = Validity::of_der(der).map_or_else(
+        || "unknown".to_owned(),
+        |validity| validity.until.strftime("%Y-%m-%d").to_string(),
     );
     format!(
         "{} (serial {}, until {until})",
         certificate.subject(),
         certificate.raw_serial_as_string().replace(':', "")
+    )
+}
+
+/// The subject of a certificate.
+pub fn subject(der: &[u8]) -> String {
+    let parsed = x509_parser::parse_x509_certificate(der);
+    parsed.map_or_else(
+        |_| "unreadable certificate".to_owned(),
+        |(_, certificate)| certificate.subject().to_string(),
     )
 }
 

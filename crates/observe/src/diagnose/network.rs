@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     clusters::{
+        pod_networks::PodNetworks,
         request_path::{GatewayFacts, PodState},
         snapshot::LinkSnapshot,
     },
@@ -435,15 +436,17 @@ fn networks(way: &PathContext<'_>, cluster: &str, level: Level, report: &mut Lay
         (_, Err(why)) => return report.cannot_see("Nodes", why),
         (Ok(slices), Ok(own)) => (slices, own),
     };
-    // Many networks ignore what a Node says, so it counts only if Pods have addresses of it.
     let local = way.facts.source.destination_pods.iter().flatten();
     let client = way.client().map(|client| &client.state);
     let local: Vec<IpAddr> = local
         .chain(client)
         .filter_map(|pod: &PodState| pod.address)
         .collect();
-    let in_force = |address: &IpAddr| own.iter().find(|net| net.contains(address));
-    if local.is_empty() || local.iter().any(|address| in_force(address).is_none()) {
+    let own = PodNetworks {
+        networks: own.clone(),
+        own: local,
+    };
+    if !own.in_force() {
         return report.cannot_see(
             "the networks of this cluster's Pods",
             "its Nodes do not tell them",
@@ -452,10 +455,7 @@ fn networks(way: &PathContext<'_>, cluster: &str, level: Level, report: &mut Lay
     let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
     let remote = endpoints.flat_map(|endpoint| &endpoint.addresses);
     let remote: Vec<IpAddr> = remote.filter_map(|address| address.parse().ok()).collect();
-    match remote
-        .iter()
-        .find_map(|address| Some((address, in_force(address)?)))
-    {
+    match own.overlap(remote.iter()) {
         Some((address, network)) => {
             let evidence = format!(
                 "{address} of {} in {cluster} is in {network}, a network of this cluster's own Pods",

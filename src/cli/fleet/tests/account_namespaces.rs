@@ -152,6 +152,7 @@ fn linkerd(started: i64) -> Destination {
         namespace: "linkerd".to_owned(),
         credentials: [("east".to_owned(), credentials)].into(),
         started: at(started),
+        pods: 1,
     }
 }
 

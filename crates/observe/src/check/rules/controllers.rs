@@ -5,6 +5,7 @@ use mirror_core::api::labels::{self, LEASE_NAME};
 use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     clusters::{
+        destination_restart::DestinationRestart,
         leader::pods,
         snapshot::{Confinement, FullSnapshot, Workload},
         workloads::tag,
@@ -209,5 +210,21 @@ fn deployments(snapshot: &FullSnapshot) -> Result<&[Workload], Verdict> {
     match &snapshot.deployments {
         Ok(all) => Ok(all),
         Err(why) => Err(Verdict::fail(format!("cannot list Deployments: {why}"))),
+    }
+}
+
+/// What a restart of Linkerd's destination controller causes, which some remedies need.
+pub fn destination_restart(snapshot: &FullSnapshot) -> Verdict {
+    if snapshot.links().is_empty() {
+        return Verdict::Skip;
+    }
+    let destination = match &snapshot.destination {
+        Err(why) => return Verdict::warn(format!("not checked, because {why}")),
+        Ok(destination) => destination,
+    };
+    let restart = DestinationRestart::of(destination, snapshot.meshed.clone());
+    match restart.problem() {
+        Some(problem) => Verdict::warn(problem),
+        None => Verdict::PassWith(vec![restart.text()]),
     }
 }

@@ -3,9 +3,11 @@
 //! Checks without a hint anchor are ours. Their advice is in the text, because `linkerd check` prints a hint as "see
 //! <hint> for hints".
 
+mod certificates;
 mod controllers;
 mod examples;
 mod links;
+mod networks;
 mod preferences;
 mod proxies;
 mod rule;
@@ -43,7 +45,13 @@ const RULES: &[Rule] = &[
     rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
+    rule(Credentials, "Linkerd's destination controller can be restarted", "", Warning, controllers::destination_restart),
     rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl get configmaps --all-namespaces --field-selector metadata.name=linkerd-identity-trust-roots --output yaml"),
+    rule(Targets, "trust anchors are not about to end", "", Error, certificates::anchors).fixed_by("linkerd check"),
+    rule(Credentials, "Linkerd's issuer certificate is not about to end", "", Error, certificates::issuer).fixed_by("linkerd check"),
+    rule(Proxies, "proxies renew their certificates", "", Error, certificates::of_proxies).fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/control-plane-component=identity"),
+    rule(Targets, "clocks of clusters agree", "", Warning, certificates::clocks),
+    rule(Targets, "Pod networks do not overlap", "", Error, networks::pod_networks),
     rule(Targets, "domains of target clusters are right", "", Error, targets::domains),
     rule(Controller, "service mirror controller has required permissions", "l5d-multicluster-source-rbac-correct", Error, controllers::permissions),
     rule(Controller, "service mirror controller is restricted by admission policies", "", Warning, controllers::confined),

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What to say of a check that needs credentials which were refused.
-const NOT_CHECKED: &str = "not checked; see the check of its credentials";
+pub const NOT_CHECKED: &str = "not checked; see the check of its credentials";
 /// Permissions that the credentials of a Link need: for our controller's watches, for the control plane's remote
 /// discovery, for these checks, and those that every ServiceAccount has.
 #[rustfmt::skip]
@@ -317,12 +317,17 @@ fn per_link(
 }
 
 /// The same for Links whose API server is asked from here, and not only by the controller through the gateway.
-fn per_direct_link(
+pub fn per_direct_link(
     snapshot: &FullSnapshot,
     judge: impl Fn(&LinkSnapshot) -> Option<Vec<Finding>>,
 ) -> Verdict {
+    per_each(direct_links(snapshot), judge)
+}
+
+/// The Links whose API server is asked from here.
+pub fn direct_links(snapshot: &FullSnapshot) -> impl Iterator<Item = &LinkSnapshot> {
     let links = snapshot.links().iter();
-    per_each(links.filter(|link| !is_through_gateway(&link.link)), judge)
+    links.filter(|link| !is_through_gateway(&link.link))
 }
 
 fn per_each<'l>(

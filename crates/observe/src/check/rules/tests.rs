@@ -15,11 +15,13 @@ use mirror_core::api::{
 use self::cases::{CASES, Change, crowd, prefer};
 use super::{CheckResult, Level, RULES, Topic};
 use crate::clusters::{
+    certificates::{ProxyCertificates, Validity},
     fixtures::route,
     fixtures::{A, B},
     foreign_endpoints::{EndpointsSource, ForeignEndpoints},
     leader::{Leader, Leaders},
     misspelled::tests::labelled,
+    pod_networks::PodNetworks,
     skipped_ports::SkippedPorts,
     snapshot::{
         AccessRule, ClusterSnapshot, Confinement, Crd, Destination, Endpoints, FullSnapshot, Known,
@@ -104,6 +106,8 @@ fn link(cluster: &str) -> LinkSnapshot {
             ]),
             config: Ok(config(A)),
             unusual: Ok(BTreeMap::new()),
+            ahead: jiff::SignedDuration::ZERO,
+            pods: Ok(vec!["10.2.0.7".parse().unwrap()]),
         })),
     }
 }
@@ -243,8 +247,32 @@ fn well() -> FullSnapshot {
             namespace: "linkerd".into(),
             credentials: BTreeMap::from([("east".to_owned(), LinkerdCredentials::default())]),
             started: Some("2026-11-20T12:00:00Z".parse().unwrap()),
+            pods: 3,
         }),
         trust_roots: Ok(Some(A.into())),
+        issuer: Ok(valid("2026-11-01T00:00:00Z", "2027-11-01T00:00:00Z")),
+        certificates: Ok(certificate("2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z")),
+        meshed: Ok(40),
+        pod_networks: Ok(PodNetworks {
+            networks: vec!["10.1.0.0/24".parse().unwrap()],
+            own: vec!["10.1.0.7".parse().unwrap()],
+        }),
+    }
+}
+
+fn valid(from: &str, until: &str) -> Validity {
+    Validity {
+        from: from.parse().unwrap(),
+        until: until.parse().unwrap(),
+    }
+}
+
+/// The certificate of the controller's proxy.
+fn certificate(from: &str, until: &str) -> ProxyCertificates {
+    let pod = ResourceId::new("linkerd-multicluster", "controller-1");
+    ProxyCertificates {
+        seen: BTreeMap::from([(pod, valid(from, until))]),
+        unread: BTreeMap::new(),
     }
 }
 

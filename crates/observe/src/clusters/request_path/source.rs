@@ -6,10 +6,9 @@ use client::{
     Cluster, ReadError,
     requests::{list_all, within},
 };
-use ipnet::IpNet;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Namespace, Node, Pod},
+    core::v1::{Namespace, Pod},
 };
 use kube::{Api, Client};
 use mirror_core::{
@@ -33,7 +32,7 @@ use super::{
 use crate::{
     clusters::{
         collect::{Depth, add_credentials, snapshot_of},
-        collect_full,
+        collect_full, collect_mesh,
         snapshot::{ClusterSnapshot, Known, LinkSnapshot},
         workloads::DESTINATION_PODS,
     },
@@ -57,7 +56,7 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
         within(deadline, controller_pods(client)),
         within(deadline, collect_full::destination(client, linkerd)),
         within(deadline, pods(client, Some(linkerd), DESTINATION_PODS)),
-        within(deadline, pod_networks(client)),
+        within(deadline, collect_mesh::of_nodes(client)),
     );
     let (of_service, links, of_linkerd, destination_replicas) = futures::join!(
         of_service(cluster, service, &noted),
@@ -251,18 +250,6 @@ pub async fn pods(
     };
     let found = list_all(&api, selector).await?;
     Ok(found.iter().map(pod::state).collect())
-}
-
-/// The networks of Pods that the nodes have.
-async fn pod_networks(client: &Client) -> Known<Vec<IpNet>> {
-    let nodes: Vec<Node> = list_all(&Api::all(client.clone()), "").await?;
-    let networks = nodes.into_iter().filter_map(|node| node.spec);
-    let networks =
-        networks.filter_map(|spec| spec.pod_cidrs.or_else(|| Some(vec![spec.pod_cidr?])));
-    Ok(networks
-        .flatten()
-        .filter_map(|net| net.parse().ok())
-        .collect())
 }
 
 #[cfg(test)]

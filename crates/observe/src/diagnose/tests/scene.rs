@@ -238,6 +238,7 @@ pub fn gateway_mirror() -> RequestPath {
             namespace: "linkerd".to_owned(),
             credentials: [("east".to_owned(), credentials)].into(),
             started: Some(now()),
+            pods: 1,
         }),
         destination_replicas: Ok(Some(1)),
         destination_pods: Ok(vec![ready_pod(

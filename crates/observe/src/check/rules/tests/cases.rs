@@ -165,6 +165,36 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("preferred clusters receive the requests to federated services", |f| prefer(f, "local,east", "local=2026-11-21T11:55:00Z/2026-11-21T12:00:20Z"), Some(Level::Warning), "Service shop/web-federated prefers local,east; failed over to east: local became unavailable at 2026-11-21 11:55:00 UTC and receives requests again at 2026-11-21 12:00:20 UTC\nsee which clusters receive the requests now: run `linkerd-mc status --services`"),
     ("preferred clusters receive the requests to federated services", |f| prefer(f, "east=8,local=2", "east=2026-11-21T11:55:00Z/.."), Some(Level::Warning), "Service shop/web-federated prefers east=8,local=2; failed over to local: east became unavailable at 2026-11-21 11:55:00 UTC"),
     ("preferred clusters receive the requests to federated services", |f| prefer(f, "local,east", "east=2026-11-21T11:55:00Z/.."), None, ""),
+    ("trust anchors are not about to end", |f| f.now = "2036-09-18T00:00:00Z".parse().unwrap(), None, ""),
+    ("trust anchors are not about to end", |f| f.now = "2036-09-20T00:00:00Z".parse().unwrap(), Some(Level::Warning), "this cluster: trust anchor CN=root.linkerd.cluster.local ends on 2036-11-18 11:16 UTC; change it before its end, in all linked clusters (docs/trust.md)\neast: trust anchor CN=root"),
+    ("trust anchors are not about to end", |f| f.now = "2036-12-01T00:00:00Z".parse().unwrap(), Some(Level::Error), "this cluster: trust anchor CN=root.linkerd.cluster.local ended on 2036-11-18 11:16 UTC; change it"),
+    ("trust anchors are not about to end", |f| f.now = "2026-01-01T00:00:00Z".parse().unwrap(), Some(Level::Error), "this cluster: trust anchor CN=root.linkerd.cluster.local is not valid before 2026-11-21 11:16 UTC"),
+    ("trust anchors are not about to end", |f| f.cluster.config = no(), Some(Level::Warning), "this cluster: not checked, because refused"),
+    ("trust anchors are not about to end", |f| target(f).config = Ok(config("")), Some(Level::Warning), "east: not checked, because no certificate found"),
+    ("trust anchors are not about to end", |f| east(f).target = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
+    ("trust anchors are not about to end", |f| through_gateway(f, "True"), None, ""),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(valid("2026-11-20T12:00:00Z", "2026-11-22T12:00:00Z")), None, ""),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(valid("2026-11-19T18:00:00Z", "2026-11-21T18:00:00Z")), Some(Level::Warning), "Linkerd's issuer certificate ends on 2026-11-21 18:00 UTC; renew it (docs/trust.md)"),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(valid("2026-11-19T12:00:00Z", NOW)), Some(Level::Error), "Linkerd's issuer certificate ended on 2026-11-21 12:00 UTC"),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = no(), Some(Level::Warning), "not checked, because refused"),
+    ("proxies renew their certificates", |f| f.certificates = Ok(certificate("2026-11-20T13:00:00Z", "2026-11-21T13:00:00Z")), Some(Level::Warning), "the certificate of the proxy of pod linkerd-multicluster/controller-1 ends on 2026-11-21 13:00 UTC; the proxy should have a new one"),
+    ("proxies renew their certificates", |f| f.certificates = Ok(certificate("2026-11-20T11:00:00Z", "2026-11-21T11:00:00Z")), Some(Level::Error), "ended on 2026-11-21 11:00 UTC"),
+    ("proxies renew their certificates", |f| f.certificates = no(), Some(Level::Warning), "not checked, because refused"),
+    ("proxies renew their certificates", |f| f.certificates = Ok(unread()), Some(Level::Warning), "not checked, because pod linkerd/identity-1: it was slow"),
+    ("clocks of clusters agree", |f| target(f).ahead = jiff::SignedDuration::from_secs(-20), None, ""),
+    ("clocks of clusters agree", |f| target(f).ahead = jiff::SignedDuration::from_secs(-21), Some(Level::Warning), "east: the clock of its API server is 21 s behind that of this cluster's; from 20 s on, proxies refuse new certificates"),
+    ("clocks of clusters agree", |f| { f.ahead = jiff::SignedDuration::from_secs(50); target(f).ahead = jiff::SignedDuration::from_secs(60); }, None, ""),
+    ("clocks of clusters agree", |f| { skew(f, "5s"); target(f).ahead = jiff::SignedDuration::from_secs(6); }, Some(Level::Warning), "is 6 s ahead of that of this cluster's; from 5 s on"),
+    ("clocks of clusters agree", |f| east(f).target = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
+    ("Pod networks do not overlap", overlap, Some(Level::Error), "east: 10.1.0.9 of a Pod there is in 10.1.0.0/24, a network of this cluster's own Pods, so requests to its Pods, such as those of Service shop/api-east, never leave this cluster; export through the gateway"),
+    ("Pod networks do not overlap", |f| { overlap(f); f.mirrors = Ok(vec![service("web-federated", &[], &[(labels::REMOTE_DISCOVERY, "web@east")])]); }, Some(Level::Error), "Service shop/web-federated"),
+    ("Pod networks do not overlap", |f| { overlap(f); f.mirrors = Ok(vec![]); }, Some(Level::Warning), "so mirrors and federated Services without a gateway will not work"),
+    ("Pod networks do not overlap", |f| f.pod_networks = no(), Some(Level::Warning), "not checked, because refused"),
+    ("Pod networks do not overlap", |f| target(f).pods = no(), Some(Level::Warning), "east: not checked, because refused"),
+    ("Pod networks do not overlap", |f| east(f).target = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
+    ("Linkerd's destination controller can be restarted", |f| f.meshed = Ok(3_604), Some(Level::Warning), "after a restart of linkerd-destination, each of its 3 Pods lists 1 cluster again: 15 lists; 3604 proxies ask it again, about 1201 each Pod at once, and from 1200 on it may not recover"),
+    ("Linkerd's destination controller can be restarted", |f| f.meshed = no(), None, ""),
+    ("Linkerd's destination controller can be restarted", |f| f.destination = no(), Some(Level::Warning), "not checked, because refused"),
     ("multicluster extension proxies are healthy", |f| f.pods = no(), Some(Level::Warning), "cannot list pods: refused"),
     ("multicluster extension proxies are healthy", |f| f.pods = Ok(vec![]), Some(Level::Warning), "no pod of the extension has a proxy"),
     ("multicluster extension proxies are healthy", |f| pod(f).phase = "Pending".into(), Some(Level::Warning), "pod linkerd-multicluster/controller-1 is Pending"),
@@ -176,6 +206,28 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), None, ""),
     ("multicluster extension proxies are up-to-date", |f| f.cluster.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Some(Level::Warning), "the control plane's is custom"),
 ];
+
+/// The proxy of one Pod could not be read.
+fn unread() -> ProxyCertificates {
+    let pod = ResourceId::new("linkerd", "identity-1");
+    let why = "it was slow".to_owned();
+    ProxyCertificates {
+        unread: BTreeMap::from([(pod, why)]),
+        ..ProxyCertificates::default()
+    }
+}
+
+/// By how much Linkerd dates certificates back.
+fn skew(snapshot: &mut FullSnapshot, allowed: &str) {
+    let config = snapshot.cluster.config.as_mut().unwrap();
+    let identity = json!({ "issuer": { "clockSkewAllowance": allowed } });
+    config.rest.insert("identity".into(), identity);
+}
+
+/// A Pod of the target cluster has an address of this cluster's own Pods.
+fn overlap(snapshot: &mut FullSnapshot) {
+    target(snapshot).pods = Ok(vec!["10.1.0.9".parse().unwrap()]);
+}
 
 /// Sets what is known of the controller's Lease.
 fn lead(snapshot: &mut FullSnapshot, leader: Known<Option<Leader>>) {
