@@ -3,6 +3,7 @@
 //! The command writes an annotation of the Link, and waits until the Link's status shows that the controller acted on it.
 //! With the file of a fleet, it does so in all clusters that link to this one.
 
+mod forecast;
 mod report;
 mod source;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use manifests::link::ClusterName;
 use mirror_core::api::labels;
 
 use self::{
+    forecast::forecast,
     report::{DrainReport, DrainResult, SourceDrain},
     source::{DrainIn, Drained, to_rejoin},
 };
@@ -42,7 +44,7 @@ Examples:
   # Drain it for 4 hours
   linkerd-mc --context west drain east --duration 4h
 
-  # Show what would be done, with the equivalent kubectl command
+  # Show whether west can lose east, and the equivalent kubectl command
   linkerd-mc --context west drain east --dry-run
 
   # Let it rejoin
@@ -52,7 +54,8 @@ Examples:
   linkerd-mc drain --file fleet.yaml east --duration 4h
 
 Exit codes: 0 it left all federated Services, or rejoined; 1 it is still in
-some, or a cluster failed.";
+some, or a cluster failed. With --dry-run: 1 it would stay in some, or a
+cluster failed.";
 
 /// Minimum and maximum duration of a drain.
 const BOUNDS: (Duration, Duration) = (
@@ -65,6 +68,11 @@ const BOUNDS: (Duration, Duration) = (
 /// Requests to federated Services of this cluster go to the other members, also those that prefer it. The cluster stays in
 /// federated Services that have no other member; the command lists them. Mirrors of the cluster are not affected. The drain
 /// ends after --duration or with --end. Running `drain` again restarts the time.
+///
+/// --dry-run tells whether the cluster can be taken out: which federated Services have no other member with a ready
+/// endpoint, who calls its mirrors, which a drain does not move, and how many requests would go to which members. Callers and
+/// requests are those that proxies count, of up to 100 Pods in the mesh. This requires permission to get `pods/proxy`; without
+/// it, they are not seen.
 ///
 /// The end of the drain is stored in an annotation of the Link. Run the command for each source cluster that has a Link
 /// to the drained cluster. With --file, it drains the cluster in all clusters that the file links to it, side by side and
@@ -90,7 +98,7 @@ pub struct DrainArgs {
     /// Namespace of the Link
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, conflicts_with = "file", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
-    /// Show what would be done, with the equivalent kubectl commands, and change nothing
+    /// Show what would be done and what would be lost, with the equivalent kubectl commands, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Output format
@@ -122,12 +130,19 @@ pub async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> 
             "run the same command again, which does the rest",
         );
     }
-    let sources = if let Some(loaded) = &file {
+    let mut sources = if let Some(loaded) = &file {
         in_all(global, args, loaded).await?
     } else {
         let cluster = Cluster::connect(&global.access()).await?;
         vec![in_source(args, &args.namespace, None, &cluster).await?]
     };
+    let here = global.access();
+    let current = || here.kubeconfig().ok()?.current_context;
+    let here = here.context.clone().or_else(current);
+    let here = here.as_deref().unwrap_or("this cluster");
+    for source in &mut sources {
+        source.answer_as(here, &args.cluster);
+    }
     let report = DrainReport::of(&args.cluster, &sources);
     match args.output {
         DrainFormat::Text => report.say(args.wait)?,
@@ -204,7 +219,12 @@ async fn in_source(
     };
     if args.dry_run {
         let commands = source.commands(&links, end);
+        let forecast = match end {
+            Some(_) => Some(Box::pin(forecast(&source)).await?),
+            None => None,
+        };
         return Ok(SourceDrain {
+            forecast,
             commands: commands.lines().map(str::to_owned).collect(),
             ..of(DrainResult::Planned)
         });

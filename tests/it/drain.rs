@@ -6,7 +6,7 @@ use linkerd_mc::{
     api::{duration::rfc3339, labels as l},
     timing,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     controller::Controller,
@@ -15,8 +15,8 @@ use crate::support::{
         unlink,
     },
     objects::{
-        annotation, cluster_ip, has_members, join, members_are, namespace, regroup, service,
-        services,
+        annotation, cluster_ip, endpoints, has_members, join, members_are, namespace, regroup,
+        service, services,
     },
     planes::{alone, hub},
     program::{Outcome, run},
@@ -58,6 +58,7 @@ async fn drained_cluster_leaves_federated_services_that_have_other_members_and_r
     in_step(west, "dr-east", &[]).await;
 
     a_dry_run_drains_nothing(west).await;
+    a_dry_run_tells_what_would_move(north, west).await;
     only_mirrors_name_a_drained_cluster(west, &mirror, ip).await;
     a_drain_can_be_prolonged(west).await;
     the_last_member_stays(west, ip).await;
@@ -70,18 +71,103 @@ async fn drained_cluster_leaves_federated_services_that_have_other_members_and_r
     }
 }
 
+/// What a dry run of the drain of this cluster says, and its exit code.
+fn dry_run(west: &ControlPlane, cluster: &str) -> (Value, i32) {
+    let dry = cli(west, &["drain", cluster, "--dry-run", "-o=json"]);
+    let report: Value = serde_json::from_str(&dry.stdout).unwrap();
+    (report["sources"][0].clone(), dry.code)
+}
+
+/// A Service, what becomes of it, and the ready endpoints of its other members.
+fn outcomes(report: &Value) -> Vec<String> {
+    let federated = report["forecast"]["federated"].as_array().unwrap().iter();
+    let outcomes = federated.map(|of| {
+        let others = of["others"].as_array().unwrap().iter();
+        let others =
+            others.map(|other| format!("{} {}", other["cluster"], other["readyEndpoints"]));
+        let others = others.collect::<Vec<_>>().join(", ");
+        format!("{}: {} {others}", of["service"], of["outcome"]).replace('"', "")
+    });
+    outcomes.collect()
+}
+
 async fn a_dry_run_drains_nothing(west: &ControlPlane) {
     let dry = cli(west, &["drain", "dr-east", "--dry-run"]);
     let said = dry.stderr.as_str();
     assert!(said.starts_with("would drain dr-east until 2"), "{said}");
+    assert_eq!(dry.code, 0, "{said}");
     let dry = dry.stdout;
+    let answer = "west cannot lose dr-east: 2 federated Services would have no ready endpoint\n";
+    assert!(dry.starts_with(answer), "{dry}");
     assert!(
-        dry.starts_with("kubectl --context west -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
+        dry.contains("\nkubectl --context west -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
         "{dry}"
     );
     let link = links(west).get("dr-east").await.unwrap();
     let annotations = link.metadata.annotations.unwrap_or_default();
     assert!(!annotations.contains_key(l::DRAINED_UNTIL));
+}
+
+/// Whether a cluster can be lost depends on the ready endpoints of other members, and on who calls its mirrors. The Pod in
+/// the mesh has no address, so nobody can say what it calls.
+async fn a_dry_run_tells_what_would_move(north: &ControlPlane, west: &ControlPlane) {
+    endpoints(north, DRAINED, "web", 2).await;
+    let (report, code) = dry_run(west, "dr-east");
+    let expected = [
+        "near-federated: losesEndpoints local 0",
+        "web-federated: moves dr-north 2",
+    ];
+    assert_eq!(
+        (outcomes(&report), code),
+        (expected.map(str::to_owned).into(), 0),
+        "{report}"
+    );
+    endpoints(west, DRAINED, "near", 1).await;
+    let (report, _) = dry_run(west, "dr-east");
+    assert_eq!(outcomes(&report)[0], "near-federated: moves local 1");
+    let mirrors = report["forecast"]["mirrors"].as_array().unwrap();
+    assert_eq!(mirrors.len(), 1, "{report}");
+    assert_eq!(
+        (&mirrors[0]["service"], &mirrors[0]["mode"]),
+        (&json!("web-dr-east"), &json!("gateway"))
+    );
+
+    west.apply(&silent_client().to_string()).await.unwrap();
+    let running = r#"{"status":{"phase":"Running"}}"#;
+    let patch = [
+        "patch",
+        "pod",
+        "client",
+        "-n",
+        DRAINED,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        running,
+    ];
+    west.kubectl(&patch).await.unwrap();
+    let (report, code) = dry_run(west, "dr-east");
+    assert_eq!(
+        (&report["forecast"]["canLose"], code),
+        (&Value::Null, 0),
+        "{report}"
+    );
+    let unseen = report["forecast"]["unseen"][0].as_str().unwrap();
+    assert!(unseen.starts_with("what Pods call: 0 of "), "{unseen}");
+    west.kubectl(&["delete", "pod", "client", "-n", DRAINED, "--now"])
+        .await
+        .unwrap();
+}
+
+/// A Pod in the mesh that runs nowhere.
+fn silent_client() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "client", "namespace": DRAINED, "labels": { "linkerd.io/control-plane-ns": "linkerd" },
+        },
+        "spec": { "containers": [{ "name": "linkerd-proxy", "image": "none" }] },
+    })
 }
 
 /// After the command has ended, only mirrors refer to the drained cluster.
@@ -117,6 +203,9 @@ async fn a_drain_can_be_prolonged(west: &ControlPlane) {
 
 /// The last member stays, and `drain` reports it.
 async fn the_last_member_stays(west: &ControlPlane, ip: &str) {
+    let (report, code) = dry_run(west, "dr-north");
+    let expected = vec!["web-federated: stays ".to_owned()];
+    assert_eq!((outcomes(&report), code), (expected, 1), "{report}");
     let last = cli(west, &["drain", "dr-north"]);
     assert_eq!(last.code, 1, "{}", last.stderr);
     assert_eq!(last.stdout, "drained/web-federated\n");

@@ -4,7 +4,7 @@
 //! | Module | Responsibility |
 //! | --- | --- |
 //! | [`check`], [`diagnose`] | the rules of `check`; the layers of `diagnose` |
-//! | [`traffic`], [`verify`] | the sums of `traffic`; the judgements of `verify` |
+//! | [`traffic`], [`verify`], [`drain`] | the sums of `traffic`; the judgements of `verify` and of `drain --dry-run` |
 //! | [`finding`] | what is wrong, as all of these say it |
 //! | [`timeline`] | what happened in clusters, and when |
 //! | [`clusters`] | what all of these, `status` and `graph` read |
@@ -13,6 +13,7 @@
 pub mod check;
 pub mod clusters;
 pub mod diagnose;
+pub mod drain;
 pub mod finding;
 pub mod junit;
 pub mod timeline;

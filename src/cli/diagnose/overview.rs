@@ -12,14 +12,13 @@ use observe::{
         history::{HistoryQuery, read_history},
         snapshot::{ClusterSnapshot, Known},
         topology::{Edge, Topology},
-        traffic::{ServiceWanted, TrafficServices, list, samples},
+        traffic::{ServiceWanted, TrafficServices, list, sampled_twice},
     },
     diagnose::overview::{LinksSeen, Overview, RequestsSeen, WorstService, document, text},
     finding::{Finding, causes::Cause},
     timeline::{Timeline, history},
     traffic::{ClientActivity, FailingGroup, failing, increase},
 };
-use tokio::time::sleep;
 
 use super::{
     args::{Called, Diagnose, PodName},
@@ -125,33 +124,14 @@ async fn requests(cluster: &Cluster, from: Option<&PodName>) -> Known<RequestsSe
         chosen.proxies.retain(|proxy| proxy.pod.name == from.name);
         chosen.meshed = chosen.proxies.len();
     }
-    let sample = || {
-        samples(
-            &cluster.client,
-            &chosen.proxies,
-            &services,
-            cluster.deadline,
-        )
-    };
-    let first = sample().await;
-    if !first.is_empty() {
-        sleep(INTERVAL).await;
-    }
-    let second = sample().await;
-    let pairs = first.into_iter().zip(second).zip(&chosen.proxies);
-    let (mut read, mut unread) = (Vec::new(), None);
-    for ((first, second), proxy) in pairs {
-        match (first, second) {
-            (Ok(first), Ok(second)) => read.push((proxy.pod.clone(), increase(&first, &second))),
-            (Err(why), _) | (_, Err(why)) => {
-                unread.get_or_insert_with(|| format!("{}: {why}", proxy.pod));
-            }
-        }
-    }
+    let samples = sampled_twice(cluster, &services, &chosen, INTERVAL).await;
+    let read = samples.read.into_iter();
+    let read = read.map(|(pod, first, second)| (pod, increase(&first, &second)));
+    let read: Vec<_> = read.collect();
     let keys = read.iter().flat_map(|(_, client)| client.by_key.keys());
     let used: BTreeSet<ResourceId> = keys.map(|key| key.service.clone()).collect();
     services.locate(cluster, |id| used.contains(id)).await?;
-    Ok(seen(&services, &read, chosen.meshed, unread))
+    Ok(seen(&services, &read, chosen.meshed, samples.unread))
 }
 
 fn seen(

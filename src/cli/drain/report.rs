@@ -5,9 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use manifests::link::ClusterName;
 use mirror_core::{api::duration::rfc3339, mirror::target::drain::until};
+use observe::drain::{DrainForecast, DrainOutcome};
 use serde::Serialize;
 
-use crate::cli::common::output;
+use super::forecast::text;
+use crate::cli::common::{output, table::terminal_width};
 
 /// What happened, for all source clusters.
 #[derive(Debug, Serialize)]
@@ -19,7 +21,7 @@ pub struct DrainReport<'r> {
 }
 
 /// What happened in one source cluster.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Serialize)]
 pub struct SourceDrain {
     /// Its name in the file; `None` if it is that of the context.
     pub source: Option<String>,
@@ -31,6 +33,12 @@ pub struct SourceDrain {
     pub services: Vec<String>,
     /// Why it failed.
     pub reason: Option<String>,
+    /// Whether it can lose the cluster, in words: of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// What would move, and what would be lost: of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<DrainForecast>,
     /// The commands that would do it.
     pub commands: Vec<String>,
 }
@@ -60,8 +68,25 @@ impl SourceDrain {
             end: None,
             services: Vec::new(),
             reason: None,
+            answer: None,
+            forecast: None,
             commands: Vec::new(),
         }
+    }
+
+    /// Answers whether it can lose a cluster, if that was looked at. `here` is what the cluster is called if it has no name
+    /// in a file.
+    pub fn answer_as(&mut self, here: &str, cluster: &ClusterName) {
+        let source = self.source.as_deref().unwrap_or(here);
+        let forecast = self.forecast.as_ref();
+        self.answer = forecast.map(|forecast| forecast.answer(source, &cluster.to_string()));
+    }
+
+    /// Whether the cluster is, or would be, still in a federated Service.
+    fn stays(&self) -> bool {
+        let mut forecast = self.forecast.iter().flat_map(|of| &of.federated);
+        self.result == DrainResult::LastMember
+            || forecast.any(|of| of.outcome == DrainOutcome::Stays)
     }
 }
 
@@ -74,16 +99,14 @@ impl<'r> DrainReport<'r> {
         }
     }
 
-    /// Whether the cluster is still somewhere where it should not be.
+    /// Whether the cluster is, or would be, still somewhere where it should not be.
     pub fn is_incomplete(&self) -> bool {
-        let is_left = |source: &SourceDrain| {
-            matches!(source.result, DrainResult::Failed | DrainResult::LastMember)
-        };
+        let is_left = |source: &SourceDrain| source.result == DrainResult::Failed || source.stays();
         self.sources.iter().any(is_left)
     }
 
-    /// Says what happened in each source cluster. On stdout are the commands of a dry run, and the federated Services in
-    /// which the cluster stays.
+    /// Says what happened in each source cluster. On stdout are the forecast and the commands of a dry run, and the
+    /// federated Services in which the cluster stays.
     pub fn say(&self, wait: Duration) -> anyhow::Result<()> {
         let cluster = &self.cluster;
         for source in self.sources {
@@ -114,6 +137,10 @@ impl<'r> DrainReport<'r> {
                     output::note(&format!("{place}{cluster} is not drained"));
                 }
                 DrainResult::Planned => {
+                    if let (Some(answer), Some(forecast)) = (&source.answer, &source.forecast) {
+                        let details = text(forecast, cluster, terminal_width());
+                        output::data(&format!("{answer}\n{details}\n"))?;
+                    }
                     output::note(&match source.end {
                         Some(_) => format!("{place}would drain {cluster} {until}, as with"),
                         None => format!("{place}would end the drain of {cluster}, as with"),

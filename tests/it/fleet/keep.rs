@@ -255,8 +255,10 @@ async fn drained_cluster_leaves_federated_services_everywhere_and_rejoins() {
     }
 
     let dry = fleet.run("drain", &mesh, &[names[1], "--dry-run"]);
-    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    assert_eq!(dry.code, 1, "{}", dry.stderr);
     for name in [names[0], names[2]] {
+        let answer = format!("{name} cannot lose rest-north: 2 federated Services would have no");
+        assert!(dry.stdout.contains(&answer), "{}", dry.stdout);
         let command = format!(
             "kubectl --context {name} -n linkerd-multicluster annotate links.multicluster.linkerd.io rest-north --overwrite \
              multicluster.linkerd.io/drained-until="

@@ -13,12 +13,12 @@ use client::{Cluster, requests::list_all};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use tokio::time::Instant;
+use mirror_core::api::metadata::ResourceId;
+use tokio::time::{Instant, sleep};
 
-use self::services::traffic_services;
 pub use self::{
     sample::{Bound, Measure, TrafficKey, TrafficSample},
-    services::{ServiceWanted, TrafficService, TrafficServices},
+    services::{ServiceWanted, TrafficService, TrafficServices, traffic_services},
 };
 use super::{
     proxies::{MESHED, PodProxy, ProxyError},
@@ -64,6 +64,53 @@ pub async fn list(
     let clients = clients.map_err(|why| why.context("cannot list Pods"))?;
     let clients = TrafficClients::of(clients, &services, max);
     Ok((services, clients))
+}
+
+/// Lists the Pods that may be clients of these Services: at most `max` of all namespaces.
+pub async fn chosen_clients(
+    cluster: &Cluster,
+    services: &TrafficServices,
+    max: usize,
+) -> Known<TrafficClients> {
+    let all = clients(cluster, None).await;
+    let all = all.map_err(|why| why.context("cannot list Pods"))?;
+    Ok(TrafficClients::of(all, services, max))
+}
+
+/// Samples of the proxies of clients, taken twice.
+#[derive(Debug, Default)]
+pub struct ClientSamples {
+    /// The Pods that were read, and both samples of each.
+    pub read: Vec<(ResourceId, TrafficSample, TrafficSample)>,
+    /// Why the first of the others could not be read.
+    pub unread: Option<String>,
+}
+
+/// Samples the proxies of these Pods, and once more after an interval.
+pub async fn sampled_twice(
+    cluster: &Cluster,
+    services: &TrafficServices,
+    clients: &TrafficClients,
+    interval: Duration,
+) -> ClientSamples {
+    let proxies = &clients.proxies;
+    let sample = || samples(&cluster.client, proxies, services, cluster.deadline);
+    let first = sample().await;
+    if !first.is_empty() {
+        sleep(interval).await;
+    }
+    let second = sample().await;
+    let mut all = ClientSamples::default();
+    for ((first, second), proxy) in first.into_iter().zip(second).zip(proxies) {
+        match (first, second) {
+            (Ok(first), Ok(second)) => all.read.push((proxy.pod.clone(), first, second)),
+            (Err(why), _) | (_, Err(why)) => {
+                all.unread
+                    .get_or_insert_with(|| format!("{}: {why}", proxy.pod));
+            }
+        }
+    }
+    all
 }
 
 /// Lists the running Pods that are in the mesh, of one namespace or of all.
@@ -147,7 +194,6 @@ pub async fn samples(
 
 #[cfg(test)]
 mod tests {
-    use mirror_core::api::metadata::ResourceId;
     use serde_json::json;
 
     use super::*;

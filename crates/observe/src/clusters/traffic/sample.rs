@@ -152,6 +152,14 @@ impl TrafficSample {
         self
     }
 
+    /// The same time, with nothing counted before: all that the proxy counts is an increase.
+    pub fn zero(&self) -> Self {
+        Self {
+            series: HashMap::new(),
+            ..*self
+        }
+    }
+
     fn take(
         &mut self,
         line: &Sample<'_>,

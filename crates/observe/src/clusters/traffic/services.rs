@@ -59,6 +59,8 @@ pub struct TrafficServices {
     pub services: BTreeMap<ResourceId, TrafficService>,
     /// The clusters that have an address of a federated Service: usually one.
     pub addresses: BTreeMap<(ResourceId, IpAddr), BTreeSet<String>>,
+    /// The ready addresses of members of federated Services, by Service and cluster.
+    pub ready: BTreeMap<(ResourceId, String), BTreeSet<IpAddr>>,
     /// Why addresses of clusters are not known.
     pub notes: Vec<String>,
     /// The members whose addresses were not read yet.
@@ -69,6 +71,12 @@ impl TrafficServices {
     /// A Service, if it is one of these.
     pub fn get(&self, id: &ResourceId) -> Option<&TrafficService> {
         self.services.get(id)
+    }
+
+    /// How many endpoints a member of a federated Service has that are ready.
+    pub fn ready_endpoints(&self, federated: &ResourceId, cluster: &str) -> usize {
+        let place = (federated.clone(), cluster.to_owned());
+        self.ready.get(&place).map_or(0, BTreeSet::len)
     }
 }
 
@@ -146,7 +154,7 @@ impl TrafficServices {
                 return;
             }
         };
-        let mut by_source: BTreeMap<ResourceId, Vec<(IpAddr, &str)>> = BTreeMap::new();
+        let mut by_source: BTreeMap<ResourceId, Vec<(IpAddr, &str, bool)>> = BTreeMap::new();
         for slice in &slices {
             let service = slice.metadata.label(labels::SLICE_SERVICE);
             let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
@@ -158,15 +166,22 @@ impl TrafficServices {
             let found = by_source
                 .entry(ResourceId::new(namespace, service))
                 .or_default();
-            let addresses = slice.endpoints.iter().flat_map(|e| e.addresses.iter());
-            let addresses = addresses.filter_map(|address| address.parse().ok());
-            found.extend(addresses.map(|address: IpAddr| (address, serving)));
+            for endpoint in &slice.endpoints {
+                let addresses = endpoint.addresses.iter();
+                let addresses = addresses.filter_map(|address| address.parse().ok());
+                let ready = endpoint.is_ready();
+                found.extend(addresses.map(|address| (address, serving, ready)));
+            }
         }
         for member in members {
-            for (address, serving) in by_source.get(&member.source).into_iter().flatten() {
+            for (address, serving, ready) in by_source.get(&member.source).into_iter().flatten() {
                 let place = (member.federated.clone(), *address);
                 let clusters = self.addresses.entry(place).or_default();
                 clusters.insert((*serving).to_owned());
+                if *ready {
+                    let place = (member.federated.clone(), (*serving).to_owned());
+                    self.ready.entry(place).or_default().insert(*address);
+                }
             }
         }
     }
