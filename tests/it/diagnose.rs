@@ -137,7 +137,7 @@ async fn causes_are_found_and_what_is_printed_fixes_them() {
     for line in [
         "Cause: PortNotDeclared (objects)",
         &edit,
-        "not judged, because a layer before it is broken",
+        "- not judged, because a layer before is broken: ",
     ] {
         assert!(text.stdout.contains(line), "{line}: {}", text.stdout);
     }

@@ -22,6 +22,7 @@ use observe::{
 
 use super::{
     args::{Called, Diagnose, PodName},
+    fitted,
     reader::{PathReader, THIS_CLUSTER, source, source_context},
 };
 use crate::cli::common::{
@@ -64,11 +65,12 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
     }
     let document = document(&overview);
     output::data(&args.output.of(&document, || {
+        let report = fitted(&text(&overview), terminal_width());
         if !overview.is_broken() {
-            return text(&overview);
+            return report;
         }
         let whole = overview.whole_timeline();
-        text(&overview) + &timeline::text(&whole, timing::now(), terminal_width())
+        report + &timeline::text(&whole, timing::now(), terminal_width())
     })?)?;
     Ok(output::exit_code(overview.is_broken()))
 }

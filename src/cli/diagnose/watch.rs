@@ -3,11 +3,12 @@
 use client::timing;
 use observe::diagnose::{Diagnosis, report};
 
-use super::{happened, reader::PathReader, text};
+use super::{fitted, happened, reader::PathReader, text};
 use crate::cli::common::{
     changes::{link_changes, next_change},
     format::OutputFormat,
     output,
+    table::terminal_width,
 };
 
 /// Prints a diagnosis, and then what has changed whenever something has. Fails only if the first one fails.
@@ -54,7 +55,9 @@ impl DiagnosisLog {
         };
         let text = match changed {
             None => String::new(),
-            Some(text) => format.one_of_many(&report::document(&now), || text)?,
+            Some(text) => format.one_of_many(&report::document(&now), || {
+                fitted(&text, terminal_width())
+            })?,
         };
         self.last = Some(now);
         Ok(text)

@@ -17,9 +17,6 @@ use crate::{
     timeline::Timeline,
 };
 
-/// Where the causes are explained.
-const REFERENCE: &str = "docs/reference/causes.md";
-
 /// A diagnosis as a document. It is the documented output of `diagnose`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,41 +85,42 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         port.unwrap_or_default(),
         one_line(&diagnosis.what)
     );
-    for layer in Layer::ALL {
-        judgement(&mut text, diagnosis, layer);
-    }
-    text.push('\n');
     conclusion(&mut text, diagnosis);
+    text.push('\n');
+    judgements(&mut text, diagnosis, |_| true);
     text
 }
 
-/// The layers whose state or causes have changed, and the conclusion. `None` if they are the same.
+/// The conclusion, and the layers whose state or causes have changed. `None` if they are the same.
 pub fn changes(before: &Diagnosis, now: &Diagnosis) -> Option<String> {
-    let mut text = String::new();
-    for layer in Layer::ALL {
-        if before.outline(layer) != now.outline(layer) {
-            judgement(&mut text, now, layer);
-        }
-    }
-    if text.is_empty() {
+    let mut changes = String::new();
+    let has_changed = |layer| before.outline(layer) != now.outline(layer);
+    judgements(&mut changes, now, has_changed);
+    if changes.is_empty() {
         return None;
     }
-    text.push('\n');
+    let mut text = String::new();
     conclusion(&mut text, now);
-    Some(text)
+    text.push('\n');
+    Some(text + &changes)
 }
 
-/// What was found in a layer, or that it was not judged.
-fn judgement(text: &mut String, diagnosis: &Diagnosis, of: Layer) {
-    let mut judged = diagnosis.layers.iter();
-    match judged.find(|report| report.layer == of) {
-        Some(report) => layer(text, report),
-        None => row(
+/// What was found in these layers, and in one line, which were not judged.
+fn judgements(text: &mut String, diagnosis: &Diagnosis, is_wanted: impl Fn(Layer) -> bool) {
+    let mut left = Vec::new();
+    for of in Layer::ALL.into_iter().filter(|layer| is_wanted(*layer)) {
+        let mut judged = diagnosis.layers.iter();
+        match judged.find(|report| report.layer == of) {
+            Some(report) => layer(text, report),
+            None => left.push(of.name()),
+        }
+    }
+    if !left.is_empty() {
+        let left = left.join(", ");
+        let _ = writeln!(
             text,
-            "unknown",
-            of.name(),
-            "not judged, because a layer before it is broken",
-        ),
+            "- not judged, because a layer before is broken: {left}"
+        );
     }
 }
 
@@ -171,7 +169,7 @@ fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
             .iter()
             .any(|report| !report.unseen.is_empty())
         {
-            text.push_str("What could not be looked at is listed above as `not seen`.\n");
+            text.push_str("What could not be looked at is listed below as `not seen`.\n");
         }
         return;
     };
@@ -203,5 +201,4 @@ fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
             one_line(command.line())
         );
     }
-    let _ = writeln!(text, "All causes: {REFERENCE}");
 }
