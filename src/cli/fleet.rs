@@ -48,7 +48,7 @@ use super::common::{
     interrupt::on_interrupt,
     mirroring::Parse,
     output,
-    prompt::confirmed,
+    prompt::{canceled, confirmed},
     terminal::Terminal,
     wait::{Progress, spin},
 };
@@ -254,7 +254,7 @@ async fn apply(global: &Global, args: &FleetApplyArgs, parse: Parse) -> anyhow::
     let otherwise = "pass --yes to change and delete without confirmation";
     while planned.plan.is_destructive() && !args.yes {
         if !confirmed("Do this?", otherwise)? {
-            return Err(fail("canceled: nothing was changed", otherwise));
+            return Err(canceled());
         }
         // Much may have happened while the question stood.
         let again = Box::pin(self::planned(global, &args.source, flags, parse)).await?;

@@ -37,7 +37,7 @@ use super::common::{
     complete,
     interrupt::on_interrupt,
     output,
-    prompt::confirmed,
+    prompt::{canceled, confirmed},
     wait::spin,
 };
 
@@ -108,7 +108,7 @@ pub async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
     let otherwise = "pass --yes to hand them back without confirmation";
     let question = format!("Hand back {count} to Linkerd's service mirror?");
     if !args.yes && !mirrors.is_empty() && !confirmed(&question, otherwise)? {
-        return Err(fail("canceled: nothing was changed", otherwise));
+        return Err(canceled());
     }
     on_interrupt(
         "a part of the mirrors may be handed back",

@@ -46,7 +46,7 @@ use super::common::{
     args::Global,
     interrupt::on_interrupt,
     output,
-    prompt::{check_can_ask, confirmed},
+    prompt::{canceled, check_can_ask, confirmed},
     wait::spin,
 };
 
@@ -165,7 +165,7 @@ impl RotationRun<'_> {
         if confirmed("Do this?", otherwise)? {
             return Ok(());
         }
-        Err(fail("canceled: nothing was changed", otherwise))
+        Err(canceled())
     }
 
     /// Does all parts side by side. What fails in a cluster of a file is in the outcome.

@@ -15,7 +15,6 @@ use std::time::Duration;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use client::Cluster;
-use hints::hint::fail;
 use mirror_core::api::labels as l;
 
 use self::{
@@ -29,7 +28,7 @@ use super::common::{
     interrupt::on_interrupt,
     mirroring::Parse,
     output,
-    prompt::confirmed,
+    prompt::{canceled, confirmed},
 };
 
 const EXAMPLES: &str = "\
@@ -96,7 +95,7 @@ pub async fn run(global: &Global, args: &TakeOver, parse: Parse) -> anyhow::Resu
     if !steps.is_empty() {
         let otherwise = "pass --yes to take over without confirmation";
         if !args.yes && !confirmed(&question(&found), otherwise)? {
-            return Err(fail("canceled: nothing was changed", otherwise));
+            return Err(canceled());
         }
         on_interrupt(
             "linkerd-mc may have taken over in part",

@@ -30,6 +30,11 @@ pub fn confirmed(question: &str, otherwise: &str) -> anyhow::Result<bool> {
     Ok(answer.is_some_and(|answer| is_yes(&answer)))
 }
 
+/// The answer was no. There is no hint: somebody who declines does not want to know how to be asked no more.
+pub fn canceled() -> anyhow::Error {
+    anyhow::Error::msg("canceled: nothing was changed")
+}
+
 /// Asks for one of these choices, by its number or its name. `None` if none was chosen.
 pub fn chosen(question: &str, choices: &[&str]) -> anyhow::Result<Option<usize>> {
     for (at, choice) in choices.iter().enumerate() {

@@ -158,6 +158,10 @@ fn summary(plan: &FleetPlan) -> String {
     let others = format!("{stays}{others}");
     if !plan.is_pending() {
         return match count {
+            // Somebody still has something to do.
+            0 if plan.stays() > 0 || !plan.remaining.is_empty() => {
+                format!("Nothing to write.{others}\n")
+            }
             0 => format!("Nothing to do.{others}\n"),
             all if all == plan.clusters.len() => format!("No cluster was read.{others}\n"),
             _ => format!("Nothing to do in the clusters that were read.{unread}{others}\n"),

@@ -186,7 +186,7 @@ fn account_that_moves_is_made_before_the_old_one_goes() {
     assert_eq!(
         text,
         "east\n  · Secret west-token: the account is in the namespace access now\n  · ServiceAccount west: the account is in \
-         the namespace access now\nNothing to do. 2 objects stay without --prune.\n"
+         the namespace access now\nNothing to write. 2 objects stay without --prune.\n"
     );
     without.consent.prunes = Some(0);
     let now = "the account is in the namespace access now";

@@ -105,7 +105,7 @@ fn source_cluster_waits_for_what_only_its_target_cluster_can_make() {
     assert_eq!(steps, hand_over_by_east());
     let text = view::text(&new) + &remaining::text(&new.remaining);
     let text = anstream::adapter::strip_str(&text).to_string();
-    let end = "Nothing to do. 1 cluster was left out by --only.\n# What remains, for east\nlinkerd-mc fleet apply";
+    let end = "Nothing to write. 1 cluster was left out by --only.\n# What remains, for east\nlinkerd-mc fleet apply";
     assert!(
         text.starts_with("west\n  · no Link is created to east: "),
         "{text}"

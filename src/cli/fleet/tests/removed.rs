@@ -187,7 +187,7 @@ fn nothing_is_deleted_without_the_consent_of_the_user() {
         "{text}"
     );
     assert!(
-        text.ends_with("Nothing to do. 7 objects stay without --prune.\n"),
+        text.ends_with("Nothing to write. 7 objects stay without --prune.\n"),
         "{text}"
     );
     without.consent.prunes = Some(0);
