@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use control_plane::{Assets, ControlPlane, LinkerdOptions, eventually};
 use k8s_openapi::api::{
+    apps::v1::Deployment,
     core::v1::{Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
@@ -76,6 +77,7 @@ impl Clusters {
             let routes = ["install", "--set=federation.routes=true"];
             tools.apply(plane.name(), &routes, plane.name()).await?;
             give_gateway_address(plane, number).await?;
+            run_deployments(plane).await?;
             await_token(plane).await
         };
         let [west, east, north] = self.all();
@@ -157,6 +159,29 @@ async fn give_gateway_address(plane: &ControlPlane, number: u8) -> anyhow::Resul
         )
         .await
         .context("failed to give the gateway an address")?;
+    Ok(())
+}
+
+/// Writes the status of the extension's Deployments, as if their Pods ran: the controller runs as a process of its own.
+async fn run_deployments(plane: &ControlPlane) -> anyhow::Result<()> {
+    let deployments = Api::<Deployment>::namespaced(plane.client(), labels::MULTICLUSTER_NAMESPACE);
+    for deployment in deployments.list(&ListParams::default()).await? {
+        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        let replicas = replicas.unwrap_or(1);
+        let status = json!({ "status": {
+            "observedGeneration": deployment.metadata.generation,
+            "replicas": replicas, "updatedReplicas": replicas,
+            "readyReplicas": replicas, "availableReplicas": replicas,
+        } });
+        deployments
+            .patch_status(
+                &deployment.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(status),
+            )
+            .await
+            .context("failed to make the Deployments available")?;
+    }
     Ok(())
 }
 

@@ -28,16 +28,7 @@ impl Controller {
         let file = fs::File::create(&log).context("failed to create the controller's log")?;
         let mut child = tools
             .linkerd_mc("west")
-            .args([
-                "run-controller",
-                "--leader-elect=false",
-                "--admin-addr",
-                "127.0.0.1:0",
-            ])
-            .args(["--probe-address", gateway])
-            .args(["--enable-routes", "--hold-down", HOLD_DOWN])
-            // The delay gives Linkerd time to add a new cluster. No Linkerd runs here.
-            .arg("--join-delay=0s")
+            .args(arguments(gateway))
             .env(TIED, "")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -51,7 +42,12 @@ impl Controller {
         })
     }
 
-    /// Waits until the controller ends unexpectedly.
+    /// Its process; `None` if it has ended.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Waits until the controller ends.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         let error = match self.child.wait().await {
             Ok(status) => anyhow!("the controller ended with {status}"),
@@ -67,6 +63,16 @@ impl Controller {
         let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");
         anyhow!("{error:#}\nthe controller's log ends with:\n{tail}")
     }
+}
+
+/// How the controller is started. The delay of joining gives Linkerd time to add a new cluster; no Linkerd runs here.
+pub(crate) fn arguments(gateway: &str) -> Vec<&str> {
+    let usual =
+        "run-controller --admin-addr 127.0.0.1:0 --enable-routes --join-delay=0s --hold-down";
+    let flags = usual.split(' ');
+    flags
+        .chain([HOLD_DOWN, "--probe-address", gateway])
+        .collect()
 }
 
 /// For linkerd-mc as a child process: ends it when the parent has ended, if [`TIED`] is set.

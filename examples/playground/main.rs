@@ -85,7 +85,8 @@ async fn play(arguments: &Arguments) -> anyhow::Result<()> {
     let tools = Tools::new(&clusters)?;
     clusters.prepare(&progress, &tools).await?;
     clusters.link(&progress, &tools).await?;
-    let mut controller = Controller::start(&tools, &gateway::serve().await?)?;
+    let gateway = gateway::serve().await?;
+    let mut controller = Controller::start(&tools, &gateway)?;
     let work = async {
         progress
             .step(
@@ -114,8 +115,15 @@ async fn play(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.once {
         return Ok(());
     }
-    say(&report::guide(&tools));
-    Err(controller.ended().await)
+    let east = clusters.named("east")?.pids().api_server;
+    let pids = (controller.pid().unwrap_or_default(), east);
+    say(&report::guide(&tools, pids, &gateway));
+    let ended = controller.ended().await;
+    say(&format!(
+        "\n{ended:#}\n\nThe mirrors stay, and so do the clusters, until Ctrl-C."
+    ));
+    // Whoever reads this can look at what a cluster without a controller says.
+    std::future::pending().await
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::{exports::Row, tools::Tools};
+use crate::{controller::arguments, exports::Row, tools::Tools};
 
 pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
     let mut table = Table::new();
@@ -43,7 +43,8 @@ pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
 }
 
 /// The text that says how to explore the clusters.
-pub(crate) fn guide(tools: &Tools) -> String {
+pub(crate) fn guide(tools: &Tools, (controller, east): (u32, u32), gateway: &str) -> String {
+    let start = arguments(gateway).join(" ");
     let (kubeconfig, programs) = (tools.kubeconfig(), tools.programs());
     let (kubeconfig, programs, log) = (
         kubeconfig.display(),
@@ -61,7 +62,8 @@ All of it stays up until Ctrl-C. To explore it, in another terminal:
   kubectl --context west -n shop get services,endpointslices
   kubectl --context west -n linkerd-multicluster get links
   linkerd-mc --context west status --services
-  linkerd-mc --context west gateways
+  linkerd-mc --context west check
+  linkerd-mc --context west diagnose shop/web-east --target east
 
 See it follow, with `linkerd-mc --context west status --services --watch` aside:
 
@@ -77,6 +79,16 @@ See it follow, with `linkerd-mc --context west status --services --watch` aside:
   # with \"True\" it returns after a moment
   kubectl --context west -n shop patch pod cart-0 --subresource=status \\
     -p '{{\"status\":{{\"conditions\":[{{\"type\":\"Ready\",\"status\":\"False\"}}]}}}}'
+  # export with a typo: status, check and plan ask what you meant
+  kubectl --context north -n shop label service db \\
+    mirror.linkerd.io/exported=ture
+  # stop east's API server, and see what `status` says; -CONT starts it again
+  kill -STOP {east}
+  # stop the controller: the mirrors stay, and what is reported is old
+  kill {controller}
+  linkerd-mc --context west diagnose shop/web-east
+  # and start another, in a terminal of its own
+  linkerd-mc --context west {start}
   # unlink: all that came from east goes, and cart-federated spans two clusters
   kubectl --context west -n linkerd-multicluster delete link east
 
