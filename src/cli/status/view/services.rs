@@ -14,9 +14,9 @@ pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
     let mut columns = vec![
         Column::elastic("NAMESPACE"),
         Column::key("SERVICE"),
-        Column::new("MODE"),
+        Column::new("MODE").spare(1),
         // The names of most mirrors say it too.
-        Column::elastic("FROM").spare(2),
+        Column::elastic("FROM").spare(3),
         Column::number("ENDPOINTS"),
     ];
     // Few clusters use preferences.
@@ -24,7 +24,7 @@ pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
     let has_preferences = rows.iter().any(prefers);
     if has_preferences {
         columns.extend([
-            Column::elastic("PREFERS").spare(1),
+            Column::elastic("PREFERS").spare(2),
             Column::elastic("ACTIVE"),
         ]);
     }
@@ -42,7 +42,7 @@ pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
             .map_or_else(String::new, |e| format!("{}/{}", e.ready, e.total));
         let mut cells: Vec<Cell> = vec![
             (&row.namespace).into(),
-            row.service.as_deref().unwrap_or_default().into(),
+            name(row).into(),
             row.mode.map(ShownMode::as_str).unwrap_or_default().into(),
             row.from.join(",").into(),
             endpoints.into(),
@@ -60,6 +60,12 @@ pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
         table.push(cells);
     }
     table
+}
+
+/// What a row is called: one that does not exist by what it would mirror.
+fn name(row: &ServiceRow) -> String {
+    let missing = || row.from.join(",");
+    row.service.clone().unwrap_or_else(missing)
 }
 
 /// The controller's reason. A mirror to which no request can be sent is not well, whatever is reported.
@@ -91,11 +97,28 @@ fn preferred(preferred: &PreferenceStatus) -> [Cell; 2] {
     [preference.into(), Cell::toned(active, tone)]
 }
 
-/// The notes below the table: mirrors without endpoints, and preferred clusters that receive no requests.
+/// The notes below the table: mirrors without endpoints, problems that the controller reports, and preferred clusters that receive no requests.
 pub fn notes(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<String> {
     let mut notes: Vec<String> = without_endpoints(rows).into_iter().collect();
+    if !shape.wide {
+        notes.extend(rows.iter().filter_map(|row| problem(row, shape)));
+    }
     notes.extend(absences(rows, shape, now));
     notes
+}
+
+/// What the controller says of a Service that it does not mirror, which the wide table has in a column.
+fn problem(row: &ServiceRow, shape: TableShape) -> Option<String> {
+    let message = row
+        .message
+        .as_ref()
+        .filter(|_| row.healthy == Some(false))?;
+    let said = format!("{}/{}: {message}", row.namespace, name(row));
+    Some(if shape.several {
+        format!("{}: {said}", row.context)
+    } else {
+        said
+    })
 }
 
 /// How many mirrors have no endpoint that is ready; `None` if all have one.
@@ -184,6 +207,74 @@ mod tests {
             ]
         );
         assert_eq!(without_endpoints(&rows[..1]), None);
+    }
+
+    #[test]
+    fn what_is_not_mirrored_is_named_with_its_problem_in_narrow_tables() {
+        let of = |service: Option<&str>, from: &str, reason: &str, message: &str| ServiceRow {
+            context: "here".into(),
+            namespace: "shop".into(),
+            service: service.map(Into::into),
+            mode: service.map(|_| ShownMode::RemoteDiscovery),
+            from: vec![from.into()],
+            healthy: Some(reason == "Mirrored"),
+            reason: Some(reason.into()),
+            message: Some(message.into()).filter(|text: &String| !text.is_empty()),
+            ..ServiceRow::default()
+        };
+        let rows = [
+            of(
+                None,
+                "stock@east",
+                "NameConflict",
+                "Service stock-east exists",
+            ),
+            of(
+                None,
+                "web@north",
+                "MissingNamespace",
+                "Namespace does not exist",
+            ),
+            of(Some("api-north"), "api@north", "Mirrored", ""),
+        ];
+        let shape = shape(false, false);
+        let table = services(&rows, shape);
+        insta::assert_snapshot!(plain(&table, Some(60)), @r"
+        NAMESPACE  SERVICE     ENDPOINTS  REASON
+        shop       stock@east          -  NameConflict
+        shop       web@north           -  MissingNamespace
+        shop       api-north           -  Mirrored
+        ");
+        let said = notes(&rows, shape, NOW.parse().unwrap());
+        assert_eq!(
+            said,
+            [
+                "shop/stock@east: Service stock-east exists",
+                "shop/web@north: Namespace does not exist"
+            ]
+        );
+        let wide = TableShape {
+            wide: true,
+            ..shape
+        };
+        assert_eq!(notes(&rows, wide, NOW.parse().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn services_that_prefer_fit_sixty_columns() {
+        let row = ServiceRow {
+            namespace: "a-long-namespace".into(),
+            service: Some("a-service-with-a-long-name-federated".into()),
+            mode: Some(ShownMode::Federated),
+            preferred: PreferenceStatus::of(&federated("local,east", "")),
+            reason: Some("Mirrored".into()),
+            ..ServiceRow::default()
+        };
+        let text = plain(&services(&[row], shape(false, false)), Some(60));
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 60),
+            "{text}"
+        );
     }
 
     /// The picture is recorded now and then, and shown first.
