@@ -22,15 +22,21 @@ use links::{
 use manifests::link::ClusterName;
 use mirror_core::api::{duration::format_go_duration, link};
 use observe::clusters::{
-    misspelled::{misspelled, unusual},
+    controller_start::not_running,
+    misspelled::{misspelled, service_labels},
     topology,
 };
 
 use self::apply::Prepared;
 pub use self::args::Link;
 use super::common::{
-    args::Global, interrupt::on_interrupt, mirroring::Parse, output, prompt::confirmed,
-    terminal::Terminal, wait::Progress,
+    args::Global,
+    interrupt::on_interrupt,
+    mirroring::Parse,
+    output,
+    prompt::{canceled, confirmed},
+    terminal::Terminal,
+    wait::Progress,
 };
 
 /// Runs the command. `given` are its flags as clap has them, and `parse` reads those of the running controller.
@@ -217,7 +223,7 @@ fn confirm(prepared: &[Prepared], yes: bool) -> anyhow::Result<bool> {
     if yes || confirmed("Change these settings?", otherwise)? {
         return Ok(!yes);
     }
-    Err(fail("canceled: nothing was changed", otherwise))
+    Err(canceled())
 }
 
 /// Succeeds if a Link is ready as it was applied last, with the credentials of this fingerprint. `Err` is what its
@@ -347,12 +353,11 @@ async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
         return Ok(Vec::new());
     };
     // Users who may link need not be able to list all Services.
-    let Ok(found) = unusual(&target.cluster.client).await else {
+    let Ok(labels) = service_labels(&target.cluster.client).await else {
         return Ok(Vec::new());
     };
-    let warnings = found.iter();
-    let warnings = warnings.filter_map(|(service, labels)| misspelled(&live, service, labels));
-    Ok(warnings.collect())
+    let warnings = misspelled(&live, &labels);
+    Ok(warnings.iter().map(ToString::to_string).collect())
 }
 
 /// Fails if the Link is not ready within this time.
@@ -371,7 +376,13 @@ async fn wait_until_ready(
     let attempt = async || {
         let read = links.get(&link);
         let live = cluster.request("read the Link", read).await?;
-        anyhow::Ok(is_ready(&live, &credentials))
+        let ready = is_ready(&live, &credentials);
+        if !matches!(ready, Err(None)) {
+            return anyhow::Ok(ready);
+        }
+        let namespace = live.namespace().unwrap_or_default();
+        let why = not_running(cluster, &namespace).await;
+        anyhow::Ok(Err(why.map(|why| why.told())))
     };
     let waits = |why: &Option<String>| {
         let why = why

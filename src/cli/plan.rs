@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::{ArgMatches, Args};
 use clap_complete::ArgValueCompleter;
 use client::{kubeconfig_in, requests::DEADLINE};
-use controller::preview::{self, PreviewSettings, Proposed};
+use controller::preview::{self, PreviewOf, PreviewSettings, Proposed};
 use hints::hint::fail;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
@@ -19,6 +19,7 @@ use mirror_core::{
     api::link::Link,
     mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
 };
+use observe::clusters::misspelled::{misspelled, service_labels};
 use serde_json::{Value, json};
 
 use self::changes::flatten;
@@ -110,7 +111,13 @@ pub async fn run(
         None => None,
     };
     let state = preview::state(&client, settings, &name, proposed, there, timeout);
-    let mut state = spin("reading both clusters", Box::pin(state)).await?;
+    let read = async {
+        let PreviewOf { state, link, there } = state.await?;
+        let labels = service_labels(&there).await;
+        let found = labels.map_or_else(|_| Vec::new(), |labels| misspelled(&link, &labels));
+        anyhow::Ok((state, found))
+    };
+    let (mut state, misspelled) = spin("reading both clusters", Box::pin(read)).await?;
     let preview = if let Some(holder) = duplicate_of(&state, &name) {
         output::note(&format!(
             "the Link {name} does nothing while there is the older Link {holder}, which is for the same cluster"
@@ -121,6 +128,8 @@ pub async fn run(
     };
     let text = if args.diff { text::diff } else { text::short };
     output::data(&args.output.of(&preview, || text(&preview))?)?;
+    let misspelled: Vec<String> = misspelled.iter().map(ToString::to_string).collect();
+    output::warnings(&misspelled);
     Ok(if preview.changes.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -178,7 +187,7 @@ pub async fn preview_of(
     link: &str,
 ) -> anyhow::Result<Preview> {
     let state = preview::state(client, settings, link, None, None, DEADLINE);
-    Ok(preview(&mut Box::pin(state).await?, link))
+    Ok(preview(&mut Box::pin(state).await?.state, link))
 }
 
 /// Plans all keys of a Link in sequence, so that a namespace that one creates exists for the next.

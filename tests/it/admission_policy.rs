@@ -256,7 +256,7 @@ async fn check_tells_what_is_missing(plane: &ControlPlane) {
             "{binding} {name} not found: anyone with the controller's token can write any Service"
         ),
         format!("{policy} {name} differs from that of this version"),
-        "apply the output of `install` again, with your values (docs/upgrade.md)".to_owned(),
+        "apply the output of `install` again, with your values".to_owned(),
     ];
     assert_eq!(error.lines().collect::<Vec<_>>(), expected);
 

@@ -21,7 +21,7 @@ use mirror_core::{
     api::{
         k8s::{EndpointSlice, Service},
         labels as l,
-        link::LinkObject,
+        link::{Link, LinkObject},
         metadata::ResourceId,
         selector::Selector,
         wire::{StoredObject, Subset, Wire},
@@ -78,6 +78,16 @@ pub async fn controller_args(
     ))
 }
 
+/// What was read for a preview of one Link.
+pub struct PreviewOf {
+    /// What the core plans with.
+    pub state: State,
+    /// The Link.
+    pub link: Link,
+    /// The client of its target cluster.
+    pub there: Client,
+}
+
 /// The state for a preview of one Link: its target cluster is known, those of other Links are not.
 ///
 /// `there`: a client for the target cluster. Without it, the Link's credentials are used, and `deadline` is the timeout
@@ -89,7 +99,7 @@ pub async fn state(
     proposed: Option<Proposed>,
     there: Option<Client>,
     deadline: Duration,
-) -> anyhow::Result<State> {
+) -> anyhow::Result<PreviewOf> {
     let PreviewSettings {
         config,
         headless,
@@ -152,7 +162,11 @@ pub async fn state(
         now: timing::now(),
     };
     find_taken_names(client, &mut state, &target.cluster).await?;
-    Ok(state)
+    Ok(PreviewOf {
+        state,
+        link: link.link.clone(),
+        there,
+    })
 }
 
 /// The Link of this name.

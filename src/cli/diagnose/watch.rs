@@ -55,9 +55,9 @@ impl DiagnosisLog {
         };
         let text = match changed {
             None => String::new(),
-            Some(text) => format.one_of_many(&report::document(&now), || {
-                fitted(&text, terminal_width())
-            })?,
+            Some(text) => {
+                format.one_of_many(&report::document(&now), || fitted(&text, terminal_width()))?
+            }
         };
         self.last = Some(now);
         Ok(text)

@@ -40,7 +40,7 @@ pub async fn losses(
     let unreadable = "check that you may list its Services and EndpointSlices".to_owned();
     let (settings, there) = (settings.of_preview(unreadable)?, Some(target.clone()));
     let state = preview::state(source, settings, &name, Some(proposed), there, DEADLINE);
-    Ok(removed(&Box::pin(state).await?, &name))
+    Ok(removed(&Box::pin(state).await?.state, &name))
 }
 
 /// What the plans for a Link remove.

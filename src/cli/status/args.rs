@@ -38,8 +38,8 @@ Examples:
 /// Show the status of Links: connection, gateway, credentials, mirrored Services
 ///
 /// Problems are listed below the table: gateways that fail their probes, Services that are not mirrored, credentials
-/// that expire or that Linkerd does not use, and a controller that does not report, whose values are marked as old. Of
-/// the problems with the credentials of a Link, only the first is listed; `check` has all. Secrets that you may not read
+/// that expire or that Linkerd does not use, labels and selectors that look misspelled, and a controller that does not
+/// run or report, whose values are marked as old. Of the problems with the credentials of a Link, only the first is listed; `check` has all. Secrets that you may not read
 /// are skipped.
 ///
 /// With --file, a row for each source cluster of the file has a sign for each target cluster. Below it are the problems,

@@ -1,14 +1,20 @@
 //! Reads from all clusters what `status` shows, with the problems of the credentials of each Link, as `check` finds them.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use client::{ReadError, timing};
 use hints::hint::fail;
 use jiff::Timestamp;
+use mirror_core::mirror::is_through_gateway;
 use observe::clusters::{
-    collect::{Depth, snapshots_of},
+    collect::{Depth, kubeconfigs, snapshots_of},
     collect_full,
+    controller_start::not_running,
     credentials::problems,
     kube_context::{KubeContext, side_by_side},
+    misspelled::{misspelled, unlinked},
     snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
+    target::labels_of,
     topology::Topology,
 };
 
@@ -18,6 +24,11 @@ use super::{
     view::StatusView,
 };
 use crate::cli::common::contexts::refuse_silence;
+
+/// Maximum number of Links of a cluster whose targets are asked for misspelled labels.
+const LOOKED_AT: usize = 8;
+/// How long they have to answer.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Reads from all clusters once.
 pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
@@ -31,6 +42,11 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
     } else {
         None
     };
+    let mut hints = Vec::new();
+    if args.is_table() && !args.watch && !args.wait {
+        hints = not_running_in(contexts, &snapshots).await;
+        hints.extend(misspelled_in(args, contexts, &snapshots, services.as_deref()).await);
+    }
     let mut topology = Topology::of(&snapshots);
     note_credentials(&mut topology, &snapshots, &destinations, timing::now());
     // Filters last: all Links are needed to find one-way Links.
@@ -38,7 +54,11 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
         Some(cluster) => only(topology, cluster),
         None => topology,
     };
-    Ok(StatusView { topology, services })
+    Ok(StatusView {
+        topology,
+        services,
+        hints,
+    })
 }
 
 fn only(topology: Topology, cluster: &str) -> Topology {
@@ -53,6 +73,89 @@ fn only(topology: Topology, cluster: &str) -> Topology {
         links,
         missing,
     }
+}
+
+/// Why no controller runs where none has reported: the most likely first failure of an installation.
+async fn not_running_in(contexts: &[KubeContext], snapshots: &[ClusterSnapshot]) -> Vec<String> {
+    let mut said = Vec::new();
+    for (context, snapshot) in contexts.iter().zip(snapshots) {
+        let Ok(cluster) = &context.client else {
+            continue;
+        };
+        for (namespace, leader) in &snapshot.leaders {
+            let links = snapshot.links.iter().flatten();
+            let mut links = links.filter(|link| link.namespace() == namespace);
+            // Without a Lease, the service mirror of Linkerd may report.
+            let may_run = match leader {
+                Ok(Some(leader)) => leader.active,
+                Ok(None) => {
+                    links.any(|link| link.status().is_some_and(|s| !s.conditions.is_empty()))
+                }
+                Err(_) => true,
+            };
+            if !may_run && let Some(why) = not_running(cluster, namespace).await {
+                let of = (contexts.len() > 1).then(|| format!("{}: ", snapshot.name));
+                said.push(of.unwrap_or_default() + &why.told());
+            }
+        }
+    }
+    said
+}
+
+/// What looks misspelled: labels and selectors, as the target clusters of Links show them, and clusters in preferences.
+/// Silent about a cluster that does not answer soon: whether it does is what the controller reports.
+async fn misspelled_in(
+    args: &StatusArgs,
+    contexts: &[KubeContext],
+    snapshots: &[ClusterSnapshot],
+    services: Option<&[ServiceRow]>,
+) -> Vec<String> {
+    let about = |snapshot: &ClusterSnapshot| match contexts {
+        [_] => String::new(),
+        _ => format!("{} → ", snapshot.name),
+    };
+    let mut said = Vec::new();
+    for (context, snapshot) in contexts.iter().zip(snapshots) {
+        let links = snapshot.links.as_deref().unwrap_or_default();
+        let clusters: BTreeSet<&str> = links.iter().map(LinkSnapshot::cluster).collect();
+        let rows = services.into_iter().flatten();
+        let rows = rows.filter(|row| row.context == context.name);
+        said.extend(rows.filter_map(|row| {
+            let found = unlinked(row.preferred.preference.as_deref()?, &clusters)?;
+            let service = row.service.as_deref().unwrap_or_default();
+            Some(format!(
+                "Service {}/{service} {}",
+                row.namespace, found.text
+            ))
+        }));
+        let Ok(cluster) = &context.client else {
+            continue;
+        };
+        let is_wanted = |link: &&LinkSnapshot| {
+            let name = args.cluster_name.as_ref();
+            let is_connected = link
+                .condition("Connected")
+                .is_some_and(|(status, _)| status == "True");
+            is_connected
+                && !is_through_gateway(&link.link)
+                && name.is_none_or(|name| name == link.cluster())
+        };
+        let links: Vec<&LinkSnapshot> = links.iter().filter(is_wanted).take(LOOKED_AT).collect();
+        let kubeconfigs = kubeconfigs(cluster, &links).await;
+        let labels = side_by_side(kubeconfigs.iter().map(async |kubeconfig| {
+            labels_of(kubeconfig.as_ref()?.as_ref().ok()?, SOON)
+                .await
+                .ok()
+        }));
+        for (link, labels) in links.iter().zip(labels.await) {
+            let found = labels.map(|labels| misspelled(&link.link, &labels));
+            let found = found.into_iter().flatten();
+            said.extend(
+                found.map(|found| format!("{}{}: {found}", about(snapshot), link.cluster())),
+            );
+        }
+    }
+    said
 }
 
 async fn ask_services(

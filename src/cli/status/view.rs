@@ -25,6 +25,9 @@ pub struct StatusView {
     /// Mirrors and federated Services, if they are wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub services: Option<Vec<ServiceRow>>,
+    /// Why no controller runs, and what looks misspelled, a line each.
+    #[serde(skip)]
+    pub hints: Vec<String>,
 }
 
 /// What is printed in place of an empty table.
@@ -71,6 +74,7 @@ pub fn frame(
     tables.retain(|table| !table.is_empty());
     let mut notes = links::notes(&status.topology, shape, rows.is_some());
     notes.extend(services::notes(rows.unwrap_or_default(), shape, now));
+    notes.extend(status.hints.iter().cloned());
     ScreenFrame {
         tables: tables.iter().map(|table| table.lines(width)).collect(),
         notes: notes.iter().map(|note| one_line(note)).collect(),

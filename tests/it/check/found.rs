@@ -242,7 +242,7 @@ pub(super) async fn lacking_permissions_are_found(planes: &Planes) {
         "not permitted: list grpcroutes.gateway.networking.k8s.io, watch grpcroutes.gateway.networking.k8s.io, \
          list tlsroutes.gateway.networking.k8s.io, watch tlsroutes.gateway.networking.k8s.io, \
          list serviceprofiles.linkerd.io, watch serviceprofiles.linkerd.io; \
-         apply the output of `install` again, with your values (docs/upgrade.md)"
+         apply the output of `install` again, with your values"
     );
 
     let printed = planes.run(&["install"]).data();

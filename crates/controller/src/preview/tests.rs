@@ -110,7 +110,7 @@ async fn preview_of_an_unknown_link_names_those_that_exist() {
             Duration::from_secs(1),
         )
         .await;
-        let error = state.expect_err("an error");
+        let error = state.err().expect("an error");
         assert_eq!(error.to_string(), "Link west not found in namespace mc");
         assert!(hint_of(&error).is_some_and(|found| found.contains(hint)));
     }

@@ -6,7 +6,7 @@ use mirror_core::api::conditions::{
 };
 
 use super::{
-    credentials::rotate,
+    credentials::{own, rotate},
     link_summary::{GatewaySummary, LinkSummary},
     snapshot::{ClusterSnapshot, LinkSnapshot},
 };
@@ -63,6 +63,21 @@ pub fn not_ready(link: &LinkSnapshot, flags: &ClusterFlags) -> Option<Finding> {
         return Some(Finding::warning(what));
     }
     let cause = cause(&failing.type_, &failing.reason);
+    let is_silent = (&*failing.type_, &*failing.reason) == (CONNECTED, connected::UNREACHABLE);
+    let what = if is_silent {
+        let server = own(link).map(|own| format!(" {}", own.identity.server));
+        let since = failing
+            .last_transition_time
+            .0
+            .strftime("%Y-%m-%d %H:%M:%S UTC");
+        format!(
+            "its API server{} has not answered since {since} ({what}); mirrors stay as they are, and new exports do not \
+             arrive",
+            server.unwrap_or_default()
+        )
+    } else {
+        what
+    };
     let found = Finding {
         cause,
         ..what.into()
@@ -87,5 +102,30 @@ pub fn cause(type_: &str, reason: &str) -> Option<Cause> {
         (CONNECTED, connected::GATEWAY_UNREACHABLE) => None,
         (CONNECTED, _) => Some(Cause::TargetApiUnreachable),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::clusters::fixtures::to;
+
+    #[test]
+    fn target_that_does_not_answer_is_named_with_its_address_and_what_stays() {
+        let mut link = to("east", "192.0.2.9:6443", "east");
+        let condition = json!([{
+            "type": CONNECTED, "status": "False", "reason": connected::UNREACHABLE, "message": "timed out",
+            "lastTransitionTime": "2026-01-01T00:04:48Z",
+        }]);
+        let status = link.link.status.as_mut().unwrap();
+        status.conditions = serde_json::from_value(condition).unwrap();
+        let found = not_ready(&link, &ClusterFlags::default()).unwrap();
+        assert_eq!(
+            found.evidence,
+            "its API server 192.0.2.9:6443 has not answered since 2026-01-01 00:04:48 UTC (timed out); mirrors stay as \
+             they are, and new exports do not arrive"
+        );
     }
 }

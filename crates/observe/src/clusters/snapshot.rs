@@ -25,7 +25,7 @@ use super::{
     certificates::{ProxyCertificates, Validity},
     foreign_endpoints::ForeignEndpoints,
     leader::{Leader, Leaders},
-    misspelled::ExportLabels,
+    misspelled::ServiceLabels,
     own_routes::OwnRoute,
     pod_networks::PodNetworks,
     skipped_ports::SkippedPorts,
@@ -217,8 +217,8 @@ pub struct TargetSnapshot {
     pub rules: Known<Vec<AccessRule>>,
     /// Linkerd's configuration there.
     pub config: Known<LinkerdConfig>,
-    /// Services with unusual values of the labels that export them.
-    pub unusual: Known<BTreeMap<ResourceId, ExportLabels>>,
+    /// Labels of its Services, some of which may be misspelled.
+    pub labels: Known<ServiceLabels>,
     /// How far the clock of its API server is ahead of this machine's.
     pub ahead: SignedDuration,
     /// Addresses of some of its Pods.

@@ -18,7 +18,7 @@ use mirror_core::api::{labels, link::LinkerdConfig};
 use super::{
     access::{is_permitted, reviewed},
     collect_mesh::some_of_pods,
-    misspelled::unusual,
+    misspelled::{ServiceLabels, service_labels},
     snapshot::{AccessRule, Known, TargetSnapshot},
 };
 
@@ -42,23 +42,30 @@ pub async fn target_snapshot(
     let unreachable = |why: ReadError| why.context("cannot reach the cluster");
     let requests = async {
         let ahead = clock_of(&client).await?;
-        let (denied, rules, config, unusual, pods) = futures::join!(
+        let (denied, rules, config, labels, pods) = futures::join!(
             denied(&client),
             rules(&client, linkerd_namespace),
             config_in_force(&client, linkerd_namespace),
-            unusual(&client),
+            service_labels(&client),
             some_of_pods(&client)
         );
         Known::Ok(TargetSnapshot {
             denied,
             rules,
             config,
-            unusual,
+            labels,
             ahead,
             pods,
         })
     };
     within(deadline, requests).await.map_err(unreachable)
+}
+
+/// The labels of the Services of a target cluster, with the credentials of a Link.
+pub async fn labels_of(kubeconfig: &[u8], deadline: Duration) -> Known<ServiceLabels> {
+    let client = from_credentials(kubeconfig, deadline).await;
+    let client = client.map_err(|error| error.to_string())?;
+    within(deadline, service_labels(&client)).await
 }
 
 async fn denied(client: &Client) -> Known<Vec<String>> {

@@ -1,11 +1,14 @@
 //! What is wrong with a mirror, or a federated Service, that exists.
 
+use std::collections::BTreeSet;
+
 use mirror_core::{
     api::{
         conditions::DRAINED,
         k8s::{Endpoint, Service},
         labels as l,
         link::ServiceCondition,
+        members::local_member,
     },
     mirror::Reason,
 };
@@ -21,7 +24,7 @@ use super::{
 };
 use crate::{
     clusters::{
-        foreign_endpoints,
+        foreign_endpoints, misspelled,
         preference_status::PreferenceStatus,
         snapshot::{Count, LinkSnapshot},
     },
@@ -329,12 +332,7 @@ fn of_member(
     .into_iter()
     .any(is)
     {
-        let id = &way.facts.service;
-        let command = way
-            .commands
-            .source
-            .mc("status --services --namespace {}", &[&id.namespace]);
-        return Some(Finding::degraded(Cause::PreferenceInvalid, evidence()).fixed_by(&command));
+        return Some(invalid_preference(way, evidence()));
     }
     if said.status == "True" || is(Reason::Drained) {
         return None;
@@ -344,6 +342,36 @@ fn of_member(
         level: Level::Warning,
         ..found
     })
+}
+
+/// A preference that is not applied. A misspelled name of a cluster is corrected, where a member of this cluster has it.
+fn invalid_preference(way: &PathContext<'_>, evidence: String) -> Finding {
+    let (id, source) = (&way.facts.service, &way.commands.source);
+    let service = way
+        .facts
+        .source
+        .service
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref);
+    let preference = service.and_then(|service| PreferenceStatus::of(service).preference);
+    let links = way.facts.source.links.as_deref().unwrap_or_default();
+    let linked: BTreeSet<&str> = links.iter().map(LinkSnapshot::cluster).collect();
+    let found = preference.and_then(|preference| misspelled::unlinked(&preference, &linked));
+    let evidence = match &found {
+        Some(found) => format!("Service {id} {}", found.text),
+        None => evidence,
+    };
+    let broken = Finding::degraded(Cause::PreferenceInvalid, evidence);
+    let local =
+        service.and_then(|service| local_member(|key: &str| service.metadata.annotations.get(key)));
+    match (found.and_then(|found| found.meant), local) {
+        (Some(meant), Some(member)) => broken.fixed_by(&source.kubectl(
+            "-n {} annotate service {} {}={} --overwrite",
+            &[&id.namespace, member, l::PREFER, &meant],
+        )),
+        _ => broken.fixed_by(&source.mc("status --services --namespace {}", &[&id.namespace])),
+    }
 }
 
 /// Others receive the requests of a preferred cluster.

@@ -1,5 +1,7 @@
 //! Whether a target cluster exports a Service, as its context shows it, or else as the status of the Link suggests.
 
+use std::collections::BTreeMap;
+
 use mirror_core::{
     api::{
         k8s::Service, labels as l, link::LinkObject, metadata::ResourceId,
@@ -10,7 +12,11 @@ use mirror_core::{
 
 use super::{context::PathContext, subject};
 use crate::{
-    clusters::{request_path::TargetFacts, snapshot::LinkSnapshot},
+    clusters::{
+        misspelled::{Misspelled, ServiceLabels, misspelled},
+        request_path::TargetFacts,
+        snapshot::LinkSnapshot,
+    },
     finding::{Finding, causes::Cause},
 };
 
@@ -62,10 +68,73 @@ pub fn not_exported(
                 "Service {namespace}/{remote} is in {cluster}, and no selector of Link {} selects it: it {has}",
                 link.id()
             );
-            Some(fixed(Finding::broken(Cause::NotExported, evidence)))
+            let meant = meant(way, link, service, &evidence);
+            Some(meant.unwrap_or_else(|| fixed(Finding::broken(Cause::NotExported, evidence))))
         }
         Ok(Some(_)) => None,
     }
+}
+
+/// The finding if a label of the Service or the selector of the Link is misspelled: only that is changed then.
+fn meant(
+    way: &PathContext<'_>,
+    link: &LinkSnapshot,
+    service: &Service,
+    evidence: &str,
+) -> Option<Finding> {
+    let cluster = link.cluster();
+    let labels = service.metadata.labels.iter();
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let id = service.metadata.resource_id();
+    let alone = ServiceLabels {
+        services: BTreeMap::from([(id, labels.collect())]),
+        are_all: true,
+    };
+    let broken = |evidence| Finding::broken(Cause::NotExported, evidence);
+    Some(match misspelled(&link.link, &alone).into_iter().next()? {
+        found @ Misspelled::Label { .. } => {
+            let evidence = found.to_string();
+            let Misspelled::Label {
+                service,
+                found,
+                meant,
+            } = found
+            else {
+                return None;
+            };
+            let ResourceId { namespace, name } = &service;
+            let set = format!("{}={}", meant.0, meant.1);
+            broken(evidence).fixed_in(way.commands, cluster, |flags| {
+                let label: [&str; 4] = [namespace, name, &set, &found.0];
+                if found.0 == meant.0 {
+                    flags.kubectl("-n {} label service {} {} --overwrite", &label)
+                } else {
+                    flags.kubectl("-n {} label service {} {} {}- --overwrite", &label)
+                }
+            })
+        }
+        Misspelled::Selector {
+            field,
+            found,
+            meant,
+            ..
+        } => {
+            let evidence = format!(
+                "{evidence}, and the {field} of the Link is {}={}",
+                found.0, found.1
+            );
+            let flag = match field {
+                "remoteDiscoverySelector" => "remote-discovery-selector",
+                "federatedServiceSelector" => "federated-service-selector",
+                _ => "selector",
+            };
+            let selector = format!("{}={}", meant.0, meant.1);
+            let link = way
+                .commands
+                .link_with_selector(cluster, link.namespace(), flag, &selector);
+            broken(evidence).fixed_by(&link)
+        }
+    })
 }
 
 /// The command that exports a Service through the gateway.

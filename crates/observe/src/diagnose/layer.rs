@@ -205,6 +205,21 @@ impl Commands {
         )
     }
 
+    /// The command that links a cluster again with another selector, in the flag of this name.
+    pub fn link_with_selector(
+        &self,
+        cluster: &str,
+        namespace: &str,
+        flag: &str,
+        selector: &str,
+    ) -> Suggested {
+        let (target, source) = self.contexts(cluster);
+        self.both.mc(
+            "link --target {} --source {} --cluster-name {} --namespace {} --{} {}",
+            &[target, source, cluster, namespace, flag, selector],
+        )
+    }
+
     fn contexts<'a>(&'a self, cluster: &'a str) -> (&'a str, &'a str) {
         let target = self.context_of(cluster).unwrap_or(cluster);
         let source = self.source_context.as_deref().unwrap_or("SOURCE");

@@ -128,8 +128,10 @@ pub fn managed(snapshot: &FullSnapshot) -> Verdict {
                 .filter(|w| w.component == LEGACY)
                 .map(|w| {
                     let cluster = w.cluster.as_deref().unwrap_or_default();
-                    let unlink = snapshot.cluster.flags
-                        .mc("unlink --cluster-name {} --only-controller", &[cluster]);
+                    let unlink = snapshot.cluster.flags.mc(
+                        "unlink --cluster-name {} --namespace {} --only-controller --apply",
+                        &[cluster, &w.id.namespace],
+                    );
                     let what = format!(
                         "Deployment {} is that of the deprecated command link of Linkerd; remove it",
                         w.id

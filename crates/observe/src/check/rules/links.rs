@@ -48,7 +48,7 @@ pub fn crd_exists(snapshot: &FullSnapshot) -> Verdict {
             let what = "multicluster.linkerd.io/v1alpha3 Link not found";
             return match &snapshot.cluster.links {
                 Err(why) if why.kind == ReadErrorKind::OldLinks => Verdict::stop(format!(
-                    "{what}: {why}; upgrade Linkerd's extension, or move to linkerd-mc (docs/migrate.md)"
+                    "{what}: {why}; upgrade Linkerd's extension, or move to linkerd-mc"
                 )),
                 _ => Verdict::stop(not_installed(snapshot, what)),
             };

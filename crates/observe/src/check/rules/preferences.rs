@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mirror_core::{
-    api::{
-        k8s::Service,
-        labels::PREFER,
-        metadata::ResourceId,
-        preference::{Preference, linked_clusters},
-    },
+    api::{k8s::Service, labels::PREFER, metadata::ResourceId, preference::Preference},
     mirror::{Reason, federated_name},
 };
 
 use super::rule::Verdict;
 use crate::{
     clusters::{
+        misspelled::unlinked,
         own_routes::OwnRoute,
         preference_status::PreferenceStatus,
         snapshot::{FullSnapshot, LinkSnapshot},
@@ -132,14 +128,12 @@ fn of_federated(snapshot: &FullSnapshot, service: &Service, preference: &str) ->
         return None; // its target may be the unknown cluster
     }
     let linked: BTreeSet<_> = snapshot.links().iter().map(LinkSnapshot::cluster).collect();
-    let unknown = linked_clusters(preference).filter(|cluster| !linked.contains(cluster));
-    let unknown: Vec<_> = unknown.collect();
-    (!unknown.is_empty()).then(|| {
-        let what = format!(
-            "Service {} prefers {}, which has no Link; create one",
-            service.metadata.resource_id(),
-            unknown.join(" and ")
-        );
+    let found = unlinked(preference, &linked)?;
+    let what = format!("Service {} {}", service.metadata.resource_id(), found.text);
+    Some(if found.meant.is_some() {
+        what.into()
+    } else {
+        let what = format!("{what}; create one");
         Finding::from(what).fixed_by(&snapshot.cluster.flags.link())
     })
 }

@@ -18,8 +18,7 @@ const HINT_BASE: &str = "https://linkerd.io/2/checks/#";
 const LISTED: usize = 10;
 /// How to install the extension again. It is no command to paste: one that lacks the values of the installation would
 /// reset them.
-pub const INSTALL_AGAIN: &str =
-    "apply the output of `install` again, with your values (docs/upgrade.md)";
+pub const INSTALL_AGAIN: &str = "apply the output of `install` again, with your values";
 
 /// The result of one check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

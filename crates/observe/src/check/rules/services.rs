@@ -234,10 +234,14 @@ pub fn orphans(snapshot: &FullSnapshot) -> Verdict {
 
 /// The problem of a Service that names a cluster without a Link.
 fn unlinked(snapshot: &FullSnapshot, mirror: &Service, what: &str, cluster: &str) -> Finding {
-    let unlink = snapshot
-        .cluster
-        .flags
-        .mc("unlink --cluster-name {} --apply", &[cluster]);
+    let flags = &snapshot.cluster.flags;
+    let unlink = match mirror.metadata.annotation(labels::INSTALLATION) {
+        "" => flags.mc("unlink --cluster-name {} --apply", &[cluster]),
+        namespace => flags.mc(
+            "unlink --cluster-name {} --namespace {} --apply",
+            &[cluster, namespace],
+        ),
+    };
     let service = mirror.metadata.resource_id();
     Finding::from(format!("Service {service} {what}")).fixed_by(&unlink)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hints::suggest::ClusterFlags;
 use mirror_core::{
     api::{labels, members::remote_members, metadata::ResourceId},
     mirror::{DEFAULT_DOMAIN, is_through_gateway},
@@ -11,7 +12,7 @@ use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     clusters::{
         credentials,
-        misspelled::misspelled,
+        misspelled::{Misspelled, misspelled},
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
         trust_anchors,
     },
@@ -49,7 +50,11 @@ const READ: &[&str] = &["get", "list", "watch"];
 pub fn access(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         if let Some(Err(why)) = &link.credentials {
-            return Some(vec![why.text().into()]);
+            let missing = || Finding::broken(Cause::CredentialsUnusable, why.text());
+            return Some(vec![match why.kind {
+                ReadErrorKind::NotFound => missing().fixed_by(&snapshot.cluster.flags.link()),
+                _ => why.text().into(),
+            }]);
         }
         if is_through_gateway(&link.link) {
             // Only the controller connects to it.
@@ -299,12 +304,24 @@ pub fn domains(snapshot: &FullSnapshot) -> Verdict {
 pub fn export_labels(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
-        let unusual = target.unusual.as_ref().ok()?;
-        let problems = unusual.iter();
-        let problems =
-            problems.filter_map(|(service, labels)| misspelled(&link.link, service, labels));
-        Some(problems.map(Finding::from).collect())
+        let labels = target.labels.as_ref().ok()?;
+        let found = misspelled(&link.link, labels);
+        let flags = &snapshot.cluster.flags;
+        Some(found.iter().map(|found| told(found, link, flags)).collect())
     })
+}
+
+/// What is misspelled. A selector is corrected in this cluster, a label in the other one.
+fn told(found: &Misspelled, link: &LinkSnapshot, flags: &ClusterFlags) -> Finding {
+    let what = found.to_string();
+    match found {
+        Misspelled::Label { .. } => what.into(),
+        Misspelled::Selector { .. } => {
+            let edit = "-n {} edit links.multicluster.linkerd.io {}";
+            let link = [link.namespace(), link.name()];
+            Finding::from(what).fixed_by(&flags.kubectl(edit, &link))
+        }
+    }
 }
 
 /// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the

@@ -20,7 +20,7 @@ use crate::clusters::{
     fixtures::{A, B},
     foreign_endpoints::{EndpointsSource, ForeignEndpoints},
     leader::{Leader, Leaders},
-    misspelled::tests::labelled,
+    misspelled::{ServiceLabels, tests::labelled},
     pod_networks::PodNetworks,
     skipped_ports::SkippedPorts,
     snapshot::{
@@ -77,6 +77,7 @@ fn link(cluster: &str) -> LinkSnapshot {
             },
             "spec": {
                 "targetClusterName": cluster,
+                "selector": {"matchLabels": {labels::EXPORTED: "true"}},
                 "clusterCredentialsSecret": format!("cluster-credentials-{cluster}"),
                 "gatewayAddress": "192.0.2.1",
                 "gatewayPort": "4143",
@@ -105,7 +106,7 @@ fn link(cluster: &str) -> LinkSnapshot {
                 rule("", "configmaps", &["linkerd-config"], &["get"]),
             ]),
             config: Ok(config(A)),
-            unusual: Ok(BTreeMap::new()),
+            labels: Ok(ServiceLabels::default()),
             ahead: jiff::SignedDuration::ZERO,
             pods: Ok(vec!["10.2.0.7".parse().unwrap()]),
         })),
@@ -309,9 +310,14 @@ fn pod(snapshot: &mut FullSnapshot) -> &mut MeshedPod {
 }
 
 /// A Service of the target cluster has this label.
-fn unusual(snapshot: &mut FullSnapshot, key: &'static str, value: &str) {
-    let web = ResourceId::new("shop", "web");
-    target(snapshot).unusual = Ok(BTreeMap::from([(web, labelled(key, value))]));
+fn unusual(snapshot: &mut FullSnapshot, key: &str, value: &str) {
+    target(snapshot).labels = Ok(labelled(key, value));
+}
+
+/// The Link selects this label, in place of its usual one.
+fn select(snapshot: &mut FullSnapshot, key: &str, value: &str) {
+    let selector = from(json!({ "matchLabels": { key: value } }));
+    east(snapshot).link.spec.selector = Some(selector);
 }
 
 /// The ports that the controller's Pod skips, and those of Linkerd's configuration.

@@ -102,6 +102,18 @@ fn what_sends_requests_of_a_federated_service_elsewhere_is_found() {
             ),
         ),
         (
+            "misspelled cluster of a preference",
+            federated(
+                "eest,local",
+                &service_status("web", "True", "InvalidPreference"),
+            ),
+            degraded(
+                "objects",
+                "PreferenceInvalid",
+                "kubectl --context west -n shop annotate service web multicluster.linkerd.io/prefer=east,local --overwrite",
+            ),
+        ),
+        (
             "port that no member has",
             changed(federated("", &member), |facts| facts.port = Some(81)),
             broken("objects", "PortNotDeclared", ""),

@@ -1,6 +1,6 @@
 //! Why there is no mirror.
 
-use mirror_core::api::k8s::Service;
+use mirror_core::api::{k8s::Service, labels as l};
 use serde_json::{Value, json};
 
 use super::{
@@ -178,6 +178,35 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             ),
         ),
         (
+            "misspelled value of a label",
+            exported_as("true", &json!({ l::EXPORTED: "ture" })),
+            broken(
+                "objects",
+                "NotExported",
+                "kubectl --context east-admin -n shop label service web mirror.linkerd.io/exported=true --overwrite",
+            ),
+        ),
+        (
+            "misspelled key of a label",
+            exported_as("true", &json!({ "mirror.linkerd.io/exportd": "true" })),
+            broken(
+                "objects",
+                "NotExported",
+                "kubectl --context east-admin -n shop label service web mirror.linkerd.io/exported=true \
+                 mirror.linkerd.io/exportd- --overwrite",
+            ),
+        ),
+        (
+            "misspelled selector of the Link",
+            exported_as("ture", &json!({ l::EXPORTED: "true" })),
+            broken(
+                "objects",
+                "NotExported",
+                "linkerd-mc link --target east-admin --source west --cluster-name east --selector \
+                 mirror.linkerd.io/exported=true",
+            ),
+        ),
+        (
             "not in the target",
             changed(with_target(missing(&[], &[])), |facts| {
                 facts.target.as_mut().unwrap().service = Ok(None);
@@ -327,4 +356,15 @@ fn report_that_this_cluster_refutes_is_no_obstacle() {
             broken("objects", "NameConflict", conflict),
         ),
     ]);
+}
+
+/// A Service with these labels in the target, and a Link that selects this value of the usual label.
+fn exported_as(selected: &str, labels: &Value) -> RequestPath {
+    changed(with_target(missing(&[], &[])), |facts| {
+        let link = &mut facts.source.links.as_mut().unwrap()[0].link;
+        let selector = json!({ "matchLabels": { l::EXPORTED: selected } });
+        link.spec.selector = Some(serde_json::from_value(selector).unwrap());
+        let service = service("web", labels, &json!({}), &[80]);
+        facts.target.as_mut().unwrap().service = Ok(Some(service));
+    })
 }
