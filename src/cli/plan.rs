@@ -117,7 +117,7 @@ pub async fn run(
         let found = labels.map_or_else(|_| Vec::new(), |labels| misspelled(&link, &labels));
         anyhow::Ok((state, found))
     };
-    let (mut state, misspelled) = spin("reading both clusters", Box::pin(read)).await?;
+    let (mut state, found) = spin("reading both clusters", Box::pin(read)).await?;
     let preview = if let Some(holder) = duplicate_of(&state, &name) {
         output::note(&format!(
             "the Link {name} does nothing while there is the older Link {holder}, which is for the same cluster"
@@ -128,8 +128,8 @@ pub async fn run(
     };
     let text = if args.diff { text::diff } else { text::short };
     output::data(&args.output.of(&preview, || text(&preview))?)?;
-    let misspelled: Vec<String> = misspelled.iter().map(ToString::to_string).collect();
-    output::warnings(&misspelled);
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    output::warnings(&found);
     Ok(if preview.changes.is_empty() {
         ExitCode::SUCCESS
     } else {

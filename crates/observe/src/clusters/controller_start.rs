@@ -41,8 +41,10 @@ fn judge(
         return None;
     }
     if desired == 0 {
-        let scale = "-n {} scale deployment/{} --replicas=1";
-        let scale = flags.kubectl(scale, &[namespace, CONTROLLER_NAME]);
+        let scale = flags.kubectl(
+            "-n {} scale deployment/{} --replicas=1",
+            &[namespace, CONTROLLER_NAME],
+        );
         let what =
             format!("no controller runs: Deployment {namespace}/{CONTROLLER_NAME} is scaled to 0");
         return Some(down(what).fixed_by(&scale));

@@ -123,15 +123,10 @@ fn meant(
                 "{evidence}, and the {field} of the Link is {}={}",
                 found.0, found.1
             );
-            let flag = match field {
-                "remoteDiscoverySelector" => "remote-discovery-selector",
-                "federatedServiceSelector" => "federated-service-selector",
-                _ => "selector",
-            };
             let selector = format!("{}={}", meant.0, meant.1);
             let link = way
                 .commands
-                .link_with_selector(cluster, link.namespace(), flag, &selector);
+                .link_with_selector(cluster, link.namespace(), field, &selector);
             broken(evidence).fixed_by(&link)
         }
     })

@@ -205,19 +205,30 @@ impl Commands {
         )
     }
 
-    /// The command that links a cluster again with another selector, in the flag of this name.
+    /// The command that links a cluster again with another selector in this field of the Link.
     pub fn link_with_selector(
         &self,
         cluster: &str,
         namespace: &str,
-        flag: &str,
+        field: &str,
         selector: &str,
     ) -> Suggested {
         let (target, source) = self.contexts(cluster);
-        self.both.mc(
-            "link --target {} --source {} --cluster-name {} --namespace {} --{} {}",
-            &[target, source, cluster, namespace, flag, selector],
-        )
+        let values = [target, source, cluster, namespace, selector];
+        match field {
+            "remoteDiscoverySelector" => self.both.mc(
+                "link --target {} --source {} --cluster-name {} --namespace {} --remote-discovery-selector {}",
+                &values,
+            ),
+            "federatedServiceSelector" => self.both.mc(
+                "link --target {} --source {} --cluster-name {} --namespace {} --federated-service-selector {}",
+                &values,
+            ),
+            _ => self.both.mc(
+                "link --target {} --source {} --cluster-name {} --namespace {} --selector {}",
+                &values,
+            ),
+        }
     }
 
     fn contexts<'a>(&'a self, cluster: &'a str) -> (&'a str, &'a str) {

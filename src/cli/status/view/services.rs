@@ -28,7 +28,7 @@ pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
             Column::elastic("ACTIVE"),
         ]);
     }
-    columns.push(Column::elastic("REASON"));
+    columns.push(Column::new("REASON"));
     if shape.several {
         columns.insert(0, Column::elastic("CONTEXT"));
     }

@@ -317,9 +317,9 @@ fn told(found: &Misspelled, link: &LinkSnapshot, flags: &ClusterFlags) -> Findin
     match found {
         Misspelled::Label { .. } => what.into(),
         Misspelled::Selector { .. } => {
-            let edit = "-n {} edit links.multicluster.linkerd.io {}";
             let link = [link.namespace(), link.name()];
-            Finding::from(what).fixed_by(&flags.kubectl(edit, &link))
+            Finding::from(what)
+                .fixed_by(&flags.kubectl("-n {} edit links.multicluster.linkerd.io {}", &link))
         }
     }
 }
