@@ -181,15 +181,21 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
         "{report:#}"
     );
 
-    // With this permission, it refuses nothing.
-    apply(source, credentials, "list", "secrets", "linkerd").await;
+    // With this permission, it only refuses to list the Secrets of Linkerd, such as the key of its issuer.
+    let own = format!("cluster-credentials-{NS}");
+    let named = credentials.replace("cluster-credentials-east", &own);
+    apply(source, &named, "get", &format!("secrets/{own}"), "linkerd").await;
     let since = mark(source);
     let report = look(&kubeconfig);
-    assert_eq!(unread(&report), [""; 0], "{report:#}");
+    assert_eq!(
+        unread(&report),
+        ["Linkerd's issuer certificate is not about to end"],
+        "{report:#}"
+    );
     let plan = run(&kubeconfig, &["plan", "--link", NS]);
     assert!([0, 2].contains(&plan.code), "{}", plan.stderr);
     let (permitted, refused) = asked(&requests(source, since));
-    assert_eq!(refused, BTreeSet::new());
+    assert_eq!(refused, only(&[secrets("list")]));
     let all = granted(view).into_iter().chain(granted(credentials));
     let idle = all.filter(|granted| {
         let (_, resource, _) = granted;

@@ -32,10 +32,8 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Reads from all clusters once.
 pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
-    let (snapshots, destinations) = futures::join!(
-        snapshots_of(contexts, Depth::Credentials),
-        destinations_of(contexts)
-    );
+    let snapshots = snapshots_of(contexts, Depth::Credentials).await;
+    let destinations = destinations_of(contexts, &snapshots).await;
     refuse_silence(&snapshots)?;
     let services = if args.shows_services() {
         Some(ask_services(args, contexts, &snapshots).await?)
@@ -197,10 +195,17 @@ async fn services_of(
 }
 
 /// Reads the credentials that Linkerd has in each cluster, concurrently.
-async fn destinations_of(contexts: &[KubeContext]) -> Vec<Known<Destination>> {
-    side_by_side(contexts.iter().map(async |context| match &context.client {
-        Ok(cluster) => collect_full::destination(&cluster.client, &cluster.linkerd_namespace).await,
-        Err(why) => Err(why.clone()),
+async fn destinations_of(
+    contexts: &[KubeContext],
+    snapshots: &[ClusterSnapshot],
+) -> Vec<Known<Destination>> {
+    let pairs = contexts.iter().zip(snapshots);
+    side_by_side(pairs.map(async |(context, snapshot)| {
+        let cluster = context.client.as_ref().map_err(Clone::clone)?;
+        let links = snapshot.links.iter().flatten();
+        let clusters = links.map(|link| link.cluster().to_owned()).collect();
+        let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
+        collect_full::destination(client, namespace, &clusters).await
     }))
     .await
 }

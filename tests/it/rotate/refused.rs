@@ -1,16 +1,17 @@
 //! `rotate` refuses rotations that would break something, and changes nothing.
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, eventually};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
 use linkerd_mc::api::link::LinkStatus;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{LINKERD, Rotation, is_accepted, linkerds, minted, result, token};
 use crate::support::{
+    SOON,
     installation::{NAMESPACE, account, can_i},
     links::{condition, own_link, status_that, unlink},
     planes::alone,
@@ -149,10 +150,42 @@ impl Rotation {
             assert_eq!(listed_by_the_controller(plane).await, before);
         }
         let user = "--as=system:serviceaccount:linkerd-mc-rotate:rotate-credentials";
+        self.the_account_can_only_restart(user).await;
         assert_eq!(result(&self.run(&[user, "-o=json"]))["result"], "rotated");
         // The second rotation also revokes a token.
         let second = result(&self.run(&[user, "-o=json"]));
         assert_eq!(second["revoked"].as_array().unwrap().len(), 1);
+    }
+
+    /// The account cannot list Secrets, such as the key of the issuer, nor change what Pods of Linkerd run.
+    async fn the_account_can_only_restart(&self, user: &str) {
+        let list = ["list", "secrets", "-n", LINKERD, user];
+        assert!(!can_i(&self.source, &list).await);
+        let try_patch = async |template: Value| {
+            let patch = json!({ "spec": { "template": template } }).to_string();
+            let args = ["-n", LINKERD, "patch", "deployment", "linkerd-destination"];
+            let more = [user, "--dry-run=server", "--type=merge", "-p", &patch];
+            self.source.kubectl(&[&args[..], &more].concat()).await
+        };
+        let annotation = |key: &str| json!({ "metadata": { "annotations": { key: "new" } } });
+        let account = json!({ "spec": { "serviceAccountName": "linkerd-identity" } });
+        eventually("the policy to be in force", SOON, async || {
+            let Err(refused) = try_patch(account.clone()).await else {
+                return Ok(None);
+            };
+            let is_policy = refused.to_string().contains("may only restart");
+            is_policy.then_some(Some(())).ok_or(refused)
+        })
+        .await
+        .unwrap();
+        for (template, is_restart) in [
+            (annotation("kubectl.kubernetes.io/restartedAt"), true),
+            (annotation("config.linkerd.io/proxy-image"), false),
+            (json!({ "metadata": { "labels": { "new": "new" } } }), false),
+        ] {
+            let patched = try_patch(template.clone()).await;
+            assert_eq!(patched.is_ok(), is_restart, "{template}: {patched:?}");
+        }
     }
 
     /// Links again, with an account that is in no namespace whose Secrets a controller may list.

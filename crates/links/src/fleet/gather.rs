@@ -98,7 +98,7 @@ async fn read_destinations(loaded: &LoadedFleet, read: &mut ReadClusters, timeou
     let reads = reads.map(async |read| {
         let client = &read.cluster.client;
         let found = async {
-            let found = collect_full::destination(client, &loaded.linkerd).await;
+            let found = collect_full::destination(client, &loaded.linkerd, &BTreeSet::new()).await;
             found.map_err(|why| {
                 read.cluster
                     .failed("read the Pods of linkerd-destination", why)

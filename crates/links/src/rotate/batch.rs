@@ -64,7 +64,7 @@ impl<'a> Batch<'a> {
             return Ok(outcomes);
         }
         if self.restarts(&due) {
-            self.say_restart().await;
+            self.say_restart(&known.links).await;
         }
         let written = self.written(due, &mut outcomes).await;
         let restarted = Box::pin(self.restarted(&written)).await;
@@ -73,7 +73,7 @@ impl<'a> Batch<'a> {
             .inspect_err(|error| self.source.cluster.console.error(error));
         // Read only now, when all links have their new tokens.
         let holders = if written.iter().any(Rotation::revokes) {
-            gather::holders(self.source).await
+            gather::holders(self.source, self.flags.revoke_shared).await
         } else {
             Ok(Vec::new())
         };
@@ -94,7 +94,7 @@ impl<'a> Batch<'a> {
         wanted: Vec<WantedRotation>,
         outcomes: &mut Vec<RotationOutcome>,
     ) -> anyhow::Result<Vec<Rotation<'a>>> {
-        let destination = self.source.destination().await;
+        let destination = self.source.destination(&known.links).await;
         let gathered = wanted.into_iter().map(async |wanted| {
             let cluster = wanted.link.spec.target_cluster_name.clone();
             (cluster, Box::pin(self.gather(known, wanted)).await)
@@ -161,7 +161,7 @@ impl<'a> Batch<'a> {
     async fn planned(&self, links: &[Link], due: Vec<Rotation<'_>>) -> Vec<RotationOutcome> {
         due.iter().for_each(Rotation::say_steps);
         let restart = if self.restarts(&due) {
-            self.say_restart().await;
+            self.say_restart(links).await;
             restart::is_possible(self.source, links, &names(&due)).await
         } else {
             Ok(())
@@ -177,13 +177,13 @@ impl<'a> Batch<'a> {
     }
 
     /// Says what the restart of Linkerd causes. In a run, only what is too much at once: a dry run has said all.
-    async fn say_restart(&self) {
+    async fn say_restart(&self, links: &[Link]) {
         let SourceCluster { name, cluster, .. } = self.source;
         let of = name
             .as_ref()
             .map_or_else(String::new, |name| format!("{name}: "));
         let (destination, proxies) =
-            futures::join!(self.source.destination(), meshed(&cluster.client));
+            futures::join!(self.source.destination(links), meshed(&cluster.client));
         let restart = match destination {
             Ok(destination) => DestinationRestart::of(&destination, proxies),
             Err(why) => {
@@ -253,7 +253,7 @@ impl<'a> Batch<'a> {
         let waiting = format!("restarting {DESTINATION}");
         let restart = restart::restart(source, self.flags.wait);
         source.wait_for(&waiting, Box::pin(restart)).await?;
-        let known = source.destination().await;
+        let known = source.destination(&links).await;
         let known = known.map_err(|why| {
             fail(
                 format!("cannot find out whether an old Pod of {DESTINATION} is left: {why}"),

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use client::Cluster;
 use hints::hint::fail;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret as KubernetesSecret};
-use kube::api::ListParams;
 use mirror_core::{
     api::{labels, link::Link, metadata::cluster_uid},
     mirror::{has_discovery, is_through_gateway},
 };
 use observe::clusters::{
     collect_full,
+    linkerd_secrets::linkerd_secrets,
     snapshot::{Destination, Known},
 };
 
@@ -45,8 +45,9 @@ pub struct TargetCluster {
 
 impl SourceCluster {
     /// Linkerd's credentials, and when its destination controller started.
-    pub async fn destination(&self) -> Known<Destination> {
-        collect_full::destination(&self.cluster.client, &self.linkerd).await
+    pub async fn destination(&self, links: &[Link]) -> Known<Destination> {
+        let (client, clusters) = (&self.cluster.client, clusters(links));
+        collect_full::destination(client, &self.linkerd, &clusters).await
     }
 
     /// What messages call the link to this cluster.
@@ -100,7 +101,8 @@ pub async fn linkerds(
 ) -> anyhow::Result<Linkerds> {
     let cluster = &link.spec.target_cluster_name;
     let of_cluster = format!("{}={cluster}", labels::CREDENTIALS_CLUSTER);
-    let found = in_linkerds_namespace(source, &of_cluster).await?;
+    let only = BTreeSet::from([cluster.clone()]);
+    let found = in_linkerds_namespace(source, &of_cluster, &only).await?;
     if found.is_empty() && has_discovery(link) {
         warn_of_none(source, cluster).await?;
     }
@@ -174,23 +176,39 @@ pub async fn has_destination(source: &SourceCluster) -> anyhow::Result<bool> {
     Ok(found.is_some())
 }
 
-/// The Secrets with a label in Linkerd's namespace.
+/// The target clusters of Links.
+fn clusters(links: &[Link]) -> BTreeSet<String> {
+    let names = links.iter().map(|link| &link.spec.target_cluster_name);
+    names.cloned().collect()
+}
+
+/// Linkerd's credentials of all clusters, or at least those of the clusters of these Links.
+pub async fn of_all_clusters(
+    source: &SourceCluster,
+    links: &[Link],
+) -> anyhow::Result<Vec<KubernetesSecret>> {
+    in_linkerds_namespace(source, labels::CREDENTIALS_CLUSTER, &clusters(links)).await
+}
+
+/// The Secrets with a label in Linkerd's namespace. `clusters`: see [`linkerd_secrets`].
 async fn in_linkerds_namespace(
     source: &SourceCluster,
     selector: &str,
+    clusters: &BTreeSet<String>,
 ) -> anyhow::Result<Vec<KubernetesSecret>> {
     let secrets = source.cluster.api::<KubernetesSecret>(&source.linkerd);
-    let params = ListParams::default().labels(selector);
-    let found = secrets.list(&params);
-    let found = source.cluster.request("list Linkerd's credentials", found);
-    Ok(found.await?.items)
+    let found = linkerd_secrets(&secrets, selector, clusters);
+    let what = "list Linkerd's credentials";
+    source.cluster.request(what, found).await
 }
 
-/// The tokens that the controller and Linkerd have now, for all Links.
-pub async fn holders(source: &SourceCluster) -> anyhow::Result<Vec<TokenHolder>> {
+/// The tokens that the controller and Linkerd have now, for all Links. With `all`, also those that Linkerd has for
+/// others: this needs the right to list its Secrets.
+pub async fn holders(source: &SourceCluster, all: bool) -> anyhow::Result<Vec<TokenHolder>> {
     let secrets = source.cluster.api::<KubernetesSecret>(&source.namespace);
-    let mut found = in_linkerds_namespace(source, labels::CREDENTIALS_CLUSTER).await?;
     let links = links(&source.cluster, &source.namespace).await?;
+    let known = if all { &[][..] } else { &links };
+    let mut found = of_all_clusters(source, known).await?;
     let names = links
         .iter()
         .map(|link| &link.spec.cluster_credentials_secret);

@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use client::timing;
 use hints::hint::fail;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use mirror_core::api::{labels, link::Link};
 use serde_json::json;
@@ -33,13 +33,9 @@ pub async fn is_possible(
     links: &[Link],
     proven: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
-    let (cluster, namespace) = (&source.cluster, &source.linkerd);
+    let cluster = &source.cluster;
     has_destination(source).await?;
-    let secrets = cluster.api::<Secret>(namespace);
-    let params = ListParams::default().labels(labels::CREDENTIALS_CLUSTER);
-    let known = cluster
-        .request("list Linkerd's credentials", secrets.list_metadata(&params))
-        .await?;
+    let known = gather::of_all_clusters(source, links).await?;
     let known: BTreeSet<String> = known
         .iter()
         .filter_map(|secret| secret.labels().get(labels::CREDENTIALS_CLUSTER).cloned())

@@ -3,7 +3,7 @@
 //!
 //! One list for each kind, in pages, never a request for each mirror.
 
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug};
 
 use client::{
     ReadError, allocated_ips,
@@ -32,6 +32,7 @@ use serde_json::Value;
 use super::{
     access::is_permitted,
     foreign_endpoints::{self, ForeignEndpoints},
+    linkerd_secrets::linkerd_secrets,
     own_routes::OwnRoute,
     snapshot::{Crd, Destination, Endpoints, Known, ServiceRange, Workload},
     workloads::{
@@ -45,13 +46,17 @@ const CONTROL_PLANE_NS: &str = "linkerd.io/control-plane-ns";
 const CRD_PATH: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/links.multicluster.linkerd.io";
 
-/// Linkerd's credentials, and when its destination controller started.
-pub async fn destination(client: &Client, namespace: &str) -> Known<Destination> {
+/// Linkerd's credentials, and when its destination controller started. `clusters`: see [`linkerd_secrets`].
+pub async fn destination(
+    client: &Client,
+    namespace: &str,
+    clusters: &BTreeSet<String>,
+) -> Known<Destination> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let (secrets, pods) = futures::try_join!(
-        list(&secrets, labels::CREDENTIALS_CLUSTER),
-        list(&pods, DESTINATION_PODS)
+        linkerd_secrets(&secrets, labels::CREDENTIALS_CLUSTER, clusters),
+        list_all(&pods, DESTINATION_PODS)
     )?;
     let mut credentials: Vec<_> = secrets.iter().filter_map(linkerd_credentials).collect();
     let running = || pods.iter().filter_map(started);

@@ -424,11 +424,12 @@ async fn of_services(
 
 /// The credentials of Links, and those that Linkerd has.
 async fn access(cluster: &Cluster, links: Vec<LinkSnapshot>) -> GatheredFacts {
+    let clusters = links.iter().map(|link| link.cluster().to_owned()).collect();
     let all: Vec<&LinkSnapshot> = links.iter().collect();
     let (client, linkerd) = (&cluster.client, &cluster.linkerd_namespace);
     let (kubeconfigs, destination, issuer, meshed) = futures::join!(
         kubeconfigs(cluster, &all),
-        destination(client, linkerd),
+        destination(client, linkerd, &clusters),
         issuer(client, linkerd),
         meshed(client)
     );

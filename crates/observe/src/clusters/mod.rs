@@ -26,6 +26,7 @@ pub mod leader;
 pub mod link_findings;
 pub mod link_summary;
 pub mod linkerd_api;
+pub mod linkerd_secrets;
 pub mod misspelled;
 pub mod own_routes;
 pub mod pod_networks;

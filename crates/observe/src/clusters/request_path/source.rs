@@ -45,20 +45,24 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
     let linkerd = &cluster.linkerd_namespace;
     let of_controllers = async {
         let links = timeout(2 * deadline, snapshot_of(cluster, Depth::Links)).await;
-        links.unwrap_or_else(|_| {
+        let links = links.unwrap_or_else(|_| {
             ClusterSnapshot::unreachable(&cluster.name, &ReadError::late(deadline))
-        })
+        });
+        let known = links.links.iter().flatten();
+        let clusters = known.map(|link| link.cluster().to_owned()).collect();
+        let destination = collect_full::destination(client, linkerd, &clusters);
+        let destination = within(deadline, destination).await;
+        (links, destination)
     };
     let noted = Noted::default();
     let replicas = within(deadline, destination_replicas(client, linkerd, &noted));
-    let of_linkerd = futures::future::join5(
+    let of_linkerd = futures::future::join4(
         within(deadline, collect_full::controllers(client)),
         within(deadline, controller_pods(client)),
-        within(deadline, collect_full::destination(client, linkerd)),
         within(deadline, pods(client, Some(linkerd), DESTINATION_PODS)),
         within(deadline, collect_mesh::of_nodes(client)),
     );
-    let (of_service, links, of_linkerd, destination_replicas) = futures::join!(
+    let (of_service, (mut links, destination), of_linkerd, destination_replicas) = futures::join!(
         of_service(cluster, service, &noted),
         of_controllers,
         of_linkerd,
@@ -66,9 +70,8 @@ pub async fn source_facts(cluster: &Cluster, service: &ResourceId) -> SourceFact
     );
     let id = service;
     let (namespace_exists, service, neighbours, slices, routes) = of_service;
-    let mut links = links;
     read_credentials(cluster, id, &service, &mut links.links).await;
-    let (controllers, controller_pods, destination, destination_pods, pod_networks) = of_linkerd;
+    let (controllers, controller_pods, destination_pods, pod_networks) = of_linkerd;
     SourceFacts {
         namespace_exists,
         service,
