@@ -31,7 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   # Mirror Services of east into west
   linkerd-mc --context east link-gen --cluster-name east \\
-    | kubectl --context west apply -f -
+    | linkerd-mc link --from-file - --source west --yes
 
   # Use an API server address that west can reach
   linkerd-mc --context east link-gen --cluster-name east \\

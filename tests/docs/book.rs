@@ -29,18 +29,19 @@ pub(crate) fn documents() -> Vec<PathBuf> {
     ]
     .map(PathBuf::from)
     .into();
-    found.extend(pages_in("docs"));
+    found.extend(files_in("docs", "md"));
     found
 }
 
-fn pages_in(folder: &str) -> Vec<PathBuf> {
+/// The files with this extension in a folder, and in those in it.
+pub(crate) fn files_in(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(folder)).expect("there are documents") {
         let name = entry.expect("it can be read").file_name();
         let path = Path::new(folder).join(&name);
         if root().join(&path).is_dir() {
-            found.extend(pages_in(&path.to_string_lossy()));
-        } else if path.extension().is_some_and(|kind| kind == "md") {
+            found.extend(files_in(&path.to_string_lossy(), extension));
+        } else if path.extension().is_some_and(|kind| kind == extension) {
             found.push(path);
         }
     }
@@ -58,7 +59,7 @@ fn summary_names_each_page_once() {
         .collect();
     let set: BTreeSet<PathBuf> = named.iter().cloned().collect();
     assert_eq!(set.len(), named.len(), "a page is named twice");
-    let pages = pages_in("docs").into_iter();
+    let pages = files_in("docs", "md").into_iter();
     let pages: BTreeSet<PathBuf> = pages.filter(|page| !page.ends_with("SUMMARY.md")).collect();
     assert_eq!(set, pages);
 }

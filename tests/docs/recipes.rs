@@ -1,9 +1,14 @@
 //! What the objects on pages permit: nothing that a thief of the controller's token can use, no cluster-wide issuer below
-//! the trust anchor, and no role that is worth a cluster without the page saying so.
+//! the trust anchor, no store of credentials for all namespaces, and no role that is worth a cluster without the page
+//! saying so. Nor does a script leave credentials where others of the machine or the cluster can read them.
 
 use serde_json::Value;
 
-use crate::{book::documents, markdown::Document, read};
+use crate::{
+    book::{documents, files_in},
+    markdown::Document,
+    read,
+};
 
 /// The controller may list all Secrets here.
 const EXTENSION: &str = "linkerd-multicluster";
@@ -11,6 +16,8 @@ const EXTENSION: &str = "linkerd-multicluster";
 const OF_LINKS: &str = "mirror.linkerd.io/remote-kubeconfig";
 /// Linkerd keeps the key of its issuer here.
 const LINKERD: &str = "linkerd";
+/// What no recipe needs, because it can name the Secrets that it reads.
+const ISSUER: &str = "reads the key of Linkerd's issuer";
 /// How a page says what a role is worth.
 const WARNING: &str = "> **Whoever ";
 
@@ -52,7 +59,7 @@ fn worth(object: &Value) -> Option<String> {
     let rules = object["rules"].as_array().into_iter().flatten();
     let mut found = rules.filter_map(|rule| {
         if permits(rule, "secrets", &["get", "list", "watch"]) && (everywhere || of_linkerd) {
-            Some("reads the key of Linkerd's issuer")
+            Some(ISSUER)
         } else if permits(rule, "secrets", &["create", "patch", "update"]) && everywhere {
             Some("gets a token of every account")
         } else if permits(rule, "pods", &["create"]) && (everywhere || of_linkerd) {
@@ -83,25 +90,51 @@ fn faults(page: &str) -> Vec<String> {
         if kind == "ClusterIssuer" {
             wrong.push(format!("{} signs for all namespaces", metadata["name"]));
         }
+        if object["spec"]["secretStoreRef"]["kind"] == "ClusterSecretStore" {
+            wrong.push(format!("all namespaces can read {}", metadata["name"]));
+        }
         if let Some(worth) = worth(&object)
-            && !page.contains(WARNING)
-            && !page.contains("including the key of Linkerd's issuer")
+            && (!page.contains(WARNING) || worth.ends_with(ISSUER))
         {
-            wrong.push(format!("the page does not say that {worth}"));
+            wrong.push(format!(
+                "a role is worth more than it should be, or than the page says: {worth}"
+            ));
         }
     }
-    let blocks = Document::parse(page).blocks.into_iter();
-    for script in blocks.filter(crate::markdown::Block::is_shell) {
-        let joined = script.text.replace("\\\n", " ");
-        let creates = |line: &&str| line.contains("create secret") && line.contains(EXTENSION);
-        wrong.extend(
-            joined
-                .lines()
-                .filter(creates)
-                .map(|line| format!("the controller may list it: {line}")),
-        );
+    for block in Document::parse(page).blocks {
+        if block.info.split(' ').next() != Some("yaml") {
+            wrong.extend(exposed(&block.text));
+        }
     }
     wrong
+}
+
+/// The lines of a script, or of examples in a help text, that leave credentials where others can read them.
+fn exposed(script: &str) -> Vec<String> {
+    let joined = script.replace("\\\n", " ");
+    let is_private = joined.contains("umask 077");
+    let why = |line: &str| {
+        let has_credentials = ["link-gen", "fleet credentials", "get secret", "$secret"]
+            .iter()
+            .any(|part| line.contains(part));
+        if line.contains("create secret") && line.contains(EXTENSION) {
+            Some("the controller may list it")
+        } else if line.contains("--token \"$") {
+            Some("the arguments of a program have the token")
+        } else if has_credentials && line.contains(" > ") && !is_private {
+            Some("others of the machine can read the file")
+        } else if has_credentials
+            && line.contains("kubectl")
+            && line.contains(" apply ")
+            && !line.contains("--server-side")
+        {
+            Some("an annotation has the token")
+        } else {
+            None
+        }
+    };
+    let found = joined.lines().filter_map(|line| Some((why(line)?, line)));
+    found.map(|(why, line)| format!("{why}: {line}")).collect()
 }
 
 #[test]
@@ -109,6 +142,10 @@ fn no_page_gives_more_than_it_says() {
     let mut wrong = Vec::new();
     for path in documents() {
         let found = faults(&read(&path)).into_iter();
+        wrong.extend(found.map(|fault| format!("{}: {fault}", path.display())));
+    }
+    for path in files_in("examples", "yaml") {
+        let found = faults(&format!("```yaml\n{}\n```\n", read(&path))).into_iter();
         wrong.extend(found.map(|fault| format!("{}: {fault}", path.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -170,17 +207,74 @@ fn what_a_page_gives_is_found() {
         ),
         (
             format!(
-                "> **Whoever**\n\n> **Whoever has it**\n{}",
+                "> **Whoever has it**\n{}",
                 role("Role", LINKERD, "{resources: [secrets], verbs: [list]}")
+            ),
+            1,
+        ),
+        (
+            format!(
+                "> **Whoever has it**\n{}",
+                role("ClusterRole", "''", "{resources: [pods], verbs: [create]}")
             ),
             0,
         ),
         (
-            "```sh\nkubectl -n linkerd-multicluster \\\n  create secret generic x\n```\n"
-                .to_owned(),
+            page(
+                "kind: ExternalSecret\nmetadata: {name: e}\nspec: {secretStoreRef: {kind: ClusterSecretStore}}",
+            ),
             1,
         ),
     ] {
         assert_eq!(faults(&text).len(), expected, "{text}: {:?}", faults(&text));
+    }
+}
+
+#[test]
+fn what_a_script_exposes_is_found() {
+    for (script, expected) in [
+        (
+            "kubectl -n linkerd-multicluster \\\n  create secret generic x",
+            1,
+        ),
+        (
+            "kubectl config set-credentials east --token \"$($secret)\"",
+            1,
+        ),
+        ("linkerd-mc link-gen > east.yaml", 1),
+        ("(umask 077; linkerd-mc link-gen > east.yaml)", 0),
+        (
+            "$secret -o jsonpath='{.data.token}' \\\n  | base64 -d > token",
+            1,
+        ),
+        (
+            "linkerd-mc link-gen \\\n  | kubectl --context west apply -f -",
+            1,
+        ),
+        (
+            "linkerd-mc link-gen \\\n  | kubectl --context west apply --server-side -f -",
+            0,
+        ),
+        ("linkerd-mc install | kubectl apply -f -", 0),
+    ] {
+        let found = exposed(script);
+        assert_eq!(found.len(), expected, "{script}: {found:?}");
+    }
+}
+
+/// The issuers of all clusters can sign all names, whatever else linkerd-mc keeps apart.
+#[test]
+fn pages_say_that_an_issuer_can_sign_every_identity() {
+    for (page, sentence) in [
+        (
+            "docs/security.md",
+            "The issuer of each cluster can sign the identity of every workload of every cluster",
+        ),
+        (
+            "docs/trust.md",
+            "or of the issuer of one cluster, can be any workload of any of these clusters",
+        ),
+    ] {
+        assert!(read(page).contains(sentence), "{page}: {sentence}");
     }
 }

@@ -26,7 +26,8 @@ pub fn external_secret(store: &str, key: &str, property: &str, secret: &Secret) 
         "spec": {
             // `rotate` writes new tokens into the Secret.
             "refreshPolicy": "CreatedOnce",
-            "secretStoreRef": { "kind": "ClusterSecretStore", "name": store },
+            // One in the namespace of the Secret: a ClusterSecretStore would give the credentials to all namespaces.
+            "secretStoreRef": { "kind": "SecretStore", "name": store },
             "target": {
                 "name": metadata.name,
                 "template": {

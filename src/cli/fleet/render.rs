@@ -42,8 +42,8 @@ pub struct FleetRenderArgs {
     /// Folder for the files; it is created if needed
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output_dir: PathBuf,
-    /// For each Secret with credentials, write an ExternalSecret that reads them from this ClusterSecretStore. If the folder
-    /// has ExternalSecrets, this flag or --no-secret-store is needed
+    /// For each Secret with credentials, write an ExternalSecret that reads them from the SecretStore with this name in its
+    /// namespace. If the folder has ExternalSecrets, this flag or --no-secret-store is needed
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     secret_store: Option<String>,
     /// Remove the ExternalSecrets that --secret-store has written
@@ -110,7 +110,7 @@ pub fn refuse_loss(own: &FleetFiles) -> anyhow::Result<()> {
     match own.keys().find(|path| is_credentials(path)) {
         Some(path) => Err(fail(
             format!("{path} has ExternalSecrets, which would be removed without --secret-store"),
-            "pass --secret-store with the name of the ClusterSecretStore, or --no-secret-store to remove them",
+            "pass --secret-store with the name of the SecretStores, or --no-secret-store to remove them",
         )),
         None => Ok(()),
     }

@@ -48,7 +48,7 @@ pub struct FleetLayout<'l> {
     pub loaded: &'l LoadedFleet,
     /// Name of the file, for commands.
     pub file: &'l str,
-    /// A `ClusterSecretStore` from which the External Secrets Operator takes credentials.
+    /// The `SecretStore` of each namespace from which the External Secrets Operator takes credentials.
     pub store: Option<&'l str>,
     /// What is known of the target clusters.
     pub targets: &'l BTreeMap<ClusterName, Result<TargetSide, String>>,
