@@ -110,7 +110,7 @@ pub async fn run(global: &Global, args: &GatherArgs, parse: ParseArgs) -> anyhow
     )?);
     let mut timeline = Timeline::default();
     for (context, gathered) in contexts.iter().zip(&clusters) {
-        timeline.add(&context.name, gathered.history.clone(), Vec::new());
+        timeline.add(&context.name, gathered.history.clone(), &[]);
     }
     let happened = timeline.happened.iter();
     let lines = happened.map(

@@ -66,7 +66,7 @@ async fn verify(
     began: Instant,
 ) -> anyhow::Result<(VerifyReport, bool)> {
     let name = format!("{:08x}", fastrand::u32(..));
-    let verified = pair.check(args, &name).await?;
+    let verified = Box::pin(pair.check(args, &name)).await?;
     let left = pair.left(&args.namespace).await?;
     let end = began + args.timeout;
     // They end the steps early, and the canaries are deleted all the same.

@@ -237,9 +237,10 @@ impl DrainForecast {
         };
         let reasons = reasons.into_iter().filter(|(count, _)| *count > 0);
         let reasons: Vec<String> = reasons.map(|(_, reason)| reason).collect();
-        match reasons.is_empty() {
-            true => format!("{answer}: nothing here leads to it"),
-            false => format!("{answer}: {}", reasons.join(", and ")),
+        if reasons.is_empty() {
+            format!("{answer}: nothing here leads to it")
+        } else {
+            format!("{answer}: {}", reasons.join(", and "))
         }
     }
 }

@@ -87,7 +87,7 @@ async fn timeline(name: &str, cluster: &Cluster, snapshot: &ClusterSnapshot) -> 
     let links = links.flat_map(|link| history("Link", &link.link));
     let leaders = snapshot.leaders.values().flatten().flatten();
     let leaders = leaders.flat_map(|leader| leader.history.clone());
-    timeline.add(name, links.chain(leaders).collect(), Vec::new());
+    timeline.add(name, links.chain(leaders).collect(), &[]);
     timeline
 }
 

@@ -96,7 +96,7 @@ impl<'a> PathReader<'a> {
         let context = &self.commands.source_context;
         let name = context.as_deref().unwrap_or(THIS_CLUSTER);
         let mut timeline = Timeline::default();
-        timeline.add(name, history::of_source(path), Vec::new());
+        timeline.add(name, history::of_source(path), &[]);
         let query = history::query_of_source(path);
         let source = read_history(name, &self.source, &query);
         let target = async {
@@ -107,7 +107,7 @@ impl<'a> PathReader<'a> {
                 .clone_from(&facts.linkerd_namespace);
             let query = history::query_of_target(facts);
             let mut read = read_history(&facts.cluster, &cluster, &query).await;
-            read.add(&facts.cluster, history::of_target(facts), Vec::new());
+            read.add(&facts.cluster, history::of_target(facts), &[]);
             Some(read)
         };
         let (source, target) = futures::join!(source, target);

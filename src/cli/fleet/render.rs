@@ -42,7 +42,7 @@ pub struct FleetRenderArgs {
     /// Folder for the files; it is created if needed
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output_dir: PathBuf,
-    /// For each Secret with credentials, write an ExternalSecret that reads them from the SecretStore with this name in its
+    /// For each Secret with credentials, write an ExternalSecret that reads them from the `SecretStore` with this name in its
     /// namespace. If the folder has ExternalSecrets, this flag or --no-secret-store is needed
     #[arg(long, value_name = "NAME", value_parser = object_name)]
     secret_store: Option<String>,

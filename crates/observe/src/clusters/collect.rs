@@ -125,16 +125,16 @@ pub async fn links(cluster: &Cluster) -> Known<Vec<LinkSnapshot>> {
 }
 
 /// Reads the credentials Secrets of these Links.
-pub async fn add_credentials(cluster: &Cluster, mut links: Vec<&mut LinkSnapshot>) {
+pub async fn add_credentials(cluster: &Cluster, links: Vec<&mut LinkSnapshot>) {
     let wanted: Vec<&LinkSnapshot> = links.iter().map(|link| &**link).collect();
     let listed = listed(cluster, &wanted).await;
-    let read = async |link: &mut &mut LinkSnapshot| {
+    let read = async |link: &mut LinkSnapshot| {
         if link.unreadable.is_none() {
             let kubeconfig = kubeconfig_of(cluster, &listed, &link.link).await;
             link.credentials = Some(credentials(kubeconfig.as_deref()));
         }
     };
-    let reads = stream::iter(links.iter_mut()).map(read);
+    let reads = stream::iter(links).map(read);
     reads
         .buffer_unordered(SECRETS_AT_ONCE)
         .collect::<()>()

@@ -99,7 +99,7 @@ mod tests {
             (Some(deployment(2, 1)), &crash, String::new()),
         ] {
             let west = ClusterFlags::of_context("west");
-            let found = judge("mc", deployment.as_ref(), &[pod.clone()], &west);
+            let found = judge("mc", deployment.as_ref(), std::slice::from_ref(pod), &west);
             let found = found.map_or_else(String::new, |found| found.told());
             assert_eq!(found.replace(CONTROLLER_NAME, "controller"), expected);
         }

@@ -73,7 +73,7 @@ pub async fn read_history(name: &str, cluster: &Cluster, query: &HistoryQuery) -
         }
     }
     let mut timeline = Timeline::default();
-    timeline.add(name, happened, unseen);
+    timeline.add(name, happened, &unseen);
     timeline
 }
 

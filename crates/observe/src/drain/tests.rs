@@ -1,5 +1,7 @@
 //! What a drain of `east` would do in a cluster with members and mirrors of it.
 
+#![expect(clippy::unnecessary_wraps, reason = "the facts may be unknown")]
+
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use mirror_core::api::labels as l;
@@ -31,7 +33,7 @@ fn service(name: &str, labels: &[(&str, &str)], annotations: &[(&str, &str)]) ->
 
 fn federated(remote: &str, local: bool) -> Service {
     let all = [(l::REMOTE_DISCOVERY, remote), (l::LOCAL_DISCOVERY, "web")];
-    service("web-federated", &[], &all[..1 + usize::from(local)])
+    service("web-federated", &[], &all[..=usize::from(local)])
 }
 
 /// A mirror through the gateway.

@@ -43,7 +43,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Adds what happened in a cluster, and what could not be seen there. The texts may be from hostile clusters.
-    pub fn add(&mut self, cluster: &str, happened: Vec<Happened>, unseen: Vec<String>) {
+    pub fn add(&mut self, cluster: &str, happened: Vec<Happened>, unseen: &[String]) {
         let happened = happened.into_iter().map(|one| Happened {
             at: one.at,
             cluster: in_brief(cluster),

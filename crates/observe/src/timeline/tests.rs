@@ -8,7 +8,7 @@ use super::*;
 /// What happened to an object: the time of day, and what.
 fn told(kind: &str, object: &Value) -> Vec<String> {
     let mut timeline = Timeline::default();
-    timeline.add("west", history(kind, object), Vec::new());
+    timeline.add("west", history(kind, object), &[]);
     let happened = timeline.happened.iter();
     happened
         .map(|one| format!("{} {}: {}", one.at.strftime("%H:%M"), one.about, one.what))
@@ -148,7 +148,7 @@ fn events_about_the_objects_are_folded_and_what_always_happens_is_left_out() {
     let said = |names: &[&str]| {
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let mut timeline = Timeline::default();
-        timeline.add("west", of_events(&events, &names), Vec::new());
+        timeline.add("west", of_events(&events, &names), &[]);
         let lines = timeline.happened.into_iter();
         lines
             .map(|one| format!("{} {}: {}", one.at.strftime("%H:%M"), one.about, one.what))
@@ -171,9 +171,9 @@ fn timeline_is_in_order_has_each_entry_once_and_is_bounded() {
         ..Happened::default()
     };
     let mut timeline = Timeline::default();
-    timeline.add("a", vec![one(1), one(3), one(1)], vec!["x: no".to_owned()]);
+    timeline.add("a", vec![one(1), one(3), one(1)], &["x: no".to_owned()]);
     let mut other = Timeline::default();
-    other.add("b", vec![one(2)], vec!["x: no".to_owned()]);
+    other.add("b", vec![one(2)], &["x: no".to_owned()]);
     timeline.merge(&other);
     let shown: Vec<_> = timeline
         .happened
@@ -182,7 +182,7 @@ fn timeline_is_in_order_has_each_entry_once_and_is_bounded() {
         .collect();
     assert_eq!(shown, [(3, "a"), (2, "b"), (1, "a")]);
     assert_eq!(timeline.unseen, ["x: no"]);
-    timeline.add("a", (0..3_000).map(one).collect(), Vec::new());
+    timeline.add("a", (0..3_000).map(one).collect(), &[]);
     assert_eq!(timeline.happened.len(), MOST);
     assert_eq!(timeline.happened[0].at.as_second(), 2_999);
 }
@@ -205,10 +205,10 @@ proptest! {
         });
         let mut timeline = Timeline::default();
         for kind in ["Pod", "Link", &text] {
-            timeline.add(&text, history(kind, &object), vec![text.clone()]);
+            timeline.add(&text, history(kind, &object), std::slice::from_ref(&text));
         }
         let events = [event(&text, &text, &text, 2, "02:00")];
-        timeline.add(&text, of_events(&events, &[String::new()].into()), Vec::new());
+        timeline.add(&text, of_events(&events, &[String::new()].into()), &[]);
         prop_assert!(timeline.happened.len() > 5);
         let texts = timeline.happened.iter().flat_map(|one| [&one.cluster, &one.about, &one.what]);
         for text in texts.chain(&timeline.unseen) {

@@ -219,7 +219,8 @@ fn what_linkerd_tells_the_client_is_compared_with_what_there_is() {
             ),
         ),
     ]);
-    for well in [
+    #[expect(clippy::useless_vec, reason = "an array of them is large")]
+    for well in vec![
         gated(&["192.0.2.1"]),
         flat(&["10.2.0.7"]),
         with_view(flat_mirror(), &["10.2.0.7"]),
