@@ -77,11 +77,12 @@ impl ClusterFlags {
         self.command("linkerd-mc", self.own(), words)
     }
 
-    /// A command that begins with the name of its program: this one, or kubectl.
+    /// A command that begins with the name of its program: this one, kubectl or `linkerd`.
     pub fn of_program(&self, command: &'static str, values: &[&str]) -> Suggested {
         match command.split_once(' ') {
             Some(("linkerd-mc", template)) => self.mc(template, values),
             Some(("kubectl", template)) => self.kubectl(template, values),
+            Some(("linkerd", template)) => self.linkerd(template, values),
             _ => Suggested::of(command, values),
         }
     }

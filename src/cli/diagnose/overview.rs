@@ -22,8 +22,8 @@ use observe::{
 
 use super::{
     args::{Called, Diagnose, PodName},
-    fitted,
     reader::{PathReader, THIS_CLUSTER, source, source_context},
+    view::fitted,
 };
 use crate::cli::common::{
     args::Global, output, problems::called, table::terminal_width, timeline, wait::spin,

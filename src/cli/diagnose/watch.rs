@@ -3,7 +3,10 @@
 use client::timing;
 use observe::diagnose::{Diagnosis, report};
 
-use super::{fitted, happened, reader::PathReader, text};
+use super::{
+    reader::PathReader,
+    view::{fitted, happened, text},
+};
 use crate::cli::common::{
     changes::{link_changes, next_change},
     format::OutputFormat,

@@ -234,8 +234,8 @@ fn near<'l>(
 ) -> Option<(Label, usize)> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (own_key, own) in services.flatten() {
-        let is_near =
-            own_key == key && is_close(own, value) || own == value && is_near_key(key, own_key);
+        let is_near = own_key == key && is_one_edit_away(own, value)
+            || own == value && is_near_key(key, own_key);
         if is_near {
             *counts.entry((own_key, own)).or_default() += 1;
         }
@@ -251,6 +251,16 @@ fn owned((key, value): (&str, &str)) -> Label {
 /// Whether one text is probably the other with a typo. Names such as `prod-1` and `prod-2`, or `team-a` and `team-b`, are
 /// not.
 fn is_close(a: &str, b: &str) -> bool {
+    let most = if a.len().min(b.len()) < 6 { 1 } else { 2 };
+    is_within(a, b, most)
+}
+
+/// The same for names that people choose: `here-direct` and `bare-direct`, or `east` and `west`, may both be meant.
+fn is_one_edit_away(a: &str, b: &str) -> bool {
+    is_within(a, b, 1)
+}
+
+fn is_within(a: &str, b: &str, most: usize) -> bool {
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     let parts = |text: &str| -> Vec<String> {
         text.split(['-', '_', '.', '/'])
@@ -261,7 +271,6 @@ fn is_close(a: &str, b: &str) -> bool {
     let (of_a, of_b) = (parts(&a), parts(&b));
     let mut differences = of_a.iter().zip(&of_b).filter(|(a, b)| a != b);
     let are_words = of_a.len() != of_b.len() || differences.all(|(a, b)| is_word(a) && is_word(b));
-    let most = if a.len().min(b.len()) < 6 { 1 } else { 2 };
     a != b && are_words && strsim::damerau_levenshtein(&a, &b) <= most
 }
 
@@ -281,7 +290,7 @@ pub fn unlinked(preference: &str, linked: &BTreeSet<&str>) -> Option<Unlinked> {
     if unknown.is_empty() {
         return None;
     }
-    let similar = |name: &str| linked.iter().find(|known| is_close(name, known));
+    let similar = |name: &str| linked.iter().find(|known| is_one_edit_away(name, known));
     let corrected = |item: &str| {
         let (name, weight) = item.split_once('=').unzip();
         let name = name.unwrap_or(item).trim();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hints::prose::counted;
 use k8s_openapi::api::core::v1::Event;
 
-use super::{Happened, objects::about};
+use super::{happened::Happened, objects::about};
 
 /// Reasons of Events about what always happens when a Pod starts.
 const ROUTINE: [&str; 9] = [

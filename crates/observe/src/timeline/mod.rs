@@ -3,34 +3,22 @@
 //! [`history`] reads the times of an object, and [`of_events`] those of Events. [`Timeline`] puts them in order.
 
 mod events;
+mod happened;
 mod objects;
 #[cfg(test)]
 mod tests;
 
-use jiff::Timestamp;
 use mirror_core::api::text::in_brief;
 use serde::Serialize;
 
 pub use self::{
     events::{EventNames, of_events},
+    happened::Happened,
     objects::{about, history},
 };
 
 /// Maximum number of entries. The oldest are left out.
 const MOST: usize = 2_000;
-
-/// Something that happened. Its JSON is part of the documented output of `diagnose`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Happened {
-    /// When.
-    pub at: Timestamp,
-    /// In which cluster; empty until it is in a [`Timeline`].
-    pub cluster: String,
-    /// The kind, the namespace and the name of the object.
-    pub about: String,
-    /// What happened to it.
-    pub what: String,
-}
 
 /// What happened, newest first. Its JSON is part of the documented output of `diagnose`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

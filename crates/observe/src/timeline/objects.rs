@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Happened;
+use super::happened::Happened;
 
 /// What its own cluster says happened to an object of this kind. Objects from lists have no kind.
 pub fn history(kind: &str, object: &impl Serialize) -> Vec<Happened> {

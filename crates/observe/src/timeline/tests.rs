@@ -1,3 +1,5 @@
+//! Tests of what happened, in objects, Events, and their order.
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use proptest::prelude::*;
