@@ -59,6 +59,7 @@ impl Sizes {
                 "" => 1,
                 "L" => self.links,
                 // The credentials Secrets.
+                "N" => self.links.min(8),
                 "C" if self.links <= 32 => self.links,
                 "C" | "⌈L/500⌉" => pages(self.links),
                 "⌈M/500⌉" => pages(self.mirrors),

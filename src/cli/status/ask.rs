@@ -202,7 +202,8 @@ async fn destinations_of(
     let pairs = contexts.iter().zip(snapshots);
     side_by_side(pairs.map(async |(context, snapshot)| {
         let cluster = context.client.as_ref().map_err(Clone::clone)?;
-        let links = snapshot.links.iter().flatten();
+        // A cluster that does not answer is not asked again.
+        let links = snapshot.links.as_ref().map_err(Clone::clone)?.iter();
         let clusters = links.map(|link| link.cluster().to_owned()).collect();
         let (client, namespace) = (&cluster.client, &cluster.linkerd_namespace);
         collect_full::destination(client, namespace, &clusters).await

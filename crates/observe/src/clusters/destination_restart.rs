@@ -48,6 +48,7 @@ impl DestinationRestart {
         let of_clusters = format!(
             "after a restart of linkerd-destination, {} again: {}",
             match pods {
+                0 => "no Pod of it runs now; each that starts lists the clusters".to_owned(),
                 1 => format!("its Pod lists {}", counted(*clusters, "cluster")),
                 _ => format!(
                     "each of its {pods} Pods lists {}",
@@ -63,7 +64,12 @@ impl DestinationRestart {
                 } else {
                     "at least "
                 };
-                format!("{of_clusters}; {least}{proxies} proxies ask it again")
+                let ask = if *proxies == 1 {
+                    "proxy asks"
+                } else {
+                    "proxies ask"
+                };
+                format!("{of_clusters}; {least}{proxies} {ask} it again")
             }
             Err(why) => format!(
                 "{of_clusters}; how many proxies ask it again could not be seen, because {why}"
@@ -129,7 +135,7 @@ mod tests {
         for (restart, text, problem) in [
             (
                 of(1, 1, Ok(1)),
-                "its Pod lists 1 cluster again: 5 lists; 1 proxies ask it again",
+                "its Pod lists 1 cluster again: 5 lists; 1 proxy asks it again",
                 None,
             ),
             (

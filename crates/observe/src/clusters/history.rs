@@ -31,6 +31,8 @@ use crate::timeline::{EventNames, Happened, Timeline, history, of_events};
 
 /// Maximum number of Events of a namespace.
 const EVENTS: usize = 5_000;
+/// Maximum number of Secrets.
+const SECRETS: usize = 8;
 /// The kinds that decide who may connect to a Pod: version, name and plural.
 const POLICIES: [(&str, &str, &str); 2] = [
     ("v1beta3", "Server", "servers"),
@@ -72,6 +74,10 @@ pub async fn read_history(name: &str, cluster: &Cluster, query: &HistoryQuery) -
             Err::<_, ReadError>(why) => unseen.push(format!("{what} of {name}: {why}")),
         }
     }
+    let more = query.secrets.len().saturating_sub(SECRETS);
+    if more > 0 {
+        unseen.push(format!("{more} more Secrets of {name}: {SECRETS} are read"));
+    }
     let mut timeline = Timeline::default();
     timeline.add(name, happened, &unseen);
     timeline
@@ -88,7 +94,7 @@ fn reads<'a>(cluster: &'a Cluster, query: &'a HistoryQuery) -> Vec<HistoryRead<'
         let what = format!("Events in namespace {namespace}");
         reads.push((what, events(cluster, namespace, names).boxed_local()));
     }
-    for id in &query.secrets {
+    for id in query.secrets.iter().take(SECRETS) {
         reads.push((format!("Secret {id}"), secret(cluster, id).boxed_local()));
     }
     for namespace in &query.policies {

@@ -436,6 +436,7 @@ pub(crate) mod tests {
             ("web", EXPORTED, "true"),
             ("cart", "team", "shop"),
             ("old", "team", "team-a"),
+            ("new", "team", "east"),
         ]);
         let label = |key: &str, value: &str| json!({ "matchLabels": { key: value } });
         let within = |key: &str, value: &str| json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }] });
@@ -451,6 +452,7 @@ pub(crate) mod tests {
             (label("team", "shpo"), "1 Service has team=shop;"),
             // Nothing is similar, or it is the name of another.
             (label("team", "team-b"), ""),
+            (label("team", "west"), ""),
             (label("app", "web"), ""),
             (label("team", "shop"), ""),
             (
