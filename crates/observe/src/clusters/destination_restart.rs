@@ -44,19 +44,19 @@ impl DestinationRestart {
 
     /// What happens, in numbers.
     pub fn text(&self) -> String {
-        let Self { pods, clusters, .. } = self;
-        let of_clusters = format!(
-            "after a restart of linkerd-destination, {} again: {}",
-            match pods {
-                0 => "no Pod of it runs now; each that starts lists the clusters".to_owned(),
-                1 => format!("its Pod lists {}", counted(*clusters, "cluster")),
-                _ => format!(
-                    "each of its {pods} Pods lists {}",
-                    counted(*clusters, "cluster")
-                ),
-            },
-            counted(pods * clusters * KINDS, "list"),
-        );
+        let clusters = counted(self.clusters, "cluster");
+        let lists = counted(self.pods.max(1) * self.clusters * KINDS, "list");
+        let of_clusters = match self.pods {
+            0 => format!(
+                "no Pod of linkerd-destination runs, and each that starts lists {clusters}: {lists}"
+            ),
+            1 => format!(
+                "after a restart of linkerd-destination, its Pod lists {clusters} again: {lists}"
+            ),
+            pods => format!(
+                "after a restart of linkerd-destination, each of its {pods} Pods lists {clusters} again: {lists}"
+            ),
+        };
         match &self.proxies {
             Ok(proxies) => {
                 let least = if *proxies < Self::most() {
@@ -136,6 +136,11 @@ mod tests {
             (
                 of(1, 1, Ok(1)),
                 "its Pod lists 1 cluster again: 5 lists; 1 proxy asks it again",
+                None,
+            ),
+            (
+                of(0, 2, Ok(2)),
+                "no Pod of linkerd-destination runs, and each that starts lists 2 clusters: 10 lists; 2 proxies ask it again",
                 None,
             ),
             (
