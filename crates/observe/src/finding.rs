@@ -8,6 +8,7 @@ use mirror_core::api::text::one_line;
 use serde::{Serialize, Serializer};
 
 use self::causes::Cause;
+
 /// What is wrong with one thing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use observe::{
     clusters::topology::{Edge, Topology},
-    finding::Finding,
-    finding::causes::Cause,
+    finding::{Finding, causes::Cause},
 };
 
 /// What a Link is called among these: its target cluster, as commands name it, and its own name if several Links of a

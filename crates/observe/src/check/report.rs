@@ -202,7 +202,7 @@ fn check_output(result: &CheckResult) -> CheckOutput<'_> {
     CheckOutput {
         description: &result.description,
         hint: result.hint.as_deref(),
-        error: lines(&result.lines(Finding::told).join("\n")),
+        error: result.text(),
         result: match result.level {
             None => "success",
             Some(Level::Warning) => "warning",
@@ -224,7 +224,7 @@ pub fn junit(categories: &[Category]) -> String {
 fn case(result: &CheckResult) -> JunitCase {
     let hint = result.hint.as_ref();
     let hint = hint.map_or_else(String::new, |hint| format!("\nsee {hint}"));
-    let error = lines(&result.lines(Finding::told).join("\n"));
+    let error = result.text();
     let text = format!("{error}{hint}");
     JunitCase {
         name: result

@@ -20,9 +20,10 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use mirror_core::api::metadata::ResourceId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
+    counters::{growth, read_twice, service_of},
     proxies::{PodProxy, ProxyError, Sample},
     snapshot::Known,
 };
@@ -101,24 +102,16 @@ pub async fn gateway_activity(
         .collect();
     let proxies = &proxies[..proxies.len().min(PODS)];
     let began = Instant::now();
-    let first = sample(&cluster.client, proxies, cluster.deadline).await;
-    if first.iter().any(Result::is_ok) {
-        sleep(interval).await;
-    }
-    let second = sample(&cluster.client, proxies, cluster.deadline).await;
+    let sample = async || sample(&cluster.client, proxies, cluster.deadline).await;
+    let samples = read_twice(proxies, interval, sample).await;
     let mut activity = GatewayActivity {
         pods: pods.len(),
+        unread: samples.unread,
         lasted: began.elapsed(),
         ..GatewayActivity::default()
     };
-    for ((first, second), proxy) in first.into_iter().zip(second).zip(proxies) {
-        match (first, second) {
-            (Ok(first), Ok(second)) => activity.add(&first, second),
-            (Err(why), _) | (_, Err(why)) => {
-                let unread = &mut activity.unread;
-                unread.get_or_insert_with(|| format!("{}: {why}", proxy.pod));
-            }
-        }
+    for (_, first, second) in samples.read {
+        activity.add(&first, second);
     }
     Ok(Some(activity))
 }
@@ -156,29 +149,21 @@ fn counted(line: &Sample<'_>) -> Option<GatewayCount> {
         OPEN if line.label("direction") == "inbound" && !is_own => {
             Some(GatewayCount::Open(client()))
         }
-        ANSWERS if line.label("direction") == "outbound" => {
-            let mut parts = line.label("authority").split(['.', ':']);
-            let (name, namespace) = (parts.next()?, parts.next()?);
-            Some(GatewayCount::Answer {
-                service: ResourceId::new(namespace, name),
-                failed: line.label("classification") != "success",
-            })
-        }
+        ANSWERS if line.label("direction") == "outbound" => Some(GatewayCount::Answer {
+            service: service_of(line.label("authority"))?,
+            failed: line.label("classification") != "success",
+        }),
         _ => None,
     }
 }
 
 impl GatewayActivity {
-    /// Adds what a proxy counted between two samples. A counter that is lower than before has started again from zero.
+    /// Adds what a proxy counted between two samples.
     fn add(&mut self, first: &Counts, second: Counts) {
         self.read += 1;
         for (counted, value) in second {
             let before = first.get(&counted).copied().unwrap_or_default();
-            let grown = if value < before {
-                value
-            } else {
-                value - before
-            };
+            let grown = growth(before, value);
             match counted {
                 GatewayCount::Open(client) => self.of(client).connections += value,
                 GatewayCount::Allowed(client) => self.of(client).requests += grown,
@@ -204,22 +189,10 @@ impl GatewayActivity {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use super::*;
+    use crate::clusters::proxies::sampled as line;
 
     const CLIENT: &str = "client.app.serviceaccount.identity.linkerd.cluster.local";
-
-    fn line<'t>(name: &'t str, labels: &[(&'t str, &'t str)], value: f64) -> Sample<'t> {
-        let labels = labels.iter();
-        Sample {
-            name,
-            labels: labels
-                .map(|(name, value)| (*name, Cow::Borrowed(*value)))
-                .collect(),
-            value,
-        }
-    }
 
     fn counts(lines: &[Sample<'_>]) -> Counts {
         let mut counts = Counts::new();

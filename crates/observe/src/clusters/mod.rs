@@ -13,6 +13,7 @@ pub mod collect_full;
 pub mod collect_mesh;
 mod confinement;
 pub mod controller_start;
+pub mod counters;
 pub mod credentials;
 pub mod destination_restart;
 #[cfg(any(test, feature = "fixtures"))]

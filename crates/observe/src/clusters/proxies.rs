@@ -316,5 +316,18 @@ async fn body(answer: Response<Body>, max: usize) -> Result<Vec<u8>, ProxyError>
     Ok(body.to_bytes().to_vec())
 }
 
+/// A line of metrics.
+#[cfg(test)]
+pub fn sampled<'t>(name: &'t str, labels: &[(&'t str, &'t str)], value: f64) -> Sample<'t> {
+    let labels = labels.iter();
+    Sample {
+        name,
+        labels: labels
+            .map(|(name, value)| (*name, (*value).into()))
+            .collect(),
+        value,
+    }
+}
+
 #[cfg(test)]
 mod tests;

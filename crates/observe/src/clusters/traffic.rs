@@ -13,14 +13,14 @@ use client::{Cluster, requests::list_all};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use mirror_core::api::metadata::ResourceId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 pub use self::{
     sample::{Bound, Measure, TrafficKey, TrafficSample},
     services::{ServiceWanted, TrafficService, TrafficServices, traffic_services},
 };
 use super::{
+    counters::{ReadTwice, read_twice},
     proxies::{MESHED, PodProxy, ProxyError},
     snapshot::Known,
 };
@@ -77,40 +77,16 @@ pub async fn chosen_clients(
     Ok(TrafficClients::of(all, services, max))
 }
 
-/// Samples of the proxies of clients, taken twice.
-#[derive(Debug, Default)]
-pub struct ClientSamples {
-    /// The Pods that were read, and both samples of each.
-    pub read: Vec<(ResourceId, TrafficSample, TrafficSample)>,
-    /// Why the first of the others could not be read.
-    pub unread: Option<String>,
-}
-
 /// Samples the proxies of these Pods, and once more after an interval.
 pub async fn sampled_twice(
     cluster: &Cluster,
     services: &TrafficServices,
     clients: &TrafficClients,
     interval: Duration,
-) -> ClientSamples {
+) -> ReadTwice<TrafficSample> {
     let proxies = &clients.proxies;
-    let sample = || samples(&cluster.client, proxies, services, cluster.deadline);
-    let first = sample().await;
-    if !first.is_empty() {
-        sleep(interval).await;
-    }
-    let second = sample().await;
-    let mut all = ClientSamples::default();
-    for ((first, second), proxy) in first.into_iter().zip(second).zip(proxies) {
-        match (first, second) {
-            (Ok(first), Ok(second)) => all.read.push((proxy.pod.clone(), first, second)),
-            (Err(why), _) | (_, Err(why)) => {
-                all.unread
-                    .get_or_insert_with(|| format!("{}: {why}", proxy.pod));
-            }
-        }
-    }
-    all
+    let sample = async || samples(&cluster.client, proxies, services, cluster.deadline).await;
+    read_twice(proxies, interval, sample).await
 }
 
 /// Lists the running Pods that are in the mesh, of one namespace or of all.
@@ -194,6 +170,7 @@ pub async fn samples(
 
 #[cfg(test)]
 mod tests {
+    use mirror_core::api::metadata::ResourceId;
     use serde_json::json;
 
     use super::*;

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::histogram::Histogram;
-use crate::clusters::traffic::{Measure, TrafficKey, TrafficSample};
+use crate::clusters::{
+    counters::growth,
+    traffic::{Measure, TrafficKey, TrafficSample},
+};
 
 /// What happened to the requests of one client to one endpoint, or that never got to one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,11 +71,7 @@ pub fn increase(first: &TrafficSample, second: &TrafficSample) -> ClientActivity
     for (series, value) in &second.series {
         let before = first.series.get(series).filter(|_| same_process);
         let before = before.copied().unwrap_or_default();
-        let grown = if *value < before {
-            *value
-        } else {
-            value - before
-        };
+        let grown = growth(before, *value);
         if series.measure == Measure::Unanswered {
             *unanswered.entry(series.key.clone()).or_default() += grown;
             continue;

@@ -45,8 +45,7 @@ impl CheckResult {
         bounded(self.findings.iter().map(line).collect())
     }
 
-    /// All of them in one text.
-    #[cfg(test)]
+    /// All of them in one text, with the commands that they name.
     pub fn text(&self) -> String {
         lines(&self.lines(Finding::told).join("\n"))
     }

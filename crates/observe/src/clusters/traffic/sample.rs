@@ -13,7 +13,10 @@ use mirror_core::api::metadata::ResourceId;
 use tokio::time::Instant;
 
 use super::services::TrafficServices;
-use crate::clusters::proxies::{PodProxy, ProxyError, Sample};
+use crate::clusters::{
+    counters::service_of,
+    proxies::{PodProxy, ProxyError, Sample},
+};
 
 /// Requests, by endpoint.
 const REQUESTS: &str = "request_total";
@@ -233,13 +236,6 @@ fn error_of_route(line: &Sample<'_>) -> Option<Measure> {
     }
 }
 
-/// The Service of an authority such as `web.shop.svc.cluster.local:80`.
-fn service_of(authority: &str) -> Option<ResourceId> {
-    let mut parts = authority.split(['.', ':']);
-    let (name, namespace) = (parts.next()?, parts.next()?);
-    (parts.next()? == "svc").then(|| ResourceId::new(namespace, name))
-}
-
 /// A hash of all labels but that of the bucket, whatever their order.
 fn others(line: &Sample<'_>) -> u64 {
     let mut labels: Vec<_> = line
@@ -255,21 +251,8 @@ fn others(line: &Sample<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use super::*;
-    use crate::clusters::traffic::TrafficService;
-
-    fn line<'t>(name: &'t str, labels: &[(&'t str, &'t str)], value: f64) -> Sample<'t> {
-        let labels = labels.iter();
-        Sample {
-            name,
-            labels: labels
-                .map(|(name, value)| (*name, Cow::Borrowed(*value)))
-                .collect(),
-            value,
-        }
-    }
+    use crate::clusters::{proxies::sampled as line, traffic::TrafficService};
 
     fn services(names: &[&str]) -> TrafficServices {
         let mut services = TrafficServices::default();
