@@ -38,7 +38,7 @@ const LOSE: &str = "kubectl -n shop delete pod cart-0 --wait=false";
 
 /// Undoes some work of the playground before the second picture: unlinks `east`, and exports fewer Services.
 const BEFORE: [&str; 3] = [
-    "linkerd-mc --context west unlink --cluster-name east --apply --yes",
+    "linkerd-mc --context west unlink east --apply --yes",
     "kubectl --context east -n shop label service db mirror.linkerd.io/exported-",
     "kubectl --context north -n shop label service cart mirror.linkerd.io/federated-",
 ];

@@ -1,4 +1,4 @@
-//! `linkerd-mc allow` and `linkerd-mc revoke`: accounts for controllers of other clusters.
+//! `linkerd-mc allow`: accounts for controllers of other clusters.
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
@@ -19,7 +19,7 @@ use super::common::{
     complete, output,
 };
 
-const ALLOW_EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   # Create an account for the cluster west, and link with it
   linkerd-mc allow --service-account-name west | kubectl apply -f -
@@ -27,41 +27,29 @@ Examples:
 
   # Grant only what gateway mode needs
   linkerd-mc allow --service-account-name west --mode gateway \\
-    | kubectl apply -f -";
+    | kubectl apply -f -
 
-const REVOKE_EXAMPLES: &str = "\
-Examples:
   # Revoke the access of one cluster
-  linkerd-mc revoke --service-account-name west | kubectl delete -f -";
+  linkerd-mc allow --service-account-name west --delete \\
+    | kubectl delete -f -";
 
 /// Print a ServiceAccount that another cluster can use to mirror from this one
 ///
 /// `install` creates one account that all source clusters share. With one account for each source cluster, you can
-/// revoke each of them separately.
+/// revoke each of them separately: with --delete, the same objects are printed for `kubectl delete -f -`. Without the
+/// account, its token is invalid, and clusters that use it lose access immediately.
 #[derive(Debug, Args)]
-#[command(after_long_help = ALLOW_EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Allow {
     #[command(flatten)]
     accounts: Accounts,
     /// Permissions of the account
     #[arg(long, value_name = "MODE", default_value = "full")]
     mode: AccountMode,
-    /// Print even if the ServiceAccount exists; do not contact the cluster
-    #[arg(long)]
-    ignore_cluster: bool,
-    #[command(flatten)]
-    output: ManifestOutput,
-}
-
-/// Print the objects of `allow`, to delete them with `kubectl delete -f -`
-///
-/// This revokes the account's token: clusters that use it lose access immediately.
-#[derive(Debug, Args)]
-#[command(after_long_help = REVOKE_EXAMPLES)]
-pub struct Revoke {
-    #[command(flatten)]
-    accounts: Accounts,
-    /// Print even objects that are not the extension's; do not contact the cluster
+    /// Print the objects to delete them with `kubectl delete -f -`, and without the Namespace
+    #[arg(long, conflicts_with = "mode")]
+    delete: bool,
+    /// Print even objects that exist, or with --delete that are not the extension's; do not contact the cluster
     #[arg(long)]
     ignore_cluster: bool,
     #[command(flatten)]
@@ -95,8 +83,11 @@ enum AccountMode {
     Full,
 }
 
-/// Runs `allow`.
-pub fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
+/// Runs the command.
+pub fn run(global: &Global, args: &Allow) -> anyhow::Result<()> {
+    if args.delete {
+        return delete(global, args);
+    }
     let with_namespace = if args.ignore_cluster {
         args.accounts.are_in_usual_namespace()
     } else {
@@ -126,8 +117,8 @@ pub fn allow(global: &Global, args: &Allow) -> anyhow::Result<()> {
     output::data(&args.output.format(&manifest)?)
 }
 
-/// Runs `revoke`.
-pub fn revoke(global: &Global, args: &Revoke) -> anyhow::Result<()> {
+/// Prints what revokes the access of the accounts.
+fn delete(global: &Global, args: &Allow) -> anyhow::Result<()> {
     if !args.ignore_cluster {
         block_on(async {
             let cluster = Cluster::connect(&global.access()).await?;

@@ -226,7 +226,7 @@ async fn planned(
     loaded.consent = consent.of(&loaded)?;
     let used = only.used(global, &loaded)?;
     let all = global.access();
-    let reading = read_all(&all, &loaded, &used, source.timeout);
+    let reading = read_all(&all, &loaded, &used, source.request_timeout);
     let mut read = spin("reading the clusters", reading).await;
     tell_apart(&loaded, &mut read)?;
     let mut plan = FleetPlan::of(&loaded, &known(&read), &used, timing::now());

@@ -7,7 +7,7 @@ mod index;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstream::adapter::strip_str;
-use clap::Args;
+use clap::{Args, ValueHint};
 use client::{Cluster, timing};
 use hints::hint::fail;
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ Examples:
   linkerd-mc gather
 
   # Gather both sides of a link into a file of this name
-  linkerd-mc gather --context west,east -o incident.tar.gz";
+  linkerd-mc gather --context west,east incident.tar.gz";
 
 /// Write what is needed to look into a problem into one archive
 ///
@@ -59,11 +59,11 @@ pub struct GatherArgs {
     #[command(flatten)]
     contexts: Contexts,
     /// File to write, which must not exist [default: linkerd-mc-TIME.tar.gz]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: Option<PathBuf>,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
-    timeout: Duration,
+    request_timeout: Duration,
 }
 
 /// What was gathered of a cluster.
@@ -80,9 +80,9 @@ struct Gathered {
 pub async fn run(global: &Global, args: &GatherArgs, parse: ParseArgs) -> anyhow::Result<ExitCode> {
     let now = timing::now();
     let name = format!("linkerd-mc-{}", now.strftime("%Y%m%d-%H%M%S"));
-    let path = args.output.clone();
+    let path = args.file.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
-    let contexts = args.contexts.select(global, args.timeout).await?;
+    let contexts = args.contexts.select(global, args.request_timeout).await?;
     let mut archive = Archive::new(&path, &name)?;
     let reading = contexts
         .iter()

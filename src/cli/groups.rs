@@ -2,34 +2,19 @@
 
 use anstyle::{Effects, Style};
 use clap::{Arg, Command};
+use hints::prose::wrapped;
 
-/// The groups of commands, in the order of the help. Commands that are in none are in the last one.
-const GROUPS: [(&str, &[&str]); 4] = [
-    ("Set up", &["install", "link", "link-gen", "fleet", "allow"]),
+/// The commands of a first look, in groups. The help lists the others by name below them.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("Set up", &["install", "link", "unlink", "fleet"]),
     (
-        "Every day",
-        &[
-            "status", "traffic", "check", "diagnose", "verify", "gateways", "graph", "gather",
-            "plan",
-        ],
+        "Look",
+        &["status", "check", "diagnose", "traffic", "plan", "gather"],
     ),
-    (
-        "Maintenance",
-        &[
-            "rotate",
-            "drain",
-            "unlink",
-            "revoke",
-            "uninstall",
-            "take-over",
-            "hand-back",
-        ],
-    ),
-    (
-        "More",
-        &["version", "run-controller", "completions", "man", "help"],
-    ),
+    ("Maintain", &["rotate", "drain"]),
 ];
+/// Width of the list of names, so that it fits a terminal of 80 columns.
+const NAMES_WIDTH: usize = 76;
 
 /// The global flags that are about clusters and requests to them.
 const ALL: &[&str] = &[
@@ -42,14 +27,13 @@ const ALL: &[&str] = &[
     "verbose",
 ];
 /// Commands, with the global flags that they ignore or refuse. Help does not show them.
-const IDLE: [(&str, &[&str]); 9] = [
+const IDLE: [(&str, &[&str]); 8] = [
     ("completions", ALL),
     ("drain", &["linkerd_namespace"]),
     ("fleet", &["api_addr", "context"]),
     ("hand-back", &["linkerd_namespace"]),
     ("link", &["api_addr", "context"]),
     ("man", ALL),
-    ("revoke", &["linkerd_namespace"]),
     ("rotate", &["api_addr"]),
     ("verify", &["api_addr", "context"]),
 ];
@@ -88,7 +72,8 @@ fn with_contexts_of_import(command: Command, global: &[Arg]) -> Command {
     })
 }
 
-/// Lists the commands in groups.
+/// Lists the commands: those of a first look in groups, with what they do, and the names of the others. `--help` says of
+/// these too what they do, after the flags.
 pub fn grouped(command: Command) -> Command {
     let (header, literal) = (
         Style::new().effects(Effects::BOLD | Effects::UNDERLINE),
@@ -100,31 +85,36 @@ pub fn grouped(command: Command) -> Command {
             let about = sub.get_about().map(ToString::to_string);
             (sub.get_name(), about.unwrap_or_default())
         })
-        .chain([("help", "Print the help of a command".to_owned())])
         .collect();
     let width = shown.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let is_grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let line = |(name, about): &(&str, String)| {
         let gap = " ".repeat(width - name.len() + 2);
         format!("  {literal}{name}{literal:#}{gap}{about}\n")
     };
-    let groups = GROUPS.iter().enumerate().map(|(at, (title, names))| {
-        let is_last = at + 1 == GROUPS.len();
-        let others = shown
-            .iter()
-            .filter(|(name, _)| is_last && !is_grouped(name));
+    let groups = GROUPS.iter().map(|(title, names)| {
         let own = names
             .iter()
             .filter_map(|name| shown.iter().find(|(known, _)| known == name));
-        let lines: String = others.chain(own).map(line).collect();
+        let lines: String = own.map(line).collect();
         format!("{header}{title}:{header:#}\n{lines}\n")
     });
-    let text: String = groups.collect();
+    let groups: String = groups.collect();
+    let is_grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let mut others: Vec<_> = shown.iter().filter(|(name, _)| !is_grouped(name)).collect();
+    others.sort_unstable();
+    let names: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
+    let names = wrapped(&format!("  {}", names.join(", ")), Some(NAMES_WIDTH), 0);
+    let described: String = others.into_iter().map(line).collect();
     let template = format!(
-        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}{header}Global options:{header:#}\n\
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}\
+         {header}More commands:{header:#}\n{names}\n\n{header}Global options:{header:#}\n\
          {{options}}{{after-help}}"
     );
-    command.help_template(template)
+    let more = format!("{header}What the other commands do:{header:#}\n{described}");
+    command
+        .help_template(template)
+        .after_help("After the name of a command, --help shows examples.")
+        .after_long_help(more)
 }
 
 #[cfg(test)]
@@ -132,33 +122,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_lists_each_command_once_in_its_group() {
+    fn help_explains_twelve_commands_and_then_the_others() {
         let mut command = crate::cli::command();
         let help = command.render_long_help().to_string();
         let groups: Vec<&str> = help
             .lines()
             .filter(|line| line.ends_with(':') && !line.starts_with(' '))
             .collect();
-        assert_eq!(
-            groups,
-            [
-                "Set up:",
-                "Every day:",
-                "Maintenance:",
-                "More:",
-                "Global options:"
-            ]
-        );
+        let titles = [
+            "Set up:",
+            "Look:",
+            "Maintain:",
+            "More commands:",
+            "Global options:",
+            "What the other commands do:",
+        ];
+        assert_eq!(groups, titles);
+        let first = GROUPS.iter().flat_map(|(_, names)| *names).count();
+        assert_eq!(first, 12);
         for sub in crate::cli::command().get_subcommands() {
             let name = format!("  {} ", sub.get_name());
             let listed = help.lines().filter(|line| line.starts_with(&name)).count();
             assert_eq!(listed, usize::from(!sub.is_hide_set()), "{name}");
         }
-        for (_, names) in GROUPS {
-            for name in names {
-                let known = crate::cli::command().find_subcommand(name).is_some();
-                assert!(known || *name == "help", "{name}");
-            }
+        for name in GROUPS.iter().flat_map(|(_, names)| *names) {
+            let known = crate::cli::command().find_subcommand(name).is_some();
+            assert!(known, "{name}");
         }
         assert!(!help.contains('\x1b'), "{help}");
         assert!(help.contains("--context <NAME>"), "{help}");
@@ -190,13 +179,7 @@ mod tests {
             }
         }
         // They are still accepted, as scripts pass them to all commands.
-        let line = [
-            "linkerd-mc",
-            "revoke",
-            "-L",
-            "mesh",
-            "--service-account-name=x",
-        ];
+        let line = ["linkerd-mc", "drain", "-L", "mesh", "east"];
         let matches = crate::cli::command().try_get_matches_from(line).unwrap();
         let namespace = matches.get_one::<String>("linkerd_namespace");
         assert_eq!(namespace.map(String::as_str), Some("mesh"));

@@ -11,7 +11,6 @@ mod drain;
 mod fleet;
 mod gateways;
 mod gather;
-mod graph;
 mod groups;
 mod hand_back;
 mod install;
@@ -33,6 +32,8 @@ mod uninstall;
 mod unlink;
 mod verify;
 mod version;
+#[cfg(test)]
+mod vocabulary;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -68,7 +69,6 @@ enum Command {
     #[command(alias = service_mirror::COMMAND)]
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
-    Revoke(allow::Revoke),
     Rotate(Box<rotate::Rotate>),
     Drain(drain::DrainArgs),
     Unlink(unlink::Unlink),
@@ -82,7 +82,6 @@ enum Command {
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
     Traffic(traffic::TrafficArgs),
-    Graph(graph::Graph),
     Gather(gather::GatherArgs),
     Verify(Box<verify::VerifyArgs>),
     Version(version::VersionArgs),
@@ -145,7 +144,6 @@ impl Command {
             | Self::LinkGen(_)
             | Self::Plan(_)
             | Self::Allow(_)
-            | Self::Revoke(_)
             | Self::Uninstall(_)
             | Self::Completions(_)
             | Self::Man(_)
@@ -154,7 +152,6 @@ impl Command {
             | Self::Gateways(_)
             | Self::Status(_)
             | Self::Traffic(_)
-            | Self::Graph(_)
             | Self::Gather(_)
             | Self::Version(_) => false,
         }
@@ -164,10 +161,16 @@ impl Command {
 /// The definition of all commands and flags.
 pub fn command() -> clap::Command {
     let command = groups::grouped(groups::without_idle_flags(Cli::command()));
-    ["link", "link-gen"]
+    let command = ["link", "link-gen"]
         .into_iter()
         .fold(command, |command, name| {
             command.mut_subcommand(name, complete::with_namespaces)
+        });
+    // In `install`, -f is --values.
+    ["status", "check", "drain", "rotate"]
+        .into_iter()
+        .fold(command, |command, name| {
+            command.mut_subcommand(name, |sub| sub.mut_arg("file", |file| file.short('f')))
         })
 }
 
@@ -229,8 +232,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             return block_on(plan::run(&cli.global, args, given, mirroring_of));
         }
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
-        Command::Allow(args) => allow::allow(&cli.global, args)?,
-        Command::Revoke(args) => allow::revoke(&cli.global, args)?,
+        Command::Allow(args) => allow::run(&cli.global, args)?,
         Command::Rotate(args) => return block_on(rotate::run(&cli.global, args)),
         Command::Drain(args) => return block_on(drain::run(&cli.global, args)),
         Command::Unlink(args) => block_on(unlink::run(&cli.global, args))?,
@@ -247,7 +249,6 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             return block_on(gather::run(&cli.global, args, settings_of));
         }
         Command::Traffic(args) => return block_on(traffic::run(&cli.global, args)),
-        Command::Graph(args) => return block_on(graph::run(&cli.global, args)),
         Command::Verify(args) => return block_on(verify::run(&cli.global, args)),
         Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }
@@ -317,21 +318,22 @@ mod tests {
             "allow --service-account-name cluster-admin",
             "allow --service-account-name west,view",
             "allow --service-account-name default",
-            "revoke --service-account-name cluster-admin",
-            "revoke --service-account-name edit",
-            "revoke --service-account-name linkerd-multicluster-controller",
-            "status --for GatewayAlive --timeout 1m",
+            "allow --delete --service-account-name cluster-admin",
+            "allow --delete --service-account-name edit",
+            "allow --delete --service-account-name linkerd-multicluster-controller",
+            "allow --delete --mode gateway --service-account-name x",
+            "status --wait",
             "status shop/web/x",
             "status -A -n shop",
-            "plan --link x --diff -o json",
+            "plan x --diff -o json",
             "traffic shop/web/x",
             "traffic -A -n shop",
             "traffic --interval 0s",
             "traffic --max-clients 0",
             "version --request-timeout 0s",
             "status --for GatewayAlive",
-            "status --timeout 1m",
-            "plan --link x --federated-service-selector a,,",
+            "status --wait 0s",
+            "plan x --federated-service-selector a,,",
             "run-controller --federated-service-selector a,,",
             "install --print-values -o json",
             "install --registry https://registry.example",
@@ -357,18 +359,18 @@ mod tests {
             "status --request-timeout 0",
             "gateways --wait 0s",
             "gateways --cluster-name East",
-            "graph --timeout 0",
             "check --timeout 0s",
-            "plan --link a/b",
-            "plan --link x --request-timeout 0s",
+            "plan a/b",
+            "plan x --link-file f",
+            "plan x --request-timeout 0s",
         ];
         let wrong: Vec<_> = refused.into_iter().filter(is_accepted).collect();
         assert_eq!(wrong, [""; 0], "accepted");
         let accepted = [
             "allow --service-account-name west,viewer",
-            "status --wait --for GatewayAlive --timeout 1m",
-            "plan --link x --federated-service-selector a,b=c",
-            "plan --link x --federated-service-selector=",
+            "status --wait 1m --for GatewayAlive",
+            "plan x --federated-service-selector a,b=c",
+            "plan x --federated-service-selector=",
             "install --print-values",
             "install -o json",
             "install --registry registry.example:5000/linkerd",
@@ -384,7 +386,7 @@ mod tests {
             "traffic shop/web --watch --cluster-name local",
             "traffic -n shop --interval 1s -o yaml",
             "status -n shop --color never --quiet",
-            "plan --link x --diff",
+            "plan x --diff",
             "version --client",
         ];
         let wrong: Vec<_> = accepted
@@ -422,7 +424,7 @@ mod tests {
             "rotate a",
             "drain a",
             "drain a --end",
-            "unlink --cluster-name a --apply",
+            "unlink a --apply",
             "take-over",
             "take-over --remove",
             "hand-back",
@@ -437,15 +439,15 @@ mod tests {
             "drain --file f a --dry-run",
             "rotate a --dry-run",
             "drain a --dry-run",
-            "unlink --cluster-name a",
-            "unlink --cluster-name a --apply --dry-run",
+            "unlink a",
+            "unlink a --apply --dry-run",
             "take-over --dry-run",
             "hand-back --dry-run",
             "install",
             "install --file f a",
             "status --file f",
             "check",
-            "status --wait",
+            "status --wait 1m",
         ];
         let wrong: Vec<_> = printing.iter().filter(|line| writes(line)).collect();
         assert_eq!(wrong, [&""; 0], "counted as writing");

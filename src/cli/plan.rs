@@ -1,4 +1,4 @@
-//! `linkerd-mc plan`: shows what the controller would write for a Link. Uses the same core, and writes nothing.
+//! `linkerd-mc plan`: shows what the controller would write for Links. Uses the same core, and writes nothing.
 
 mod changes;
 pub mod losses;
@@ -11,17 +11,18 @@ use clap::{ArgMatches, Args};
 use clap_complete::ArgValueCompleter;
 use client::{kubeconfig_in, requests::DEADLINE};
 use controller::preview::{self, PreviewOf, PreviewSettings, Proposed};
-use hints::hint::fail;
+use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use manifests::yaml;
 use mirror_core::{
-    api::link::Link,
+    api::link::{Link, LinkObject},
     mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
 };
 use observe::clusters::misspelled::{misspelled, service_labels};
 use serde_json::{Value, json};
 
+use self::changes::PlanOfLink;
 use self::changes::flatten;
 pub use self::changes::{PlanProblem, PlannedChange, Preview};
 use super::common::{
@@ -36,36 +37,39 @@ use super::common::{
 /// Examples for the end of the help text.
 const EXAMPLES: &str = "\
 Examples:
+  # Show what would change for all Links
+  linkerd-mc --context west plan
+
   # Show what would change for the Link to east
-  linkerd-mc --context west plan --link east
+  linkerd-mc --context west plan east
 
   # Show each object with the fields that change
-  linkerd-mc --context west plan --link east --diff
+  linkerd-mc --context west plan east --diff
 
   # Show what would change if a new Link were applied
   linkerd-mc --context east link-gen --cluster-name east \\
     | linkerd-mc --context west plan --link-file -
 
   # Read east as yourself, if only the controller reaches its API server
-  linkerd-mc --context west plan --link east --target east
+  linkerd-mc --context west plan east --target east
 
 Exit codes: 0 no changes, 1 failed, 2 changes (or invalid usage).";
 
 /// Exit code if there are changes, as for `terraform plan -detailed-exitcode`.
 const PENDING: u8 = 2;
 
-/// Show what the controller would create, change and delete for a Link
+/// Show what the controller would create, change and delete for Links
 ///
-/// Reads both clusters and writes nothing. Settings are those of the running controller, as in its Deployment; flags
-/// override them.
+/// Reads both clusters of each Link and writes nothing. Settings are those of the running controller, as in its
+/// Deployment; flags override them.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct PlanArgs {
-    /// Name of the Link
-    #[arg(long, value_name = "NAME", required_unless_present = "link_file", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
+    /// Name of the Link [default: all Links]
+    #[arg(value_name = "LINK", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
     link: Option<String>,
     /// Output of link-gen for a Link that is not applied yet; - for stdin
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "link")]
     link_file: Option<PathBuf>,
     /// Context of the target cluster, to read it as yourself and not with the Link's credentials: for example if only
     /// the controller reaches its API server
@@ -91,12 +95,17 @@ pub async fn run(
     given: &ArgMatches,
     parse: Parse,
 ) -> anyhow::Result<ExitCode> {
-    let proposed = args.link_file.as_ref().map(read).transpose()?;
-    let name = match (&args.link, &proposed) {
-        (Some(name), _) => name.clone(),
-        (None, Some(proposed)) => proposed.link.name_any(),
-        (None, None) => return Err(fail("missing --link", "pass --link or --link-file")),
+    let mut proposed = args.link_file.as_ref().map(read).transpose()?;
+    let named = match &proposed {
+        Some(proposed) => Some(proposed.link.name_any()),
+        None => args.link.clone(),
     };
+    if named.is_none() && args.target.is_some() {
+        return Err(misuse(
+            "--target is the cluster of one Link",
+            "name the Link, or remove --target",
+        ));
+    }
     let access = global.access();
     let client = access.client(args.request_timeout).await?;
     let mirroring = args
@@ -104,37 +113,97 @@ pub async fn run(
         .over_deployment(given, &client, parse)
         .await?;
     let check = access.flags().mc("check", &[]);
-    let settings = mirroring.of_preview(format!("check its credentials with {check}"))?;
-    let timeout = args.request_timeout;
+    let unreadable = format!("check its credentials with {check}");
     let there = match &args.target {
-        Some(context) => Some(access.with_context(context).client(timeout).await?),
+        Some(context) => {
+            let access = access.with_context(context);
+            Some(access.client(args.request_timeout).await?)
+        }
         None => None,
     };
-    let state = preview::state(&client, settings, &name, proposed, there, timeout);
-    let read = async {
-        let PreviewOf { state, link, there } = state.await?;
-        let labels = service_labels(&there).await;
-        let found = labels.map_or_else(|_| Vec::new(), |labels| misspelled(&link, &labels));
-        anyhow::Ok((state, found))
+    let is_one = named.is_some();
+    let names = match named {
+        Some(name) => vec![name],
+        None => names_of_links(&client, &mirroring).await?,
     };
-    let (mut state, found) = spin("reading both clusters", Box::pin(read)).await?;
-    let preview = if let Some(holder) = duplicate_of(&state, &name) {
+    let mut planned = Vec::new();
+    let mut has_failed = false;
+    for link in names {
+        let settings = mirroring.of_preview(unreadable.clone())?;
+        let (proposed, there) = (proposed.take(), there.clone());
+        let reading = read_one(
+            &client,
+            settings,
+            &link,
+            proposed,
+            there,
+            args.request_timeout,
+        );
+        match spin("reading both clusters", Box::pin(reading)).await {
+            Ok(preview) => planned.push(PlanOfLink { link, preview }),
+            Err(error) if is_one => return Err(error),
+            Err(error) => {
+                output::error(&error.context(link));
+                has_failed = true;
+            }
+        }
+    }
+    let text = if args.diff { text::diff } else { text::short };
+    let has_changes = planned.iter().any(|plan| !plan.preview.changes.is_empty());
+    match planned.as_slice() {
+        [only] if is_one => {
+            output::data(&args.output.of(&only.preview, || text(&only.preview))?)?;
+        }
+        _ => output::data(&args.output.of(&planned, || text::of_all(&planned, text))?)?,
+    }
+    Ok(match (has_failed, has_changes) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(PENDING),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// The names of all Links in the namespace of the controller.
+async fn names_of_links(client: &Client, mirroring: &Mirroring) -> anyhow::Result<Vec<String>> {
+    let namespace = &mirroring.namespace;
+    let links: Api<LinkObject> = Api::namespaced(client.clone(), namespace);
+    let links = links.list_metadata(&ListParams::default()).await;
+    let links = links.context("cannot list Links")?;
+    if links.items.is_empty() {
+        return Err(fail(
+            format!("no Links in namespace {namespace}"),
+            "preview a Link that is not applied yet with --link-file",
+        ));
+    }
+    Ok(links.iter().map(ResourceExt::name_any).collect())
+}
+
+/// What would be written for one Link, after a note on what looks misspelled.
+async fn read_one(
+    client: &Client,
+    settings: PreviewSettings,
+    name: &str,
+    proposed: Option<Proposed>,
+    there: Option<Client>,
+    timeout: Duration,
+) -> anyhow::Result<Preview> {
+    let state = preview::state(client, settings, name, proposed, there, timeout);
+    let PreviewOf {
+        mut state,
+        link,
+        there,
+    } = Box::pin(state).await?;
+    let labels = service_labels(&there).await;
+    let found = labels.map_or_else(|_| Vec::new(), |labels| misspelled(&link, &labels));
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    output::warnings(&found);
+    if let Some(holder) = duplicate_of(&state, name) {
         output::note(&format!(
             "the Link {name} does nothing while there is the older Link {holder}, which is for the same cluster"
         ));
-        Preview::default()
-    } else {
-        preview(&mut state, &name)
-    };
-    let text = if args.diff { text::diff } else { text::short };
-    output::data(&args.output.of(&preview, || text(&preview))?)?;
-    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    output::warnings(&found);
-    Ok(if preview.changes.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(PENDING)
-    })
+        return Ok(Preview::default());
+    }
+    Ok(preview(&mut state, name))
 }
 
 /// Reads the output of `link-gen`. Errors do not quote it, because it has credentials.

@@ -2,6 +2,7 @@
 
 mod args;
 mod ask;
+mod drawing;
 mod fleet;
 #[cfg(test)]
 mod fleet_tests;
@@ -10,7 +11,7 @@ mod services;
 mod view;
 mod watch;
 
-use std::{cell::RefCell, collections::BTreeSet, fmt, process::ExitCode};
+use std::{cell::RefCell, collections::BTreeSet, fmt, process::ExitCode, time::Duration};
 
 use client::timing;
 use hints::hint::fail;
@@ -39,15 +40,16 @@ use super::common::{
 
 /// Runs the command. Exit code 1 if a cluster did not respond, what was asked for does not exist, or `--wait` timed out.
 pub async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    args.refuse_contradictions()?;
     let selected = args.contexts.select(global, args.request_timeout).await?;
     let contexts = selected.contexts;
-    if let Some(fleet) = selected.fleet.filter(|_| args.shows_fleet()) {
-        let report = fleet::report(&fleet, &contexts);
+    if let Some(fleet) = selected.fleet.as_ref().filter(|_| args.shows_fleet()) {
+        let report = fleet::report(fleet, &contexts);
         let report = spin("reading the clusters", report).await;
         output::data(&match args.output {
             StatusFormat::Json => output::json(&report)?,
             StatusFormat::Yaml => output::yaml(&report)?,
-            StatusFormat::Table | StatusFormat::Wide => matrix::text(&report, terminal_width()),
+            _ => matrix::text(&report, terminal_width()),
         })?;
         return Ok(output::exit_code(report.has_problems()));
     }
@@ -55,8 +57,8 @@ pub async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode>
         watch::show(args, &contexts).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = if args.wait {
-        wait(args, &contexts).await?
+    let mut status = if let Some(limit) = args.wait {
+        wait(args, &contexts, limit).await?
     } else {
         let asked = async {
             let all = ask(args, &contexts).await?;
@@ -65,6 +67,9 @@ pub async fn run(global: &Global, args: &StatusArgs) -> anyhow::Result<ExitCode>
         };
         spin("reading the status", Box::pin(asked)).await?
     };
+    if let Some(fleet) = selected.fleet.filter(|_| args.is_drawing()) {
+        status.topology.compare(&fleet.links, &fleet.namespace);
+    }
     let (now, width) = (timing::now(), terminal_width());
     output::data(&render(args, &contexts, &status, now, width)?)?;
 
@@ -134,7 +139,11 @@ async fn linked_clusters(contexts: &[KubeContext]) -> BTreeSet<String> {
 }
 
 /// Waits until all Links meet the goal. Asks again whenever a Link changes.
-async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
+async fn wait(
+    args: &StatusArgs,
+    contexts: &[KubeContext],
+    limit: Duration,
+) -> anyhow::Result<StatusView> {
     let last = RefCell::new(None);
     let progress = Progress::new("waiting for Links");
     let waiting = progress.during(async {
@@ -150,14 +159,14 @@ async fn wait(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<Sta
             next_change(&mut changes).await;
         }
     });
-    let ended = tokio::time::timeout(args.timeout, Box::pin(waiting)).await;
+    let ended = tokio::time::timeout(limit, Box::pin(waiting)).await;
     ended.unwrap_or_else(|_| {
         let names: Vec<&str> = contexts.iter().map(|context| &*context.name).collect();
         let unmet = last.into_inner().map_or_else(
             || format!("no response from {}", names.join(", ")),
             |unmet| unmet.to_string(),
         );
-        let waited = format_go_duration(args.timeout);
+        let waited = format_go_duration(limit);
         Err(fail(
             format!("{unmet}, after {waited}"),
             format!(

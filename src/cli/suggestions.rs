@@ -366,7 +366,7 @@ fn every_printed_command_keeps_the_flags_that_were_given() {
 #[test]
 fn commands_that_cannot_be_pasted_are_found() {
     for (command, good) in [
-        ("linkerd-mc unlink --cluster-name {}", true),
+        ("linkerd-mc unlink {}", true),
         ("linkerd-mc unlink", false),
         (
             "linkerd-mc --context {context} check | kubectl apply -f -",

@@ -186,7 +186,7 @@ async fn refuse_links(cluster: &Cluster) -> anyhow::Result<()> {
     };
     let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
     let unlink = cluster.flags.mc(
-        "unlink --cluster-name {} --namespace {} --apply",
+        "unlink {} --namespace {} --apply",
         &[cluster_name, namespace],
     );
     Err(fail(
@@ -217,7 +217,7 @@ async fn refuse_mirrors(cluster: &Cluster) -> anyhow::Result<()> {
     let delete = if let Some(of) = of {
         let links = annotation(first, labels::INSTALLATION);
         cluster.flags.mc(
-            "unlink --cluster-name {} --namespace {} --apply",
+            "unlink {} --namespace {} --apply",
             &[of, links.unwrap_or(labels::MULTICLUSTER_NAMESPACE)],
         )
     } else {
@@ -369,12 +369,12 @@ mod tests {
             (
                 &of_east,
                 by_us((labels::INSTALLATION, "mc")),
-                Some("unlink --cluster-name east --namespace mc --apply`"),
+                Some("unlink east --namespace mc --apply`"),
             ),
             (
                 &json!({}),
                 by_us((labels::REMOTE_DISCOVERY, "web@north")),
-                Some("unlink --cluster-name north --apply`"),
+                Some("unlink north --apply`"),
             ),
             // No cluster is left whose link `unlink` could delete.
             (

@@ -32,18 +32,18 @@ use super::common::{
 const EXAMPLES: &str = "\
 Examples:
   # Delete the link to east, and wait until its mirrors are removed
-  linkerd-mc unlink --cluster-name east --apply
+  linkerd-mc unlink east --apply
 
   # Delete a second Link to a cluster, and keep the first
   linkerd-mc unlink --link east-again --apply
 
   # List the objects, and delete them with kubectl
-  linkerd-mc unlink --cluster-name east
-  linkerd-mc unlink --cluster-name east \\
+  linkerd-mc unlink east
+  linkerd-mc unlink east \\
     | kubectl delete --ignore-not-found -f -
 
   # Delete only the objects of Linkerd's service mirror
-  linkerd-mc unlink --cluster-name east --only-controller \\
+  linkerd-mc unlink east --only-controller \\
     | kubectl delete -f -";
 
 /// Where Kubernetes cuts a name before it adds a random end.
@@ -65,7 +65,10 @@ const GENERATED_BASE: usize = 58;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Unlink {
     /// Name of the target cluster
-    #[arg(long, value_name = "NAME", required_unless_present = "link", add = ArgValueCompleter::new(complete::clusters))]
+    #[arg(value_name = "CLUSTER", required_unless_present_any = ["cluster_name", "link"], add = ArgValueCompleter::new(complete::clusters))]
+    cluster: Option<ClusterName>,
+    /// Name of the target cluster, as `linkerd multicluster unlink` takes it
+    #[arg(long, value_name = "NAME", conflicts_with = "cluster", add = ArgValueCompleter::new(complete::clusters))]
     cluster_name: Option<ClusterName>,
     /// Name of the Link, if only one of several Links for a cluster is meant
     #[arg(long, value_name = "NAME", conflicts_with = "only_controller", value_parser = args::object_name, add = ArgValueCompleter::new(complete::links))]
@@ -93,6 +96,11 @@ pub struct Unlink {
 }
 
 impl Unlink {
+    /// The target cluster that was named.
+    fn cluster(&self) -> Option<&ClusterName> {
+        self.cluster.as_ref().or(self.cluster_name.as_ref())
+    }
+
     /// Whether it changes clusters.
     pub fn writes(&self) -> bool {
         self.apply && !self.dry_run
@@ -151,8 +159,8 @@ pub async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
 /// The cluster that is meant: the one that is named, or that of the Link that is named.
 async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
     let Some(wanted) = &args.link else {
-        let name = args.cluster_name.clone();
-        return name.ok_or_else(|| misuse("missing --cluster-name", "pass it, or --link"));
+        let name = args.cluster().cloned();
+        return name.ok_or_else(|| misuse("missing the cluster", "name it, or pass --link"));
     };
     let namespace = &args.namespace;
     let known = links(cluster, namespace).await?;
@@ -177,10 +185,10 @@ async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
             format!("delete it with {delete}")
         },
     )?;
-    match &args.cluster_name {
+    match args.cluster() {
         Some(name) if *name != target => Err(fail(
             format!("the Link {wanted} is for the cluster {target}, and not for {name}"),
-            "remove --cluster-name, or choose another --link",
+            "remove the name of the cluster, or choose another --link",
         )),
         _ => Ok(target),
     }

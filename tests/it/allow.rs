@@ -1,4 +1,4 @@
-//! Applies what `allow` prints, and deletes it with what `revoke` prints.
+//! Applies what `allow` prints, and deletes it with what `allow --delete` prints.
 
 use crate::support::{installation::can_i, planes::bare, program::run};
 
@@ -64,7 +64,7 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
         );
     }
 
-    // `allow` and `revoke` refuse the name of a ClusterRole that somebody else created.
+    // Both refuse the name of a ClusterRole that somebody else created.
     let theirs = [
         "create",
         "clusterrole",
@@ -73,8 +73,9 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
         "--resource=pods",
     ];
     plane.kubectl(&theirs).await.unwrap();
-    for command in ["allow", "revoke"] {
-        let refused = run(kubeconfig, &[command, "--service-account-name=theirs"]).failure();
+    for delete in [&[][..], &["--delete"]] {
+        let args = [&["allow", "--service-account-name=theirs"], delete].concat();
+        let refused = run(kubeconfig, &args).failure();
         assert!(
             refused.contains("the ClusterRole \"theirs\" is not one of the extension"),
             "{refused}"
@@ -83,7 +84,7 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
 
     let revoked = run(
         kubeconfig,
-        &["revoke", "--service-account-name=reader,peer"],
+        &["allow", "--delete", "--service-account-name=reader,peer"],
     )
     .data();
     plane

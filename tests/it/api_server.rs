@@ -195,13 +195,13 @@ async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPl
     let both = source.folder().join("both.kubeconfig");
     ControlPlane::merged_kubeconfig(&[source, far], &both).unwrap();
     let contexts = ["--target", far.name(), "--source", source.name()];
-    let alone = run(&both, &["plan", "--link", NAME]);
+    let alone = run(&both, &["plan", NAME]);
     assert_eq!(alone.code, 1, "{}", alone.stdout);
     let hint = "only the controller reaches its API server through the gateway; pass --target";
     assert!(alone.stderr.contains(hint), "{}", alone.stderr);
     // `plan` takes from the Link's status whether the gateway is alive, and the status may be seconds behind.
     eventually("plan to find nothing to do", SOON, async || {
-        let planned = run(&both, &["plan", "--link", NAME, "--target", far.name()]);
+        let planned = run(&both, &["plan", NAME, "--target", far.name()]);
         anyhow::ensure!(planned.code == 0, "{}{}", planned.stdout, planned.stderr);
         Ok(Some(()))
     })

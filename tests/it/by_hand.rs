@@ -115,7 +115,7 @@ async fn a_crd_of_an_older_linkerd_is_named_and_not_deleted() {
     ];
     plane.kubectl(&wait).await.unwrap();
     let older = "the CRD of Links has only v1alpha2, v1alpha1, that of Linkerd 2.17 or older";
-    for command in ["uninstall", "status", "graph", "gateways"] {
+    for command in ["uninstall", "status", "gateways"] {
         let said = run(plane.kubeconfig(), &[command]).failure();
         assert!(said.contains(older), "{command}: {said}");
     }

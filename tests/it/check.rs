@@ -37,7 +37,7 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     planes.link().await;
     let nothing = planes.run(&["status", "--services"]);
     assert_eq!(nothing.stderr, "no Services are mirrored or federated\n");
-    let early = planes.run(&["status", "--wait", "--timeout=1s"]).failure();
+    let early = planes.run(&["status", "--wait=1s"]).failure();
     let unmet = "error: 1 of 1 Links not Ready: east, after 1s\n";
     assert!(early.contains(unmet), "{early}");
     let unknown = planes.run(&["status", "--cluster-name=typo"]).failure();
@@ -172,7 +172,7 @@ fn rows_are_printed_before_the_target_answers(planes: &Planes) {
 }
 
 async fn a_fleet_is_put_together(planes: &Planes) {
-    let graph = planes.run(&["graph", "--all-contexts"]).data();
+    let graph = planes.run(&["status", "--all-contexts", "-o=tree"]).data();
     assert_eq!(
         graph,
         "west\n└─▶ east  connected, gateway 3ms, 600 mirrored, 1 federated, 1 unhealthy\n\
@@ -185,7 +185,7 @@ async fn a_fleet_is_put_together(planes: &Planes) {
     planes.east.linkerd(&other).await.unwrap();
     let graph: Value = serde_json::from_str(
         &planes
-            .run(&["graph", "--context=west,east", "-ojson"])
+            .run(&["status", "--context=west,east", "-ojson"])
             .data(),
     )
     .unwrap();

@@ -22,20 +22,18 @@ use crate::support::{
 /// Commands that a shell runs before each example of a command, or before the first one if it is in [`READS`]. The current
 /// context is `west` unless these commands change it.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 17] = [
+const BEFORE: [(&str, &str); 15] = [
     ("install", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("link", "mkdir -p handed/west; linkerd-mc --context east link-gen --cluster-name east > handed/west/east.yaml"),
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
-    ("revoke", "kubectl config use-context east; linkerd-mc allow --service-account-name west --ignore-cluster | kubectl apply -f -"),
     ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("unlink", "linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster delete serviceaccount controller-east --ignore-not-found; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east; linkerd-mc --context east link-gen --cluster-name east -o json 2>/dev/null | grep '\"kind\":\"Link\"' | sed 's/\"name\":\"east\"/\"name\":\"east-again\"/' | kubectl apply -f -"),
     ("take-over", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000,\"replicas\":1,\"updatedReplicas\":1,\"readyReplicas\":1,\"availableReplicas\":1}}'"),
-    ("hand-back", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
-    ("uninstall", "linkerd-mc link --from east --to west; linkerd-mc unlink --cluster-name east --apply --yes"),
+    ("hand-back", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; linkerd-mc unlink east --apply --yes"),
+    ("uninstall", "linkerd-mc link --from east --to west; linkerd-mc unlink east --apply --yes"),
     ("status", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done"),
     ("traffic", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done"),
     ("diagnose", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done; kubectl -n default get pod client-0 || kubectl -n default run client-0 --image none --overrides '{\"spec\":{\"automountServiceAccountToken\":false}}'"),
-    ("graph", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("check", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml; kubectl --context east delete service web --ignore-not-found; while kubectl --context west get service web-east; do sleep 0.1; done; for context in east west; do echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context $context apply -f -; kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
     ("fleet", "kubectl --context west -n linkerd-multicluster patch link east --type merge -p '{\"spec\":{\"excludedLabels\":null}}' || true; for c in east west; do kubectl --context $c -n linkerd create deployment linkerd-destination --image none --replicas 0 || true; kubectl --context $c -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'; done; printf 'name: example\\nid: docs\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("verify", "linkerd-mc link --target east --source west; echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context west apply -f -"),
@@ -77,8 +75,8 @@ const PAGES: [(&str, &str); 17] = [
     ("README.md", "kubectl --context east create service clusterip web --tcp=80"),
     ("docs/quick-start.md", ""),
     ("docs/laptop.md", "linkerd-mc link --target east --source west --federated-through gateway"),
-    ("docs/fleet.md", "linkerd-mc --context west unlink --cluster-name east --apply --yes"),
-    ("docs/link.md", "linkerd-mc --context east unlink --cluster-name west --apply --yes; linkerd-mc --context west unlink --cluster-name east --apply --yes; kubectl --context east -n linkerd-multicluster delete serviceaccount west --ignore-not-found"),
+    ("docs/fleet.md", "linkerd-mc --context west unlink east --apply --yes"),
+    ("docs/link.md", "linkerd-mc --context east unlink west --apply --yes; linkerd-mc --context west unlink east --apply --yes; kubectl --context east -n linkerd-multicluster delete serviceaccount west --ignore-not-found"),
     ("docs/export.md", "linkerd-mc link --target east --source west"),
     ("docs/federate.md", "kubectl --context east -n shop label --overwrite service web mirror.linkerd.io/exported-"),
     ("docs/headless.md", ""),
@@ -105,7 +103,7 @@ const LIMIT: &str = "300";
 
 /// The commands whose examples run first, and those whose examples run last, as in the life of a cluster. The examples
 /// of other commands run in between.
-const FIRST: [&str; 4] = ["install", "allow", "revoke", "link"];
+const FIRST: [&str; 3] = ["install", "allow", "link"];
 const LAST: [&str; 4] = ["take-over", "unlink", "hand-back", "uninstall"];
 
 /// Examples of a command: each begins with a comment, and ends before an empty line.

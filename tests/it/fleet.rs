@@ -240,7 +240,7 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
     // One cluster does not answer: the others are linked.
     let mesh = fleet.file(&names, "links:\n- mesh: all\n");
     north.pause_api_server().unwrap();
-    let applied = fleet.run("apply", &mesh, &["--timeout", "5s"]);
+    let applied = fleet.run("apply", &mesh, &["--request-timeout", "5s"]);
     north.resume_api_server().unwrap();
     assert_eq!(applied.code, 1, "{}{}", applied.stdout, applied.stderr);
     assert!(

@@ -104,7 +104,7 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     let archive = folder.path().join("both.tar.gz");
     let output = archive.display().to_string();
     let contexts = format!("{},{}", source.name(), far.name());
-    let gathered = run(&both, &["gather", "--context", &contexts, "-o", &output]);
+    let gathered = run(&both, &["gather", "--context", &contexts, &output]);
     assert_eq!(gathered.code, 0, "{}", gathered.stderr);
     assert_eq!(gathered.stdout, format!("{output}\n"));
     let found = files(&archive);
@@ -160,11 +160,11 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     }
 
     // `gather` overwrites no file. If the API server does not answer, it leaves no file.
-    let again = run(&both, &["gather", "-o", &output]).failure();
+    let again = run(&both, &["gather", &output]).failure();
     assert!(again.contains("both.tar.gz exists already"), "{again}");
     let nowhere = folder.path().join("nowhere.tar.gz");
     let output = nowhere.display().to_string();
-    let silent = ["gather", "--api-addr", "127.0.0.1:1", "-o", &output];
+    let silent = ["gather", "--api-addr", "127.0.0.1:1", &output];
     let silent = run(source.kubeconfig(), &silent).failure();
     assert!(silent.contains("cannot read anything"), "{silent}");
     assert!(!nowhere.exists());
@@ -186,7 +186,7 @@ async fn archive_has_what_a_colleague_needs_and_no_secret() {
     let reader = source.user_kubeconfig("reader", &[]).unwrap();
     let few = folder.path().join("few.tar.gz");
     let output = few.display().to_string();
-    let gathered = run(&reader, &["gather", "-o", &output]);
+    let gathered = run(&reader, &["gather", &output]);
     assert_eq!(gathered.code, 0, "{}", gathered.stderr);
     assert!(
         gathered.stderr.contains("could not be read, see INDEX.md"),

@@ -19,7 +19,7 @@ const ASKED: &str = "asked";
 
 /// Commands that ask about one cluster.
 #[rustfmt::skip]
-const QUESTIONS: [&[&str]; 26] = [
+const QUESTIONS: [&[&str]; 25] = [
     &["check"],
     &["check", "-o", "short"],
     &["check", "-o", "json"],
@@ -31,17 +31,16 @@ const QUESTIONS: [&[&str]; 26] = [
     &["status", "shop/none"],
     &["status", "none"],
     &["status", "--cluster-name", "nowhere"],
-    &["status", "--wait", "--timeout", "10ms"],
+    &["status", "--wait", "10ms"],
     &["gateways"],
-    &["graph"],
-    &["graph", "-o", "json"],
+    &["status", "-o", "tree"],
     &["traffic", "--interval", "10ms"],
     &["traffic", "none", "--interval", "10ms"],
     &["diagnose", "shop/web-east"],
     &["diagnose", "shop/none"],
     &["diagnose", "kubernetes", "--from", "default/none"],
     &["diagnose", "shop/web-east", "-o", "json"],
-    &["plan", "--link", "east"],
+    &["plan", "east"],
     &["drain", "east", "--dry-run"],
     &["unlink", "--cluster-name", "east"],
     &["hand-back", "--dry-run"],

@@ -108,7 +108,7 @@ async fn large_and_misleading_objects_do_no_harm_to_other_mirrors() {
         .into_iter()
         .filter_map(|s| s.metadata.name);
     assert!(!names.into_iter().any(|name| name.contains("liar")));
-    let plan = ["plan", "--link", "hostile", "--output", "json"];
+    let plan = ["plan", "hostile", "--output", "json"];
     let plan = run(source.kubeconfig(), &plan).stdout;
     let plan: Value = serde_json::from_str(&plan).unwrap();
     assert_eq!(plan["changes"], json!([]));

@@ -58,7 +58,7 @@ async fn a_cluster_mirrors_into_the_namespaces_that_its_link_allows() {
     }
 
     in_step(west, "chosen", &[]).await;
-    let plan = run(west.kubeconfig(), &["plan", "--link", "chosen"]).data();
+    let plan = run(west.kubeconfig(), &["plan", "chosen"]).data();
     let line = format!("‼ closed/web: NamespaceNotAllowed: {why}\n");
     assert_eq!(plan, format!("{line}{line}Nothing to do.\n"));
 
@@ -250,7 +250,7 @@ async fn a_cluster_joins_the_federated_services_that_its_link_lets_it_join() {
         "the Link does not allow federated Services (annotation multicluster.linkerd.io/federation)"
     );
     in_step(west, "guest", &[]).await;
-    let plan = run(west.kubeconfig(), &["plan", "--link", "guest"]).data();
+    let plan = run(west.kubeconfig(), &["plan", "guest"]).data();
     assert!(
         plan.contains("‼ consent/web: FederationNotAllowed: "),
         "{plan}"

@@ -175,7 +175,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     // After linking, nothing is left to do. `plan` does not know a Link that was not applied.
     let again = run(
         &kubeconfig,
-        &["--context", "link-west", "plan", "--link", "link-east"],
+        &["--context", "link-west", "plan", "link-east"],
     );
     assert_eq!(
         (again.code, again.stdout.as_str()),
@@ -183,11 +183,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
         "{}",
         again.stderr
     );
-    let unknown = run(
-        &kubeconfig,
-        &["--context", "link-west", "plan", "--link", "north"],
-    )
-    .failure();
+    let unknown = run(&kubeconfig, &["--context", "link-west", "plan", "north"]).failure();
     assert!(unknown.contains("Link north not found"), "{unknown}");
     assert!(
         unknown.contains("hint: known Links: link-east"),
@@ -522,7 +518,7 @@ async fn one_of_two_links_for_a_cluster_can_be_named() {
         .await
         .unwrap();
     condition_is(west, "twice-again", "Ready", "False", "DuplicateCluster").await;
-    let plan = run(west_config, &["plan", "--link=twice-again"]);
+    let plan = run(west_config, &["plan", "twice-again"]);
     assert_eq!((plan.code, &*plan.stdout), (0, "Nothing to do.\n"));
     note(&plan.stderr);
 

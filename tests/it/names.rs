@@ -25,12 +25,12 @@ async fn kubectl_runs_the_program_as_its_plugin() {
     };
     let list = kubectl(&["plugin", "list"]);
     assert!(list.contains(plugin.to_str().unwrap()), "{list}");
-    let help = kubectl(&["linkerd-mc", "graph", "--help"]);
-    assert!(help.contains("Usage: kubectl linkerd-mc graph "), "{help}");
-    // Other tests change the graph between two runs, so compare until both are the same.
-    eventually("the same graph by both ways", SOON, async || {
-        let graph = kubectl(&["linkerd-mc", "graph", "-o", "mermaid"]);
-        let own = run(hub.west.kubeconfig(), &["graph", "-o", "mermaid"]).data();
+    let help = kubectl(&["linkerd-mc", "status", "--help"]);
+    assert!(help.contains("Usage: kubectl linkerd-mc status "), "{help}");
+    // Other tests change the links between two runs, so compare until both are the same.
+    eventually("the same drawing by both ways", SOON, async || {
+        let graph = kubectl(&["linkerd-mc", "status", "-o", "mermaid"]);
+        let own = run(hub.west.kubeconfig(), &["status", "-o", "mermaid"]).data();
         Ok((graph == own).then_some(()))
     })
     .await

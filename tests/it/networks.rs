@@ -162,7 +162,7 @@ async fn addresses_outside_allowed_networks_are_refused(west: &ControlPlane) {
     assert!(error.contains(&told), "{error}");
     let status = run(west.kubeconfig(), &["status"]).data();
     assert!(status.contains(why), "{status}");
-    let plan = run(west.kubeconfig(), &["plan", "--link=inside", "-o=json"]);
+    let plan = run(west.kubeconfig(), &["plan", "inside", "-o=json"]);
     assert_eq!(plan.code, 0, "{}", plan.stdout);
     assert!(plan.stdout.contains(why), "{}", plan.stdout);
 }

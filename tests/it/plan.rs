@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 fn plan(plane: &ControlPlane, flags: &[&str]) -> Outcome {
-    let args = [&["plan", "--link", "told"], flags].concat();
+    let args = [&["plan", "told"], flags].concat();
     run(plane.kubeconfig(), &args)
 }
 
@@ -108,7 +108,7 @@ async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
     .await;
     mirror_is(source, "seen", "seen", "taken", "NameConflict").await;
     in_step(source, "seen", &[]).await;
-    let said = run(source.kubeconfig(), &["plan", "--link", "seen"]).data();
+    let said = run(source.kubeconfig(), &["plan", "seen"]).data();
     assert_eq!(
         said,
         "‼ seen/taken: NameConflict: the name seen/taken-seen is taken by a Service that is not a mirror\nNothing to do.\n"

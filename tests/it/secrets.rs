@@ -23,7 +23,7 @@ const COMMANDS: [&[&str]; 9] = [
     &["status"],
     &["status", "-o", "json"],
     &["gateways"],
-    &["plan", "--link", "hush"],
+    &["plan", "hush"],
     &["unlink", "--cluster-name", "hush"],
     &[
         "link-gen",

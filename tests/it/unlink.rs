@@ -211,7 +211,7 @@ fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     let refused = run(kubeconfig, &["uninstall"]).failure();
     insta::assert_snapshot!(refused, @r"
     error: this cluster is still linked to east, north
-    hint: unlink each of them first, as with `linkerd-mc --context unlink unlink --cluster-name east --apply`
+    hint: unlink each of them first, as with `linkerd-mc --context unlink unlink east --apply`
     ");
     let unknown = run(kubeconfig, &["unlink", "--cluster-name=south"]).failure();
     insta::assert_snapshot!(unknown, @r#"
@@ -503,7 +503,7 @@ async fn uninstall_overlooks_nothing_in_use(plane: &ControlPlane) {
     let refused = run(kubeconfig, &["uninstall"]).failure();
     insta::assert_snapshot!(refused, @r"
     error: this cluster still has 1 mirror without a Link, such as shop/left-south
-    hint: wait until the controller has removed them, or delete them, as with `linkerd-mc --context unlink unlink --cluster-name south --apply`
+    hint: wait until the controller has removed them, or delete them, as with `linkerd-mc --context unlink unlink south --apply`
     ");
     let apply = ["unlink", "--cluster-name=south", "--apply", "--yes"];
     let done = run(kubeconfig, &apply);

@@ -87,7 +87,7 @@ fn look(kubeconfig: &Path) -> Value {
     for command in [
         &["status", "--services", "-o", "json"][..],
         &["gateways", "-o", "json"],
-        &["graph", "-o", "json"],
+        &["status", "-o", "mermaid"],
     ] {
         let outcome = run(kubeconfig, command);
         assert_eq!(outcome.code, 0, "{command:?}: {}", outcome.stderr);
@@ -192,7 +192,7 @@ async fn roles_for_people_who_only_look_are_sufficient_and_each_verb_in_them_is_
         ["Linkerd's issuer certificate is not about to end"],
         "{report:#}"
     );
-    let plan = run(&kubeconfig, &["plan", "--link", NS]);
+    let plan = run(&kubeconfig, &["plan", NS]);
     assert!([0, 2].contains(&plan.code), "{}", plan.stderr);
     let (permitted, refused) = asked(&requests(source, since));
     assert_eq!(refused, only(&[secrets("list")]));

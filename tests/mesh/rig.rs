@@ -264,7 +264,7 @@ impl Rig {
     /// Waits until `plan` finds nothing to do.
     pub(crate) async fn has_nothing_to_do(&self, limit: Duration) -> anyhow::Result<()> {
         eventually("plan to find nothing to do", limit, async || {
-            self.west.linkerd_mc(&["plan", "--link", EAST])?;
+            self.west.linkerd_mc(&["plan", EAST])?;
             Ok(Some(()))
         })
         .await

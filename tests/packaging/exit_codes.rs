@@ -12,18 +12,17 @@ use crate::{NOBODY, read, said};
 const OTHERS: &str = "All others";
 
 /// Commands that read a cluster first of all, and what they need for it.
-const READERS: [&str; 13] = [
+const READERS: [&str; 12] = [
     "allow --service-account-name x",
     "check --wait 0s",
     "diagnose shop/web-east",
     "drain x",
     "gateways",
-    "graph",
     "link --from x --to y",
-    "plan --link x",
+    "plan x",
     "rotate --yes",
     "status",
-    "unlink --cluster-name x",
+    "unlink x",
     "verify --source x --target y",
     "version",
 ];
@@ -134,7 +133,7 @@ fn invalid_command_line_is_2_and_prints_no_data() {
         "link --from x --to x",
         "link --context x --from x --to y",
         "rotate --context x --to y --yes",
-        "plan --link x --federated-service-selector a,,",
+        "plan x --federated-service-selector a,,",
         "install --ignore-cluster --namespace linkerd",
     ] {
         let output = run(&line.split(' ').collect::<Vec<_>>());

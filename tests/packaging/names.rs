@@ -30,7 +30,7 @@ fn plugin_of_kubectl_shows_what_people_type() {
         "{plan}"
     );
     assert!(
-        plan.contains("\n  kubectl linkerd-mc --context west plan --link east\n"),
+        plan.contains("\n  kubectl linkerd-mc --context west plan east\n"),
         "{plan}"
     );
     assert!(
@@ -48,7 +48,7 @@ fn plugin_of_kubectl_shows_what_people_type() {
     );
 
     // A hint is a command to copy.
-    let (folder, mut command) = named(name, &["graph"]);
+    let (folder, mut command) = named(name, &["status"]);
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, crate::NOBODY).unwrap();
     let failed = command.env("KUBECONFIG", &kubeconfig).output().unwrap();

@@ -272,15 +272,15 @@ mod tests {
         let west = ClusterFlags::of_context("west").with("--as", "me");
         for (command, expected) in [
             (
-                west.mc("unlink --cluster-name {} --namespace {}", &["east", "mc"]),
-                "linkerd-mc --context west --as me unlink --cluster-name east --namespace mc",
+                west.mc("unlink {} --namespace {}", &["east", "mc"]),
+                "linkerd-mc --context west --as me unlink east --namespace mc",
             ),
             (
                 west.mc(
-                    "unlink --cluster-name {} --namespace {} --apply",
+                    "unlink {} --namespace {} --apply",
                     &["east", "linkerd-multicluster"],
                 ),
-                "linkerd-mc --context west --as me unlink --cluster-name east --apply",
+                "linkerd-mc --context west --as me unlink east --apply",
             ),
             (
                 west.kubectl("-n {} get pods", &["linkerd-multicluster"]),

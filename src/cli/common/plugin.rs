@@ -100,8 +100,8 @@ mod tests {
         for (text, expected) in [
             ("linkerd-mc check", "kubectl linkerd-mc check"),
             (
-                "see `linkerd-mc check`; also `linkerd-mc --context a graph`",
-                "see `kubectl linkerd-mc check`; also `kubectl linkerd-mc --context a graph`",
+                "see `linkerd-mc check`; also `linkerd-mc --context a status`",
+                "see `kubectl linkerd-mc check`; also `kubectl linkerd-mc --context a status`",
             ),
             (
                 "  linkerd-mc a \\\n    | linkerd-mc b\n  source <(linkerd-mc c)",

@@ -14,9 +14,12 @@ use crate::cli::common::{
     complete::{self, offer, typed_value},
 };
 
+/// The file of a fleet, if none is named.
+pub const FLEET_FILE: &str = "fleet.yaml";
+
 /// Offers the clusters of the file, or without one the target clusters of Links.
 pub fn clusters_or_targets(current: &OsStr) -> Vec<CompletionCandidate> {
-    match typed_value(&["--file"]) {
+    match typed_value(&["--file", "-f"]) {
         Some(_) => clusters(current),
         None => complete::clusters(current),
     }
@@ -45,7 +48,7 @@ pub fn rotated(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// The file of the words typed so far.
 fn typed() -> Option<LoadedFleet> {
-    let file = typed_value(&["--file", "-f"])?;
+    let file = typed_value(&["--file", "-f"]).unwrap_or_else(|| FLEET_FILE.to_owned());
     let global = Global {
         kubeconfig: typed_value(&["--kubeconfig"]).map(PathBuf::from),
         linkerd_namespace: LINKERD_NAMESPACE.to_owned(),

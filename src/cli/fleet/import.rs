@@ -60,7 +60,7 @@ pub struct FleetImportArgs {
     namespace: String,
     /// How long to read each cluster
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
-    timeout: Duration,
+    request_timeout: Duration,
 }
 
 /// Runs the command.
@@ -133,7 +133,7 @@ pub async fn run(global: &Global, args: &FleetImportArgs) -> anyhow::Result<Exit
         output::warning(&format!("left out: {why}"));
     }
     let text = fleet.text()?;
-    Box::pin(say_what_differs(global, &text, args.timeout)).await?;
+    Box::pin(say_what_differs(global, &text, args.request_timeout)).await?;
     output::data(&text)?;
     Ok(output::exit_code(unread > 0 || !left_out.is_empty()))
 }
@@ -194,7 +194,7 @@ async fn read(
         connection = Some(cluster);
         Ok(())
     };
-    let problem = in_time(args.timeout, Box::pin(read)).await.err();
+    let problem = in_time(args.request_timeout, Box::pin(read)).await.err();
     ImportedContext {
         cluster: known,
         which,
@@ -219,7 +219,7 @@ async fn read_other_accounts(args: &FleetImportArgs, read: &mut [ImportedContext
                 ListParams::default(),
             );
             let list = cluster.request("list the ServiceAccounts", api.list(&all));
-            match in_time(args.timeout, list).await {
+            match in_time(args.request_timeout, list).await {
                 Ok(found) => of.cluster.accounts.extend(found.items),
                 Err(why) => output::warning(&format!(
                     "{}: the accounts of {namespace} were not read: {why}",

@@ -68,7 +68,7 @@ pub async fn run(global: &Global, args: &FleetRenderArgs) -> anyhow::Result<Exit
     }
     let with_extension = args.extension == Some(true);
     let all = global.access();
-    let reading = read_for_render(&all, &loaded, with_extension, args.source.timeout);
+    let reading = read_for_render(&all, &loaded, with_extension, args.source.request_timeout);
     let RenderFacts { targets, installs } = spin("reading the clusters", reading).await;
     let extension = match args.extension {
         None => ExtensionFiles::Kept,

@@ -37,11 +37,11 @@ pub fn exit_code(has_problems: bool, is_pending: bool) -> ExitCode {
 #[derive(Debug, Args)]
 pub struct FleetSource {
     /// File with the fleet
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE", default_value = complete::FLEET_FILE, value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// How long to read each cluster
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = args::timeout)]
-    pub timeout: Duration,
+    pub request_timeout: Duration,
     #[command(flatten)]
     pub plugins: PluginFlags,
 }
@@ -58,7 +58,7 @@ impl FleetSource {
         cluster: &ClusterName,
         reading: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
-        let timeout = self.timeout;
+        let timeout = self.request_timeout;
         let read = tokio::time::timeout(timeout, reading).await;
         read.with_context(|| format!("{cluster} was not read within {timeout:?}"))?
     }

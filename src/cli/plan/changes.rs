@@ -23,6 +23,14 @@ impl Preview {
     }
 }
 
+/// The plan of one of several Links.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct PlanOfLink {
+    pub link: String,
+    #[serde(flatten)]
+    pub preview: Preview,
+}
+
 #[derive(Debug, PartialEq, Serialize)]
 pub struct PlannedChange {
     pub verb: &'static str,

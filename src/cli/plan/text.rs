@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use hints::prose::counted;
 use serde_json::Value;
 
-use super::changes::{PlannedChange, Preview};
+use super::changes::{PlanOfLink, PlannedChange, Preview};
 
 /// Maximum number of names that the short form lists of one kind.
 const LISTED: usize = 20;
@@ -23,6 +23,16 @@ fn printable(text: &str) -> String {
         }
     }
     line
+}
+
+/// The plans of several Links, each below its name.
+pub fn of_all(planned: &[PlanOfLink], text: fn(&Preview) -> String) -> String {
+    let texts = planned.iter().map(|plan| {
+        let lines = text(&plan.preview);
+        let lines = lines.lines().flat_map(|line| ["  ", line, "\n"]);
+        lines.fold(printable(&plan.link) + "\n", |text, part| text + part)
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The changes with their fields.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
+use hints::hint::misuse;
 use observe::clusters::link_summary::{LinkCondition, LinkSummary};
 
 use crate::cli::{
     common::{
-        args::{cluster_name, duration, namespace, timeout},
+        args::{cluster_name, namespace, timeout},
         complete,
         service_name::{ServiceName, service_name},
     },
@@ -32,8 +33,12 @@ Examples:
   # Show how all links of a file of `fleet` are doing, on one screen
   linkerd-mc status --file fleet.yaml
 
+  # Draw which cluster links to which, as text or with Graphviz
+  linkerd-mc status --all-contexts -o tree
+  linkerd-mc status --all-contexts -o dot | dot -Tsvg > clusters.svg
+
   # Wait until all Links are ready, such as in a script
-  linkerd-mc status --wait --for=Ready --timeout=2m";
+  linkerd-mc status --wait 2m --for=Ready";
 
 /// Show the status of Links: connection, gateway, credentials, mirrored Services
 ///
@@ -46,10 +51,12 @@ Examples:
 /// worst first, and a summary that explains the signs. `-o wide` and flags that choose a target cluster or Services show
 /// the usual tables, for all clusters of the file.
 ///
+/// `-o tree`, `mermaid` and `dot` draw which cluster links to which. With --file, Links of the file that are missing are
+/// drawn too, and Links that are not in the file are marked.
+///
 /// Exit codes: 0 all clusters were read, and with --file all links are ready; 1 otherwise, or --wait has timed out.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct StatusArgs {
     #[command(flatten)]
     pub contexts: FleetContexts,
@@ -74,9 +81,9 @@ pub struct StatusArgs {
     /// Update the output whenever something changes, until interrupted
     #[arg(short, long, conflicts_with_all = ["wait", "file"])]
     pub watch: bool,
-    /// Wait until all Links meet the condition of --for, or fail after --timeout
-    #[arg(long, conflicts_with = "file")]
-    pub wait: bool,
+    /// Wait until all Links meet the condition of --for, at most for this time
+    #[arg(long, value_name = "DURATION", value_parser = timeout, conflicts_with = "file")]
+    pub wait: Option<Duration>,
     /// Condition that --wait waits for
     #[arg(
         long = "for",
@@ -86,9 +93,6 @@ pub struct StatusArgs {
         requires = "wait"
     )]
     pub goal: Goal,
-    /// Timeout of --wait
-    #[arg(long, value_name = "DURATION", default_value = "5m0s", value_parser = duration, requires = "wait")]
-    pub timeout: Duration,
     /// Timeout of each request to a cluster
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     pub request_timeout: Duration,
@@ -97,7 +101,8 @@ pub struct StatusArgs {
 impl StatusArgs {
     /// Whether the links of a file are shown on one screen, if there is a file.
     pub fn shows_fleet(&self) -> bool {
-        !self.shows_services() && self.cluster_name.is_none() && self.output != StatusFormat::Wide
+        let is_usual = self.output != StatusFormat::Wide && !self.is_drawing();
+        !self.shows_services() && self.cluster_name.is_none() && is_usual
     }
 
     /// Whether Services are shown.
@@ -120,6 +125,24 @@ impl StatusArgs {
     pub fn is_table(&self) -> bool {
         matches!(self.output, StatusFormat::Table | StatusFormat::Wide)
     }
+
+    /// Whether clusters and Links are drawn.
+    pub fn is_drawing(&self) -> bool {
+        use StatusFormat::{Dot, Mermaid, Tree};
+        matches!(self.output, Tree | Mermaid | Dot)
+    }
+
+    /// Fails if flags cannot be meant together.
+    pub fn refuse_contradictions(&self) -> anyhow::Result<()> {
+        let is_part = self.shows_services() || self.cluster_name.is_some();
+        if self.is_drawing() && (self.watch || is_part) {
+            return Err(misuse(
+                "a drawing shows all Links, once",
+                "remove -o, or --watch and the flags that choose a cluster or Services",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Which Services are shown; `None` is all.
@@ -137,6 +160,12 @@ pub enum StatusFormat {
     Table,
     /// A table with all columns
     Wide,
+    /// A tree for each cluster
+    Tree,
+    /// A Mermaid flowchart
+    Mermaid,
+    /// A Graphviz digraph
+    Dot,
     /// A JSON object
     Json,
     /// A YAML document

@@ -41,7 +41,7 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
         None
     };
     let mut hints = Vec::new();
-    if args.is_table() && !args.watch && !args.wait {
+    if args.is_table() && !args.watch && args.wait.is_none() {
         hints = not_running_in(contexts, &snapshots).await;
         hints.extend(misspelled_in(args, contexts, &snapshots, services.as_deref()).await);
     }

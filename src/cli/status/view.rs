@@ -12,6 +12,7 @@ use serde::Serialize;
 pub use self::{links::links, shape::TableShape};
 use super::{
     args::{StatusArgs, StatusFormat},
+    drawing::{dot, mermaid, tree},
     services::ServiceRow,
 };
 use crate::cli::common::{frame::ScreenFrame, output};
@@ -58,6 +59,9 @@ pub fn render(
             let shape = TableShape::of(args, contexts);
             Ok(frame(status, shape, now, width).text())
         }
+        StatusFormat::Tree => Ok(tree(&status.topology, contexts.len() > 1, width)),
+        StatusFormat::Mermaid => Ok(mermaid(&status.topology)),
+        StatusFormat::Dot => Ok(dot(&status.topology)),
     }
 }
 

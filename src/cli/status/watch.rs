@@ -108,7 +108,7 @@ impl Log {
             StatusFormat::Table | StatusFormat::Wide if args.shows_services() => {
                 (render(timing::now())?, Some(render(Timestamp::UNIX_EPOCH)?))
             }
-            StatusFormat::Table | StatusFormat::Wide => {
+            _ => {
                 return Ok(self.rows(args, contexts, status));
             }
         };

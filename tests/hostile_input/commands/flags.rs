@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 37] = [
+const FREE: [&str; 36] = [
     "as_groups",
     "as_user",
     "clusterprofile_provider_file",
@@ -56,7 +56,6 @@ const FREE: [&str; 37] = [
     "check namespace",
     "fleet apply only",
     "fleet plan only",
-    "gather output",
     "gateways output",
     "plan excluded_annotations",
     "plan excluded_labels",
@@ -173,7 +172,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// Arguments that a command needs besides the flag, or that keep it from waiting.
-const NEEDED: [(&str, &str); 19] = [
+const NEEDED: [(&str, &str); 18] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
@@ -181,7 +180,7 @@ const NEEDED: [(&str, &str); 19] = [
     ("drain", "x"),
     ("fleet apply", "--file=../fleet.yaml"),
     ("fleet credentials", "--file=../fleet.yaml --target=x"),
-    ("fleet import", "--all-contexts --timeout=1s"),
+    ("fleet import", "--all-contexts --request-timeout=1s"),
     ("fleet plan", "--file=../fleet.yaml"),
     (
         "fleet render",
@@ -190,8 +189,7 @@ const NEEDED: [(&str, &str); 19] = [
     ("install", "--ignore-cluster"),
     ("link", "--from=x --to=y"),
     ("link-gen", "--cluster-name=x"),
-    ("plan", "--link=x"),
-    ("revoke", "--service-account-name=x"),
+    ("plan", "x"),
     ("rotate", "x"),
     ("traffic", "--interval=1s"),
     ("unlink", "--cluster-name=x"),

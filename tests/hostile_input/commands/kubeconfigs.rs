@@ -84,11 +84,10 @@ const PLUGINS: [&str; 8] = [
     "echo \"{apiVersion: client.authentication.k8s.io/v1, status: {token: s3cret}}\"",
 ];
 /// Commands that read one.
-const COMMANDS: [&str; 5] = [
+const COMMANDS: [&str; 4] = [
     "check --wait 0s --timeout 500ms",
     "gateways --wait 500ms",
-    "graph --timeout 500ms",
-    "plan --link x --request-timeout 500ms",
+    "plan x --request-timeout 500ms",
     "status --request-timeout 500ms",
 ];
 
@@ -116,7 +115,7 @@ async fn kubeconfigs_that_cannot_work_are_errors_without_secrets() {
 }
 
 /// The commands that read the file of a fleet, with what else they need.
-const FLEET_COMMANDS: [&str; 12] = [
+const FLEET_COMMANDS: [&str; 11] = [
     "check --wait 0s",
     "drain east",
     "drain east --end",
@@ -124,7 +123,6 @@ const FLEET_COMMANDS: [&str; 12] = [
     "fleet credentials --target east --output-dir out",
     "fleet plan",
     "fleet render --output-dir out",
-    "graph",
     "install east",
     "rotate --yes",
     "rotate --dry-run",

@@ -12,15 +12,14 @@ use tokio::{
 use super::program::{Limits, Place, SECRET, nothing};
 
 /// Commands that take a timeout, with one that is short.
-const TIMED: [&str; 8] = [
+const TIMED: [&str; 7] = [
     "check --wait 0s --timeout 500ms",
     "check --wait 0s --timeout 500ms -o json",
     "gateways --wait 500ms",
-    "graph --timeout 500ms",
-    "plan --link x --request-timeout 500ms",
+    "plan x --request-timeout 500ms",
     "status --request-timeout 500ms",
     "status --services --all-contexts --request-timeout 500ms -o json",
-    "status --wait --timeout 500ms --request-timeout 500ms",
+    "status --wait 500ms --request-timeout 500ms",
 ];
 /// All others that begin with a request. Their deadline is 30 s.
 const OTHERS: [&str; 12] = [
@@ -34,8 +33,8 @@ const OTHERS: [&str; 12] = [
     "rotate x",
     "drain x --end",
     "uninstall",
-    "unlink --cluster-name x",
-    "unlink --cluster-name x --apply --yes",
+    "unlink x",
+    "unlink x --apply --yes",
 ];
 
 /// What a server does with each request.

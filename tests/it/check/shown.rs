@@ -136,7 +136,7 @@ pub(super) async fn dead_controllers_and_gateways_are_seen(planes: &Planes) {
         gateways.stdout.contains("\neast     False (old) "),
         "{gateways:?}"
     );
-    let graph = planes.run(&["graph"]).data();
+    let graph = planes.run(&["status", "-o", "tree"]).data();
     assert!(
         graph.contains("east  old, connected, gateway dead, "),
         "{graph}"
@@ -163,7 +163,7 @@ pub(super) async fn dead_controllers_and_gateways_are_seen(planes: &Planes) {
         &json!({"active": false, "holder": "controller-1", "renewed": "2026-01-01T00:00:00Z"})
     );
     // Ready is what it was: nobody knows what it is.
-    let waited = planes.run(&["status", "--wait", "--timeout=1s"]).failure();
+    let waited = planes.run(&["status", "--wait=1s"]).failure();
     let unmet = "error: 1 of 1 Links not Ready: east (old: no controller is active), after 1s\n";
     assert!(waited.contains(unmet), "{waited}");
     planes.renew_lease(FUTURE).await;

@@ -271,7 +271,7 @@ fn a_cluster_leaves(fleet: &Fleet, git: &Path, render: &dyn Fn(&Fleet, &Path, &[
     let [east, ..] = &fleet.planes;
     let rest = mesh(fleet, &both, "warn");
     east.pause_api_server().unwrap();
-    let unread = render(fleet, &rest, &["--timeout", "5s"]);
+    let unread = render(fleet, &rest, &["--request-timeout", "5s"]);
     east.resume_api_server().unwrap();
     assert_eq!(unread.code, 1, "{}{}", unread.stdout, unread.stderr);
     assert!(

@@ -75,14 +75,14 @@ async fn pasted(plane: &ControlPlane, command: &str, folder: &Path) {
     }
 }
 
-/// `graph` and `check` know the links of the file: one exists, and the one in the other direction is missing.
+/// `status` and `check` know the links of the file: one exists, and the one in the other direction is missing.
 fn other_commands_take_the_file(fleet: &Fleet, one: &str) {
     let file = file_with(fleet, &format!("{one}  mutual: true\n"));
     let run = |command: &str, flags: &[&str]| {
         let args = [command, "--file", file.to_str().unwrap()];
         run(&fleet.kubeconfig, &[&args[..], flags].concat())
     };
-    let graph = run("graph", &[]);
+    let graph = run("status", &["-o=tree"]);
     let expected = "only-east\n└─▶ only-west  missing\nonly-west\n└─▶ only-east  connected";
     let graph = succeeded(&graph);
     assert!(graph.starts_with(expected), "{graph}");

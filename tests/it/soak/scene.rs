@@ -342,11 +342,8 @@ impl Scene {
             let wrong: Vec<_> = expected.iter().chain(&actual).filter(wrong).collect();
             anyhow::ensure!(wrong.is_empty(), "these are not alike: {wrong:?}");
             for link in LINKS {
-                let plan = run(
-                    self.source.kubeconfig(),
-                    &["plan", "--link", link, SELECTOR],
-                );
-                anyhow::ensure!(plan.code == 0, "plan --link {link}: {plan:?}");
+                let plan = run(self.source.kubeconfig(), &["plan", link, SELECTOR]);
+                anyhow::ensure!(plan.code == 0, "plan {link}: {plan:?}");
             }
             Ok(Some(()))
         });

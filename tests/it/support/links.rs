@@ -77,7 +77,7 @@ pub(crate) async fn annotate(plane: &ControlPlane, link: &str, annotations: Valu
 /// Waits until `plan` finds nothing to do for a Link, so the controller has written everything. `flags` are those flags
 /// of the controller that are not in its Deployment.
 pub(crate) async fn in_step(plane: &ControlPlane, link: &str, flags: &[&str]) {
-    let args = [&["plan", "--link", link], flags].concat();
+    let args = [&["plan", link], flags].concat();
     let what = format!("{} to find nothing to do", args.join(" "));
     let waited = eventually(&what, SOON, async || {
         let plan = run(plane.kubeconfig(), &args);

@@ -47,10 +47,7 @@ pub(super) async fn of_both(rig: &mut Rig) -> anyhow::Result<Row> {
     ControlPlane::merged_kubeconfig(&clusters.map(|cluster| &cluster.plane), &kubeconfig)?;
     let output = archive.display().to_string();
     let began = Instant::now();
-    linkerd_mc(
-        &kubeconfig,
-        &["gather", "--context=west,east", "-o", &output],
-    )?;
+    linkerd_mc(&kubeconfig, &["gather", "--context=west,east", &output])?;
     let took = began.elapsed();
     let size = archive.metadata()?.len();
     let files = files(&archive)?;

@@ -222,7 +222,7 @@ impl Soak<'_> {
             Operation::LinkAgain => self.rig.link().await,
             Operation::Unlink => {
                 self.before_unlink().await?;
-                self.shell("linkerd-mc --context west unlink --cluster-name east --apply --yes")
+                self.shell("linkerd-mc --context west unlink east --apply --yes")
                     .await?;
                 self.after_unlink().await
             }

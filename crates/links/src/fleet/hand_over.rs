@@ -101,7 +101,7 @@ pub fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> Remaining
 /// The command that prints the accounts with these names, to delete them.
 pub fn revoke(loaded: &LoadedFleet, flags: &ClusterFlags, names: &str) -> Suggested {
     flags.mc(
-        "revoke --service-account-name {} --namespace {}",
+        "allow --delete --service-account-name {} --namespace {}",
         &[names, &loaded.accounts],
     )
 }

@@ -58,7 +58,7 @@ pub async fn is_possible(
             "wait until {} shows it as connected, or remove it with {}; with --no-restart, you can restart it yourself later",
             cluster.flags.mc("status", &[]),
             cluster.flags.mc(
-                "unlink --cluster-name {} --namespace {} --apply",
+                "unlink {} --namespace {} --apply",
                 &[first, &source.namespace]
             )
         ),

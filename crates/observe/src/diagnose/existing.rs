@@ -232,10 +232,10 @@ fn undeclared(
             let evidence = format!(
                 "{namespace}/{remote} in {cluster} declares port {port}, and its mirror does not; the Link reports {reason}"
             );
-            let plan = way.commands.source.mc(
-                "plan --link {} --namespace {}",
-                &[link.name(), link.namespace()],
-            );
+            let plan = way
+                .commands
+                .source
+                .mc("plan {} --namespace {}", &[link.name(), link.namespace()]);
             Finding::broken(Cause::NotMirroredYet, evidence).fixed_by(&plan)
         }
         Some(true) => not_declared(way, service, "the Service in the target cluster does"),

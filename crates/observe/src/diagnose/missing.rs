@@ -151,7 +151,7 @@ pub fn of_reason(
     let source = &way.commands.source;
     let (namespace, name) = (link.namespace(), link.name());
     let is = |reason: Reason| said.reason == reason.as_str();
-    let plan = || source.mc("plan --link {} --namespace {}", &[name, namespace]);
+    let plan = || source.mc("plan {} --namespace {}", &[name, namespace]);
     let edit = || {
         source.kubectl(
             "-n {} edit links.multicluster.linkerd.io {}",
@@ -224,9 +224,9 @@ fn not_yet(
         way.facts.service,
         meant.unwrap_or_default()
     );
-    let plan = way.commands.source.mc(
-        "plan --link {} --namespace {}",
-        &[link.name(), link.namespace()],
-    );
+    let plan = way
+        .commands
+        .source
+        .mc("plan {} --namespace {}", &[link.name(), link.namespace()]);
     Finding::broken(Cause::NotMirroredYet, evidence).fixed_by(&plan)
 }

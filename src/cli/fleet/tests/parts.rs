@@ -267,7 +267,7 @@ fn what_is_not_in_the_file_is_removed_by_the_owners_in_order() {
         steps,
         [
             &format!("{} --prune", HAND_OVER[2]),
-            "east: linkerd-mc --context east revoke --service-account-name west | kubectl --context east delete -f -",
+            "east: linkerd-mc --context east allow --delete --service-account-name west | kubectl --context east delete -f -",
         ]
     );
     // The same if the cluster itself has left the file.
@@ -275,7 +275,7 @@ fn what_is_not_in_the_file_is_removed_by_the_owners_in_order() {
     let (_, steps) = left(&plan(&left_file, "east", &east));
     assert_eq!(
         steps[1],
-        "east: linkerd-mc --context admin@east revoke --service-account-name west | kubectl --context admin@east delete -f -"
+        "east: linkerd-mc --context admin@east allow --delete --service-account-name west | kubectl --context admin@east delete -f -"
     );
     let removed = plan(&left_file, "west", &west);
     assert_eq!(lines(&removed).len(), 3);

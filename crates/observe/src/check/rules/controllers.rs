@@ -129,7 +129,7 @@ pub fn managed(snapshot: &FullSnapshot) -> Verdict {
                 .map(|w| {
                     let cluster = w.cluster.as_deref().unwrap_or_default();
                     let unlink = snapshot.cluster.flags.mc(
-                        "unlink --cluster-name {} --namespace {} --only-controller --apply",
+                        "unlink {} --namespace {} --only-controller --apply",
                         &[cluster, &w.id.namespace],
                     );
                     let what = format!(

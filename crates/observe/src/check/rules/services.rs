@@ -236,11 +236,8 @@ pub fn orphans(snapshot: &FullSnapshot) -> Verdict {
 fn unlinked(snapshot: &FullSnapshot, mirror: &Service, what: &str, cluster: &str) -> Finding {
     let flags = &snapshot.cluster.flags;
     let unlink = match mirror.metadata.annotation(labels::INSTALLATION) {
-        "" => flags.mc("unlink --cluster-name {} --apply", &[cluster]),
-        namespace => flags.mc(
-            "unlink --cluster-name {} --namespace {} --apply",
-            &[cluster, namespace],
-        ),
+        "" => flags.mc("unlink {} --apply", &[cluster]),
+        namespace => flags.mc("unlink {} --namespace {} --apply", &[cluster, namespace]),
     };
     let service = mirror.metadata.resource_id();
     Finding::from(format!("Service {service} {what}")).fixed_by(&unlink)

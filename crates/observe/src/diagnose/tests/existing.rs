@@ -120,7 +120,7 @@ fn what_is_wrong_with_a_mirror_is_found() {
             broken(
                 "objects",
                 "NotMirroredYet",
-                "linkerd-mc --context west plan --link east",
+                "linkerd-mc --context west plan east",
             ),
         ),
         (

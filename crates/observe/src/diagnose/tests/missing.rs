@@ -139,7 +139,7 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             broken(
                 "objects",
                 "LimitExceeded",
-                "linkerd-mc --context west plan --link east",
+                "linkerd-mc --context west plan east",
             ),
         ),
         (
@@ -235,7 +235,7 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             broken(
                 "objects",
                 "NotMirroredYet",
-                "linkerd-mc --context west plan --link east",
+                "linkerd-mc --context west plan east",
             ),
         ),
         (
@@ -327,7 +327,7 @@ fn report_that_this_cluster_refutes_is_no_obstacle() {
             ),
         ]);
     }
-    let plan = "linkerd-mc --context west plan --link east";
+    let plan = "linkerd-mc --context west plan east";
     let conflict = "kubectl --context west -n shop get service web-east -o yaml";
     let said = |reason: &str| missing(&[], &[service_status("web", "False", reason)]);
     hold(vec![

@@ -75,7 +75,7 @@ fn names_of_a_cluster_are_words_of_a_remedy() {
     let mut snapshot = well();
     let member = [(labels::REMOTE_DISCOVERY, "web@x;curl")];
     snapshot.mirrors = Ok(vec![service("web-federated", &[], &member)]);
-    let unlink = "linkerd-mc unlink --cluster-name 'x;curl' --apply";
+    let unlink = "linkerd-mc unlink 'x;curl' --apply";
     let commands = remedies(&snapshot);
     assert!(
         commands.iter().any(|(_, command)| command == unlink),

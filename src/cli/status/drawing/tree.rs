@@ -1,4 +1,4 @@
-//! The text output of `graph`: a tree for each cluster.
+//! A tree for each cluster.
 
 use anstyle::{Color, Style};
 use dialoguer::console::{measure_text_width, truncate_str};

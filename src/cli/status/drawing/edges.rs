@@ -1,4 +1,4 @@
-//! What `graph` says about one Link, in all formats.
+//! What a drawing says about one Link, in all formats.
 
 use anstyle::AnsiColor;
 

@@ -1,4 +1,4 @@
-//! The diagrams of `graph`: Mermaid and Graphviz.
+//! The diagrams: Mermaid and Graphviz.
 
 use std::collections::BTreeMap;
 
