@@ -31,7 +31,7 @@ Examples:
 
   # Revoke the access of one cluster
   linkerd-mc allow --service-account-name west --delete \\
-    | kubectl delete -f -";
+    | kubectl delete --ignore-not-found -f -";
 
 /// Print a ServiceAccount that another cluster can use to mirror from this one
 ///

@@ -159,7 +159,7 @@ async fn ask(cluster: &Cluster) -> anyhow::Result<GatewayAnswer> {
     let (namespaces, snapshot, mirrors) = futures::join!(
         collect_full::extension_namespaces(&cluster.client),
         snapshot_of(cluster, Depth::Links),
-        collect_full::mirrors(&cluster.client)
+        collect_full::mirrors(&cluster.client, None)
     );
     let namespaces = known("Namespaces", namespaces.as_ref(), cluster)?;
     if namespaces.is_empty() {

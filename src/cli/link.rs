@@ -382,7 +382,18 @@ async fn wait_until_ready(
         }
         let namespace = live.namespace().unwrap_or_default();
         let why = not_running(cluster, &namespace).await;
-        anyhow::Ok(Err(why.map(|why| why.told())))
+        if let Some(why) = why.as_ref().filter(|why| why.stays) {
+            return Err(fail(
+                format!(
+                    "the Link {name} is written in {context}, but {}",
+                    why.finding.line()
+                ),
+                why.finding.remedy().map_or_else(String::new, |command| {
+                    format!("run {command}; then the Link becomes ready by itself")
+                }),
+            ));
+        }
+        anyhow::Ok(Err(why.map(|why| why.finding.told())))
     };
     let waits = |why: &Option<String>| {
         let why = why

@@ -221,7 +221,14 @@ pub fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
     let documents = yaml::documents(&text)
         .map_err(|_| fail(format!("invalid YAML in {}", file.display()), hint))?;
     let (mut link, mut credentials) = (None, BTreeMap::new());
-    for document in documents {
+    // `kubectl get -o yaml` prints several objects as one list.
+    let objects = documents.into_iter().flat_map(|mut document| {
+        match document["kind"].as_str().filter(|kind| *kind == "List") {
+            Some(_) => serde_json::from_value(document["items"].take()).unwrap_or_default(),
+            None => vec![document],
+        }
+    });
+    for document in objects {
         match document["kind"].as_str() {
             Some("Link") => link = serde_json::from_value::<Link>(document).ok(),
             Some("Secret") => {

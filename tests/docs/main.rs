@@ -79,21 +79,13 @@ fn listed_commands() -> Vec<String> {
 fn the_readme_lists_the_commands_that_there_are() {
     let listed = listed_commands();
     let help = reference::printed(&["--help"]);
-    let lines = help
-        .lines()
-        .skip_while(|line| *line != "Set up:")
-        .take_while(|line| *line != "Global options:");
-    let lines: Vec<&str> = lines.collect();
-    let more = lines.iter().position(|line| *line == "More commands:");
-    let (grouped, others) = lines.split_at(more.expect("the other commands"));
-    // A line that is indented further continues the one before.
-    let grouped = grouped
-        .iter()
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next());
-    let others = others.iter().skip(1).flat_map(|line| line.split(','));
-    let others = others.map(str::trim).filter(|name| !name.is_empty());
-    let commands: BTreeSet<&str> = grouped.chain(others).collect();
+    // Two spaces, the name, and after some more spaces what it does.
+    let explained = help.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("  ")?.split_once("  ")?;
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains(' ');
+        is_name.then_some(name)
+    });
+    let commands: BTreeSet<&str> = explained.collect();
     let names: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
     assert_eq!(names, commands);
     assert_eq!(listed.len(), commands.len(), "a command is listed twice");

@@ -173,6 +173,16 @@ fn silent_client() -> Value {
 /// After the command has ended, only mirrors refer to the drained cluster.
 async fn only_mirrors_name_a_drained_cluster(west: &ControlPlane, mirror: &Service, ip: &str) {
     let said = done(cli(west, &["drain", "dr-east", "--duration=2h"]));
+    let table = west.kubectl(&["-n", l::MULTICLUSTER_NAMESPACE, "get", "link", "dr-east"]);
+    let table = table.await.unwrap();
+    let columns: Vec<&str> = table.split_whitespace().collect();
+    assert_eq!(
+        columns[..4],
+        ["NAME", "CLUSTER", "READY", "CONNECTED"],
+        "{table}"
+    );
+    let until = columns[columns.len() - 2];
+    assert!(until.starts_with("20") && until.ends_with('Z'), "{table}");
     assert!(said.contains("dr-east is drained until 2"), "{said}");
     let services = services(west, DRAINED);
     let drained = services.get("web-federated").await.unwrap();

@@ -26,11 +26,11 @@ const BEFORE: [(&str, &str); 15] = [
     ("install", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("link", "mkdir -p handed/west; linkerd-mc --context east link-gen --cluster-name east > handed/west/east.yaml"),
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
-    ("rotate", "linkerd-mc link --from east --to west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
-    ("unlink", "linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster delete serviceaccount controller-east --ignore-not-found; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east; linkerd-mc --context east link-gen --cluster-name east -o json 2>/dev/null | grep '\"kind\":\"Link\"' | sed 's/\"name\":\"east\"/\"name\":\"east-again\"/' | kubectl apply -f -"),
-    ("take-over", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; kubectl -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000,\"replicas\":1,\"updatedReplicas\":1,\"readyReplicas\":1,\"availableReplicas\":1}}'"),
-    ("hand-back", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --from east --to west; linkerd-mc unlink east --apply --yes"),
-    ("uninstall", "linkerd-mc link --from east --to west; linkerd-mc unlink east --apply --yes"),
+    ("rotate", "linkerd-mc link --target east --source west; kubectl -n linkerd delete deployment linkerd-destination --ignore-not-found; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
+    ("unlink", "linkerd-mc link --target east --source west; kubectl -n linkerd-multicluster delete serviceaccount controller-east --ignore-not-found; kubectl -n linkerd-multicluster create serviceaccount controller-east; kubectl -n linkerd-multicluster label serviceaccount controller-east component=controller mirror.linkerd.io/cluster-name=east; linkerd-mc --context east link-gen --cluster-name east -o json 2>/dev/null | grep '\"kind\":\"Link\"' | sed 's/\"name\":\"east\"/\"name\":\"east-again\"/' | kubectl apply -f -"),
+    ("take-over", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --target east --source west; kubectl -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000,\"replicas\":1,\"updatedReplicas\":1,\"readyReplicas\":1,\"availableReplicas\":1}}'"),
+    ("hand-back", "kubectl -n linkerd-multicluster delete lease service-mirror-write --ignore-not-found; linkerd-mc link --target east --source west; linkerd-mc unlink east --apply --yes"),
+    ("uninstall", "linkerd-mc link --target east --source west; linkerd-mc unlink east --apply --yes"),
     ("status", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done"),
     ("traffic", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done"),
     ("diagnose", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done; kubectl -n default get pod client-0 || kubectl -n default run client-0 --image none --overrides '{\"spec\":{\"automountServiceAccountToken\":false}}'"),
@@ -95,7 +95,10 @@ const PAGES: [(&str, &str); 17] = [
 const READERS: [(&str, &str); 3] = [
     ("jq", "the filter in the examples of gateways"),
     ("man", "man shows the manual page in the examples of man"),
-    ("dot", "Graphviz draws the graph in the examples of graph"),
+    (
+        "dot",
+        "Graphviz draws the clusters in the examples of status",
+    ),
 ];
 
 /// Timeout of a script, in seconds.
@@ -155,15 +158,13 @@ fn blocks(page: &str) -> Vec<String> {
 
 fn commands() -> Vec<String> {
     let all = help("");
-    let mut commands: Vec<String> = all
-        .lines()
-        .skip_while(|line| *line != "Set up:")
-        .take_while(|line| *line != "Global options:")
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
-        .map(str::to_owned)
-        .collect();
+    // Two spaces, the name, and after some more spaces what it does.
+    let explained = all.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("  ")?.split_once("  ")?;
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains(' ');
+        is_name.then(|| name.to_owned())
+    });
+    let mut commands: Vec<String> = explained.collect();
     assert!(commands.len() >= 15, "{commands:?}");
     let place = |name: &str| {
         let first = FIRST.iter().position(|first| *first == name);

@@ -126,7 +126,7 @@ async fn crd_keeps_every_field_of_the_link_type(plane: &ControlPlane) {
 
     assert_eq!(
         shown(plane, "east").await,
-        ["east", "east", "True", "False", "3", "2", "1"]
+        ["east", "east", "Unknown", "True", "False", "3", "2", "1"]
     );
 
     // Defaults of the CRD for a Link without these fields.

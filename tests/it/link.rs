@@ -70,7 +70,7 @@ fn run_with(kubeconfig: &std::path::Path, args: &[&str], input: &str) -> (i32, S
 fn interrupted_link_says_what_is_done(kubeconfig: &std::path::Path) {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_linkerd-mc"))
         .env("KUBECONFIG", kubeconfig)
-        .args(["link", "--from", "link-east", "--to", "link-west"])
+        .args(["link", "--target", "link-east", "--source", "link-west"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -132,7 +132,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let _controller = Controller::start(west, &[]);
     let linked = run(
         &kubeconfig,
-        &["link", "--from", "link-east", "--to", "link-west"],
+        &["link", "--target", "link-east", "--source", "link-west"],
     );
     assert_eq!(linked.code, 0, "{}", linked.stderr);
     assert!(
@@ -150,7 +150,7 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     let link_again = || {
         let linked = run(
             &kubeconfig,
-            &["link", "--from", "link-east", "--to", "link-west"],
+            &["link", "--target", "link-east", "--source", "link-west"],
         );
         assert_eq!(linked.code, 0, "{}", linked.stderr);
         linked.stderr
@@ -197,17 +197,17 @@ async fn link_says_what_is_missing_and_applies_nothing() {
     let pair = linking().await;
     let plane = &*pair.source;
     let kubeconfig = plane.kubeconfig();
-    let missing = run(kubeconfig, &["link", "--to", "link-west"]).misuse();
+    let missing = run(kubeconfig, &["link", "--source", "link-west"]).misuse();
     assert!(missing.contains("error: missing --target"), "{missing}");
     let same = run(
         kubeconfig,
-        &["link", "--from", "link-west", "--to", "link-west"],
+        &["link", "--target", "link-west", "--source", "link-west"],
     )
     .misuse();
     assert!(same.contains("are both"), "{same}");
     let unknown = run(
         kubeconfig,
-        &["link", "--from", "nowhere", "--to", "link-west"],
+        &["link", "--target", "nowhere", "--source", "link-west"],
     )
     .failure();
     assert!(
@@ -229,7 +229,7 @@ async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
     namespace(NAMESPACE, &[&bare]).await;
     let kubeconfig = bare.folder().join("bare.kubeconfig");
     ControlPlane::merged_kubeconfig(&[&bare, from], &kubeconfig).unwrap();
-    let args = ["link", "--from", from.name(), "--to", "link-bare"];
+    let args = ["link", "--target", from.name(), "--source", "link-bare"];
     let said = run(&kubeconfig, &args).failure();
     let why = "link-bare has no CRD for Links; nothing was applied";
     assert!(said.contains(why), "{said}");
@@ -240,6 +240,25 @@ async fn without_the_crd_nothing_is_applied(from: &ControlPlane) {
     bare.apply(&printed).await.unwrap();
     let linked = run(&kubeconfig, &[&args[..], &["--wait=0s"]].concat());
     assert_eq!(linked.code, 0, "{}", linked.stderr);
+
+    // Where no controller will start, it does not wait.
+    let scaled = [
+        "scale",
+        "deployment/linkerd-multicluster-controller",
+        "--replicas=0",
+    ];
+    let scaled = [&["-n", NAMESPACE][..], &scaled].concat();
+    bare.kubectl(&scaled).await.unwrap();
+    let said = run(&kubeconfig, &[&args[..], &["--wait=1h"]].concat()).failure();
+    assert!(
+        said.contains("is written in link-bare, but no controller runs: "),
+        "{said}"
+    );
+    assert!(said.contains("scaled to 0"), "{said}");
+    assert!(
+        said.contains(" --replicas=1`; then the Link becomes ready by itself"),
+        "{said}"
+    );
 }
 
 /// The kubeconfigs in the Secrets of a link: the controller's and Linkerd's.
@@ -265,9 +284,9 @@ fn link_west(kubeconfig: &std::path::Path, from: &str, name: &str, more: &[&str]
     ];
     let mut args = vec![
         "link",
-        "--from",
+        "--target",
         from,
-        "--to",
+        "--source",
         "west",
         "--cluster-name",
         name,

@@ -113,6 +113,15 @@ async fn plan_sees_slices_without_labels_and_names_that_are_taken() {
         said,
         "‼ seen/taken: NameConflict: the name seen/taken-seen is taken by a Service that is not a mirror\nNothing to do.\n"
     );
+    // Without a name, all Links.
+    let all = run(source.kubeconfig(), &["plan"]);
+    let own = "seen\n  ‼ seen/taken: NameConflict: ";
+    assert!(all.stdout.contains(own), "{}{}", all.stdout, all.stderr);
+    let all = run(source.kubeconfig(), &["plan", "-o=json"]).stdout;
+    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    let mut all = all.as_array().unwrap().iter();
+    let own = all.find(|plan| plan["link"] == "seen").unwrap();
+    assert_eq!(own["problems"][0]["service"], "seen/taken");
     unlink(source, "seen").await;
     gone(source, "seen", "custom-seen").await;
 }

@@ -105,7 +105,7 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     rotation.a_dry_run_changes_nothing().await;
     let unknown = run(
         &rotation.config,
-        &["rotate", "nowhere", "--to", source.name()],
+        &["rotate", "nowhere", "--source", source.name()],
     );
     assert!(unknown.failure().contains("no Link to \"nowhere\""));
     let kept = result(&rotation.run(&["-o=json"]));
@@ -195,7 +195,7 @@ impl Rotation {
 
     fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let (from, to) = (self.far.name(), self.source.name());
-        let args = ["rotate", "turn", "--from", from, "--to", to];
+        let args = ["rotate", "turn", "--target", from, "--source", to];
         [&args, more].concat()
     }
 

@@ -43,7 +43,7 @@ async fn kubectl_shows_links_and_waits_for_them() {
     .await;
     assert_eq!(
         shown(west, "shown").await,
-        ["shown", "shown", "True", "True", "1", "1", "1"]
+        ["shown", "shown", "True", "True", "True", "1", "1", "1"]
     );
 
     // Linkerd's dashboard and `kubectl describe` find the lists in the same place as with Linkerd's service mirror.

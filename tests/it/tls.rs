@@ -167,8 +167,8 @@ async fn insecure_tls_needs_a_flag_is_reported_and_works() {
     let both = west.folder().join("unsafe.kubeconfig");
     ControlPlane::merged_kubeconfig(&[west, east], &both).unwrap();
     let before = kubeconfig_of(west, "unsafe").await;
-    let rotate = ["rotate", "unsafe", "--no-restart", "--from"];
-    let rotate = [&rotate[..], &[east.name(), "--to", west.name()]].concat();
+    let rotate = ["rotate", "unsafe", "--no-restart", "--target"];
+    let rotate = [&rotate[..], &[east.name(), "--source", west.name()]].concat();
     let rotated = run(&both, &rotate);
     assert_eq!(rotated.code, 0, "{}", rotated.stderr);
     let after = kubeconfig_of(west, "unsafe").await;

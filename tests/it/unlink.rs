@@ -520,6 +520,7 @@ async fn uninstall_names_what_install_made(plane: &ControlPlane) {
     let uninstall = run(kubeconfig, &["uninstall", "-o=json"]).data();
     insta::assert_snapshot!(names(&uninstall).join("\n"), @r"
     ClusterRole /linkerd-multicluster-controller
+    ClusterRole /linkerd-multicluster-view
     ClusterRole /linkerd-service-mirror-remote-access-default
     ClusterRoleBinding /linkerd-multicluster-controller
     ClusterRoleBinding /linkerd-service-mirror-remote-access-default

@@ -12,7 +12,7 @@ use crate::support::{
     controller::Controller,
     links::{mirror_is, own_link, unlink},
     objects::{export, namespace, web},
-    planes::alone,
+    planes::{alone, hub},
     program::run,
 };
 
@@ -135,6 +135,45 @@ async fn apply(plane: &ControlPlane, block: &str, verb: &str, resource: &str, na
     })
     .await
     .unwrap();
+}
+
+/// The role that Kubernetes aggregates has the Links.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_view_sees_the_links_and_whoever_may_view_a_namespace_its_mirrors() {
+    const OWN: &str = "viewed";
+    let hub = hub().await;
+    let (east, west) = (&*hub.east, &*hub.west);
+    namespace(OWN, &[east, west]).await;
+    export(east, OWN, &web("web", OWN)).await;
+    own_link(west, east, OWN, &[]).await;
+    mirror_is(west, OWN, OWN, "web", "Mirrored").await;
+    let bind = |kind: &str, name: &str| {
+        let (role, user) = ("--clusterrole=view", format!("--user={name}"));
+        ["create", kind, name, role, &user, "-n", OWN].map(str::to_owned)
+    };
+    for args in [
+        bind("rolebinding", "developer"),
+        bind("clusterrolebinding", "onlooker"),
+    ] {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        west.kubectl(&args).await.unwrap();
+    }
+    let of = |user: &str| west.user_kubeconfig(user, &[]).unwrap();
+    let (developer, onlooker) = (of("developer"), of("onlooker"));
+    eventually("the roles to be in force", SOON, async || {
+        let may = |path: &Path, args: &[&str]| run(path, args).code == 0;
+        Ok((may(&developer, &["status", "-n", OWN]) && may(&onlooker, &["status"])).then_some(()))
+    })
+    .await
+    .unwrap();
+    let own = run(&developer, &["status", "-n", OWN]).data();
+    assert!(own.contains("web-viewed"), "{own}");
+    assert!(own.contains("you may not list Links, so "), "{own}");
+    let refused = run(&developer, &["status"]).failure();
+    assert!(refused.contains("cannot list the Links"), "{refused}");
+    let links = run(&onlooker, &["status"]).data();
+    assert!(links.contains(OWN), "{links}");
+    unlink(west, OWN).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ const READERS: [&str; 12] = [
     "diagnose shop/web-east",
     "drain x",
     "gateways",
-    "link --from x --to y",
+    "link --target x --source y",
     "plan x",
     "rotate --yes",
     "status",
@@ -71,15 +71,9 @@ fn help(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands that the help lists.
+/// The commands that the help explains.
 fn commands() -> BTreeSet<String> {
-    let help = help(&[]);
-    let lines = help.lines().skip_while(|line| *line != "Set up:");
-    let lines = lines
-        .take_while(|line| *line != "Global options:")
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());
-    names.filter(|name| name != "help").collect()
+    crate::explained(&help(&[])).into_iter().collect()
 }
 
 #[test]
@@ -129,10 +123,10 @@ fn invalid_command_line_is_2_and_prints_no_data() {
     }
     // Errors that the command finds, not clap.
     for line in [
-        "link --to x",
-        "link --from x --to x",
-        "link --context x --from x --to y",
-        "rotate --context x --to y --yes",
+        "link --source x",
+        "link --target x --source x",
+        "link --context x --target x --source y",
+        "rotate --context x --source y --yes",
         "plan x --federated-service-selector a,,",
         "install --ignore-cluster --namespace linkerd",
     ] {

@@ -65,3 +65,13 @@ fn succeed(command: &mut Command) -> String {
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// The commands that a help text explains: two spaces, the name, and after some more spaces what it does.
+fn explained(help: &str) -> Vec<String> {
+    let names = help.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix("  ")?.split_once("  ")?;
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains(' ');
+        is_name.then(|| name.to_owned())
+    });
+    names.collect()
+}

@@ -65,14 +65,7 @@ fn version() -> String {
 
 /// The commands of the program, as its help lists them.
 fn commands(program: &Path) -> Vec<String> {
-    let help = run(program, &["--help"]);
-    let (_, list) = help.split_once("Set up:\n").unwrap();
-    let (list, _) = list.split_once("Global options:\n").unwrap();
-    // Other lines continue the one before, or are the name of a group.
-    let lines = list.lines();
-    let lines = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());
-    names.filter(|name| name != "help").collect()
+    crate::explained(&run(program, &["--help"]))
 }
 
 /// Each command has a page below `man`, whose names end like this.

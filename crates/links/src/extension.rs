@@ -117,7 +117,7 @@ fn left_routes(namespace: &str, values: &Values, routes: &[OwnRoute]) -> Option<
     };
     Some(format!(
         "federation.routes is off, and routes are left of the time when it was on: {}{more}; the controller deletes them, \
-         and requests go to all members again; to keep them, pass --set federation.routes=true",
+         and requests go to all members again; to keep them, set federation.routes to true",
         first.path()
     ))
 }
@@ -137,7 +137,7 @@ fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
                 "the gateway has port {} for traffic and for probes",
                 gateway.port
             ),
-            "choose another one with --gateway-port or --gateway-probe-port",
+            "set gateway.port or gateway.probe.port to another one",
         ));
     }
     Ok(())

@@ -105,6 +105,11 @@ impl Finding {
         self
     }
 
+    /// The first command to run.
+    pub fn remedy(&self) -> Option<&Suggested> {
+        self.actions.first().map(|action| &action.command)
+    }
+
     /// It and its commands in one text, for those who see no list of commands.
     pub fn told(&self) -> String {
         let commands = self.actions.iter().map(|action| match &action.cluster {

@@ -213,16 +213,14 @@ fn access(words: &[String]) -> Access {
     // `rotate` and `link` have two contexts. The Links that `rotate` knows are in the one that it writes to; what `link`
     // asks for is in the one that it reads.
     let is = |command: &str| words.iter().any(|word| word == command);
-    let of_two: &[&str] = if is("rotate") {
-        &["--source", "--to"]
-    } else if is("link") {
-        &["--target", "--from"]
-    } else {
-        &[]
+    let of_two = match () {
+        () if is("rotate") => Some("--source"),
+        () if is("link") => Some("--target"),
+        () => None,
     };
     Access {
         kubeconfig: value("--kubeconfig").map(Into::into),
-        context: value("--context").or_else(|| of_two.iter().find_map(|flag| value(flag))),
+        context: value("--context").or_else(|| of_two.and_then(value)),
         as_user: value("--as"),
         as_groups: value("--as-group").into_iter().collect(),
         api_addr: value("--api-addr"),
@@ -272,7 +270,7 @@ mod tests {
                 Some("west"),
             ),
             (
-                "linkerd-mc link --from east --namespace",
+                "linkerd-mc link --target east --namespace",
                 None,
                 Some("east"),
             ),
@@ -289,16 +287,16 @@ mod tests {
             // The Service is in the cluster of the client.
             ("linkerd-mc diagnose --target east", None, None),
             (
-                "linkerd-mc link --from east --to west --gateway-namespace",
+                "linkerd-mc link --target east --source west --gateway-namespace",
                 None,
                 Some("east"),
             ),
             (
-                "linkerd-mc rotate --from east --to west --cluster-name",
+                "linkerd-mc rotate --target east --source west --cluster-name",
                 None,
                 Some("west"),
             ),
-            ("linkerd-mc rotate --from east --cluster-name", None, None),
+            ("linkerd-mc rotate --target east --cluster-name", None, None),
             ("linkerd-mc --context", None, None),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();

@@ -160,16 +160,30 @@ impl Table {
             return self.laid_out(&self.widths());
         };
         let mut table = self.clone();
+        let mut left_out = Vec::new();
         loop {
             let mut widths = table.widths();
             if table.cut(&mut widths, width, false) {
-                return table.laid_out(&widths);
+                return table.with_missing(&widths, left_out, width);
             }
-            if !table.leave_out() {
+            let Some(header) = table.leave_out() else {
                 table.cut(&mut widths, width, true);
-                return table.laid_out(&widths);
-            }
+                return table.with_missing(&widths, left_out, width);
+            };
+            left_out.push(header);
         }
+    }
+
+    /// The lines of the table, and a last one with the columns that were left out.
+    fn with_missing(&self, widths: &[usize], mut left_out: Vec<&str>, width: usize) -> Vec<String> {
+        let mut lines = self.laid_out(widths);
+        if !left_out.is_empty() {
+            left_out.reverse();
+            let (dim, names) = (Style::new().dimmed(), left_out.join(", "));
+            let text = format!("(too narrow for {names})");
+            lines.push(format!("{dim}{}{dim:#}", truncate_str(&text, width, "…)")));
+        }
+        lines
     }
 
     /// The lines of the table with columns of these widths.
@@ -244,18 +258,16 @@ impl Table {
         true
     }
 
-    /// Removes the column that can be missed most. Returns whether there was one.
-    fn leave_out(&mut self) -> bool {
+    /// Removes the column that can be missed most. Returns its header, if there was one.
+    fn leave_out(&mut self) -> Option<&'static str> {
         let columns = self.columns.iter().enumerate();
         let spare = columns.filter(|(_, column)| column.spare > 0);
-        let Some((at, _)) = spare.max_by_key(|(_, column)| column.spare) else {
-            return false;
-        };
-        self.columns.remove(at);
+        let (at, _) = spare.max_by_key(|(_, column)| column.spare)?;
+        let column = self.columns.remove(at);
         for row in &mut self.rows {
             row.remove(at);
         }
-        true
+        Some(column.header)
     }
 }
 
@@ -427,6 +439,8 @@ mod tests {
             );
         }
         let narrow = table.lines(Some(30));
+        let last = plain(narrow.last().unwrap());
+        assert_eq!(last, "(too narrow for CHANGED, LA…)");
         assert!(narrow[1].starts_with("produc…west-1  True"), "{narrow:?}");
         assert!(narrow[2].starts_with("produc…west-2  True"), "{narrow:?}");
     }

@@ -39,7 +39,7 @@ pub async fn forecast(source: &DrainIn<'_>) -> anyhow::Result<DrainForecast> {
     let (cluster, namespace) = (source.cluster, source.namespace);
     let wanted = ServiceWanted::default();
     let (all, services, links) = futures::join!(
-        mirrors(&cluster.client),
+        mirrors(&cluster.client, None),
         traffic_services(cluster, &wanted),
         links(cluster, namespace)
     );

@@ -46,17 +46,17 @@ Examples:
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Link {
     /// Context of the target cluster, whose Services are mirrored
-    #[arg(long, alias = "from", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub target: Option<String>,
     /// Context of the source cluster, where the mirrors are created
-    #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub source: Option<String>,
     /// Take the link that the owner of the target cluster has written to this file with `fleet credentials` or `link-gen`; -
     /// for stdin. Everything that is not part of a link is refused, and all settings are shown
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["target", "mutual"])]
     pub from_file: Option<PathBuf>,
     /// Name of the target cluster, and the suffix of its mirrors [default: from the name of its context]
-    #[arg(long, alias = "target-cluster-name", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub cluster_name: Option<ClusterName>,
     /// Give this cluster the name of one that is already linked. All mirrors of the other cluster are deleted
     #[arg(long)]

@@ -67,10 +67,10 @@ pub struct Rotate {
     #[command(flatten)]
     pub fleet: FleetFile,
     /// Context of the target cluster [default: the context with the name of the cluster, or that a tool made for it]
-    #[arg(long, alias = "from", value_name = "CONTEXT", requires = "names", conflicts_with = "file", add = ArgValueCompleter::new(complete::contexts))]
+    #[arg(long, value_name = "CONTEXT", requires = "names", conflicts_with = "file", add = ArgValueCompleter::new(complete::contexts))]
     pub target: Option<String>,
     /// Context of the source cluster [default: --context, or the current one]
-    #[arg(long, alias = "to", value_name = "CONTEXT", conflicts_with = "file", add = ArgValueCompleter::new(complete::contexts))]
+    #[arg(long, value_name = "CONTEXT", conflicts_with = "file", add = ArgValueCompleter::new(complete::contexts))]
     pub source: Option<String>,
     /// Namespace of the Links
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, conflicts_with = "file", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use client::{ReadError, timing};
+use client::{ReadError, ReadErrorKind, timing};
 use hints::hint::fail;
 use jiff::Timestamp;
 use mirror_core::mirror::is_through_gateway;
@@ -32,17 +32,30 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Reads from all clusters once.
 pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
-    let snapshots = snapshots_of(contexts, Depth::Credentials).await;
+    let mut snapshots = snapshots_of(contexts, Depth::Credentials).await;
+    let mut unseen = Vec::new();
     let destinations = destinations_of(contexts, &snapshots).await;
-    refuse_silence(&snapshots)?;
+    let in_namespace = args.filter().namespace.is_some();
+    if !(in_namespace && snapshots.iter().any(may_not_list_links)) {
+        refuse_silence(&snapshots)?;
+    }
     let services = if args.shows_services() {
         Some(ask_services(args, contexts, &snapshots).await?)
     } else {
         None
     };
-    let mut hints = Vec::new();
+    if args.is_table() && in_namespace {
+        for snapshot in snapshots.iter_mut().filter(|it| may_not_list_links(it)) {
+            snapshot.links = Ok(Vec::new());
+            unseen.push(format!(
+                "{}: you may not list Links, so Services that should be mirrored and are not are missing here",
+                snapshot.name
+            ));
+        }
+    }
+    let mut hints = unseen;
     if args.is_table() && !args.watch && args.wait.is_none() {
-        hints = not_running_in(contexts, &snapshots).await;
+        hints.extend(not_running_in(contexts, &snapshots).await);
         hints.extend(misspelled_in(args, contexts, &snapshots, services.as_deref()).await);
     }
     let mut topology = Topology::of(&snapshots);
@@ -57,6 +70,11 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
         services,
         hints,
     })
+}
+
+/// Whether the user has no right to list Links, and the cluster answers.
+fn may_not_list_links(snapshot: &ClusterSnapshot) -> bool {
+    matches!(&snapshot.links, Err(why) if why.kind == ReadErrorKind::Forbidden)
 }
 
 fn only(topology: Topology, cluster: &str) -> Topology {
@@ -93,7 +111,7 @@ async fn not_running_in(contexts: &[KubeContext], snapshots: &[ClusterSnapshot])
             };
             if !may_run && let Some(why) = not_running(cluster, namespace).await {
                 let of = (contexts.len() > 1).then(|| format!("{}: ", snapshot.name));
-                said.push(of.unwrap_or_default() + &why.told());
+                said.push(of.unwrap_or_default() + &why.finding.told());
             }
         }
     }
@@ -164,7 +182,13 @@ async fn ask_services(
     let wanted = args.filter();
     let pairs = contexts.iter().zip(snapshots);
     let answers = side_by_side(pairs.map(async |(context, snapshot)| {
-        let (Ok(cluster), Ok(links)) = (&context.client, &snapshot.links) else {
+        let links = match &snapshot.links {
+            Ok(links) => links.as_slice(),
+            // A namespace has its own mirrors, without what the Links say of them.
+            Err(_) if wanted.namespace.is_some() && may_not_list_links(snapshot) => &[],
+            Err(_) => return Ok(vec![]),
+        };
+        let Ok(cluster) = &context.client else {
             return Ok(vec![]);
         };
         services_of(&context.name, cluster.client.clone(), links, &wanted).await
@@ -179,14 +203,19 @@ async fn services_of(
     links: &[LinkSnapshot],
     wanted: &ServiceFilter,
 ) -> anyhow::Result<Vec<ServiceRow>> {
+    let namespace = wanted.namespace.as_deref();
     let (mirrors, endpoints) = futures::join!(
-        collect_full::mirrors(&client),
-        collect_full::endpoints(&client)
+        collect_full::mirrors(&client, namespace),
+        collect_full::endpoints(&client, namespace)
     );
     let failed = |what: &str, why: ReadError| {
+        let place = namespace.map_or_else(
+            || "all namespaces; with one, pass -n".to_owned(),
+            |namespace| format!("the namespace {namespace}"),
+        );
         fail(
             format!("cannot list {what} of {name}: {why}"),
-            "--services requires permission to list Services and EndpointSlices in all namespaces",
+            format!("this requires permission to list Services and EndpointSlices in {place}"),
         )
     };
     let mirrors = mirrors.map_err(|why| failed("the Services", why))?;

@@ -34,13 +34,14 @@ pub struct StatusView {
 /// What is printed in place of an empty table.
 pub fn absent(args: &StatusArgs, status: &StatusView) -> Option<&'static str> {
     if !args.is_table() {
-        None
-    } else if status.topology.links.is_empty() {
-        Some("no Links found")
-    } else if status.services.as_ref().is_some_and(Vec::is_empty) {
-        Some("no Services are mirrored or federated")
-    } else {
-        None
+        return None;
+    }
+    let no_links = status.topology.links.is_empty();
+    match &status.services {
+        Some(services) if !services.is_empty() => None,
+        _ if no_links => Some("no Links found"),
+        Some(_) => Some("no Services are mirrored or federated"),
+        None => None,
     }
 }
 

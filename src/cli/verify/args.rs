@@ -51,10 +51,10 @@ Exit codes: 0 all steps passed; 1 one failed, or none was possible.";
 #[command(after_long_help = EXAMPLES)]
 pub struct VerifyArgs {
     /// Context of the target cluster, whose Services are mirrored
-    #[arg(long, alias = "from", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub target: String,
     /// Context of the source cluster, where the mirrors are created
-    #[arg(long, alias = "to", value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
+    #[arg(long, value_name = "CONTEXT", add = ArgValueCompleter::new(complete::contexts))]
     pub source: String,
     /// Name of the Link in the source cluster [default: the only one to the target cluster]
     #[arg(long, value_name = "NAME", value_parser = super::super::common::args::object_name)]

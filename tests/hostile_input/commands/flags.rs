@@ -187,7 +187,7 @@ const NEEDED: [(&str, &str); 18] = [
         "--file=../fleet.yaml --output-dir=missing --dry-run",
     ),
     ("install", "--ignore-cluster"),
-    ("link", "--from=x --to=y"),
+    ("link", "--target=x --source=y"),
     ("link-gen", "--cluster-name=x"),
     ("plan", "x"),
     ("rotate", "x"),

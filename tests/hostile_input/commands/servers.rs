@@ -27,7 +27,7 @@ const OTHERS: [&str; 12] = [
     "drain x",
     "hand-back",
     "install",
-    "link --from x --to y",
+    "link --target x --source y",
     "link-gen --cluster-name x",
     "rotate --yes -o json",
     "rotate x",

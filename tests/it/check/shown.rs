@@ -181,13 +181,7 @@ pub(super) async fn waiting_ends_with_the_change(planes: &Planes) {
     let waiting = tokio::task::spawn_blocking(move || {
         run(
             &kubeconfig,
-            &[
-                "status",
-                "--wait",
-                "--for=ready",
-                "--timeout=60s",
-                "-o=yaml",
-            ],
+            &["status", "--wait=60s", "--for=ready", "-o=yaml"],
         )
     });
     // The command lists Links once to show them, and a second time when its watch begins.

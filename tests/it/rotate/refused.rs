@@ -53,7 +53,7 @@ impl Rotation {
     /// The other cluster has an account with the same name, so the name alone does not show the mistake.
     async fn a_context_of_another_cluster_is_refused(&self) {
         let source = self.source.name();
-        let args = ["rotate", "turn", "--from", source, "--to", source];
+        let args = ["rotate", "turn", "--target", source, "--source", source];
         let outcome = run(&self.config, &args);
         assert_eq!(outcome.code, 1);
         let why = format!("the context {source} is of another cluster than the token");

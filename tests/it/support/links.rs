@@ -231,7 +231,8 @@ pub(crate) async fn events(
 
 /// The output of `kubectl get` for a Link with these columns, without its age.
 pub(crate) async fn shown(plane: &ControlPlane, link: &str) -> Vec<String> {
-    const COLUMNS: &str = "NAME CLUSTER CONNECTED GATEWAY MIRRORED FEDERATED UNHEALTHY AGE";
+    const COLUMNS: &str =
+        "NAME CLUSTER READY CONNECTED GATEWAY MIRRORED FEDERATED UNHEALTHY DRAINED AGE";
     let get = ["get", "links", link, "--namespace", NAMESPACE];
     let table = plane.kubectl(&get).await.unwrap();
     let mut rows = table.lines().map(str::split_whitespace);

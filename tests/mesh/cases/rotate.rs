@@ -19,7 +19,7 @@ use crate::{
     table::{Row, seconds},
 };
 
-pub(super) const ROTATE: &str = "linkerd-mc rotate east --from east --to west";
+pub(super) const ROTATE: &str = "linkerd-mc rotate east --target east --source west";
 /// An API server caches for ten seconds that a token was valid.
 const REFUSED: Duration = Duration::from_secs(20);
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use client::{Access, Cluster};
+use client::{Access, Cluster, requests::is_served};
 use hints::hint::fail;
 use kube::{
     Api,
@@ -42,6 +42,19 @@ pub async fn hub_clusters(
         Api::namespaced_with(cluster.client.clone(), &query.namespace, &kind);
     let selector = query.selector.as_deref().unwrap_or_default();
     let params = ListParams::default().labels(selector);
+    let served = is_served(&cluster.client, &kind.api_version, &kind.kind);
+    if !cluster.request("list the API resources", served).await? {
+        return Err(fail(
+            format!(
+                "the hub {} has no ClusterProfiles: there is no CRD of them",
+                cluster.name
+            ),
+            format!(
+                "install that of the cluster inventory API ({}), or correct the hub",
+                kind.api_version
+            ),
+        ));
+    }
     let list = cluster.request("list the ClusterProfiles", api.list(&params));
     let found = list.await?.items;
     let found = found.iter().map(|object| profiled(object, plugins));

@@ -28,7 +28,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, value_parser = typed::namespace)]
     pub namespace: String,
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
-    #[arg(long, alias = "target-api-server-address", value_name = "URL", value_parser = typed::server_address)]
+    #[arg(long, value_name = "URL", value_parser = typed::server_address)]
     pub api_server_address: Option<String>,
     /// Reach the target's API server through its gateway, so that nothing else has to be open. Linkerd's control plane
     /// cannot use this way alone: remote discovery also needs --discovery-through-gateway or --api-server-address, and

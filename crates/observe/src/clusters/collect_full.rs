@@ -92,8 +92,8 @@ pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
 }
 
 /// Mirrors of all Links and federated Services.
-pub async fn mirrors(client: &Client) -> Known<Vec<Service>> {
-    services(client, &mirrored()).await
+pub async fn mirrors(client: &Client, namespace: Option<&str>) -> Known<Vec<Service>> {
+    services_in(client, namespace, &mirrored()).await
 }
 
 /// Selects mirrors, as the controller does.
@@ -102,10 +102,10 @@ fn mirrored() -> String {
 }
 
 /// EndpointSlices of mirrors and probe Services.
-pub async fn endpoints(client: &Client) -> Known<Endpoints> {
+pub async fn endpoints(client: &Client, namespace: Option<&str>) -> Known<Endpoints> {
     // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
     // gateways of target clusters have it; slices to local members do not.
-    let slices = list_slices(client, labels::CLUSTER_NAME).await?;
+    let slices = slices_in(client, namespace, labels::CLUSTER_NAME).await?;
     Ok(Endpoints::count(&slices))
 }
 
@@ -131,7 +131,18 @@ async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
 
 /// The Services of all namespaces that a selector matches.
 pub async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
-    let api: Api<Wire<Service>> = Api::all(client.clone());
+    services_in(client, None, selector).await
+}
+
+async fn services_in(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Known<Vec<Service>> {
+    let api: Api<Wire<Service>> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
     let services = list(&api, selector).await?.into_iter();
     let mut services: Vec<Service> = services.map(Service::from).collect();
     services.sort_by_cached_key(|service| service.metadata.resource_id());
@@ -140,7 +151,18 @@ pub async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
 
 /// The EndpointSlices that a selector matches, of all namespaces.
 pub async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
-    let api: Api<Wire<EndpointSlice>> = Api::all(client.clone());
+    slices_in(client, None, selector).await
+}
+
+async fn slices_in(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Known<Vec<EndpointSlice>> {
+    let api: Api<Wire<EndpointSlice>> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
     let slices = list(&api, selector).await?.into_iter();
     Ok(slices.map(EndpointSlice::from).collect())
 }
@@ -213,7 +235,7 @@ pub struct OwnObjects {
 /// Reads what controllers of this installation and others wrote.
 pub async fn own_objects(client: &Client) -> OwnObjects {
     let gateways = local_queries().gateways.labels.unwrap_or_default();
-    let (mirrors, probes) = futures::join!(mirrors(client), services(client, &gateways));
+    let (mirrors, probes) = futures::join!(mirrors(client, None), services(client, &gateways));
     let found = mirrors.iter().chain(&probes).flatten();
     let slices = match slices_query(&found.map(|service| service.metadata.id()).collect()) {
         Some(query) => list_slices(client, &query).await,

@@ -1,7 +1,7 @@
 //! Why no controller runs for the Links of a namespace. Reads only.
 
 use client::Cluster;
-use hints::suggest::ClusterFlags;
+use hints::suggest::{ClusterFlags, Suggested};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{Api, api::ListParams};
 use mirror_core::api::labels::CONTROLLER_NAME;
@@ -9,8 +9,16 @@ use mirror_core::api::labels::CONTROLLER_NAME;
 use super::{leader::pods, workloads::container_statuses};
 use crate::finding::{Finding, causes::Cause};
 
-/// Why no controller runs in a namespace, and what to do; `None` if one is available, or if that could not be read.
-pub async fn not_running(cluster: &Cluster, namespace: &str) -> Option<Finding> {
+/// Why no controller runs.
+pub struct NotRunning {
+    /// What is wrong, and what to do.
+    pub finding: Finding,
+    /// Whether it stays so until somebody acts, and is no controller that just starts.
+    pub stays: bool,
+}
+
+/// Why no controller runs in a namespace; `None` if one is available, or if that could not be read.
+pub async fn not_running(cluster: &Cluster, namespace: &str) -> Option<NotRunning> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
     let deployment = deployments.get_opt(CONTROLLER_NAME).await.ok()?;
     let own: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
@@ -25,13 +33,16 @@ fn judge(
     deployment: Option<&Deployment>,
     own: &[Pod],
     flags: &ClusterFlags,
-) -> Option<Finding> {
-    let down = |what: String| Finding::broken(Cause::ControllerDown, what);
+) -> Option<NotRunning> {
+    let down = |what: String, fix: &Suggested, stays: bool| {
+        let finding = Finding::broken(Cause::ControllerDown, what).fixed_by(fix);
+        Some(NotRunning { finding, stays })
+    };
     let Some(deployment) = deployment else {
         let install = flags.install();
         let what =
             format!("no controller runs: there is no Deployment {namespace}/{CONTROLLER_NAME}");
-        return Some(down(what).fixed_by(&install));
+        return down(what, &install, true);
     };
     let status = deployment.status.as_ref();
     let available = status.and_then(|status| status.available_replicas);
@@ -47,25 +58,26 @@ fn judge(
         );
         let what =
             format!("no controller runs: Deployment {namespace}/{CONTROLLER_NAME} is scaled to 0");
-        return Some(down(what).fixed_by(&scale));
+        return down(what, &scale, true);
     }
     let waiting = own.iter().flat_map(container_statuses).find_map(|status| {
         let waiting = status.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_ref()?;
-        Some(match reason.as_str() {
+        let reason = waiting.reason.as_deref()?;
+        Some(match reason {
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => {
-                format!(" ({reason}: {})", status.image)
+                let stays = reason != "ErrImagePull";
+                (format!(" ({reason}: {})", status.image), stays)
             }
-            _ => format!(" ({reason})"),
+            _ => (format!(" ({reason})"), false),
         })
     });
+    let (waiting, stays) = waiting.unwrap_or_default();
     let pods = pods(flags, namespace);
     let what = format!(
         "no controller runs: {available}/{desired} replicas of Deployment {namespace}/{CONTROLLER_NAME} are \
-         available{}",
-        waiting.unwrap_or_default()
+         available{waiting}"
     );
-    Some(down(what).fixed_by(&pods))
+    down(what, &pods, stays)
 }
 
 #[cfg(test)]
@@ -100,8 +112,11 @@ mod tests {
         ] {
             let west = ClusterFlags::of_context("west");
             let found = judge("mc", deployment.as_ref(), std::slice::from_ref(pod), &west);
-            let found = found.map_or_else(String::new, |found| found.told());
+            let stays = found.as_ref().is_some_and(|found| found.stays);
+            let found = found.map_or_else(String::new, |found| found.finding.told());
             assert_eq!(found.replace(CONTROLLER_NAME, "controller"), expected);
+            let acts = ["there is no", "scaled to 0", "ImagePullBackOff"];
+            assert_eq!(stays, acts.iter().any(|why| found.contains(why)), "{found}");
         }
     }
 }

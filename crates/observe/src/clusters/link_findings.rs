@@ -2,7 +2,7 @@
 
 use hints::suggest::ClusterFlags;
 use mirror_core::api::conditions::{
-    CONNECTED, CREDENTIALS_VALID, DRAINED, GATEWAY_ADDRESS_REFUSED, READY, connected,
+    CONNECTED, CREDENTIALS_VALID, DRAINED, GATEWAY_ADDRESS_REFUSED, GATEWAY_ALIVE, READY, connected,
 };
 
 use super::{
@@ -32,6 +32,7 @@ pub fn findings(
     let gateway = summary.gateway.as_ref();
     let dead = gateway.and_then(GatewaySummary::problem);
     found.extend(dead.map(|dead| Finding::broken(Cause::ProbesFail, dead)));
+    found.extend(unprobed(link).map(Finding::warning));
     if let Some(count) = summary.unmirrored() {
         let list = flags.mc("status --services --cluster-name {}", &[&summary.cluster]);
         found.push(Finding::warning(count).fixed_by(&list));
@@ -43,6 +44,13 @@ pub fn findings(
         ));
     }
     found
+}
+
+/// What keeps a gateway from being reached or probed that is not known to be dead.
+fn unprobed(link: &LinkSnapshot) -> Option<String> {
+    let condition = link.status()?.condition(GATEWAY_ALIVE)?;
+    let is_said = condition.status != "False" && !condition.message.is_empty();
+    is_said.then(|| condition.message.clone())
 }
 
 /// Why a Link is not ready; `None` if it is, or if nobody reports that.

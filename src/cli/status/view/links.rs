@@ -154,6 +154,7 @@ mod tests {
         east                            True     alive        1200         12          0
         a-cluster-far-away-in-the-west  Unknown  dead            3          0          2
         new                             Unknown  unknown         0          0          0
+        (too narrow for CONNECTED, CHANGED, LATENCY)
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
         insta::assert_snapshot!(notes(&one(), shape(false, false), false).join("\n"), @r"
@@ -187,6 +188,7 @@ mod tests {
         east                     True (old)  alive (old)      1200         12          0
         a-cluster-f…in-the-west  Unknown     dead                3          0          2
         new                      Unknown     unknown             0          0          0
+        (too narrow for CONNECTED, CHANGED, LATENCY)
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
         let notes = notes(&topology, shape(false, false), false);

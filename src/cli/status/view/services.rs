@@ -244,6 +244,7 @@ mod tests {
         shop       stock@east          -  NameConflict
         shop       web@north           -  MissingNamespace
         shop       api-north           -  Mirrored
+        (too narrow for MODE, FROM)
         ");
         let said = notes(&rows, shape, NOW.parse().unwrap());
         assert_eq!(
@@ -334,6 +335,7 @@ mod tests {
         shop       auth-federated  federated          -  local,east   local   Mirrored
         shop       web-federated   federated          -  local,east   east    Mirrored
         shop       pay-federated   federated          -  east=80,lo…  local   Mirrored
+        (too narrow for FROM)
         ");
         insta::assert_snapshot!(absences(&rows, shape, now).join("\n"), @r"
         shop/web-federated: prefers local,east; failed over to east: local became unavailable 5m ago and receives requests again in 20s

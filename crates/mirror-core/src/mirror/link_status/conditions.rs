@@ -218,6 +218,9 @@ fn connected(facts: &StatusInputs) -> Reported {
 
 fn gateway_alive(gateway: &GatewayInputs) -> Reported {
     let unresolved = gateway.unresolved.as_ref();
+    let unresolved =
+        unresolved.map(|why| format!("cannot resolve the address of the gateway: {why}"));
+    let unresolved = unresolved.as_ref();
     let unknown = unresolved.or(gateway.unprobed.as_ref());
     let (status, reason, message) = match gateway.state.liveness {
         Liveness::Alive => ("True", c::gateway_alive::PROBE_SUCCEEDED, unresolved),

@@ -1,6 +1,6 @@
 //! A Link, parsed once into types whose values are always valid.
 
-use std::{net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 use k8s_openapi::jiff::Timestamp;
@@ -100,6 +100,15 @@ pub enum Host {
     Ip(IpAddr),
     /// A name that DNS resolves.
     Name(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
 }
 
 impl Host {

@@ -91,7 +91,7 @@ struct FederatedMember {
 
 /// Reads the Services of a cluster. [`TrafficServices::locate`] reads which cluster has which of their addresses.
 pub async fn traffic_services(cluster: &Cluster, wanted: &ServiceWanted) -> Known<TrafficServices> {
-    let mirrors = mirrors(&cluster.client).await?;
+    let mirrors = mirrors(&cluster.client, wanted.namespace.as_deref()).await?;
     let (mut services, members) = of_mirrors(&mirrors, wanted);
     services.members = members;
     Ok(services)

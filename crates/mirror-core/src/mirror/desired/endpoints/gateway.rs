@@ -105,7 +105,8 @@ impl<'a> GatewayEndpoints<'a> {
         let Some(GatewayAddresses { addresses, refused }) =
             state.gateway_addresses(gateway, gateway_state)
         else {
-            return error("the addresses of the gateway are unknown");
+            let hosts: Vec<_> = gateway.hosts.iter().map(ToString::to_string).collect();
+            return error(&format!("no address of {} is known", hosts.join(", ")));
         };
         let ready = match gateway_state.liveness_of(gateway) {
             Liveness::Alive => true,
