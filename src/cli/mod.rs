@@ -1,6 +1,7 @@
 //! The command line: parses it and calls the layers below. The only module that prints.
 
 mod allow;
+mod attack;
 mod check;
 mod common;
 mod completions;
@@ -69,6 +70,7 @@ enum Command {
     #[command(alias = service_mirror::COMMAND)]
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
+    Attack(attack::AttackArgs),
     Rotate(Box<rotate::Rotate>),
     Drain(drain::DrainArgs),
     Unlink(unlink::Unlink),
@@ -144,6 +146,7 @@ impl Command {
             | Self::LinkGen(_)
             | Self::Plan(_)
             | Self::Allow(_)
+            | Self::Attack(_)
             | Self::Uninstall(_)
             | Self::Completions(_)
             | Self::Man(_)
@@ -233,6 +236,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::run(&cli.global, args)?,
+        Command::Attack(args) => return block_on(attack::run(&cli.global, args)),
         Command::Rotate(args) => return block_on(rotate::run(&cli.global, args)),
         Command::Drain(args) => return block_on(drain::run(&cli.global, args)),
         Command::Unlink(args) => block_on(unlink::run(&cli.global, args))?,

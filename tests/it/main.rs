@@ -93,6 +93,8 @@ mod watches;
 
 // The admission policies refuse writes that the controller does not make.
 mod admission_policy;
+// What thieves of tokens get, as `attack` and the documents say.
+mod attack;
 // Endpoints that others created under the name of a mirror.
 mod foreign;
 // Large and misleading Services, and clusters that are linked both ways.

@@ -12,8 +12,9 @@ use crate::{NOBODY, read, said};
 const OTHERS: &str = "All others";
 
 /// Commands that read a cluster first of all, and what they need for it.
-const READERS: [&str; 12] = [
+const READERS: [&str; 13] = [
     "allow --service-account-name x",
+    "attack",
     "check --wait 0s",
     "diagnose shop/web-east",
     "drain x",

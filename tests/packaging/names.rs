@@ -38,11 +38,11 @@ fn plugin_of_kubectl_shows_what_people_type() {
         "{plan}"
     );
 
-    let (_folder, mut command) = named(name, &["plan"]);
+    let (_folder, mut command) = named(name, &["drain"]);
     let wrong = command.output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        said(&wrong).contains("Usage: kubectl linkerd-mc plan "),
+        said(&wrong).contains("Usage: kubectl linkerd-mc drain "),
         "{}",
         said(&wrong)
     );

@@ -5,11 +5,13 @@
 //! | --- | --- |
 //! | [`check`], [`diagnose`] | the rules of `check`; the layers of `diagnose` |
 //! | [`traffic`], [`verify`], [`drain`] | the sums of `traffic`; the judgements of `verify` and of `drain --dry-run` |
+//! | [`attack`] | what thieves of tokens try, and how the API server answers |
 //! | [`finding`] | what is wrong, as all of these say it |
 //! | [`timeline`] | what happened in clusters, and when |
-//! | [`clusters`] | what all of these, `status` and `graph` read |
+//! | [`clusters`] | what all of these, and `status` read |
 //! | [`junit`] | reports for CI |
 
+pub mod attack;
 pub mod check;
 pub mod clusters;
 pub mod diagnose;

@@ -440,7 +440,7 @@ mod tests {
         }
         let narrow = table.lines(Some(30));
         let last = plain(narrow.last().unwrap());
-        assert_eq!(last, "(too narrow for CHANGED, LA…)");
+        assert_eq!(last, "(too narrow for CHANGED, LAT…)");
         assert!(narrow[1].starts_with("produc…west-1  True"), "{narrow:?}");
         assert!(narrow[2].starts_with("produc…west-2  True"), "{narrow:?}");
     }
