@@ -31,6 +31,12 @@ impl Given {
         renamed
     }
 
+    /// These flags too.
+    pub fn with(&self, flags: &[&str]) -> Self {
+        let more = flags.iter().map(|&flag| flag.to_owned());
+        Self(self.0.iter().cloned().chain(more).collect())
+    }
+
     /// All of them.
     pub fn flags(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)

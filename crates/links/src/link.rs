@@ -8,6 +8,7 @@ pub mod flags;
 pub mod generate;
 pub mod handed;
 pub mod keys;
+pub mod profile;
 pub mod remark;
 pub mod source;
 pub mod summary;

@@ -290,6 +290,7 @@ fn loaded(fleet: &Fleet, ends: &LinkEnds) -> anyhow::Result<LoadedLink> {
     }
     let (mut args, given) = args_of(fleet.set_for(ends))?;
     args.service_account_name = account;
+    let (args, given) = args.with_profile(&given)?;
     let args = Existing::default().over(&args, &given);
     args.agree(true, Default::default())?;
     args.agree_on_discovery()?;

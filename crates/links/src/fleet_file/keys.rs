@@ -173,9 +173,9 @@ pub const LINKS: &[FileKey] = &[
 
 /// The settings of links.
 pub const SETTINGS: &[FileKey] = &{
-    let mut keys = [flag(""); settings::SETTINGS.len()];
+    let mut keys = [flag("profile"); settings::SETTINGS.len() + 1];
     let mut i = 0;
-    while i < keys.len() {
+    while i < settings::SETTINGS.len() {
         keys[i] = flag(settings::SETTINGS[i].key);
         i += 1;
     }

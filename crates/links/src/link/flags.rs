@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Command, FromArgMatches as _};
+use clap::{Args, Command, FromArgMatches as _, ValueEnum};
 use hints::{console::Console, hint::misuse};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use manifests::link::{EXPORTED, LinkOptions};
@@ -74,6 +74,9 @@ pub struct LinkArgs {
     /// Port of the gateway; 0 for the port of its Service
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub gateway_port: u16,
+    /// Which settings the link gets that no flag names
+    #[arg(long, value_name = "PROFILE", default_value = "open")]
+    pub profile: LinkProfile,
     #[command(flatten)]
     pub options: LinkOptions,
 }
@@ -85,6 +88,23 @@ impl Default for LinkArgs {
         let matches = command.try_get_matches_from([""; 0]);
         let defaults = matches.and_then(|matches| Self::from_arg_matches(&matches));
         defaults.expect("no flag is required, and each default is a value")
+    }
+}
+
+/// Which settings a link gets that no flag names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LinkProfile {
+    /// Those that mirror everything that is exported
+    #[default]
+    Open,
+    /// --copy=listed and --federation=local-members; requires --allowed-namespaces, and with a gateway --gateway-networks
+    Strict,
+}
+
+impl LinkProfile {
+    /// Its word in the file of a fleet.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::from_str(text, false).map_err(|_| "must be one of open, strict".to_owned())
     }
 }
 

@@ -46,6 +46,7 @@ pub async fn generate(
     is_dry_run: bool,
 ) -> anyhow::Result<(LinkObjects, Vec<Remark>)> {
     let context = entry(access)?;
+    let (args, given) = &args.with_profile(given)?;
     let args = &existing.over(args, given);
     args.agree_on_discovery()?;
     let mut remarks = Vec::new();

@@ -3,7 +3,7 @@
 use manifests::link::SETTINGS;
 
 use crate::{
-    link::flags::{LinkArgs, gateway_address},
+    link::flags::{LinkArgs, LinkProfile, gateway_address},
     proxy_url::proxy_url,
     typed,
 };
@@ -28,6 +28,7 @@ pub fn set(args: &mut LinkArgs, key: &str, text: &str) -> Result<(), String> {
             let addresses = text.split(',').map(gateway_address);
             args.gateway_addresses = addresses.collect::<Result<_, _>>()?;
         }
+        "profile" => args.profile = LinkProfile::parse(text)?,
         "gatewayPort" => {
             let port = text.parse();
             args.gateway_port = port.map_err(|_| "must be a port, or 0 for that of its Service")?;
