@@ -27,7 +27,7 @@ const ALL: &[&str] = &[
     "verbose",
 ];
 /// Commands, with the global flags that they ignore or refuse. Help does not show them.
-const IDLE: [(&str, &[&str]); 8] = [
+const IDLE: [(&str, &[&str]); 9] = [
     ("completions", ALL),
     ("drain", &["linkerd_namespace"]),
     ("fleet", &["api_addr", "context"]),
@@ -35,6 +35,17 @@ const IDLE: [(&str, &[&str]); 8] = [
     ("link", &["api_addr", "context"]),
     ("man", ALL),
     ("rotate", &["api_addr"]),
+    (
+        "trust",
+        &[
+            "kubeconfig",
+            "context",
+            "as_user",
+            "as_groups",
+            "api_addr",
+            "verbose",
+        ],
+    ),
     ("verify", &["api_addr", "context"]),
 ];
 

@@ -29,6 +29,7 @@ mod status;
 mod suggestions;
 mod take_over;
 mod traffic;
+mod trust;
 mod uninstall;
 mod unlink;
 mod verify;
@@ -71,6 +72,7 @@ enum Command {
     RunController(Box<run_controller::RunController>),
     Allow(allow::Allow),
     Attack(attack::AttackArgs),
+    Trust(trust::TrustArgs),
     Rotate(Box<rotate::Rotate>),
     Drain(drain::DrainArgs),
     Unlink(unlink::Unlink),
@@ -147,6 +149,7 @@ impl Command {
             | Self::Plan(_)
             | Self::Allow(_)
             | Self::Attack(_)
+            | Self::Trust(_)
             | Self::Uninstall(_)
             | Self::Completions(_)
             | Self::Man(_)
@@ -237,6 +240,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::RunController(args) => run_controller::run(&cli.global, args)?,
         Command::Allow(args) => allow::run(&cli.global, args)?,
         Command::Attack(args) => return block_on(attack::run(&cli.global, args)),
+        Command::Trust(args) => trust::run(&cli.global, args)?,
         Command::Rotate(args) => return block_on(rotate::run(&cli.global, args)),
         Command::Drain(args) => return block_on(drain::run(&cli.global, args)),
         Command::Unlink(args) => block_on(unlink::run(&cli.global, args))?,

@@ -20,22 +20,26 @@ pub fn write_whole(path: &Path, content: &[u8], readers: FileReaders) -> io::Res
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let mut options = OpenOptions::new();
+    match remove_file(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     // A new file: one that is there may be readable for others.
+    write_new(&partial, content, readers)?;
+    rename(&partial, path).inspect_err(|_| drop(remove_file(&partial)))
+}
+
+/// Writes a file that must not be there yet.
+pub fn write_new(path: &Path, content: &[u8], readers: FileReaders) -> io::Result<()> {
+    let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     if readers == FileReaders::Owner {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
-    match remove_file(&partial) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let written = options
-        .open(&partial)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| rename(&partial, path));
-    written.inspect_err(|_| drop(remove_file(&partial)))
+    let mut file = options.open(path)?;
+    let written = file.write_all(content);
+    written.inspect_err(|_| drop(remove_file(path)))
 }
 
 #[cfg(test)]
@@ -63,6 +67,9 @@ mod tests {
         let seen = io::read_to_string(already_open).unwrap();
         assert_eq!(seen, "old");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+
+        assert!(write_new(&path, b"newer", FileReaders::Owner).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
 
         let nowhere = folder.path().join("missing/file");
         assert!(write_whole(&nowhere, b"new", FileReaders::Umask).is_err());

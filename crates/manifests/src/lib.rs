@@ -1,5 +1,6 @@
-//! Values → YAML and JSON documents. No client: facts about clusters are arguments.
+//! Values → YAML and JSON documents, and certificates. No client: facts about clusters are arguments.
 
+pub mod authority;
 #[cfg(test)]
 mod chart;
 pub mod external_secret;
@@ -9,5 +10,6 @@ pub mod kubeconfig;
 pub mod link;
 pub mod located;
 pub mod render;
+pub mod signable_names;
 pub mod values;
 pub mod yaml;
