@@ -29,6 +29,10 @@ pub(super) fn mirrors_without_endpoints_are_found(planes: &Planes) {
                 "Linkerd's issuer certificate is not about to end",
                 "warning"
             ),
+            (
+                "Linkerd's issuer signs only names of this cluster",
+                "warning"
+            ),
             ("all exported services are mirrored", "warning"),
             ("all mirror services have endpoints", "error"),
             ("multicluster extension proxies are healthy", "warning"),

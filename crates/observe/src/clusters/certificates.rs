@@ -1,4 +1,4 @@
-//! How long certificates of a mesh are valid: trust anchors, the issuer, and those of proxies. Pure.
+//! Certificates of a mesh, and how long they are valid: trust anchors, the issuer, and those of proxies. Pure.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,15 @@ pub struct Validity {
     pub from: Timestamp,
     /// The last moment.
     pub until: Timestamp,
+}
+
+/// The certificate with which Linkerd signs those of proxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerCertificate {
+    /// How long it is valid.
+    pub validity: Validity,
+    /// The certificate, and those of authorities between it and the trust anchor, in DER.
+    pub chain: Vec<Vec<u8>>,
 }
 
 /// How close a certificate is to its end.

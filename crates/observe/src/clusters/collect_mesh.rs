@@ -15,12 +15,15 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::ListParams};
 use mirror_core::api::{k8s::EndpointSlice, labels, wire::Wire};
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use rustls_pki_types::{
+    CertificateDer,
+    pem::{self, PemObject as _},
+};
 use serde::Deserialize;
 
 use super::{
     access::may,
-    certificates::{ProxyCertificates, Validity},
+    certificates::{IssuerCertificate, ProxyCertificates, Validity},
     proxies::PodProxy,
     snapshot::Known,
 };
@@ -56,7 +59,7 @@ struct IssuerData {
 
 /// The certificate with which Linkerd signs those of proxies. It is read as a list, for which the right to list this one
 /// Secret is enough.
-pub async fn issuer(client: &Client, namespace: &str) -> Known<Validity> {
+pub async fn issuer(client: &Client, namespace: &str) -> Known<IssuerCertificate> {
     let name = labels::LINKERD_ISSUER;
     let path = format!(
         "/api/v1/namespaces/{namespace}/secrets?fieldSelector=metadata.name%3D{name}&limit=1"
@@ -67,14 +70,17 @@ pub async fn issuer(client: &Client, namespace: &str) -> Known<Validity> {
     issuer_of(&found).map_err(|why| format!("Secret {namespace}/{name}: {why}").into())
 }
 
-fn issuer_of(found: &Issuers) -> Result<Validity, &'static str> {
+fn issuer_of(found: &Issuers) -> Result<IssuerCertificate, &'static str> {
     let issuer = found.items.first().ok_or("it does not exist")?;
     let IssuerData { crt_pem, tls_crt } = &issuer.data;
     let pem = crt_pem.as_ref().or(tls_crt.as_ref());
     let pem = pem.ok_or("it has no certificate")?;
-    let first = CertificateDer::pem_slice_iter(&pem.0).next();
-    let der = first.and_then(Result::ok).ok_or("invalid certificate")?;
-    Validity::of_der(&der).ok_or("unreadable certificate")
+    let chain = CertificateDer::pem_slice_iter(&pem.0).map(|der| Ok(der?.to_vec()));
+    let chain: Result<Vec<_>, pem::Error> = chain.collect();
+    let chain = chain.map_err(|_| "invalid certificate")?;
+    let first = chain.first().ok_or("invalid certificate")?;
+    let validity = Validity::of_der(first).ok_or("unreadable certificate")?;
+    Ok(IssuerCertificate { validity, chain })
 }
 
 /// The certificates of the proxies of these Pods: of some of them.
@@ -183,10 +189,14 @@ mod tests {
         };
         let base64 = |text: &str| serde_json::to_value(ByteString(text.into())).unwrap();
         let anchors = trust_anchors::parse(A).unwrap();
-        let expected = Validity::of_der(anchors.first().unwrap());
+        let first = anchors.first().unwrap();
+        let expected = Some(IssuerCertificate {
+            validity: Validity::of_der(first).unwrap(),
+            chain: vec![first.clone(), first.clone()],
+        });
         for (certificate, key) in [("crt.pem", "key.pem"), ("tls.crt", "tls.key")] {
             // What is decoded would have to be base64.
-            let own = secret(json!({ certificate: base64(A), key: "!" }));
+            let own = secret(json!({ certificate: base64(&format!("{A}{A}")), key: "!" }));
             assert_eq!(issuer_of(&own).ok(), expected, "{certificate}");
         }
         for (found, why) in [

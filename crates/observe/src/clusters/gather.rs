@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     access::controller_denied,
-    certificates::{ProxyCertificates, Validity},
+    certificates::{IssuerCertificate, ProxyCertificates},
     collect::{credentials, kubeconfigs, links},
     collect_full::{
         OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
@@ -89,7 +89,7 @@ struct InstallationFacts {
 struct CredentialFacts {
     access: Vec<LinkAccess>,
     destination: Known<Destination>,
-    issuer: Known<Validity>,
+    issuer: Known<IssuerCertificate>,
     meshed: Known<usize>,
 }
 

@@ -22,7 +22,7 @@ use mirror_core::api::{
 };
 
 use super::{
-    certificates::{ProxyCertificates, Validity},
+    certificates::{IssuerCertificate, ProxyCertificates},
     foreign_endpoints::ForeignEndpoints,
     leader::{Leader, Leaders},
     misspelled::ServiceLabels,
@@ -206,6 +206,8 @@ pub struct LinkerdCredentials {
     pub token: Option<String>,
     /// When it was last changed, if after its creation.
     pub changed: Option<Timestamp>,
+    /// The trust domain in which Linkerd expects the workloads of the cluster.
+    pub trust_domain: String,
 }
 
 /// Facts that a target cluster returns for the credentials of a Link.
@@ -313,7 +315,7 @@ pub struct FullSnapshot {
     /// Trust anchors for proxies, PEM; `None` if the ConfigMap does not exist.
     pub trust_roots: Known<Option<String>>,
     /// The certificate with which Linkerd signs those of proxies.
-    pub issuer: Known<Validity>,
+    pub issuer: Known<IssuerCertificate>,
     /// The certificates of some proxies: of the extension, and of Linkerd's control plane.
     pub certificates: Known<ProxyCertificates>,
     /// Number of Pods in the mesh; of very many, only some are counted.

@@ -47,6 +47,15 @@ pub fn subject(der: &[u8]) -> String {
     )
 }
 
+/// Whether a certificate names this one as the authority above it.
+pub fn signs(anchor: &[u8], certificate: &[u8]) -> bool {
+    let parse = x509_parser::parse_x509_certificate;
+    let (Ok((_, anchor)), Ok((_, certificate))) = (parse(anchor), parse(certificate)) else {
+        return false;
+    };
+    anchor.subject().as_raw() == certificate.issuer().as_raw()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

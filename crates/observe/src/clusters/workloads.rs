@@ -191,6 +191,7 @@ pub fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredential
         expiry: kubeconfig.and_then(credentials_expiry),
         token: kubeconfig.and_then(token_fingerprint),
         changed: written.max().filter(|written| Some(*written) > created),
+        trust_domain: annotation(&secret.metadata, labels::TRUST_DOMAIN).to_owned(),
     };
     (!cluster.is_empty()).then(|| (cluster.to_owned(), credentials))
 }
@@ -372,7 +373,7 @@ mod tests {
         };
         let labels = json!({labels::CREDENTIALS_CLUSTER: "east"});
         let annotations =
-            json!({labels::TRUST_DOMAIN: "", labels::CLUSTER_DOMAIN: "cluster.local"});
+            json!({labels::TRUST_DOMAIN: "east.example", labels::CLUSTER_DOMAIN: "cluster.local"});
         let complete = json!({
             "type": labels::CREDENTIALS_TYPE,
             "metadata": {"labels": labels, "annotations": annotations},

@@ -127,9 +127,9 @@ pub fn issuer(snapshot: &FullSnapshot) -> Verdict {
     let mut found = CertificateProblems::default();
     match &snapshot.issuer {
         Err(why) => found.add(format!("not checked, because {why}"), false),
-        Ok(validity) => found.judge(
+        Ok(issuer) => found.judge(
             "Linkerd's issuer certificate",
-            *validity,
+            issuer.validity,
             snapshot.now,
             "renew it (docs/trust.md): without a valid issuer, proxies get no certificates, and mTLS ends with theirs",
         ),

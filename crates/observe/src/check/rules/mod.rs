@@ -6,6 +6,7 @@
 mod certificates;
 mod controllers;
 mod examples;
+mod identities;
 mod links;
 mod networks;
 mod preferences;
@@ -49,6 +50,8 @@ const RULES: &[Rule] = &[
     rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl get configmaps --all-namespaces --field-selector metadata.name=linkerd-identity-trust-roots --output yaml"),
     rule(Targets, "trust anchors are not about to end", "", Error, certificates::anchors).fixed_by("linkerd check"),
     rule(Credentials, "Linkerd's issuer certificate is not about to end", "", Error, certificates::issuer).fixed_by("linkerd check"),
+    rule(Credentials, "Linkerd's issuer signs only names of this cluster", "", Error, identities::issuer_names),
+    rule(Targets, "trust domains of linked clusters are known", "", Warning, identities::trust_domains),
     rule(Proxies, "proxies renew their certificates", "", Error, certificates::of_proxies).fixed_by("kubectl get pods --all-namespaces --selector linkerd.io/control-plane-component=identity"),
     rule(Targets, "clocks of clusters agree", "", Warning, certificates::clocks),
     rule(Targets, "Pod networks do not overlap", "", Error, networks::pod_networks),

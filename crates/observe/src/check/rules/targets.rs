@@ -275,29 +275,56 @@ pub fn trust_anchors(snapshot: &FullSnapshot) -> Verdict {
     })
 }
 
-/// A gateway serves only names in the domain of its cluster.
+/// A gateway serves only names in the domain of its cluster, and its identity, like those of all workloads, is in the trust
+/// domain of its cluster.
 pub fn domains(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
-        let theirs = &target.config.as_ref().ok()?.cluster_domain;
-        let spec = &link.link.spec;
-        let named = match &*spec.target_cluster_domain {
-            "" => DEFAULT_DOMAIN,
-            named => named,
-        };
-        if spec.gateway_address.is_empty() || theirs.is_empty() || named == theirs {
-            return Some(vec![]);
-        }
-        let edit = snapshot.cluster.flags.kubectl(
-            "-n {} edit links.multicluster.linkerd.io {}",
-            &[link.namespace(), link.name()],
-        );
-        let what = format!(
-            "the gateway serves names in {theirs}, and mirrors lead to names in {named}: set spec.targetClusterDomain to \
-             {theirs}"
-        );
-        Some(vec![Finding::from(what).fixed_by(&edit)])
+        let config = target.config.as_ref().ok()?;
+        let found = cluster_domain(link, &config.cluster_domain, &snapshot.cluster.flags);
+        let others = trust_domain(snapshot, link, &config.identity_trust_domain);
+        Some(found.into_iter().chain(others).collect())
     })
+}
+
+fn cluster_domain(link: &LinkSnapshot, theirs: &str, flags: &ClusterFlags) -> Option<Finding> {
+    let spec = &link.link.spec;
+    let named = match &*spec.target_cluster_domain {
+        "" => DEFAULT_DOMAIN,
+        named => named,
+    };
+    if spec.gateway_address.is_empty() || theirs.is_empty() || named == theirs {
+        return None;
+    }
+    let edit = flags.kubectl(
+        "-n {} edit links.multicluster.linkerd.io {}",
+        &[link.namespace(), link.name()],
+    );
+    let what = format!(
+        "the gateway serves names in {theirs}, and mirrors lead to names in {named}: set spec.targetClusterDomain to {theirs}"
+    );
+    Some(Finding::from(what).fixed_by(&edit))
+}
+
+/// What names another trust domain than that of the target cluster.
+fn trust_domain(snapshot: &FullSnapshot, link: &LinkSnapshot, theirs: &str) -> Vec<Finding> {
+    let gateway = &link.link.spec.gateway_identity;
+    let of_gateway = (!gateway.is_empty() && !gateway.ends_with(&format!(".{theirs}")))
+        .then(|| format!("the Link expects the gateway to be {gateway}"));
+    let known = snapshot.destination.as_ref().ok();
+    let known = known.and_then(|known| known.credentials.get(link.cluster()));
+    let named = known.map(|known| &known.trust_domain);
+    let named = named.filter(|named| !named.is_empty() && *named != theirs);
+    let of_linkerd = named.map(|named| format!("Linkerd expects its workloads in {named}"));
+    let wrong = of_gateway.into_iter().chain(of_linkerd);
+    let wrong = wrong.filter(|_| !theirs.is_empty());
+    let told = wrong.map(|wrong| {
+        let what = format!(
+            "its trust domain is {theirs}, and {wrong}, so proxies refuse its certificates; link it again"
+        );
+        Finding::from(what).fixed_by(&snapshot.cluster.flags.link())
+    });
+    told.collect()
 }
 
 /// Labels that look as if they should export a Service, and do not.

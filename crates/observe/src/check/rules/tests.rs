@@ -6,13 +6,17 @@ use serde_json::{Value, json};
 
 mod cases;
 mod ends;
+mod identities;
 mod remedies;
 
 use mirror_core::api::{
     k8s::EndpointSlice, labels, link::LinkerdConfig, metadata::ResourceId, tls::InsecureTls,
 };
 
-use self::cases::{CASES, Change, crowd, prefer};
+use self::{
+    cases::{CASES, Change, crowd, prefer},
+    identities::issuer,
+};
 use super::{CheckResult, Level, RULES, Topic};
 use crate::clusters::{
     certificates::{ProxyCertificates, Validity},
@@ -38,6 +42,13 @@ fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 fn config(anchors: &str) -> LinkerdConfig {
     from(json!({"identityTrustAnchorsPEM": anchors, "linkerdVersion": "edge-26.8.1"}))
+}
+
+fn config_in(trust_domain: &str) -> LinkerdConfig {
+    LinkerdConfig {
+        identity_trust_domain: trust_domain.to_owned(),
+        ..config(A)
+    }
 }
 
 fn rule(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> AccessRule {
@@ -105,7 +116,7 @@ fn link(cluster: &str) -> LinkSnapshot {
                 rule("", "services", &[], &["list", "get", "watch"]),
                 rule("", "configmaps", &["linkerd-config"], &["get"]),
             ]),
-            config: Ok(config(A)),
+            config: Ok(config_in("east.example")),
             labels: Ok(ServiceLabels::default()),
             ahead: jiff::SignedDuration::ZERO,
             pods: Ok(vec!["10.2.0.7".parse().unwrap()]),
@@ -178,7 +189,7 @@ fn well() -> FullSnapshot {
             flags: hints::suggest::ClusterFlags::default(),
             identity: client::Identity::default(),
             links: Ok(vec![link("east")]),
-            config: Ok(config(A)),
+            config: Ok(config_in("west.example")),
             leaders: Leaders::from([(
                 "linkerd-multicluster".to_owned(),
                 Ok(Some(Leader {
@@ -251,7 +262,7 @@ fn well() -> FullSnapshot {
             pods: 3,
         }),
         trust_roots: Ok(Some(A.into())),
-        issuer: Ok(valid("2026-11-01T00:00:00Z", "2027-11-01T00:00:00Z")),
+        issuer: Ok(issuer("2026-11-01T00:00:00Z", "2027-11-01T00:00:00Z")),
         certificates: Ok(certificate("2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z")),
         meshed: Ok(40),
         pod_networks: Ok(PodNetworks {

@@ -61,7 +61,12 @@ impl Topic {
             Gateways | Services => &[Part::Controller, Part::Services],
             Credentials => &[Part::Credentials, Part::Services],
             Proxies => &[Part::Proxies, Part::Controller],
-            Targets => &[Part::Targets, Part::Services, Part::Proxies],
+            Targets => &[
+                Part::Targets,
+                Part::Services,
+                Part::Proxies,
+                Part::Credentials,
+            ],
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The result of each rule for a cluster with one problem.
 
-use super::*;
+use super::{
+    identities::{chained, constrained_anchor},
+    *,
+};
 use crate::clusters::{
     fixtures::federated,
     fixtures::silent,
@@ -178,10 +181,22 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("trust anchors are not about to end", |f| target(f).config = Ok(config("")), Some(Level::Warning), "east: not checked, because no certificate found"),
     ("trust anchors are not about to end", |f| east(f).target = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
     ("trust anchors are not about to end", |f| through_gateway(f, "True"), None, ""),
-    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(valid("2026-11-20T12:00:00Z", "2026-11-22T12:00:00Z")), None, ""),
-    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(valid("2026-11-19T18:00:00Z", "2026-11-21T18:00:00Z")), Some(Level::Warning), "Linkerd's issuer certificate ends on 2026-11-21 18:00 UTC; renew it (docs/trust.md)"),
-    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(valid("2026-11-19T12:00:00Z", NOW)), Some(Level::Error), "Linkerd's issuer certificate ended on 2026-11-21 12:00 UTC"),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(issuer("2026-11-20T12:00:00Z", "2026-11-22T12:00:00Z")), None, ""),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(issuer("2026-11-19T18:00:00Z", "2026-11-21T18:00:00Z")), Some(Level::Warning), "Linkerd's issuer certificate ends on 2026-11-21 18:00 UTC; renew it (docs/trust.md)"),
+    ("Linkerd's issuer certificate is not about to end", |f| f.issuer = Ok(issuer("2026-11-19T12:00:00Z", NOW)), Some(Level::Error), "Linkerd's issuer certificate ended on 2026-11-21 12:00 UTC"),
     ("Linkerd's issuer certificate is not about to end", |f| f.issuer = no(), Some(Level::Warning), "not checked, because refused"),
+    ("Linkerd's issuer signs only names of this cluster", |f| f.issuer = no(), Some(Level::Warning), "not checked; see the check of its end"),
+    ("Linkerd's issuer signs only names of this cluster", |f| f.cluster.config = no(), Some(Level::Warning), "not checked, because refused"),
+    ("Linkerd's issuer signs only names of this cluster", |f| chained(f, &[&[]]), Some(Level::Warning), "it may sign the names of all workloads of all clusters: whoever has its key can be any of them, for each cluster that shares a trust anchor (east); give each cluster an issuer of its own trust domain (docs/trust.md)"),
+    ("Linkerd's issuer signs only names of this cluster", |f| chained(f, &[&["DNS:west.example"]]), Some(Level::Warning), "its name constraints say nothing of URIs, so it may sign the SPIFFE identity of every workload: whoever"),
+    ("Linkerd's issuer signs only names of this cluster", |f| chained(f, &[&["DNS:example", "URI:west.example"]]), Some(Level::Warning), "its name constraints permit the names of workloads of other clusters: whoever"),
+    ("Linkerd's issuer signs only names of this cluster", |f| chained(f, &[&["DNS:north.example", "URI:north.example"]]), Some(Level::Error), "do not permit names of the trust domain west.example of this cluster, so proxies refuse"),
+    ("Linkerd's issuer signs only names of this cluster", |f| chained(f, &[&[], &["DNS:identity.linkerd.west.example", "URI:west.example"]]), None, ""),
+    ("Linkerd's issuer signs only names of this cluster", |f| { chained(f, &[&[]]); f.cluster.config.as_mut().unwrap().identity_trust_anchors_pem = constrained_anchor(); }, None, ""),
+    ("trust domains of linked clusters are known", |f| target(f).config = no(), Some(Level::Warning), "east: not checked; see the check of its credentials"),
+    ("domains of target clusters are right", |f| east(f).link.spec.gateway_identity = "gw.mc.serviceaccount.identity.linkerd.north.example".into(), Some(Level::Error), "east: its trust domain is east.example, and the Link expects the gateway to be gw.mc.serviceaccount.identity.linkerd.north.example, so proxies refuse its certificates; link it again: run `linkerd-mc link`"),
+    ("domains of target clusters are right", |f| east(f).link.spec.gateway_identity = "gw.mc.serviceaccount.identity.linkerd.east.example".into(), None, ""),
+    ("domains of target clusters are right", |f| linkerds(f).trust_domain = "cluster.local".into(), Some(Level::Error), "east: its trust domain is east.example, and Linkerd expects its workloads in cluster.local, so"),
     ("proxies renew their certificates", |f| f.certificates = Ok(certificate("2026-11-20T13:00:00Z", "2026-11-21T13:00:00Z")), Some(Level::Warning), "the certificate of the proxy of pod linkerd-multicluster/controller-1 ends on 2026-11-21 13:00 UTC; the proxy should have a new one"),
     ("proxies renew their certificates", |f| f.certificates = Ok(certificate("2026-11-20T11:00:00Z", "2026-11-21T11:00:00Z")), Some(Level::Error), "ended on 2026-11-21 11:00 UTC"),
     ("proxies renew their certificates", |f| f.certificates = no(), Some(Level::Warning), "not checked, because refused"),
