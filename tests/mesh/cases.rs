@@ -10,6 +10,7 @@ mod fleet;
 mod form;
 mod gateway;
 mod gather;
+mod identities;
 mod many;
 mod migrate;
 mod modes;
@@ -37,7 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     isolation::{self, Place},
     load::Tally,
-    rig::Rig,
+    rig::{Rig, Trust},
     second,
     table::{self, Row},
 };
@@ -180,9 +181,17 @@ const CASES: &[(&str, Case)] = &[
 type Alone = fn(&Arc<Place>) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
 
 /// All cases without the rig. They run first.
-const ALONE: &[(&str, Alone)] = &[("mirrors compared with those of Linkerd", |place| {
-    Box::pin(second::opinions(place))
-})];
+const ALONE: &[(&str, Alone)] = &[
+    ("mirrors compared with those of Linkerd", |place| {
+        Box::pin(second::opinions(place))
+    }),
+    ("a trust domain for each cluster", |place| {
+        Box::pin(identities::one_domain_each(place))
+    }),
+    ("moved to a trust domain for each cluster", |place| {
+        Box::pin(identities::moved(place))
+    }),
+];
 
 /// This case runs only if it is chosen by name.
 const SOAK: (&str, Case) = ("soak", |rig| Box::pin(soak::run(rig)));
@@ -268,7 +277,7 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
         return Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()));
     }
     let started = Instant::now();
-    let mut rig = Box::pin(Rig::start(place.clone())).await?;
+    let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common)).await?;
     println!("the rig stands after {} s", started.elapsed().as_secs());
     let measured = table::measured(place, rig.west.plane.minor_version().await?)?;
     for (name, case) in chosen(parts) {
@@ -290,7 +299,10 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
 fn tell(name: &str, began: Instant, outcome: &anyhow::Result<Row>) {
     let took = began.elapsed().as_secs();
     match outcome {
-        Ok(_) => println!("{name}: ok ({took} s)"),
+        Ok(row) => println!(
+            "{name}: ok ({took} s), {} of {} requests failed; {}",
+            row.failed, row.requests, row.measured
+        ),
         Err(error) => println!("{name}: FAILED ({took} s): {error:#}"),
     }
 }

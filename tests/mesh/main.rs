@@ -7,6 +7,7 @@
 //! - [`isolation`]: everything runs in separate network, process and mount namespaces, so nothing is left behind.
 //! - [`rig`]: two clusters with Linkerd's controllers, Pods with proxies, a gateway, and our controller in the mesh.
 //! - [`helper`]: programs in a Pod: this program, started again with another role.
+//! - [`impostor`]: a client that speaks TLS by itself, with a certificate made by hand.
 //! - [`load`] and [`oracle`]: the results that clients get, and the endpoints that their proxy has for a Service.
 //! - [`cases`]: changes of the rig, and what must hold meanwhile.
 //! - [`second`]: the mirrors of Linkerd's own service mirror and of ours after the same histories.
@@ -20,6 +21,7 @@
 mod cases;
 mod changes;
 mod helper;
+mod impostor;
 mod isolation;
 mod load;
 mod oracle;

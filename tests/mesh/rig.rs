@@ -56,7 +56,7 @@ pub(crate) const FORGOTTEN: Duration = Duration::from_secs(10);
 const LEASE: &str = "service-mirror-write";
 
 pub(crate) use cluster::condition_of;
-pub(crate) use identity::{Root, name as identity_of};
+pub(crate) use identity::{Issuer, Root, Trust, name as identity_of};
 
 /// Two linked clusters, and a client.
 pub(crate) struct Rig {
@@ -73,17 +73,17 @@ pub(crate) struct Rig {
     pub(crate) west: Cluster,
     pub(crate) east: Cluster,
     /// The root certificate that proxies of all clusters trust.
-    root: Root,
+    pub(crate) root: Root,
 }
 
 impl Rig {
     /// Starts everything, links `west` to `east`, and waits until the Link is ready.
-    pub(crate) async fn start(place: Arc<Place>) -> anyhow::Result<Self> {
+    pub(crate) async fn start(place: Arc<Place>, trust: Trust) -> anyhow::Result<Self> {
         let root = Root::new()?;
         let (west, east) =
             tokio::try_join!(ControlPlane::start("west"), ControlPlane::start("east"))?;
-        let mut west = Cluster::start(&place, west, 1, &root).await?;
-        let mut east = Cluster::start(&place, east, 2, &root).await?;
+        let mut west = Cluster::start(&place, west, 1, (&root, trust)).await?;
+        let mut east = Cluster::start(&place, east, 2, (&root, trust)).await?;
         for cluster in [&west, &east] {
             cluster.install().await?;
             cluster.apply(&workloads::accounts()).await?;

@@ -9,7 +9,7 @@ use super::{of, without_failures};
 use crate::{
     load::Load,
     rig::{
-        NAMESPACE, Rig, identity_of,
+        NAMESPACE, Rig,
         mirrors::{FEDERATED, FLAT, FOLLOWS, GATED},
         pod::Pod,
     },
@@ -25,8 +25,10 @@ pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
     sleep(HOLD).await;
     let tallies = load.finish().await?;
     let row = without_failures(&tallies)?;
-    let client = identity_of("client", NAMESPACE);
-    let gateway = identity_of("linkerd-gateway", "linkerd-multicluster");
+    let client = rig.west.identity_of("client", NAMESPACE);
+    let gateway = rig
+        .east
+        .identity_of("linkerd-gateway", "linkerd-multicluster");
     let names =
         |pods: &[Pod]| -> BTreeSet<String> { pods.iter().map(|pod| pod.name.clone()).collect() };
     let east = names(&rig.east_pods);
@@ -45,7 +47,11 @@ pub(super) async fn all_modes(rig: &mut Rig) -> anyhow::Result<Row> {
         let from: BTreeSet<String> = answers.keys().map(|(pod, _)| pod.clone()).collect();
         ensure!(from.is_subset(pods), "{mirror}: {from:?} have answered");
     }
-    Ok(row)
+    let told = tallies
+        .iter()
+        .map(|(name, tally)| format!("{name} {}", tally.requests));
+    let told: Vec<String> = told.collect();
+    Ok(row.with(told.join(", ")))
 }
 
 /// A host of a headless Service is reached through the gateway, by its own mirror.

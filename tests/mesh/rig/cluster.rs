@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use super::{
-    identity::Root,
+    identity::{Root, Trust, name_in},
     linkerd::Linkerd,
     network::Network,
     pod::{Pod, PodTemplate},
@@ -43,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) linkerd: Linkerd,
     pub(crate) plane: ControlPlane,
     pub(crate) network: Network,
+    /// The trust domain of its workloads that start from now on.
+    trust_domain: String,
     /// Ports on loopback that Pods can reach: those of API servers.
     pub(super) ways: Vec<u16>,
     /// What forwards connections to these ports.
@@ -57,13 +59,14 @@ impl Cluster {
         place: &Arc<Place>,
         plane: ControlPlane,
         number: u8,
-        root: &Root,
+        (root, trust): (&Root, Trust),
     ) -> anyhow::Result<Self> {
         let network = Network::create(number)?;
-        let linkerd = Linkerd::start(place, &plane, root, network.gateway()).await?;
+        let linkerd = Linkerd::start(place, &plane, (root, trust), network.gateway()).await?;
         let cluster = Self {
             place: place.clone(),
             linkerd,
+            trust_domain: trust.domain(plane.name()),
             plane,
             network,
             ways: Vec::new(),
@@ -81,6 +84,20 @@ impl Cluster {
     /// Its name, which is that of its context.
     pub(crate) fn name(&self) -> &str {
         self.plane.name()
+    }
+
+    /// Installs Linkerd again, with another trust domain, and restarts its controllers. Proxies that run keep their
+    /// certificates.
+    pub(crate) async fn move_to(&mut self, root: &Root, trust: Trust) -> anyhow::Result<()> {
+        let (place, plane) = (&self.place, &self.plane);
+        self.linkerd.move_to(place, plane, (root, trust)).await?;
+        self.trust_domain = trust.domain(self.plane.name());
+        Ok(())
+    }
+
+    /// The identity of a ServiceAccount, of Pods that start from now on.
+    pub(crate) fn identity_of(&self, account: &str, namespace: &str) -> String {
+        name_in(&self.trust_domain, account, namespace)
     }
 
     /// `kubectl apply`

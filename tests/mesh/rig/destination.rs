@@ -26,10 +26,10 @@ const PORTS: [u16; 2] = [DESTINATION + 100, DESTINATION + 200];
 const METRICS: u16 = 1000;
 
 /// Makes the program that listens at an address, with another address for metrics.
-type Programs = Box<dyn Fn(SocketAddr, SocketAddr) -> Program + Send + Sync>;
+pub(super) type DestinationProgram = Box<dyn Fn(SocketAddr, SocketAddr) -> Program + Send + Sync>;
 
 pub(crate) struct Destination {
-    programs: Programs,
+    program: DestinationProgram,
     process: Process,
     at: Ipv4Addr,
     /// Where new connections of proxies lead.
@@ -43,16 +43,16 @@ impl Destination {
     pub(super) async fn start(
         plane: &ControlPlane,
         at: Ipv4Addr,
-        programs: Programs,
+        program: DestinationProgram,
     ) -> anyhow::Result<Self> {
         let first = SocketAddr::from((at, PORTS[0]));
         let (current, leads_to) = watch::channel(first);
         let listener = TcpListener::bind((at, DESTINATION)).await?;
         let mut forwards = JoinSet::new();
         forwards.spawn(forward(listener, leads_to));
-        let process = programs(first, (at, PORTS[0] + METRICS).into()).start()?;
+        let process = program(first, (at, PORTS[0] + METRICS).into()).start()?;
         let mut destination = Self {
-            programs,
+            program,
             process,
             at,
             current,
@@ -69,6 +69,12 @@ impl Destination {
         self.is_ready(port).await?;
         self.follow(old, port);
         Ok(())
+    }
+
+    /// Replaces it by another program.
+    pub(super) async fn replace_by(&mut self, program: DestinationProgram) -> anyhow::Result<()> {
+        self.program = program;
+        self.replace().await
     }
 
     /// Kills it.
@@ -105,7 +111,7 @@ impl Destination {
             one
         };
         let address = SocketAddr::from((self.at, port));
-        let next = (self.programs)(address, (self.at, port + METRICS).into()).start()?;
+        let next = (self.program)(address, (self.at, port + METRICS).into()).start()?;
         Ok((std::mem::replace(&mut self.process, next), port))
     }
 

@@ -22,8 +22,8 @@ use serde_json::json;
 
 use super::{
     cluster::Cluster,
-    destination::Destination,
-    identity::{Issuer, Root},
+    destination::{Destination, DestinationProgram},
+    identity::{Issuer, Root, Trust},
     policy,
     process::{Process, Program, pipe},
     wait,
@@ -46,6 +46,7 @@ pub(crate) struct Linkerd {
     policy: Process,
     /// The identity controller while it has another root.
     other_identity: Option<Process>,
+    trust_domain: String,
     at: Ipv4Addr,
 }
 
@@ -73,7 +74,7 @@ impl Linkerd {
     /// From now on, the identity controller signs with an issuer under another root, and knows that root alone. Proxies
     /// that run keep their certificates.
     pub(crate) async fn trust(&mut self, folder: &Path, root: &Root) -> anyhow::Result<()> {
-        let Issuer { certificate, key } = root.issuer()?;
+        let Issuer { certificate, key } = root.issuer(Trust::Common, &self.trust_domain, folder)?;
         fs::create_dir_all(folder)?;
         for (file, text) in [
             ("ca-bundle.crt", root.certificate()),
@@ -125,11 +126,68 @@ impl Linkerd {
     pub(crate) async fn start(
         place: &Place,
         plane: &ControlPlane,
-        root: &Root,
+        (root, trust): (&Root, Trust),
         at: Ipv4Addr,
     ) -> anyhow::Result<Self> {
-        let issuer = write_credentials(plane.folder(), root)?;
-        install(place, plane, &issuer).await?;
+        let trust_domain = trust.domain(plane.name());
+        let issuer = write_credentials(plane.folder(), (root, trust), &trust_domain)?;
+        install(place, plane, &issuer, &trust_domain).await?;
+        let programs = Programs::new(place, plane, (&issuer, &trust_domain), at);
+        let mut linkerd = Self {
+            identity: programs.identity.start()?,
+            policy: programs.policy.start()?,
+            destination: Destination::start(plane, at, programs.destination).await?,
+            other_identity: None,
+            trust_domain,
+            at,
+        };
+        linkerd.listens().await?;
+        stand_in(plane).await?;
+        Ok(linkerd)
+    }
+
+    /// Installs it again with another trust domain, and restarts all controllers.
+    pub(super) async fn move_to(
+        &mut self,
+        place: &Place,
+        plane: &ControlPlane,
+        (root, trust): (&Root, Trust),
+    ) -> anyhow::Result<()> {
+        let trust_domain = trust.domain(plane.name());
+        let issuer = write_credentials(plane.folder(), (root, trust), &trust_domain)?;
+        install(place, plane, &issuer, &trust_domain).await?;
+        let programs = Programs::new(place, plane, (&issuer, &trust_domain), self.at);
+        self.trust_domain = trust_domain;
+        self.identity.kill();
+        self.policy.kill();
+        self.identity = programs.identity.start()?;
+        self.policy = programs.policy.start()?;
+        self.listens().await?;
+        self.destination.replace_by(programs.destination).await
+    }
+
+    async fn listens(&mut self) -> anyhow::Result<()> {
+        for (port, process) in [(IDENTITY, &mut self.identity), (POLICY, &mut self.policy)] {
+            wait::listens((self.at, port).into(), process).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The controllers of a cluster.
+struct Programs {
+    identity: Program,
+    policy: Program,
+    destination: DestinationProgram,
+}
+
+impl Programs {
+    fn new(
+        place: &Place,
+        plane: &ControlPlane,
+        (issuer, trust_domain): (&Path, &str),
+        at: Ipv4Addr,
+    ) -> Self {
         let kubeconfig = plane.kubeconfig().display().to_string();
         let (logs, cluster) = (place.logs.clone(), plane.name().to_owned());
         let log = move |name: &str| logs.join(format!("{cluster}-{name}.log"));
@@ -139,13 +197,9 @@ impl Linkerd {
             place.programs.join("linkerd-policy-controller"),
         );
         let of_cluster = format!("-kubeconfig={kubeconfig}");
+        let domain = format!("-identity-trust-domain={trust_domain}");
         let go = move |name: &str, own: &[&str]| {
-            let common = [
-                name,
-                &of_cluster,
-                "-controller-namespace=linkerd",
-                "-identity-trust-domain=cluster.local",
-            ];
+            let common = [name, &of_cluster, "-controller-namespace=linkerd", &domain];
             Program::new(&controller, &[&common, own].concat(), log(name))
                 .with("HOSTNAME", &format!("linkerd-{name}"))
         };
@@ -153,10 +207,11 @@ impl Linkerd {
         let address = format!("-addr={at}:{IDENTITY}");
         let admin = format!("-admin-addr={at}:{}", IDENTITY + 1000);
         let scheme = "-identity-scheme=linkerd.io/tls";
-        let identity = go("identity", &[&address, &admin, scheme, &issuer]).start()?;
+        let identity = go("identity", &[&address, &admin, scheme, &issuer]);
         let arguments = [
             &format!("--grpc-addr={at}:{POLICY}"),
             &format!("--admin-addr={at}:{}", POLICY + 1000),
+            &format!("--identity-domain={trust_domain}"),
             "--admission-controller-disabled",
             "--default-policy=all-unauthenticated",
             "--default-opaque-ports=25,587",
@@ -166,8 +221,7 @@ impl Linkerd {
         ];
         let policy = Program::new(&policy, &arguments, log_of_policy)
             .with("KUBECONFIG", &kubeconfig)
-            .with("HOSTNAME", "linkerd-policy")
-            .start()?;
+            .with("HOSTNAME", "linkerd-policy");
         let destination = move |address: SocketAddr, metrics: SocketAddr| {
             let (address, metrics) = (
                 format!("-addr={address}"),
@@ -178,28 +232,22 @@ impl Linkerd {
                 &[&address, &metrics, "-cluster-domain=cluster.local"],
             )
         };
-        let destination = Destination::start(plane, at, Box::new(destination)).await?;
-        let mut linkerd = Self {
+        Self {
             identity,
-            destination,
             policy,
-            other_identity: None,
-            at,
-        };
-        for (port, process) in [
-            (IDENTITY, &mut linkerd.identity),
-            (POLICY, &mut linkerd.policy),
-        ] {
-            wait::listens((at, port).into(), process).await?;
+            destination: Box::new(destination),
         }
-        stand_in(plane).await?;
-        Ok(linkerd)
     }
 }
 
 /// Writes the root certificate where identity controllers read it, and a new issuer into a folder, which it returns.
-fn write_credentials(folder: &Path, root: &Root) -> anyhow::Result<std::path::PathBuf> {
-    let Issuer { certificate, key } = root.issuer()?;
+fn write_credentials(
+    folder: &Path,
+    (root, trust): (&Root, Trust),
+    trust_domain: &str,
+) -> anyhow::Result<std::path::PathBuf> {
+    let made = folder.join("trust");
+    let Issuer { certificate, key } = root.issuer(trust, trust_domain, &made)?;
     let issuer = folder.join("issuer");
     let write = || {
         fs::create_dir_all(TRUST_ROOTS)?;
@@ -216,7 +264,12 @@ fn write_credentials(folder: &Path, root: &Root) -> anyhow::Result<std::path::Pa
 }
 
 /// Applies the output of `linkerd install` without the webhooks, because nothing here answers them.
-async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::Result<()> {
+async fn install(
+    place: &Place,
+    plane: &ControlPlane,
+    issuer: &Path,
+    trust_domain: &str,
+) -> anyhow::Result<()> {
     let path = |file: &str| issuer.join(file).display().to_string();
     let print = |arguments: &[&str]| {
         let mut command = Command::new(place.programs.join("linkerd"));
@@ -234,6 +287,8 @@ async fn install(place: &Place, plane: &ControlPlane, issuer: &Path) -> anyhow::
         &path("crt.pem"),
         "--identity-issuer-key-file",
         &path("key.pem"),
+        "--set",
+        &format!("identityTrustDomain={trust_domain}"),
     ])?;
     let objects: Vec<&str> = objects
         .split("\n---")

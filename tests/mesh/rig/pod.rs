@@ -399,7 +399,7 @@ async fn write_identity(
     namespace: &str,
     account: &str,
 ) -> anyhow::Result<()> {
-    let identity = identity::request(&identity::name(account, namespace))?;
+    let identity = identity::request(&cluster.identity_of(account, namespace))?;
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.plane.client(), namespace);
     let wanted = TokenRequest {
         spec: TokenRequestSpec {

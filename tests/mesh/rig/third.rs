@@ -3,7 +3,7 @@
 use control_plane::{ControlPlane, eventually};
 
 use super::{
-    NAMESPACE, Rig,
+    NAMESPACE, Rig, Trust,
     cluster::{Cluster, port_of},
     pod::{Pod, PodTemplate},
     wait::SOON,
@@ -28,7 +28,8 @@ impl Third {
     /// Starts it, and replaces the controller of `west` by one that can reach its API server.
     pub(crate) async fn start(rig: &mut Rig) -> anyhow::Result<Self> {
         let plane = ControlPlane::start(NORTH).await?;
-        let mut cluster = Cluster::start(&rig.west.place, plane, 3, &rig.root).await?;
+        let mut cluster =
+            Cluster::start(&rig.west.place, plane, 3, (&rig.root, Trust::Common)).await?;
         cluster.install().await?;
         // For a moment after the CRD was made, Links cannot be listed.
         let links = ["get", "links.multicluster.linkerd.io", "--all-namespaces"];
