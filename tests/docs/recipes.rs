@@ -262,13 +262,13 @@ fn what_a_script_exposes_is_found() {
     }
 }
 
-/// The issuers of all clusters can sign all names, whatever else linkerd-mc keeps apart.
+/// With one trust domain, the issuers of all clusters can sign all names, whatever else linkerd-mc keeps apart.
 #[test]
 fn pages_say_that_an_issuer_can_sign_every_identity() {
     for (page, sentence) in [
         (
             "docs/security.md",
-            "The issuer of each cluster can sign the identity of every workload of every cluster",
+            "the issuer of each cluster can sign the identity of every workload of every cluster",
         ),
         (
             "docs/trust.md",
