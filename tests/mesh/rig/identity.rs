@@ -77,7 +77,7 @@ impl Root {
         if trust == Trust::Own {
             return self.constrained(domain, folder);
         }
-        self.sign(authority(
+        self.sign(&authority(
             &format!("identity.linkerd.{domain}"),
             BasicConstraints::Constrained(0),
         )?)
@@ -91,10 +91,10 @@ impl Root {
             permitted_subtrees: vec![GeneralSubtree::DnsName(name)],
             excluded_subtrees: Vec::new(),
         });
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> anyhow::Result<Issuer> {
+    fn sign(&self, params: &CertificateParams) -> anyhow::Result<Issuer> {
         let key = KeyPair::generate()?;
         let certificate = params
             .signed_by(&key, &self.0)

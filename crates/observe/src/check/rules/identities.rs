@@ -65,7 +65,7 @@ fn names(issuer: &IssuerCertificate, anchors: &str) -> Option<SignableNames> {
         .filter(|anchor| trust_anchors::signs(anchor, top));
     let mut above: Vec<_> = above.collect();
     // Of several anchors with one name, nothing here tells which one signed.
-    above.truncate(if above.len() == 1 { 1 } else { 0 });
+    above.truncate(usize::from(above.len() == 1));
     let chain = issuer.chain.iter().chain(above);
     SignableNames::below(chain.map(Vec::as_slice))
 }

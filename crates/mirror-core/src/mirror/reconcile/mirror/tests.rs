@@ -26,7 +26,7 @@ const DELETE: [&str; 2] = [
 ];
 const MIRRORED: &str = "web@east: web-east";
 const UNRESOLVED: &str =
-    "web@east: Error: Failed to get gateway address: the addresses of the gateway are unknown";
+    "web@east: Error: Failed to get gateway address: no address of 192.0.2.1 is known";
 const NO_DISCOVERY: &str = "web@east: NoDiscovery: Linkerd cannot discover its endpoints: the API server of cluster east is \
      reached through the gateway only; mirror it through the gateway, or link again with --discovery-through-gateway or --api-server-address";
 const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
