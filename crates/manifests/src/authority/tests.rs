@@ -158,7 +158,7 @@ fn anchors_that_cannot_sign_this_issuer_are_refused() {
         changed(|params| {
             params
                 .distinguished_name
-                .push(DnType::OrganizationName, "Wést")
+                .push(DnType::OrganizationName, "Wést");
         }),
     ] {
         let anchor = anchor_of(&made).unwrap();
