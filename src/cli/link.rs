@@ -18,6 +18,7 @@ use links::{
         summary::summary,
     },
     poll::{POLL_INTERVAL, poll},
+    rotate::tokens::Lifetime,
 };
 use manifests::link::ClusterName;
 use mirror_core::api::{duration::format_go_duration, link};
@@ -54,12 +55,6 @@ pub async fn run(
     }
     global.refuse_address()?;
     args.generated.agree(true, &Terminal)?;
-    if args.output.is_some() && args.generated.token_duration.is_some() {
-        return Err(misuse(
-            "--output cannot be used with --token-duration, because a dry run requests no token",
-            "use link-gen, which requests one, or leave --output out",
-        ));
-    }
     let given = Given::of(given);
     let directions = match &args.from_file {
         Some(file) => {
@@ -91,7 +86,7 @@ pub async fn run(
     }
     loop {
         let was_asked = confirm(&prepared, args.yes)?;
-        if !was_asked && args.generated.token_duration.is_none() {
+        if !was_asked && !prepared.iter().any(Prepared::lacks_token) {
             break;
         }
         // Much may have happened while the question stood.
@@ -172,6 +167,12 @@ fn refuse_flags(given: &Given) -> anyhow::Result<()> {
 fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
     for prepared in prepared {
         if let Some(format) = args.output {
+            if prepared.lacks_token() {
+                return Err(misuse(
+                    "--output cannot be used for a link that needs a new token, because a dry run requests none",
+                    "use link-gen, which requests one, or leave --output out",
+                ));
+            }
             output::data(&format.text(&prepared.objects.manifest()?)?)?;
             continue;
         }
@@ -182,11 +183,16 @@ fn show(prepared: &[Prepared], args: &Link) -> anyhow::Result<()> {
             (Some(_), []) => vec![format!("would keep all settings of {link}")],
             (Some(_), _) => vec![format!("would change {link}:")],
         };
-        if let Some(duration) = prepared.direction.args.token_duration {
-            lines.push(format!(
-                "  a token is requested that expires after {}",
-                format_go_duration(duration)
-            ));
+        if prepared.lacks_token() {
+            let lifetime = prepared.direction.args.token_duration;
+            let lifetime = lifetime.unwrap_or(Lifetime::Usual).asked();
+            lines.push(match lifetime {
+                Some(asked) => format!(
+                    "  a token is requested that expires after {}",
+                    format_go_duration(asked)
+                ),
+                None => "  a token is created that does not expire".to_owned(),
+            });
         }
         lines.extend(prepared.lines().map(|line| format!("  {line}")));
         lines.push(String::new());

@@ -10,7 +10,7 @@ use links::{
     link::{
         existing::Existing,
         flags::LinkArgs,
-        generate::{entry, generate},
+        generate::{NewToken, entry, generate},
     },
     link_credentials::{Evidence, KubeconfigTarget, compare},
 };
@@ -46,9 +46,9 @@ Examples:
   linkerd-mc --context east link-gen --cluster-name east \\
     --api-server-through-gateway
 
-  # Link on a flat network without a gateway, with a token for 90 days
+  # Link on a flat network without a gateway, with a token for a year
   linkerd-mc --context east link-gen --cluster-name east \\
-    --gateway=false --token-duration 2160h";
+    --gateway=false --token-duration 8760h";
 
 /// Print the objects that link another cluster to this one
 ///
@@ -100,7 +100,15 @@ pub async fn run(global: &Global, args: &LinkGen, given: &ArgMatches) -> anyhow:
         is_of_another: false,
     };
     let there = (given, existing);
-    let made = generate(&access, &cluster, linkerd, name, &args.link, there, false);
+    let made = generate(
+        &access,
+        &cluster,
+        linkerd,
+        name,
+        &args.link,
+        there,
+        NewToken::OfAccount,
+    );
     let (objects, remarks) = made.await?;
     for remark in &remarks {
         remark.say(&Terminal);

@@ -124,7 +124,7 @@ async fn rotated_credentials_are_used_and_mirrors_are_not_written() {
     let (east, west) = hub.pair();
     let expiry = r#"linkerd_mc_credentials_expiry_timestamp_seconds{link="rotated"}"#;
     namespace("rotated", &[east, west]).await;
-    own_link(west, east, "rotated", &[]).await;
+    own_link(west, east, "rotated", &["--token-duration=never"]).await;
     export(east, "rotated", &web("web", "rotated")).await;
     let before = service(west, "rotated", "web-rotated", |_| true).await;
     // This token never expires.
@@ -193,7 +193,8 @@ async fn link_says_when_its_token_is_about_to_expire() {
     assert!(told.message.starts_with(&expected), "{}", told.message);
 
     // The new token never expires.
-    own_link(west, east, "ending", &["--service-account-name=ending"]).await;
+    let never = ["--service-account-name=ending", "--token-duration=never"];
+    own_link(west, east, "ending", &never).await;
     status_that(west, "ending", |s| condition(s, EXPIRING).is_none()).await;
     hub.controller.metric_is(metric, |at| at.is_none()).await;
     condition_is(west, "ending", "Ready", "True", "Mirroring").await;

@@ -206,7 +206,7 @@ fn linked_to(others: &[&str]) -> BTreeSet<String> {
             format!("Link/{other}"),
             format!("Secret/cluster-credentials-{other}"),
             format!("ServiceAccount/{other}"),
-            format!("Secret/{other}-token"),
+            format!("Secret/{other}-bound"),
             format!("ClusterRole/{other}"),
             format!("ClusterRoleBinding/{other}"),
         ]

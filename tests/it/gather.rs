@@ -7,10 +7,12 @@ use control_plane::ControlPlane;
 use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Api, api::Patch, api::PatchParams};
+use linkerd_mc::api::labels as l;
 use serde_json::json;
 
 use crate::support::{
     controller::Controller,
+    credentials::token,
     installation::NAMESPACE,
     links::{mirror_is, own_link, unlink},
     objects::{apply, export, namespace, web},
@@ -81,10 +83,15 @@ async fn tokens(plane: &ControlPlane) -> Vec<String> {
         .items
         .into_iter()
         .flat_map(|secret| secret.data.unwrap_or_default());
-    let tokens = values.filter(|(key, _)| key == "token");
-    tokens
-        .map(|(_, token)| String::from_utf8(token.0).unwrap())
-        .collect()
+    let tokens = values.filter_map(|(key, value)| {
+        let value = String::from_utf8(value.0).unwrap();
+        match key.as_str() {
+            "token" => Some(value),
+            l::KUBECONFIG_KEY => Some(token(&value)),
+            _ => None,
+        }
+    });
+    tokens.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

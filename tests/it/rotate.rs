@@ -20,7 +20,7 @@ use crate::support::{
     SOON,
     audit::{mark, said_in},
     controller::Controller,
-    credentials::{destination, kubeconfig, secrets, token},
+    credentials::{claims, destination, kubeconfig, secrets, token},
     installation::{ACCOUNT, NAMESPACE, reinstall},
     links::{condition_is, in_step, links, own_link, unlink},
     objects::{export, namespace, service, web},
@@ -38,6 +38,13 @@ fn rest(kubeconfig: &str) -> BTreeSet<String> {
     text.lines()
         .map(|line| line.replace("- ", "").trim().to_owned())
         .collect()
+}
+
+/// The name of the Secret to which the token of a kubeconfig is bound.
+fn bound_to(kubeconfig: &str) -> String {
+    let claims = claims(&token(kubeconfig));
+    let name = claims["kubernetes.io"]["secret"]["name"].as_str();
+    name.unwrap().to_owned()
 }
 
 /// The kubeconfig of a cluster that Linkerd reads.
@@ -109,12 +116,13 @@ async fn rotate_replaces_tokens_and_revokes_the_old_ones() {
     );
     assert!(unknown.failure().contains("no Link to \"nowhere\""));
     let kept = result(&rotation.run(&["-o=json"]));
-    assert_eq!(
-        kept["kept"],
-        json!([format!("{NAMESPACE}/{ACCOUNT}-token")])
-    );
+    let shared = format!("{NAMESPACE}/{}", bound_to(&first));
+    assert_eq!(kept["kept"], json!([shared]));
     assert_eq!(kept["revoked"], json!([]));
     let second = rotation.kubeconfig().await;
+    rotation
+        .the_token_expires_and_its_secret_is_empty(&second)
+        .await;
     rotation.the_old_token_is_revoked(&first, &second).await;
     let restarted = rotation
         .deployments
@@ -249,6 +257,17 @@ impl Rotation {
         assert_eq!(young["result"], "skipped");
     }
 
+    /// The new token lasts as long as the old one, and nobody who reads the Secrets of the target cluster has it.
+    async fn the_token_expires_and_its_secret_is_empty(&self, kubeconfig: &str) {
+        let claims = claims(&token(kubeconfig));
+        let lasts = claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
+        assert_eq!(lasts, 90 * 86_400);
+        let secret = secrets(&self.far).get(&bound_to(kubeconfig)).await.unwrap();
+        assert_eq!(secret.data, None);
+        let owner = &secret.metadata.owner_references.unwrap()[0];
+        assert_eq!((&*owner.kind, &*owner.name), ("ServiceAccount", ACCOUNT));
+    }
+
     /// Rotates again, so that the controller and Linkerd use the third token.
     async fn the_old_token_is_revoked(&self, first: &str, second: &str) {
         let done = result(&self.run(&["-o=json"]));
@@ -309,15 +328,15 @@ impl Rotation {
         let kept = self.run(&["--revoke-shared", "-o=json"]);
         let why = "because the Secret linkerd/cluster-credentials-twin has its token";
         assert!(kept.stderr.contains(why), "{}", kept.stderr);
-        assert_eq!(result(&kept)["revoked"], json!([]));
+        // Nobody has the token of `install`.
+        let unused = format!("{NAMESPACE}/{ACCOUNT}-token");
+        assert_eq!(result(&kept)["revoked"], json!([unused]));
         unlink(&self.source, "twin").await;
         self.forget("twin").await;
         is_accepted(&self.far, &token(first), true).await;
         let done = result(&self.run(&["--revoke-shared", "-o=json"]));
-        assert_eq!(
-            done["revoked"],
-            json!([format!("{NAMESPACE}/{ACCOUNT}-token")])
-        );
+        let shared = format!("{NAMESPACE}/{}", bound_to(first));
+        assert_eq!(done["revoked"], json!([shared]));
         is_accepted(&self.far, &token(first), false).await;
         self.both_have(&token(fourth)).await;
         reinstall(&self.far, &[]).await;

@@ -109,6 +109,7 @@ obsolete keys. As JSON.
   "accountsNamespace" $accountsNamespace
   "accountsHaveOwnNamespace" (ne $accountsNamespace $namespace)
   "fullAccess" true
+  "boundTokens" false
   "gatewayIdentity" (printf "%s.%s.serviceaccount.identity.%s.%s"
     $gateway.name $namespace $values.linkerdNamespace $values.identityTrustDomain)
   "hasApiServer" (and $gateway.enabled (ne $gateway.apiServerAddress ""))

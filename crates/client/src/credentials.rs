@@ -110,6 +110,13 @@ pub fn credentials_expiry(kubeconfig_bytes: &[u8]) -> Option<Timestamp> {
     expiry_of(&credentials_token(kubeconfig_bytes)?)
 }
 
+/// The namespace of the `ServiceAccount` whose token a credentials Secret has, if the token never expires.
+pub fn never_expires_in(kubeconfig_bytes: &[u8]) -> Option<String> {
+    let claims = crate::token_claims(&credentials_token(kubeconfig_bytes)?)?;
+    let (namespace, _) = service_account(&claims)?;
+    claims.get("exp").is_none().then(|| namespace.to_owned())
+}
+
 /// Why the connection of a credentials Secret is not secure; `None` if it is, or if there is none.
 pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;

@@ -1,6 +1,8 @@
 //! The credentials of a link: the kubeconfig in its Secrets, the ServiceAccount of the token, and to which cluster both
 //! lead.
 
+use std::time::Duration;
+
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use client::{Cluster, kubeconfig_in, service_account, token_claims};
 use jiff::Timestamp;
@@ -23,9 +25,11 @@ pub struct KubeconfigTarget {
     /// Address of the API server, without a slash at its end.
     pub server: String,
     /// Its certificate authority.
-    authority: String,
+    pub authority: String,
     /// The name in its certificate, if that is not the host of the address.
     certificate_name: String,
+    /// Whether its certificate is not verified.
+    pub is_unverified: bool,
     /// The proxy on the way to it.
     pub proxy: ProxyUrl,
     pub token: Option<Secret>,
@@ -46,6 +50,9 @@ impl KubeconfigTarget {
             server: server.trim_end_matches('/').to_owned(),
             authority: authority.unwrap_or_default().to_owned(),
             certificate_name: certificate_name.unwrap_or_default().to_owned(),
+            is_unverified: document
+                .pointer("/clusters/0/cluster/insecure-skip-tls-verify")
+                .is_some_and(|skips| *skips == true),
             proxy: ProxyUrl::of(text("/clusters/0/cluster/proxy-url")),
             account: token.as_ref().and_then(TokenAccount::of),
             token,
@@ -92,7 +99,7 @@ impl KubeconfigTarget {
     /// names.
     pub fn is_same(&self, other: &Self) -> bool {
         let parts = |of: &Self| {
-            let address = (of.server.clone(), of.authority.clone());
+            let address = (of.server.clone(), of.authority.clone(), of.is_unverified);
             (address, of.certificate_name.clone(), of.proxy.clone())
         };
         parts(self) == parts(other) && self.token == other.token
@@ -129,8 +136,10 @@ pub struct TokenAccount {
     pub name: String,
     /// The UID of the ServiceAccount, which tells clusters apart.
     pub uid: Option<String>,
-    /// The Secret that has the token. Requested tokens do not have this claim.
+    /// The Secret that has the token, or to which it is bound: without it, the token is not valid.
     pub secret: Option<String>,
+    /// The UID of the Secret to which it is bound.
+    pub bound_to: Option<String>,
     /// When the token was issued. Tokens in Secrets do not have this claim.
     pub issued: Option<Timestamp>,
     /// When it expires, if it does.
@@ -145,6 +154,7 @@ impl TokenAccount {
             name: name.to_owned(),
             uid: None,
             secret: None,
+            bound_to: None,
             issued: None,
             expires: None,
         }
@@ -159,24 +169,29 @@ impl TokenAccount {
         let uid = claims
             .get("kubernetes.io/serviceaccount/service-account.uid")
             .or_else(|| claims.pointer("/kubernetes.io/serviceaccount/uid"));
+        let stored = claims.get("kubernetes.io/serviceaccount/secret.name");
+        let text = |claim: Option<&Value>| claim.and_then(Value::as_str).map(str::to_owned);
         Some(Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            uid: uid.and_then(Value::as_str).map(str::to_owned),
-            secret: claims
-                .get("kubernetes.io/serviceaccount/secret.name")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
+            uid: text(uid),
+            secret: text(stored.or_else(|| claims.pointer("/kubernetes.io/secret/name"))),
+            bound_to: text(claims.pointer("/kubernetes.io/secret/uid")),
             issued: time("iat"),
             expires: time("exp"),
         })
     }
 
+    /// How long a token that expires is valid from the start.
+    pub fn lifetime(&self) -> Option<Duration> {
+        Duration::try_from(self.expires?.duration_since(self.issued?)).ok()
+    }
+
     /// What stands in for a token of this account that a dry run does not request. It has the claims of one, and nobody
     /// accepts it.
-    pub fn stand_in(&self, expires: Timestamp) -> Secret {
+    pub fn stand_in(&self, expires: Option<Timestamp>) -> Secret {
         let subject = format!("system:serviceaccount:{}:{}", self.namespace, self.name);
-        let claims = json!({ "sub": subject, "exp": expires.as_second() });
+        let claims = json!({ "sub": subject, "exp": expires.map(Timestamp::as_second) });
         let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
         Secret::new(format!("e30.{claims}."))
     }
@@ -186,6 +201,11 @@ impl TokenAccount {
         let uid = Self::of(token).and_then(|account| account.uid);
         self.uid.is_some() && uid.is_some() && self.uid != uid
     }
+}
+
+/// Whether a token is what stands in for one in a dry run: it has no signature.
+pub fn is_stand_in(token: &Secret) -> bool {
+    token.expose().ends_with('.')
 }
 
 /// What the recorded UID of a cluster says, if it can be compared with that of the cluster that is meant.

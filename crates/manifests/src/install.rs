@@ -82,7 +82,7 @@ pub fn created_by() -> String {
 }
 
 /// Permissions of the ServiceAccount of a remote controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RemoteAccess {
     /// Only for gateway mode.
     Gateway,
@@ -103,6 +103,8 @@ struct TemplateContext<'a> {
     accounts_namespace: &'a str,
     accounts_have_own_namespace: bool,
     full_access: bool,
+    /// Whether tokens of accounts are requested, and bound to a Secret.
+    bound_tokens: bool,
     gateway_identity: String,
     api_server_address_type: &'static str,
     node_ports: NodePorts,
@@ -178,7 +180,10 @@ pub fn allow(
     with_namespace: bool,
 ) -> anyhow::Result<Manifest> {
     let values = Values::default();
-    let context = context(namespace, &values, accounts, access);
+    let context = TemplateContext {
+        bound_tokens: true,
+        ..context(namespace, &values, accounts, access)
+    };
     let all = [NAMESPACE, REMOTE_ACCESS];
     let templates = if with_namespace { &all[..] } else { &all[1..] };
     render(templates, &[], &context)
@@ -186,8 +191,7 @@ pub fn allow(
 
 /// The objects of [`allow`] by name, to delete them. Without the Namespace, which others share.
 ///
-/// In reverse order: Kubernetes deletes a token Secret with its ServiceAccount, and then `kubectl delete` would not
-/// find it.
+/// In reverse order: the tokens end first.
 pub fn revoke(namespace: &str, accounts: &[String]) -> anyhow::Result<Manifest> {
     let allowed = allow(namespace, accounts, RemoteAccess::Full, false)?.into_objects()?;
     Manifest::of_names(allowed.iter().rev().filter_map(ObjectName::of))
@@ -219,6 +223,7 @@ fn context<'a>(
         accounts_namespace,
         accounts_have_own_namespace: accounts_namespace != namespace,
         full_access: access == RemoteAccess::Full,
+        bound_tokens: false,
         gateway_identity: format!(
             "{}.{namespace}.serviceaccount.identity.{}.{}",
             gateway.name, values.linkerd_namespace, values.identity_trust_domain

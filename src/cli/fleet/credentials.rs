@@ -164,7 +164,8 @@ async fn objects_of(
     accounts: &AccountFacts,
     args: &FleetCredentialsArgs,
 ) -> anyhow::Result<(Vec<Value>, Vec<Remark>)> {
-    let account = LinkAccount::named(loaded, &link.ends.source);
+    let mut account = LinkAccount::named(loaded, &link.ends.source);
+    account.access = link.access();
     let source = &account.name;
     let now = timing::now();
     let mut own = token(accounts, source, None, now);
@@ -172,11 +173,11 @@ async fn objects_of(
     for step in missing.map_err(|why| anyhow::anyhow!(why))? {
         step.run(&target.cluster).await?;
     }
-    if own.is_some() && args.new_tokens {
+    if accounts.has_token(source) && args.new_tokens {
         own = Some(new_token(loaded, &target.cluster, &link.ends.source).await?);
     }
     if own.is_none() {
-        let made = account_of(&target.cluster, &loaded.accounts, source, accounts).await?;
+        let made = account_of(&target.cluster, loaded, source, accounts).await?;
         own = token(&made, source, None, now);
     }
     let token = own.with_context(|| format!("the account {source} has no token that works"))?;

@@ -13,12 +13,13 @@ use links::{
     inventory::{self, LINK, SECRET},
     link::{
         direction::{Direction, LinkedTarget},
-        generate::generate,
+        generate::{NewToken, generate},
         remark::Remark,
         source::{Before, InUse, SourceState},
     },
-    link_credentials::{KubeconfigTarget, have_same_kubeconfig},
+    link_credentials::{KubeconfigTarget, have_same_kubeconfig, is_stand_in},
     linked::{Losses, elsewhere},
+    rotate::tokens::link_id,
     steps::{
         Action, LinkStep, SettingChange, StepChange, StepPart, TOKEN, credentials_changes,
         has_metadata_of, revoked, settings_changes,
@@ -66,6 +67,13 @@ impl Prepared {
         matches!(self.direction.target, LinkedTarget::Handed(_))
     }
 
+    /// Whether it has no token yet, because a dry run requests none.
+    pub fn lacks_token(&self) -> bool {
+        let credentials = KubeconfigTarget::of_secret(&self.objects.credentials);
+        let token = credentials.and_then(|credentials| credentials.token);
+        token.as_ref().is_some_and(is_stand_in)
+    }
+
     /// What applying the link does to one that is there, a line each.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let changes = self.changes.iter().map(ToString::to_string);
@@ -103,6 +111,12 @@ impl Prepared {
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
         let (objects, remarks) = match &direction.target {
             LinkedTarget::Context(target) => {
+                let id = if is_dry {
+                    None
+                } else {
+                    let name = direction.name.to_string();
+                    Some(link_id(&source.cluster, &args.namespace, &name).await?)
+                };
                 let made = generate(
                     &target.access,
                     &target.cluster,
@@ -110,7 +124,7 @@ impl Prepared {
                     &direction.name,
                     args,
                     (given, existing),
-                    is_dry,
+                    id.as_deref().map_or(NewToken::StandIn, NewToken::OfLink),
                 );
                 let what = || format!("cannot generate the link to {}", target.context);
                 made.await.with_context(what)?
@@ -133,7 +147,16 @@ impl Prepared {
         match (source.in_use(), new) {
             (InUse::Known(old), Some(new)) => {
                 changes.extend(credentials_changes(Some(old), &new));
-                renewed.extend(revoked(old, &new));
+                // A token that nobody asked to replace is replaced because it is not valid.
+                let is_asked = args.token_duration.is_some();
+                let renews = revoked(old, &new);
+                changes.retain(|change| change.field != TOKEN || is_asked || renews.is_none());
+                renewed.extend(renews.filter(|_| !is_asked).map(
+                    |revoked| match direction.target {
+                        LinkedTarget::Context(_) => revoked,
+                        LinkedTarget::Handed(_) => "token: replaced by that of the file".to_owned(),
+                    },
+                ));
             }
             (InUse::Unreadable, Some(new)) => {
                 changes.extend(credentials_changes(None, &new));

@@ -150,7 +150,7 @@ mod tests {
         TokenSecret {
             name: name.into(),
             uid: None,
-            text: Secret::new(name),
+            text: Some(Secret::new(name)),
             created: Some(now - SignedDuration::from_mins(minutes)),
             owner,
         }

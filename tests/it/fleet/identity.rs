@@ -34,7 +34,7 @@ async fn without_account(plane: &ControlPlane, account: &str) {
         Api::<Secret>::namespaced(plane.client(), NAMESPACE),
     );
     let params = DeleteParams::default();
-    let token = format!("{account}-token");
+    let token = format!("{account}-bound");
     secrets.delete(&token, &params).await.unwrap();
     accounts.delete(account, &params).await.unwrap();
 }

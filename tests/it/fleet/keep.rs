@@ -3,16 +3,14 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use control_plane::ControlPlane;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::ResourceExt as _;
 use linkerd_mc::api::labels as l;
 use serde_json::Value;
 
 use super::Fleet;
 use crate::support::{
     controller::Controller,
-    credentials::{destination, kubeconfig, secrets, token},
-    installation::NAMESPACE,
+    credentials::{destination, is_of, kubeconfig, token, token_secrets},
     links::{condition_is, links},
     objects::{join, members_are, namespace},
     program::Outcome,
@@ -25,9 +23,7 @@ pub(super) async fn tokens(
     plane: &ControlPlane,
     accounts: &[&str],
 ) -> BTreeMap<String, Vec<String>> {
-    let kind = format!("type={}", l::SERVICE_ACCOUNT_TOKEN_TYPE);
-    let params = ListParams::default().fields(&kind);
-    let found = secrets(plane).list(&params).await.unwrap();
+    let found = token_secrets(plane).await;
     let mut tokens: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for secret in found {
         let account = secret.annotations().get(l::SERVICE_ACCOUNT_NAME).cloned();
@@ -42,13 +38,8 @@ pub(super) async fn tokens(
 /// The token that the controller of `source` uses for `target`, and the name of its Secret in `target`.
 pub(super) async fn in_use(source: &ControlPlane, target: &ControlPlane) -> (String, String) {
     let held = token(&kubeconfig(source, target.name()).await);
-    let of = Api::<Secret>::namespaced(target.client(), NAMESPACE);
-    let found = of.list(&ListParams::default()).await.unwrap();
-    let has = |secret: &&Secret| {
-        let data = secret.data.as_ref().and_then(|data| data.get("token"));
-        data.is_some_and(|data| data.0 == held.as_bytes())
-    };
-    let secret = found.items.iter().find(has).unwrap();
+    let found = token_secrets(target).await;
+    let secret = found.iter().find(|secret| is_of(&held, secret)).unwrap();
     (held.clone(), secret.name_any())
 }
 

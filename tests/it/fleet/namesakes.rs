@@ -49,7 +49,7 @@ async fn links_of_another_file_of_the_same_name_are_never_deleted() {
     }
     let mut of_a = accounts_of(&fleet.planes[0], "fleet.a").await;
     of_a.sort();
-    assert_eq!(of_a, ["Secret team-west-token", "ServiceAccount team-west"]);
+    assert_eq!(of_a, ["Secret team-west-bound", "ServiceAccount team-west"]);
     assert_eq!(accounts_of(&fleet.planes[0], "fleet").await, [""; 0]);
     fleet.writes();
 

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{NS, Stage};
 use crate::support::{
     SOON,
-    credentials::{account, token},
+    credentials::{account, is_of, token, token_secrets},
     installation::{ACCOUNT, NAMESPACE},
     links::links,
 };
@@ -33,12 +33,6 @@ async fn secrets(plane: &ControlPlane, type_: &str) -> Vec<Secret> {
 fn text(secret: &Secret, key: &str) -> String {
     let data = secret.data.as_ref().and_then(|data| data.get(key));
     String::from_utf8(data.cloned().unwrap_or_default().0).unwrap()
-}
-
-/// The tokens that a cluster accepts.
-async fn valid(plane: &ControlPlane) -> BTreeSet<String> {
-    let all = secrets(plane, l::SERVICE_ACCOUNT_TOKEN_TYPE).await;
-    all.iter().map(|secret| text(secret, "token")).collect()
 }
 
 /// The mirrors and federated Services of both clusters, with their UIDs.
@@ -60,12 +54,13 @@ pub(super) async fn unusable(stage: &Stage) -> Vec<String> {
     let [source, far] = stage.both();
     let mut unusable = Vec::new();
     for (plane, target) in [(source, far), (far, source)] {
-        let valid = valid(target).await;
+        let valid = token_secrets(target).await;
         let all = secrets(plane, l::CREDENTIALS_TYPE).await;
         let name =
             |secret: &Secret| format!("{}/{}", secret.namespace().unwrap(), secret.name_any());
         for secret in &all {
-            if !valid.contains(&token(&text(secret, l::KUBECONFIG_KEY))) {
+            let held = token(&text(secret, l::KUBECONFIG_KEY));
+            if !valid.iter().any(|secret| is_of(&held, secret)) {
                 unusable.push(format!(
                     "{}: the token of {} is revoked",
                     plane.name(),
@@ -114,7 +109,7 @@ pub(super) async fn state(stage: &Stage) -> String {
             ));
         }
         let mut tokens: BTreeMap<String, usize> = BTreeMap::new();
-        for secret in secrets(plane, l::SERVICE_ACCOUNT_TOKEN_TYPE).await {
+        for secret in token_secrets(plane).await {
             let of = secret.annotations().get(l::SERVICE_ACCOUNT_NAME).cloned();
             *tokens.entry(of.unwrap_or_default()).or_default() += 1;
         }
@@ -168,7 +163,7 @@ pub(super) async fn clear(stage: &Stage) {
             let api = Api::<Secret>::namespaced(client(), &secret.namespace().unwrap());
             api.delete(&secret.name_any(), &now).await.unwrap();
         }
-        for secret in secrets(plane, l::SERVICE_ACCOUNT_TOKEN_TYPE).await {
+        for secret in token_secrets(plane).await {
             if secret.name_any() != format!("{ACCOUNT}-token") {
                 let api = Api::<Secret>::namespaced(client(), &secret.namespace().unwrap());
                 api.delete(&secret.name_any(), &now).await.unwrap();

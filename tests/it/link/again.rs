@@ -16,12 +16,22 @@ use crate::support::{
     SOON,
     audit::{mark, requests},
     controller::Controller,
+    credentials::{claims, kubeconfig as kubeconfig_of, token},
     installation::{NAMESPACE, link_gen},
     links::{links, unlink},
     objects::{export, gone, namespace, service, web},
     planes::{hub, linking},
     program::run,
 };
+
+/// How many tokens were requested since this mark of the audit log.
+fn tokens_requested(plane: &ControlPlane, since: u64) -> usize {
+    let requested = requests(plane, since);
+    let requested = requested.iter();
+    requested
+        .filter(|event| event.subresource == "token")
+        .count()
+}
 
 /// A second `link` keeps every setting that its flags do not change.
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +202,9 @@ async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
     let printed = ["--token-duration=24h", "--dry-run", "-o=yaml"];
     let refused = link_west(&kubeconfig, "east", "renewed", &printed).misuse();
     assert!(refused.contains("use link-gen"), "{refused}");
+    assert_eq!(tokens_requested(east, since), 0);
     link(&["--wait=0s"]);
+    let since = mark(east);
     let kept = "would keep all settings of the Link renewed in west\n";
     assert_eq!(link(&["--dry-run"]).stdout, kept);
     // Nor is one requested before the question.
@@ -203,24 +215,20 @@ async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
         &[account, "--token-duration=24h"],
     );
     let asked = asked.failure();
-    assert!(
-        asked.contains("\n- token: does not expire -> expires on "),
-        "{asked}"
-    );
-    let requested = requests(east, since);
-    let requested = requested
-        .iter()
-        .filter(|event| event.subresource == "token");
-    assert_eq!(requested.count(), 0);
+    assert!(asked.contains("\n- token: expires on "), "{asked}");
+    assert_eq!(tokens_requested(east, since), 0);
 
     // The token is revoked, and Linkerd's Secret is deleted.
     let (of_mc, of_linkerd) = ("linkerd-multicluster", "linkerd");
     let secret = "cluster-credentials-renewed";
-    east.kubectl(&["-n", of_mc, "delete", "secret", "renewed-token"])
+    let held = claims(&token(&kubeconfig_of(west, "renewed").await));
+    let bound = held["kubernetes.io"]["secret"]["name"].as_str().unwrap();
+    assert!(bound.starts_with("renewed-token-"), "{bound}");
+    east.kubectl(&["-n", of_mc, "delete", "secret", bound])
         .await
         .unwrap();
-    east.apply(&allowed).await.unwrap();
-    let revoked = "  token: revoked -> a new one\n";
+    let requested = "  a token is requested that expires after 2160h0m0s\n";
+    let revoked = format!("{requested}  token: revoked or expired -> a new one\n");
     let restart = "  linkerd-destination has to be restarted then, because it ignores changes of its Secret: `kubectl \
                    --context west -n linkerd rollout restart deployment/linkerd-destination`\n";
     assert_eq!(
@@ -244,7 +252,7 @@ async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
     );
     let asked = asked.failure();
     assert!(
-        asked.contains("\n- token: revoked -> a new one\n"),
+        asked.contains("\n- token: revoked or expired -> a new one\n"),
         "{asked}"
     );
 
@@ -253,7 +261,7 @@ async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
         .unwrap();
     assert_eq!(
         link(&["--dry-run"]).stdout,
-        format!("{kept}{}{}", missing(of_mc), missing(of_linkerd))
+        format!("{kept}{requested}{}{}", missing(of_mc), missing(of_linkerd))
     );
     link(&["--wait=0s"]);
     assert_eq!(link(&["--dry-run"]).stdout, kept);

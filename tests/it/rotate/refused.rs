@@ -143,7 +143,8 @@ impl Rotation {
         };
         self.use_an_account_in_its_own_namespace().await;
         let source = source.replace("cluster-credentials-east", "cluster-credentials-turn");
-        let clusters: [(&ControlPlane, &str); 2] = [(&self.source, &source), (&self.far, target)];
+        let target = target.replace("resourceNames: [west]", "resourceNames: [peers]");
+        let clusters: [(&ControlPlane, &str); 2] = [(&self.source, &source), (&self.far, &target)];
         for (plane, roles) in clusters {
             let before = listed_by_the_controller(plane).await;
             plane.apply(roles).await.unwrap();
@@ -151,10 +152,39 @@ impl Rotation {
         }
         let user = "--as=system:serviceaccount:linkerd-mc-rotate:rotate-credentials";
         self.the_account_can_only_restart(user).await;
+        self.the_account_gets_no_token_that_lasts(user).await;
         assert_eq!(result(&self.run(&[user, "-o=json"]))["result"], "rotated");
         // The second rotation also revokes a token.
         let second = result(&self.run(&[user, "-o=json"]));
         assert_eq!(second["revoked"].as_array().unwrap().len(), 1);
+    }
+
+    /// The account gets tokens of the account of the links, and of no other one, and none that never expires.
+    async fn the_account_gets_no_token_that_lasts(&self, user: &str) {
+        let its = "linkerd-multicluster-access";
+        for (account, is_allowed) in [("peers", true), ("default", false)] {
+            let account = format!("serviceaccounts/{account}");
+            let ask = ["create", &account, "--subresource=token", "-n", its, user];
+            assert_eq!(can_i(&self.far, &ask).await, is_allowed, "{account}");
+        }
+        let try_secret = async |more: &[&str]| {
+            let args = ["-n", its, "create", "secret", "generic", "tried"];
+            let dry = [user, "--dry-run=server"];
+            self.far.kubectl(&[&args[..], &dry, more].concat()).await
+        };
+        eventually("the policy to be in force", SOON, async || {
+            let Err(refused) = try_secret(&[]).await else {
+                return Ok(None);
+            };
+            let is_policy = refused.to_string().contains("only create empty Secrets");
+            is_policy.then_some(Some(())).ok_or(refused)
+        })
+        .await
+        .unwrap();
+        let bound = "--type=mirror.linkerd.io/bound-token";
+        let (empty, full) = ([bound], [bound, "--from-literal=a=b"]);
+        assert!(try_secret(&empty).await.is_ok());
+        assert!(try_secret(&full).await.is_err());
     }
 
     /// The account cannot list Secrets, such as the key of the issuer, nor change what Pods of Linkerd run.

@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Config,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use linkerd_mc::api::labels as l;
@@ -84,10 +84,33 @@ pub(crate) fn token(kubeconfig: &str) -> String {
     line.unwrap().split(':').nth(1).unwrap().trim().to_owned()
 }
 
-/// The account in a token.
-pub(crate) fn account(token: &str) -> String {
+/// The claims of a token.
+pub(crate) fn claims(token: &str) -> Value {
     let claims = token.split('.').nth(1).unwrap();
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).unwrap();
-    let claims: Value = serde_json::from_slice(&claims).unwrap();
-    claims["sub"].as_str().unwrap().to_owned()
+    serde_json::from_slice(&claims).unwrap()
+}
+
+/// The account in a token.
+pub(crate) fn account(token: &str) -> String {
+    claims(token)["sub"].as_str().unwrap().to_owned()
+}
+
+/// The Secrets of all namespaces that have a token, or to which tokens are bound.
+pub(crate) async fn token_secrets(plane: &ControlPlane) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for kind in [l::SERVICE_ACCOUNT_TOKEN_TYPE, l::BOUND_TOKEN_TYPE] {
+        let of_type = ListParams::default().fields(&format!("type={kind}"));
+        let all = Api::<Secret>::all(plane.client());
+        found.extend(all.list(&of_type).await.unwrap());
+    }
+    found
+}
+
+/// Whether a token is the one in a Secret, or is bound to it.
+pub(crate) fn is_of(token: &str, secret: &Secret) -> bool {
+    let data = secret.data.as_ref().and_then(|data| data.get("token"));
+    let bound_to = &claims(token)["kubernetes.io"]["secret"]["uid"];
+    data.is_some_and(|data| data.0 == token.as_bytes())
+        || bound_to.is_string() && *bound_to == json!(secret.metadata.uid)
 }

@@ -25,11 +25,12 @@ use crate::{
     },
     link::generate::{has, is_of as is_token_of},
     link_credentials::{Evidence, KubeconfigTarget, by_uid},
+    rotate::tokens::token_in,
     steps::{Action, LinkStep, StepChange, StepPart, covers, labelled, note},
 };
 
-/// The objects of accounts, by namespace and name.
-type RenderedAccounts = BTreeMap<(String, String), Arc<Vec<Value>>>;
+/// The objects of accounts, by namespace, name and rights.
+type RenderedAccounts = BTreeMap<(String, String, RemoteAccess), Arc<Vec<Value>>>;
 
 /// An object of an account, as it is there.
 struct FoundObject {
@@ -49,12 +50,15 @@ pub struct LinkAccount {
     pub is_replaced: bool,
     /// Whether the account may move from another namespace, while its Link stays where it is.
     pub moves: bool,
+    /// The rights that it is to have.
+    pub access: RemoteAccess,
 }
 
 impl LinkAccount {
     /// The account with the name of the cluster, of which nothing else is known.
     pub fn named(loaded: &LoadedFleet, source: &ClusterName) -> Self {
         Self {
+            access: RemoteAccess::Full,
             source: source.to_string(),
             name: source.to_string(),
             uid: None,
@@ -131,7 +135,7 @@ pub fn account_writes(
             "the ServiceAccount {name} belongs to the fleet {other}"
         ));
     }
-    let all = objects(namespace, name).map_err(|error| format!("{error:#}"))?;
+    let all = objects(namespace, name, account.access).map_err(|error| format!("{error:#}"))?;
     let is_foreign = own.is_some_and(|own| !is_own(own, fleet));
     own.filter(|_| !is_foreign)
         .map_or(Ok(()), |own| account.check(own))?;
@@ -258,7 +262,7 @@ fn why_new(name: &str, facts: &AccountFacts) -> String {
 
 /// The binding of the account of this name, for no other one.
 pub fn binding(loaded: &LoadedFleet, name: &str) -> Option<Value> {
-    let objects = objects(&loaded.accounts, name).ok()?;
+    let objects = objects(&loaded.accounts, name, RemoteAccess::Full).ok()?;
     let mut objects = objects.iter();
     let binding = objects.find(|object| object["kind"] == "ClusterRoleBinding")?;
     Some(labelled(binding.clone(), &loaded.fleet.name))
@@ -266,14 +270,14 @@ pub fn binding(loaded: &LoadedFleet, name: &str) -> Option<Value> {
 
 /// The objects of the account of this name. They are rendered once: it takes milliseconds, and a cluster has the same
 /// account in all of its target clusters.
-fn objects(namespace: &str, name: &str) -> anyhow::Result<Arc<Vec<Value>>> {
+fn objects(namespace: &str, name: &str, access: RemoteAccess) -> anyhow::Result<Arc<Vec<Value>>> {
     static RENDERED: Mutex<RenderedAccounts> = Mutex::new(BTreeMap::new());
-    let key = (namespace.to_owned(), name.to_owned());
+    let key = (namespace.to_owned(), name.to_owned(), access);
     let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = rendered.get(&key) {
         return Ok(known.clone());
     }
-    let manifest = allow(namespace, &[name.to_owned()], RemoteAccess::Full, false)?;
+    let manifest = allow(namespace, &[name.to_owned()], access, false)?;
     let made = Arc::new(manifest.into_objects()?);
     rendered.insert(key, made.clone());
     Ok(made)
@@ -306,7 +310,8 @@ fn found(facts: &AccountFacts, fleet: &str, wanted: &ObjectName) -> Option<Found
     }
 }
 
-/// A token for an account: the one that is `held` as long as it is valid, or that of the account's Secret.
+/// A token for an account: the one that is `held` as long as it is valid, that of the account's Secret, or one that was
+/// requested.
 pub fn token(
     facts: &AccountFacts,
     name: &str,
@@ -318,13 +323,14 @@ pub fn token(
         let Some(of) = &held.account else {
             return false;
         };
-        let is_there = held
-            .token
-            .as_ref()
-            .is_some_and(|token| facts.tokens.iter().any(|secret| has(secret, token)));
-        // A requested token is in no Secret, and expires.
-        let lasts = of.expires.is_some_and(|at| at > now);
-        of.uid.is_some() && of.uid == account.uid() && (is_there || lasts)
+        let is_there = facts.tokens.iter().any(|secret| {
+            let token = held.token.as_ref();
+            let is_bound = of.bound_to.is_some() && of.bound_to == secret.uid();
+            is_bound || token.is_some_and(|token| has(secret, token))
+        });
+        let lasts = of.expires.is_none_or(|at| at > now);
+        let is_unbound = of.secret.is_none() && of.expires.is_some();
+        of.uid.is_some() && of.uid == account.uid() && lasts && (is_there || is_unbound)
     };
     if let Some(held) = held.filter(is_valid) {
         return held.token.clone();
@@ -333,7 +339,6 @@ pub fn token(
         .tokens
         .iter()
         .filter(|secret| is_token_of(secret, name));
-    let mut tokens = secrets.filter_map(|secret| secret.data.as_ref()?.get("token"));
-    let token = tokens.find(|token| !token.0.is_empty())?;
-    Some(Secret::new(std::str::from_utf8(&token.0).ok()?))
+    let mut tokens = secrets.filter_map(token_in);
+    tokens.next().or_else(|| facts.requested.clone())
 }

@@ -22,7 +22,8 @@ use crate::{
         plan::{FleetPlan, PlannedAccount},
     },
     fleet_file::LinkEnds,
-    rotate::tokens::filled,
+    link_credentials::TokenAccount,
+    rotate::tokens::Tokens,
     steps::{LinkStep, StepPart},
 };
 
@@ -125,7 +126,7 @@ impl<'s> LinkSteps<'s> {
         now: Timestamp,
     ) -> anyhow::Result<LinkPlan> {
         let known = &target.facts.accounts;
-        let made = account_of(&target.cluster, &loaded.accounts, &account.name, known).await?;
+        let made = account_of(&target.cluster, loaded, &account.name, known).await?;
         let case = LinkCase {
             loaded,
             link: self.link,
@@ -223,17 +224,20 @@ pub async fn write_links(
     outcome.into_inner()
 }
 
-/// The `known` accounts with one that was made a moment ago, when it has its token.
+/// The `known` accounts with one that was made a moment ago, and a new token of it.
 pub async fn account_of(
     cluster: &Cluster,
-    namespace: &str,
+    loaded: &LoadedFleet,
     name: &str,
     known: &AccountFacts,
 ) -> anyhow::Result<AccountFacts> {
+    let namespace = &loaded.accounts;
     let accounts = cluster.api::<ServiceAccount>(namespace);
     let account = cluster
         .request("read the ServiceAccount", accounts.get(name))
         .await?;
-    let token = filled(cluster, namespace, &format!("{name}-token")).await?;
+    let of = TokenAccount::named(namespace, name);
+    let tokens = Tokens::of(cluster, &of, None, Some(loaded.fleet.name.clone()));
+    let token = tokens.obtain(&tokens.list().await?).await?;
     Ok(known.with(account, token))
 }

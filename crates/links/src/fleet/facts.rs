@@ -8,7 +8,10 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{ResourceExt as _, core::ObjectMeta};
-use manifests::{kubeconfig::ClusterEntry, link::ClusterName};
+use manifests::{
+    kubeconfig::{ClusterEntry, Secret as Token},
+    link::ClusterName,
+};
 use mirror_core::api::{labels, link::Link};
 use observe::clusters::snapshot::Destination;
 
@@ -71,6 +74,8 @@ pub struct AccountFacts {
     pub accounts: Vec<ServiceAccount>,
     /// The Secrets with their tokens.
     pub tokens: Vec<Secret>,
+    /// A token that was just requested.
+    pub requested: Option<Token>,
     pub roles: Vec<ClusterRole>,
     pub bindings: Vec<ClusterRoleBinding>,
     pub former: FormerAccounts,
@@ -156,19 +161,19 @@ impl AccountFacts {
         own.map(|object| object.account.to_owned()).collect()
     }
 
-    /// Whether an account has a token, also one that a rotation has made for its link.
+    /// Whether an account has a token, or a Secret for one, also one that a rotation has made for its link.
     pub fn has_token(&self, account: &str) -> bool {
         let mut tokens = self.tokens.iter();
         self.account(account).is_some() && tokens.any(|token| account_of(token) == Some(account))
     }
 
     /// A copy with this account, which was just made. Other tokens stay, because the credentials of a link may have one.
-    pub fn with(&self, account: ServiceAccount, token: Secret) -> Self {
+    pub fn with(&self, account: ServiceAccount, token: Token) -> Self {
         let mut all = self.clone();
         let name = account.name_any();
         all.accounts.retain(|known| known.name_any() != name);
         all.accounts.push(account);
-        all.tokens.push(token);
+        all.requested = Some(token);
         all
     }
 

@@ -40,6 +40,7 @@ use crate::{
     },
     linked::{KnownLinks, links_elsewhere},
     linkerd::linkerd_config,
+    rotate::tokens::token_secrets,
 };
 
 /// Number of clusters that are read at the same time.
@@ -280,7 +281,7 @@ pub async fn accounts(
     );
     let (lacks_namespace, tokens, accounts, roles, bindings) = futures::join!(
         lacks_namespace(loaded, cluster),
-        secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
+        token_secrets(cluster, namespace),
         cluster.request("list the ServiceAccounts", accounts.list(&all)),
         rules::<ClusterRole>(loaded, cluster, name),
         rules::<ClusterRoleBinding>(loaded, cluster, name),
@@ -291,6 +292,7 @@ pub async fn accounts(
         lacks_namespace: lacks_namespace?,
         accounts: accounts?.items,
         tokens: tokens?,
+        requested: None,
         roles: roles?,
         bindings,
     })
@@ -320,7 +322,7 @@ async fn former(
         );
         let (accounts, tokens) = futures::try_join!(
             cluster.request("list the ServiceAccounts", api.list(&all)),
-            secrets(cluster, namespace, labels::SERVICE_ACCOUNT_TOKEN_TYPE),
+            token_secrets(cluster, namespace),
         )?;
         let accounts = accounts.items.into_iter();
         former

@@ -118,9 +118,10 @@ impl FleetLayout<'_> {
         for link in &self.loaded.links {
             let (source, target) = (&link.ends.source, &link.ends.target);
             let path = format!("{target}/{ACCOUNTS}/{source}.yaml");
-            let account = match accounts.entry(source) {
+            let access = link.access();
+            let account = match accounts.entry((source, access)) {
                 Entry::Occupied(made) => made.into_mut(),
-                Entry::Vacant(new) => new.insert(self.account(source)?),
+                Entry::Vacant(new) => new.insert(self.account(source, access)?),
             };
             rendered.files.insert(path, account.clone());
             let rows = needed.entry(source).or_default();
@@ -222,11 +223,11 @@ impl FleetLayout<'_> {
         Ok(())
     }
 
-    /// The account of a source cluster. Kubernetes fills its Secret with a token.
-    fn account(&self, source: &ClusterName) -> anyhow::Result<String> {
+    /// The account of a source cluster.
+    fn account(&self, source: &ClusterName, access: RemoteAccess) -> anyhow::Result<String> {
         let names = [source.to_string()];
         let namespace = &self.loaded.accounts;
-        self.yaml(allow(namespace, &names, RemoteAccess::Full, false)?.into_objects()?)
+        self.yaml(allow(namespace, &names, access, false)?.into_objects()?)
     }
 
     /// Objects of the fleet as a file.

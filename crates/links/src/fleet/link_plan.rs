@@ -105,6 +105,7 @@ impl LinkCase<'_> {
     ) -> LinkAccount {
         let (loaded, uid) = (self.loaded, self.source.uid.as_deref());
         let mut own = LinkAccount::of(loaded, &self.link.ends.source, uid, accounts);
+        own.access = self.link.access();
         let mut held = held.iter().filter_map(|(_, held)| held.account.as_ref());
         own.moves |= held.any(|of| of.name == own.name && of.namespace != loaded.accounts);
         own

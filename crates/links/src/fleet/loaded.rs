@@ -10,8 +10,12 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args as _, Command};
 use client::{Access, Cluster};
 use hints::hint::{fail, misuse};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::config::Kubeconfig;
-use manifests::link::{ClusterName, in_words};
+use manifests::{
+    install::RemoteAccess,
+    link::{ClusterName, in_words},
+};
 
 use crate::{
     cluster_name::context_of,
@@ -327,6 +331,21 @@ pub fn places(link: &FleetLink) -> String {
 }
 
 impl LoadedLink {
+    /// What its account needs: less if Linkerd's control plane has nothing to discover.
+    pub fn access(&self) -> RemoteAccess {
+        let options = &self.args.options;
+        let selectors = [
+            &options.remote_discovery_selector,
+            &options.federated_service_selector,
+        ];
+        let discovers = selectors.iter().any(|of| **of != LabelSelector::default());
+        if discovers && !self.args.is_without_discovery() {
+            RemoteAccess::Full
+        } else {
+            RemoteAccess::Gateway
+        }
+    }
+
     /// The link with another account than that of the name of its source cluster.
     pub fn with_account(&self, account: &str) -> Self {
         let mut args = self.args.clone();

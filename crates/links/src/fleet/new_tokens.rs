@@ -1,5 +1,6 @@
 //! A new token for a source cluster, to hand it over.
 
+use anyhow::Context as _;
 use client::{Cluster, timing};
 use jiff::Timestamp;
 use manifests::{kubeconfig::Secret, link::ClusterName};
@@ -22,10 +23,11 @@ pub async fn new_token(
     let account = TokenAccount::named(&loaded.accounts, &source.to_string());
     let tokens = Tokens::of(target, &account, None, Some(loaded.fleet.name.clone()));
     let known = tokens.list().await?;
-    Ok(match pending(&known, &account.name, timing::now()) {
-        Some(token) => token.text.clone(),
-        None => tokens.create().await?.text,
-    })
+    let made = match pending(&known, &account.name, timing::now()) {
+        Some(token) => tokens.with_text(token).await?,
+        None => tokens.create().await?,
+    };
+    made.text.context("the Secret has no token")
 }
 
 /// The token that an earlier run has created and that is not the only one, so that older ones are still to be revoked.
@@ -52,7 +54,7 @@ mod tests {
         let token = |(name, owner, minutes): (&str, TokenOwner, i64)| TokenSecret {
             name: name.into(),
             uid: None,
-            text: Secret::new(name),
+            text: Some(Secret::new(name)),
             created: Some(now - SignedDuration::from_mins(minutes)),
             owner,
         };

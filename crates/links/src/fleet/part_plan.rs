@@ -105,7 +105,8 @@ impl PartCase<'_> {
         }
         let (target, accounts) = (&self.link.ends.target, &self.facts.accounts);
         // Which of its tokens the link has, only the source cluster knows.
-        let account = LinkAccount::named(self.loaded, &self.link.ends.source);
+        let mut account = LinkAccount::named(self.loaded, &self.link.ends.source);
+        account.access = self.link.access();
         let has_token = accounts.has_token(&account.name);
         let writes = account_writes(self.loaded, target, &account, accounts, has_token)?;
         let is_new = |write: &LinkStep| {

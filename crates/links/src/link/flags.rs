@@ -13,6 +13,7 @@ use mirror_core::{
 
 use crate::{
     proxy_url::{ProxyUrl, proxy_url},
+    rotate::tokens::Lifetime,
     typed,
 };
 
@@ -53,12 +54,12 @@ pub struct LinkArgs {
     /// Namespace of the ServiceAccount in the target cluster [default: that of the Link]
     #[arg(long, value_name = "NAMESPACE", value_parser = typed::namespace)]
     pub service_account_namespace: Option<String>,
-    /// Use a token that expires after this time, such as 24h, instead of the ServiceAccount's token Secret. Run
-    /// `linkerd-mc rotate` before it expires: an expired token cuts the controller and Linkerd off from the target
-    /// cluster, and proxies keep the last endpoints, even with a new token in the Secrets, until linkerd-destination
-    /// restarts
+    /// How long a new token is valid, such as 24h; `never` for one that never expires [default: 90 days, or never if the
+    /// target cluster limits tokens to less than a week]. Run `linkerd-mc rotate` before it expires: an expired token cuts
+    /// the controller and Linkerd off from the target cluster, and proxies keep the last endpoints, even with a new token
+    /// in the Secrets, until linkerd-destination restarts
     #[arg(long, value_name = "DURATION", value_parser = token_duration)]
-    pub token_duration: Option<Duration>,
+    pub token_duration: Option<Lifetime>,
     /// Use the target's gateway; without it, only remote discovery and federated Services work
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub gateway: bool,
@@ -244,12 +245,15 @@ pub fn gateway_address(text: &str) -> Result<String, String> {
 }
 
 /// Kubernetes rejects durations of less than ten minutes.
-fn token_duration(text: &str) -> Result<Duration, String> {
+fn token_duration(text: &str) -> Result<Lifetime, String> {
+    if text == "never" {
+        return Ok(Lifetime::Endless);
+    }
     let duration = typed::duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(600) {
         return Err("must be at least 10m".to_owned());
     }
-    Ok(duration)
+    Ok(Lifetime::Of(duration))
 }
 
 #[cfg(test)]
@@ -345,7 +349,9 @@ mod tests {
 
     #[test]
     fn a_token_lives_for_ten_minutes_at_least() {
-        assert_eq!(token_duration("24h"), Ok(Duration::from_secs(86_400)));
+        let day = Duration::from_secs(86_400);
+        assert_eq!(token_duration("24h"), Ok(Lifetime::Of(day)));
+        assert_eq!(token_duration("never"), Ok(Lifetime::Endless));
         assert!(token_duration("10m").is_ok());
         for text in ["9m59s", "0", "soon", ""] {
             assert!(token_duration(text).is_err(), "{text:?}");

@@ -1,23 +1,15 @@
 //! Reads from the target cluster what a link needs, and makes the link's objects.
 
-use std::time::Duration;
-
-use anyhow::Context as _;
 use client::{Access, Cluster};
 use hints::hint::fail;
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{Secret as KubernetesSecret, Service, ServiceAccount},
-};
-use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, PostParams},
-};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Secret as KubernetesSecret, Service, ServiceAccount};
+use kube::ResourceExt as _;
 use manifests::{
     kubeconfig::{KubeconfigContext, Secret},
     link::{ClusterName, LinkObjects},
 };
-use mirror_core::api::{duration::format_go_duration, labels};
+use mirror_core::api::labels;
 
 use crate::{
     given::Given,
@@ -30,12 +22,22 @@ use crate::{
     },
     link_credentials::TokenAccount,
     linkerd::linkerd_config,
-    rotate::tokens::{filled, token_in},
+    rotate::tokens::{Lifetime, TokenSecret, Tokens},
 };
 
+/// Where a new token comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewToken<'l> {
+    /// There is none, only what stands in for it: for a dry run.
+    StandIn,
+    /// It is that of the link with this ID.
+    OfLink(&'l str),
+    /// All links with this account may use it.
+    OfAccount,
+}
+
 /// Reads the target cluster behind `access`, and builds the objects that link another cluster to it. What is there
-/// already stays, unless one of the given flags names it. A dry run requests no token, and the objects have a stand-in.
-/// Also returns what the user has to know.
+/// already stays, unless one of the given flags names it. Also returns what the user has to know.
 pub async fn generate(
     access: &Access,
     cluster: &Cluster,
@@ -43,7 +45,7 @@ pub async fn generate(
     cluster_name: &ClusterName,
     args: &LinkArgs,
     (given, existing): (&Given, Existing<'_>),
-    is_dry_run: bool,
+    new: NewToken<'_>,
 ) -> anyhow::Result<(LinkObjects, Vec<Remark>)> {
     let context = entry(access)?;
     let (args, given) = &args.with_profile(given)?;
@@ -54,16 +56,8 @@ pub async fn generate(
     let way = Way::of(&context, &inside, cluster_name, args, &mut remarks)?;
     // In sequence: they share a connection, and the first error is the one to report.
     let config = linkerd_config(cluster, linkerd_namespace).await?;
-    let held = existing.credentials.and_then(|old| old.token.as_ref());
-    let token = token(cluster, args, held, is_dry_run).await?;
+    let account = account(cluster, args).await?;
     let gateway = gateway(cluster, args).await?;
-    way.check(
-        &context,
-        &args.service_account_name,
-        &token,
-        cluster.console,
-    )
-    .await?;
     let facts = LinkFacts {
         context,
         uid: cluster.uid().await,
@@ -78,6 +72,12 @@ pub async fn generate(
         given,
         existing,
     };
+    // What is wrong is found before a token is requested for nothing.
+    wanted.objects(&facts, &way, &account.stand_in(None), &mut Vec::new())?;
+    let held = existing.credentials.and_then(|old| old.token.as_ref());
+    let token = token(cluster, args, &account, held, new).await?;
+    way.check(&facts.context, &account.name, &token, cluster.console)
+        .await?;
     let objects = wanted.objects(&facts, &way, &token, &mut remarks)?;
     Ok((objects, remarks))
 }
@@ -89,89 +89,69 @@ pub fn entry(access: &Access) -> anyhow::Result<KubeconfigContext> {
     KubeconfigContext::take(&kubeconfig, &name, |path| std::fs::read(path))
 }
 
-/// A token of the account. That which is `held` already is used again as long as it is valid.
-async fn token(
-    cluster: &Cluster,
-    args: &LinkArgs,
-    held: Option<&Secret>,
-    is_dry_run: bool,
-) -> anyhow::Result<Secret> {
+/// The account of the link.
+async fn account(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<TokenAccount> {
     let namespace = args.service_account_namespace.as_ref();
     let (namespace, name) = (
         namespace.unwrap_or(&args.namespace),
         &args.service_account_name,
     );
-    let accounts = cluster.api::<ServiceAccount>(namespace);
-    let account = cluster
-        .request("read the ServiceAccount", accounts.get_opt(name))
-        .await?;
-    if account.is_none() {
-        return Err(fail(
+    let what = "read the ServiceAccount";
+    let account = cluster.get::<ServiceAccount>(what, namespace, name).await?;
+    let account = account.ok_or_else(|| {
+        fail(
             format!("ServiceAccount {name:?} not found in namespace {namespace:?}"),
             format!(
                 "create one with {}, or choose another with --service-account-name and --service-account-namespace",
                 cluster.allow(namespace, name)
             ),
-        ));
-    }
-    match args.token_duration {
-        Some(duration) if is_dry_run => {
-            let expires = cluster.now().await.checked_add(duration)?;
-            Ok(TokenAccount::named(namespace, name).stand_in(expires))
-        }
-        Some(duration) => mint(cluster, &accounts, name, duration).await,
-        None => stored_token(cluster, namespace, name, held).await,
-    }
-}
-
-/// The token of an account's Secret. Waits for it, because Kubernetes adds it shortly after `allow` or `install`.
-async fn stored_token(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-    held: Option<&Secret>,
-) -> anyhow::Result<Secret> {
-    let secrets = cluster.api::<KubernetesSecret>(namespace);
-    let tokens =
-        ListParams::default().fields(&format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE));
-    let all = cluster
-        .request("list the token Secrets", secrets.list(&tokens))
-        .await?
-        .items;
-    let secret = with_token(&all, name, held).ok_or_else(|| {
-        fail(
-            format!("no token Secret of ServiceAccount {name:?} found in namespace {namespace:?}"),
-            format!(
-                "create one with {}, or request a token with --token-duration",
-                cluster.allow(namespace, name)
-            ),
         )
     })?;
-    // To wait takes the right to read single Secrets, which `list` does not give.
-    if let Some(token) = token_in(secret) {
-        return Ok(token);
-    }
-    let secret = secret.name_any();
-    let work = filled(cluster, namespace, &secret);
-    let secret = cluster
-        .console
-        .while_working("waiting for the token", work)
-        .await?;
-    token_in(&secret).context("the token is not valid UTF-8")
+    Ok(TokenAccount {
+        uid: account.uid(),
+        ..TokenAccount::named(namespace, name)
+    })
 }
 
-/// The Secret whose token is used: the one with the token that is `held` already, if it belongs to the ServiceAccount
-/// `name`. A token of another account must not stay: whoever revokes that account would cut the link off.
-fn with_token<'s>(
-    all: &'s [KubernetesSecret],
-    name: &str,
+/// A token of the account. That which is `held` already is used again as long as it is valid.
+async fn token(
+    cluster: &Cluster,
+    args: &LinkArgs,
+    own: &TokenAccount,
     held: Option<&Secret>,
-) -> Option<&'s KubernetesSecret> {
-    let is_held = |secret: &&KubernetesSecret| {
-        is_for_account(secret, name) && held.is_some_and(|held| has(secret, held))
+    new: NewToken<'_>,
+) -> anyhow::Result<Secret> {
+    let link = match new {
+        NewToken::OfLink(id) => Some(id),
+        NewToken::StandIn | NewToken::OfAccount => None,
     };
-    let shared = || all.iter().find(|secret| is_of(secret, name));
-    all.iter().find(is_held).or_else(shared)
+    let lifetime = args.token_duration.unwrap_or(Lifetime::Usual);
+    let tokens = Tokens::of(cluster, own, link, None).valid_for(lifetime);
+    let known = tokens.list().await?;
+    let is_kept = args.token_duration.is_none_or(|of| of == Lifetime::Endless);
+    let held = held.filter(|_| is_kept);
+    let now = cluster.now().await;
+    if let Some(held) = held.filter(|held| is_valid(held, own, &known, now)) {
+        return Ok(held.clone());
+    }
+    if new == NewToken::StandIn {
+        let asked = lifetime.asked();
+        let expires = asked.map(|asked| now.checked_add(asked)).transpose()?;
+        return Ok(own.stand_in(expires));
+    }
+    tokens.obtain(&known).await
+}
+
+/// Whether a token is of this account, and valid: its Secret is one of the `known` ones, unless it has none. A token of another
+/// account must not stay: whoever revokes that account would cut the link off.
+fn is_valid(token: &Secret, of: &TokenAccount, known: &[TokenSecret], now: Timestamp) -> bool {
+    let Some(own) = TokenAccount::of(token) else {
+        return false;
+    };
+    let is_same = (&own.namespace, &own.name, &own.uid) == (&of.namespace, &of.name, &of.uid);
+    let lasts = own.expires.is_none_or(|at| at > now);
+    let is_unbound = own.secret.is_none() && own.expires.is_some();
+    is_same && lasts && (is_unbound || known.iter().any(|known| known.is(token)))
 }
 
 /// Whether a Secret has this token.
@@ -190,38 +170,6 @@ pub fn is_of(secret: &KubernetesSecret, name: &str) -> bool {
 fn is_for_account(secret: &KubernetesSecret, name: &str) -> bool {
     let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
     account.is_some_and(|account| account == name)
-}
-
-async fn mint(
-    cluster: &Cluster,
-    accounts: &Api<ServiceAccount>,
-    name: &str,
-    duration: Duration,
-) -> anyhow::Result<Secret> {
-    let asked = i64::try_from(duration.as_secs()).context("--token-duration is too long")?;
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: Some(asked),
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    let answer = cluster
-        .request(
-            "request a token for the ServiceAccount",
-            accounts.create_token_request(name, &PostParams::default(), &request),
-        )
-        .await?;
-    let granted = answer.spec.expiration_seconds.unwrap_or(asked);
-    if granted < asked {
-        let granted = Duration::from_secs(granted.unsigned_abs());
-        cluster.console.warning(&format!(
-            "the cluster limits the token to {}; rotate it before it expires",
-            format_go_duration(granted)
-        ));
-    }
-    let status = answer.status.context("the API server returned no token")?;
-    Ok(Secret::new(status.token))
 }
 
 /// The gateway's Service; `None` for a link without a gateway.
@@ -247,7 +195,11 @@ pub async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<Optio
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+    use serde_json::json;
+
     use super::*;
+    use crate::rotate::tokens::TokenOwner;
 
     #[test]
     fn token_of_another_link_is_not_used() {
@@ -264,41 +216,49 @@ mod tests {
     }
 
     #[test]
-    fn token_that_is_held_stays_only_with_its_own_account() {
-        let secret = |account: &str, token: &str, labels: serde_json::Value| -> KubernetesSecret {
-            let annotations = serde_json::json!({labels::SERVICE_ACCOUNT_NAME: account});
-            let metadata = serde_json::json!({ "labels": labels, "annotations": annotations });
-            let mut secret: KubernetesSecret =
-                serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();
-            let token = k8s_openapi::ByteString(token.as_bytes().to_vec());
-            secret.data = Some([("token".to_owned(), token)].into());
-            secret
+    fn token_that_is_held_stays_while_it_is_valid_for_its_account() {
+        let token = |claims: serde_json::Value| {
+            let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+            Secret::new(format!("e30.{claims}.sig"))
         };
-        let none = serde_json::json!({});
-        let all = [
-            secret("default", "first", none.clone()),
-            secret("default", "second", none.clone()),
-            secret("west", "third", none),
-            secret(
-                "west",
-                "rotated",
-                serde_json::json!({labels::TOKEN_OF_LINK: "0123456789abcdef"}),
-            ),
-        ];
-        for (account, held, expected) in [
-            ("default", None, Some("first")),
-            ("default", Some("second"), Some("second")),
-            ("default", Some("gone"), Some("first")),
-            ("west", Some("second"), Some("third")),
-            ("west", Some("rotated"), Some("rotated")),
-            ("north", Some("second"), None),
+        let subject = "system:serviceaccount:mc:west";
+        let stored = |uid: &str| {
+            let claim = "kubernetes.io/serviceaccount/service-account.uid";
+            token(
+                json!({ "sub": subject, claim: uid, "kubernetes.io/serviceaccount/secret.name": "west-token" }),
+            )
+        };
+        let bound = |secret: Option<&str>, exp: i64| {
+            let secret = secret.map(|uid| json!({ "name": "west-token-x", "uid": uid }));
+            let bound = json!({ "serviceaccount": { "uid": "west" }, "secret": secret });
+            token(json!({ "sub": subject, "exp": exp, "kubernetes.io": bound }))
+        };
+        let account = TokenAccount {
+            uid: Some("west".into()),
+            ..TokenAccount::named("mc", "west")
+        };
+        let known = |uid: &str, text| TokenSecret {
+            name: "west-token".into(),
+            uid: Some(uid.into()),
+            text,
+            created: None,
+            owner: TokenOwner::Unknown,
+        };
+        let known = [known("s", Some(stored("west"))), known("b", None)];
+        let now = Timestamp::from_second(100).unwrap();
+        for (held, expected) in [
+            (stored("west"), true),
+            // Of an account that was deleted and created again, and of a Secret that was deleted.
+            (stored("other"), false),
+            (bound(Some("b"), 200), true),
+            (bound(Some("b"), 100), false),
+            (bound(Some("gone"), 200), false),
+            // Requested with kubectl.
+            (bound(None, 200), true),
+            (bound(None, 100), false),
+            (Secret::new("opaque"), false),
         ] {
-            let held = held.map(Secret::new);
-            let used = with_token(&all, account, held.as_ref());
-            let expected = expected.map(Secret::new);
-            let is_expected = |secret| expected.as_ref().is_some_and(|token| has(secret, token));
-            assert_eq!(used.is_some(), expected.is_some(), "{account}");
-            assert!(used.is_none_or(is_expected), "{account}");
+            assert_eq!(is_valid(&held, &account, &known, now), expected);
         }
     }
 }

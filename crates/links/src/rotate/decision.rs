@@ -70,7 +70,7 @@ impl Old {
     ) -> Vec<(String, String)> {
         let holder = |name: &String| {
             let token = tokens.iter().find(|token| token.name == *name)?;
-            holders.iter().find(|holder| holder.token == token.text)
+            holders.iter().find(|holder| token.is(&holder.token))
         };
         let used = self.revoked.iter();
         let used = used.filter_map(|name| Some((name.clone(), holder(name)?.path.clone())));
@@ -97,9 +97,10 @@ impl<'a> Facts<'a> {
     /// `shared` also revokes tokens that other links may use.
     pub fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
         let young = older_than.and_then(|limit| self.young(limit));
+        let all_equal = self.held.windows(2).all(|pair| pair[0] == pair[1]);
         let mut newest_first = self.tokens.iter().rev();
         if let Some(newest) = newest_first.find(|token| token.owner == TokenOwner::This) {
-            if self.held.iter().all(|held| **held == newest.text) {
+            if all_equal && self.held.iter().all(|held| newest.is(held)) {
                 let unfinished =
                     self.restart_is_due || !self.old(Some(&newest.name), shared).revoked.is_empty();
                 if unfinished && (older_than.is_none() || young.is_some()) {
@@ -112,7 +113,6 @@ impl<'a> Facts<'a> {
                 return Decision::Continue(newest);
             }
         }
-        let all_equal = self.held.windows(2).all(|pair| pair[0] == pair[1]);
         match young.filter(|_| all_equal) {
             Some(age) => Decision::Skip(format!(
                 "skipped: {} old (limit {})",
@@ -126,7 +126,12 @@ impl<'a> Facts<'a> {
     /// What to do with a token that was handed over, which is the only one that is known.
     pub fn taken(&self) -> Decision<'a> {
         match self.tokens {
-            [token, ..] if self.held.iter().all(|held| **held == token.text) => {
+            [token, ..]
+                if self
+                    .held
+                    .iter()
+                    .all(|held| Some(*held) == token.text.as_ref()) =>
+            {
                 Decision::Finish(token)
             }
             [token, ..] => Decision::Continue(token),
@@ -139,7 +144,7 @@ impl<'a> Facts<'a> {
     fn young(&self, limit: Duration) -> Option<i64> {
         let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
         let token = self.held.first()?;
-        let held = self.tokens.iter().find(|known| known.text == **token);
+        let held = self.tokens.iter().find(|known| known.is(token));
         let since = self.account.issued.or_else(|| held?.created)?;
         let age = self.now.as_second() - since.as_second();
         let left = |expires: Timestamp| expires.as_second() - self.now.as_second();
@@ -151,7 +156,7 @@ impl<'a> Facts<'a> {
     pub fn old(&self, new: Option<&str>, shared: bool) -> Old {
         let mut old = Old::default();
         for token in self.tokens {
-            let is_held = self.held.iter().any(|held| **held == token.text);
+            let is_held = self.held.iter().any(|held| token.is(held));
             let list = match token.owner {
                 _ if Some(token.name.as_str()) == new => continue,
                 TokenOwner::This => &mut old.revoked,
@@ -228,7 +233,7 @@ mod tests {
         TokenSecret {
             name: name.into(),
             uid: None,
-            text: Secret::new(name),
+            text: Some(Secret::new(name)),
             created: Some(now() - SignedDuration::from_mins(minutes)),
             owner,
         }

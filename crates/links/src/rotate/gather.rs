@@ -110,7 +110,7 @@ pub async fn linkerds(
     for secret in &found {
         let stored = Stored::read(secret)?;
         let mut known = tokens.iter();
-        let known = known.find(|token| stored.has(&token.text));
+        let known = known.find(|token| token.is(&stored.token));
         if known.is_some_and(|token| token.owner == TokenOwner::Another) {
             source.cluster.console.note(&format!(
                 "{}: the Secret {} has the token of another Link, and stays as it is",
@@ -235,7 +235,7 @@ pub fn held(own: &Stored, account: &TokenAccount) -> TokenSecret {
             .clone()
             .unwrap_or_else(|| REQUESTED.to_owned()),
         uid: None,
-        text: own.token.clone(),
+        text: Some(own.token.clone()),
         created: None,
         owner: TokenOwner::This,
     }
@@ -256,7 +256,10 @@ pub async fn is_of_target<'t>(
         // The server of the link is of its cluster, even if the account has another UID: it may have been created again.
         None => {
             own.target.server == target.cluster.server()
-                || !tokens.any(|token| account.is_elsewhere(&token.text))
+                || !tokens.any(|token| {
+                    let text = token.text.as_ref();
+                    text.is_some_and(|text| account.is_elsewhere(text))
+                })
         }
     };
     if is_same {

@@ -21,7 +21,7 @@ use crate::{
         flags::RotationFlags,
         gather::{Linkerds, SourceCluster, TargetCluster, held, is_of_target, linkerds, own},
         outcome::{Ending, RotationDetails, RotationOutcome},
-        tokens::{TokenSecret, Tokens, link_id},
+        tokens::{Lifetime, TokenSecret, Tokens, link_id},
     },
 };
 
@@ -198,14 +198,14 @@ impl<'a> Rotation<'a> {
         }
         match decision {
             Decision::Finish(token) => {
-                let (name, text) = (self.secret_of(token), token.text.clone());
+                let name = self.secret_of(token);
                 if let (Some(_), Some(name)) = (&self.target, &name) {
                     self.say(&format!(
                         "finishing an earlier rotation: all Secrets have the token of {name}"
                     ));
                 }
                 self.done.token_secret = name;
-                self.new = Some(text);
+                self.new = Some(self.own.token.clone());
             }
             Decision::Continue(token) => self.begun = Some(token.clone()),
             Decision::Create | Decision::Skip(_) => {}
@@ -226,7 +226,10 @@ impl<'a> Rotation<'a> {
     /// Whether all Secrets have the token of the controller's.
     fn has_taken(&self) -> bool {
         let mut tokens = self.tokens.iter();
-        tokens.all(|token| self.stored().all(|stored| stored.has(&token.text)))
+        tokens.all(|token| {
+            self.stored()
+                .all(|stored| Some(&stored.token) == token.text.as_ref())
+        })
     }
 
     /// Creates a token, or continues with that of an earlier run. Puts it into the Secret of the controller, and when
@@ -248,7 +251,7 @@ impl<'a> Rotation<'a> {
                 (None, Some(name)) => format!("taking the token of the Secret {name}"),
                 (_, None) => "taking the token, which was requested and is in no Secret".to_owned(),
             });
-            (token, false)
+            (self.with_text(token).await?, false)
         } else {
             let tokens = self.token_secrets();
             let tokens = tokens.context("the target cluster is not used")?;
@@ -260,33 +263,47 @@ impl<'a> Rotation<'a> {
             (token, true)
         };
         self.done.token_secret = self.secret_of(&token);
-        if let Err(error) = self.controller_takes(&token, wait).await {
-            self.undo(&token, is_own).await;
+        let text = token.text.clone().context("the Secret has no token")?;
+        if let Err(error) = self.controller_takes(&token, &text, wait).await {
+            self.undo((&token, &text), is_own).await;
             return Err(error);
         }
         self.say("the controller uses the new credentials");
         for at in 0..self.linkerd.len() {
-            let written = self.linkerd[at].put(&self.source.cluster, &token.text);
+            let written = self.linkerd[at].put(&self.source.cluster, &text);
             if written.await?.1 {
                 self.is_current = false;
                 self.say(&format!("wrote the Secret {}", self.linkerd[at].path()));
             }
         }
-        self.new = Some(token.text);
+        self.new = Some(text);
         Ok(())
+    }
+
+    /// The token of an earlier run: the one that the controller's Secret has already, or another one of its Secret.
+    async fn with_text(&self, begun: TokenSecret) -> anyhow::Result<TokenSecret> {
+        match self.token_secrets() {
+            _ if begun.is(&self.own.token) => Ok(TokenSecret {
+                text: Some(self.own.token.clone()),
+                ..begun
+            }),
+            Some(tokens) => tokens.with_text(&begun).await,
+            None => Ok(begun),
+        }
     }
 
     /// Writes the controller's Secret, and waits until the controller uses it.
     async fn controller_takes(
         &mut self,
         token: &TokenSecret,
+        text: &Secret,
         wait: Duration,
     ) -> anyhow::Result<()> {
         if let Some(target) = &self.target {
             let token = std::iter::once(token);
             is_of_target(target, &self.link, &self.own, &self.account, token).await?;
         }
-        let (fingerprint, is_new) = self.own.put(&self.source.cluster, &token.text).await?;
+        let (fingerprint, is_new) = self.own.put(&self.source.cluster, text).await?;
         if is_new {
             self.say(&format!("wrote the Secret {}", self.own.path()));
         }
@@ -297,7 +314,7 @@ impl<'a> Rotation<'a> {
 
     /// Leaves the controller with the credentials that it had. If this run has created the token (`is_own`), leaves no
     /// unused token in the target cluster. One of an earlier run stays, because another run may be putting it into use.
-    async fn undo(&mut self, token: &TokenSecret, is_own: bool) {
+    async fn undo(&mut self, (token, text): (&TokenSecret, &Secret), is_own: bool) {
         match self.own.restore(&self.source.cluster).await {
             Ok(true) => self.say(&format!("restored the Secret {}", self.own.path())),
             Ok(false) => {}
@@ -314,7 +331,7 @@ impl<'a> Rotation<'a> {
             return; // it can be taken again
         };
         let name = self.in_target(&token.name);
-        if let Some(why) = self.in_doubt(&token.text).await {
+        if let Some(why) = self.in_doubt(text).await {
             self.source.cluster.console.warning(&format!(
                 "{}: the token Secret {name} stays, because {why}; run this again, which continues with it",
                 self.called()
@@ -389,7 +406,12 @@ impl<'a> Rotation<'a> {
     fn token_secrets(&self) -> Option<Tokens<'_>> {
         let target = &self.target.as_ref()?.cluster;
         let fleet = self.link.labels().get(labels::FLEET).cloned();
-        Some(Tokens::of(target, &self.account, Some(&self.id), fleet))
+        let lifetime = self
+            .account
+            .lifetime()
+            .map_or(Lifetime::Usual, Lifetime::Of);
+        let tokens = Tokens::of(target, &self.account, Some(&self.id), fleet);
+        Some(tokens.valid_for(lifetime))
     }
 
     /// The result when all is done.

@@ -1,4 +1,5 @@
-//! Token Secrets in the target cluster: one for each link, so that each can be revoked separately.
+//! Token Secrets in the target cluster: one for each link, so that each can be revoked separately. Tokens that expire are
+//! bound to a Secret that is empty; others are in it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,13 +7,19 @@ use anyhow::Context as _;
 use client::Cluster;
 use hints::hint::fail;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Secret as KubernetesSecret};
+use k8s_openapi::{
+    api::{
+        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+        core::v1::{Namespace, Secret as KubernetesSecret, ServiceAccount},
+    },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
-    Api, ResourceExt as _,
+    Api, Resource as _, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 use manifests::kubeconfig::Secret;
-use mirror_core::api::labels;
+use mirror_core::api::{duration::format_go_duration, labels};
 
 use crate::{
     link_credentials::TokenAccount,
@@ -21,6 +28,35 @@ use crate::{
 
 /// How long to wait until kube-controller-manager adds the token.
 const FILLED: Duration = Duration::from_secs(30);
+
+/// How long a token is valid, unless somebody says otherwise.
+pub const USUAL: Duration = Duration::from_hours(90 * 24);
+
+/// Some API servers limit tokens to a day. If nobody asked for tokens that expire, shorter ones than this would end before
+/// anybody rotates them.
+const SHORTEST: Duration = Duration::from_hours(7 * 24);
+
+/// How long a token is to be valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// [`USUAL`], if the API server grants enough of it; otherwise until its Secret is deleted.
+    Usual,
+    /// This time, or as much of it as the API server grants.
+    Of(Duration),
+    /// Until its Secret is deleted.
+    Endless,
+}
+
+impl Lifetime {
+    /// The time that is asked for.
+    pub fn asked(self) -> Option<Duration> {
+        match self {
+            Self::Usual => Some(USUAL),
+            Self::Of(asked) => Some(asked),
+            Self::Endless => None,
+        }
+    }
+}
 
 /// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
 pub struct Tokens<'a> {
@@ -31,6 +67,7 @@ pub struct Tokens<'a> {
     link: Option<String>,
     /// The fleet of the link, whose accounts belong to one source cluster each.
     fleet: Option<String>,
+    lifetime: Lifetime,
     api: Api<KubernetesSecret>,
 }
 
@@ -40,7 +77,8 @@ pub struct TokenSecret {
     pub name: String,
     /// The UID of the Secret. Another one may get its name.
     pub uid: Option<String>,
-    pub text: Secret,
+    /// The token; `None` for one that is bound to the Secret, unless it was just requested.
+    pub text: Option<Secret>,
     pub created: Option<Timestamp>,
     pub owner: TokenOwner,
 }
@@ -52,6 +90,12 @@ impl TokenSecret {
     /// The name of its Secret; `None` for a token that was requested, which is in none.
     pub fn secret(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|name| *name != REQUESTED)
+    }
+
+    /// Whether a token is the one in this Secret, or is bound to it.
+    pub fn is(&self, token: &Secret) -> bool {
+        let bound_to = || TokenAccount::of(token).and_then(|of| of.bound_to);
+        self.text.as_ref() == Some(token) || self.uid.is_some() && bound_to() == self.uid
     }
 }
 
@@ -78,60 +122,177 @@ impl<'a> Tokens<'a> {
             account,
             link: link.map(str::to_owned),
             fleet,
+            lifetime: Lifetime::Usual,
             api: target.api(&account.namespace),
         }
     }
 
-    /// The Secrets that have a token, newest last.
+    /// The same, but new tokens are valid for this time.
+    pub fn valid_for(self, lifetime: Lifetime) -> Self {
+        Self { lifetime, ..self }
+    }
+
+    /// The Secrets of tokens, newest last.
     pub async fn list(&self) -> anyhow::Result<Vec<TokenSecret>> {
-        let kind = format!("type={}", labels::SERVICE_ACCOUNT_TOKEN_TYPE);
-        let params = ListParams::default().fields(&kind);
-        let found = self
-            .target
-            .request("list the token Secrets", self.api.list(&params))
-            .await?;
-        let mut tokens: Vec<TokenSecret> = found
-            .into_iter()
-            .filter(|secret| {
-                let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
-                account == Some(&self.account.name)
-            })
-            .filter_map(|secret| self.token(&secret))
-            .collect();
+        let found = token_secrets(self.target, &self.account.namespace).await?;
+        let own = found.into_iter().filter(|secret| {
+            let account = secret.annotations().get(labels::SERVICE_ACCOUNT_NAME);
+            account == Some(&self.account.name)
+        });
+        let mut tokens: Vec<TokenSecret> = own.filter_map(|secret| self.token(&secret)).collect();
         tokens.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         Ok(tokens)
     }
 
-    /// Creates a Secret for this link, and waits for its token.
+    /// A token that only those use who may use a new one: of one of the `known` Secrets, or of a new one.
+    pub async fn obtain(&self, known: &[TokenSecret]) -> anyhow::Result<Secret> {
+        let own = if self.link.is_some() || self.fleet.is_some() {
+            TokenOwner::This
+        } else {
+            TokenOwner::Unknown
+        };
+        let is_endless = self.lifetime == Lifetime::Endless;
+        let mut newest_first = known.iter().rev();
+        let usable = newest_first.find(|of| of.owner == own && of.text.is_some() == is_endless);
+        let made = match usable {
+            Some(known) => self.with_text(known).await?,
+            None => self.create().await?,
+        };
+        made.text.context("the Secret has no token")
+    }
+
+    /// Creates a Secret for this link, and a token.
     pub async fn create(&self) -> anyhow::Result<TokenSecret> {
+        let Some(asked) = self.lifetime.asked() else {
+            return self.create_endless().await;
+        };
+        let accounts = self.target.api::<ServiceAccount>(&self.account.namespace);
+        let account = self.target.request(
+            "read the ServiceAccount",
+            accounts.get_metadata(&self.account.name),
+        );
+        let account = account.await?;
+        let made = self.make(labels::BOUND_TOKEN_TYPE, account.uid()).await?;
+        let made = self.token(&made).context("the new Secret has no name")?;
+        match self.request(&made, asked).await {
+            Ok((text, granted)) if granted >= asked.min(SHORTEST) || self.is_given() => {
+                if granted < asked {
+                    self.target.console.warning(&format!(
+                        "the cluster limits the token to {}; rotate it before it expires",
+                        format_go_duration(granted)
+                    ));
+                }
+                Ok(TokenSecret {
+                    text: Some(text),
+                    ..made
+                })
+            }
+            Ok((_, granted)) => {
+                self.revoke(&made.name, std::slice::from_ref(&made)).await?;
+                self.target.console.warning(&format!(
+                    "the cluster limits tokens to {}, so this one does not expire; if you rotate more often, pass \
+                     --token-duration to `link`",
+                    format_go_duration(granted)
+                ));
+                self.create_endless().await
+            }
+            Err(error) => {
+                // Without it, the Secret is of no use.
+                let revoked = self.revoke(&made.name, std::slice::from_ref(&made)).await;
+                Err(match revoked {
+                    Ok(()) => error,
+                    Err(_) => error.context(format!("the empty Secret {} is left over", made.name)),
+                })
+            }
+        }
+    }
+
+    /// A token Secret with its token. Another token is requested if it is bound to the Secret.
+    pub async fn with_text(&self, known: &TokenSecret) -> anyhow::Result<TokenSecret> {
+        let mut known = known.clone();
+        if known.text.is_none() {
+            let asked = self.lifetime.asked().unwrap_or(USUAL);
+            known.text = Some(self.request(&known, asked).await?.0);
+        }
+        Ok(known)
+    }
+
+    /// Whether somebody has said how long tokens are valid.
+    fn is_given(&self) -> bool {
+        self.lifetime != Lifetime::Usual
+    }
+
+    /// Requests a token that is bound to this Secret. Also returns how long it is valid.
+    async fn request(
+        &self,
+        bound_to: &TokenSecret,
+        asked: Duration,
+    ) -> anyhow::Result<(Secret, Duration)> {
+        let seconds = i64::try_from(asked.as_secs()).context("the token is to last too long")?;
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(seconds),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Secret".to_owned()),
+                    name: Some(bound_to.name.clone()),
+                    uid: bound_to.uid.clone(),
+                }),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let accounts = self.target.api::<ServiceAccount>(&self.account.namespace);
+        let params = PostParams::default();
+        let requested = accounts.create_token_request(&self.account.name, &params, &request);
+        let what = "request a token for the ServiceAccount";
+        let answer = self.target.request(what, requested).await?;
+        let granted = answer.spec.expiration_seconds.unwrap_or(seconds);
+        let status = answer.status.context("the API server returned no token")?;
+        let granted = Duration::from_secs(granted.unsigned_abs());
+        Ok((Secret::new(status.token), granted))
+    }
+
+    /// Creates a Secret with a token that does not expire, and waits for the token.
+    async fn create_endless(&self) -> anyhow::Result<TokenSecret> {
+        let made = self.make(labels::SERVICE_ACCOUNT_TOKEN_TYPE, None).await?;
+        let made = filled(self.target, &self.account.namespace, &made.name_any()).await?;
+        self.token(&made).context("the token is not valid UTF-8")
+    }
+
+    /// Creates a Secret of a type, which goes with the account if its UID is given.
+    async fn make(&self, kind: &str, account: Option<String>) -> anyhow::Result<KubernetesSecret> {
+        let (key, name) = (labels::EXTENSION, labels::EXTENSION_NAME);
+        let extension = (key.to_owned(), name.to_owned());
+        let owner = account.map(|uid| OwnerReference {
+            api_version: ServiceAccount::api_version(&()).into_owned(),
+            kind: ServiceAccount::kind(&()).into_owned(),
+            name: self.account.name.clone(),
+            uid,
+            ..OwnerReference::default()
+        });
+        let word = if self.link.is_some() || self.fleet.is_some() {
+            "token"
+        } else {
+            "bound"
+        };
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}-token-", self.account.name)),
-                labels: Some(BTreeMap::from([
-                    (
-                        labels::EXTENSION.to_owned(),
-                        labels::EXTENSION_NAME.to_owned(),
-                    ),
-                    self.label(),
-                ])),
+                generate_name: Some(format!("{}-{word}-", self.account.name)),
+                labels: Some(self.label().into_iter().chain([extension]).collect()),
                 annotations: Some(BTreeMap::from([(
                     labels::SERVICE_ACCOUNT_NAME.to_owned(),
                     self.account.name.clone(),
                 )])),
+                owner_references: owner.map(|owner| vec![owner]),
                 ..Default::default()
             },
-            type_: Some(labels::SERVICE_ACCOUNT_TOKEN_TYPE.to_owned()),
+            type_: Some(kind.to_owned()),
             ..Default::default()
         };
-        let made = self
-            .target
-            .request(
-                "create a token Secret",
-                self.api.create(&PostParams::default(), &secret),
-            )
-            .await?;
-        let made = filled(self.target, &self.account.namespace, &made.name_any()).await?;
-        self.token(&made).context("the token is not valid UTF-8")
+        let params = PostParams::default();
+        let made = self.api.create(&params, &secret);
+        self.target.request("create a token Secret", made).await
     }
 
     /// Revokes one of the `known` tokens: deletes its Secret. Fails if another one has its name by now.
@@ -148,13 +309,12 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// The label by which a new Secret is known again.
-    fn label(&self) -> (String, String) {
-        let (key, value) = match (&self.link, &self.fleet) {
-            (Some(link), _) => (labels::TOKEN_OF_LINK, link.clone()),
-            (None, fleet) => (labels::FLEET, fleet.clone().unwrap_or_default()),
-        };
-        (key.to_owned(), value)
+    /// The label by which a new Secret is known again, if only one link uses it.
+    fn label(&self) -> Option<(String, String)> {
+        let of_link = self.link.as_ref().map(|id| (labels::TOKEN_OF_LINK, id));
+        let of_fleet = self.fleet.as_ref().map(|fleet| (labels::FLEET, fleet));
+        let (key, value) = of_link.or(of_fleet)?;
+        Some((key.to_owned(), value.clone()))
     }
 
     fn owner(&self, labels: &BTreeMap<String, String>) -> TokenOwner {
@@ -170,14 +330,37 @@ impl<'a> Tokens<'a> {
     }
 
     fn token(&self, secret: &KubernetesSecret) -> Option<TokenSecret> {
-        Some(TokenSecret {
+        let is_bound = secret.type_.as_deref() == Some(labels::BOUND_TOKEN_TYPE);
+        let text = token_in(secret).filter(|_| !is_bound);
+        (is_bound || text.is_some()).then(|| TokenSecret {
             name: secret.name_any(),
             uid: secret.uid(),
-            text: token_in(secret)?,
+            text,
             created: secret.creation_timestamp().map(|time| time.0),
             owner: self.owner(secret.labels()),
         })
     }
+}
+
+/// The Secrets of a namespace that have a token of an account, or to which tokens are bound.
+pub async fn token_secrets(
+    cluster: &Cluster,
+    namespace: &str,
+) -> anyhow::Result<Vec<KubernetesSecret>> {
+    let api = cluster.api::<KubernetesSecret>(namespace);
+    let of_type = async |kind: &str| {
+        let params = ListParams::default().fields(&format!("type={kind}"));
+        let found = api.list(&params);
+        let what = "list the token Secrets";
+        let mut found = cluster.request(what, found).await?.items;
+        found.retain(|secret| secret.type_.as_deref() == Some(kind));
+        anyhow::Ok(found)
+    };
+    let (stored, bound) = futures::try_join!(
+        of_type(labels::SERVICE_ACCOUNT_TOKEN_TYPE),
+        of_type(labels::BOUND_TOKEN_TYPE)
+    )?;
+    Ok(stored.into_iter().chain(bound).collect())
 }
 
 /// The token in a Secret, if there is one yet.

@@ -1,5 +1,6 @@
 //! What linking again would change: the settings of the Link, and its credentials. Pure.
 
+use client::fingerprint;
 use hints::hint::fail;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
@@ -143,8 +144,14 @@ pub fn credentials_changes(
             None => "does not expire".to_owned(),
         }
     };
+    let authority = |target: &KubeconfigTarget| match (target.is_unverified, &*target.authority) {
+        (true, _) => "not verified".to_owned(),
+        (false, "") => "a public one".to_owned(),
+        (false, authority) => format!("fingerprint {}", fingerprint(authority.as_bytes())),
+    };
     let all = [
         ("API server", old.server.clone(), new.server.clone()),
+        ("certificate authority", authority(old), authority(new)),
         ("proxy", old.proxy.shown(), new.proxy.shown()),
         ("ServiceAccount", account(old), account(new)),
         (TOKEN, lasts(old), lasts(new)),
@@ -155,15 +162,15 @@ pub fn credentials_changes(
         .collect()
 }
 
-/// Whether credentials that do not expire get another token of the same account: then no Secret of it has the old one.
+/// Whether credentials get another token of the same account. If nobody has asked for one, the old one is not valid.
 pub fn revoked(old: &KubeconfigTarget, new: &KubeconfigTarget) -> Option<String> {
     let account = |of: &KubeconfigTarget| {
         let account = of.account.as_ref()?;
-        let name = (account.namespace.clone(), account.name.clone());
-        account.expires.is_none().then_some(name)
+        Some((account.namespace.clone(), account.name.clone()))
     };
     let is_of_same = account(new).is_some() && account(old) == account(new);
-    (is_of_same && old.token != new.token).then(|| "token: revoked -> a new one".to_owned())
+    (is_of_same && old.token != new.token)
+        .then(|| "token: revoked or expired -> a new one".to_owned())
 }
 
 /// A JSON merge patch that turns the old Link into the new one: it also removes the settings that only the old one has,
@@ -381,10 +388,19 @@ mod tests {
             ]
         );
         assert_eq!(shown(Some(&new)), [""; 0]);
+        // Whoever can change the Secret could have switched this off.
+        let mut unverified = new.clone();
+        unverified.is_unverified = true;
+        assert!(!unverified.is_same(&new));
+        let verified = ["certificate authority: not verified -> a public one"];
+        assert_eq!(shown(Some(&unverified)), verified);
+        let mut other = new.clone();
+        other.authority = "Q0E=".to_owned();
+        assert_eq!(shown(Some(&other)).len(), 1);
         let other = kubeconfig("https://b", "shared", Some(1_800_000_000));
         let mut gone = new.clone();
         gone.token = Some(Secret::new("old"));
-        for (old, is_revoked) in [(&old, false), (&new, false), (&other, false), (&gone, true)] {
+        for (old, is_revoked) in [(&old, false), (&new, false), (&other, true), (&gone, true)] {
             assert_eq!(revoked(old, &new).is_some(), is_revoked);
         }
         assert_eq!(

@@ -454,7 +454,7 @@ fn revoke_names_all_objects_of_allow_except_the_namespace() {
     let manifest = revoke("mc", &["reader".to_owned()]).unwrap();
     insta::assert_snapshot!(manifest.to_json().unwrap(), @r#"
     {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"reader"}}
-    {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-token","namespace":"mc"}}
+    {"apiVersion":"v1","kind":"Secret","metadata":{"name":"reader-bound","namespace":"mc"}}
     {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"reader","namespace":"mc"}}
     {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"}}
     "#);

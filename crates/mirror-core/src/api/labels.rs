@@ -152,6 +152,8 @@ pub const SLICE_HEADLESS: &str = "service.kubernetes.io/headless";
 pub const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 /// Type of a ServiceAccount token Secret.
 pub const SERVICE_ACCOUNT_TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+/// Type of an empty Secret (ours): tokens of a ServiceAccount are bound to it, and end when it is deleted.
+pub const BOUND_TOKEN_TYPE: &str = "mirror.linkerd.io/bound-token";
 /// Type of a credentials Secret; it holds [`KUBECONFIG_KEY`].
 pub const CREDENTIALS_TYPE: &str = "mirror.linkerd.io/remote-kubeconfig";
 /// Data key of a credentials Secret.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use client::{
     Cluster, ReadError, ReadErrorKind, credentials_expiry, credentials_identity, insecure_tls,
-    kube_system_uid, kubeconfig_in,
+    kube_system_uid, kubeconfig_in, never_expires_in,
     requests::{list_all, list_matching},
     token_fingerprint,
 };
@@ -182,6 +182,7 @@ pub fn credentials(kubeconfig: Result<&[u8], &ReadError>) -> Known<LinkCredentia
     Ok(LinkCredentials {
         identity: identity.map_err(|error| error.to_string())?,
         expiry: credentials_expiry(kubeconfig),
+        endless_in: never_expires_in(kubeconfig),
         token: token_fingerprint(kubeconfig),
         insecure: insecure_tls(kubeconfig),
     })

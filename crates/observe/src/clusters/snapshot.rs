@@ -150,6 +150,8 @@ pub struct LinkCredentials {
     pub identity: Identity,
     /// When its token expires, if ever.
     pub expiry: Option<Timestamp>,
+    /// The namespace of its account, if its token never expires.
+    pub endless_in: Option<String>,
     /// The start of the SHA-256 of its token.
     pub token: Option<String>,
     /// Why its connection is not secure, if so.

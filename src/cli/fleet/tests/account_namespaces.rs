@@ -40,7 +40,7 @@ fn accounts_are_in_the_namespace_of_the_file() {
         [
             "east create ClusterRole /west: the account of west",
             "east create ServiceAccount access/west: the account of west",
-            "east create Secret access/west-token: the account of west",
+            "east create Secret access/west-bound: the account of west",
             "east create ClusterRoleBinding /west: the account of west",
             "west create Secret linkerd-multicluster/cluster-credentials-east: link, line 3",
             "west create Secret linkerd/cluster-credentials-east: link, line 3",
@@ -165,7 +165,7 @@ fn account_that_moves_is_made_before_the_old_one_goes() {
         short(&loaded, [&east, &west]),
         [
             format!("east create ServiceAccount access/west: {new}"),
-            format!("east create Secret access/west-token: {new}"),
+            format!("east create Secret access/west-bound: {new}"),
             "east patch ClusterRoleBinding /west: for the accounts in both namespaces".to_owned(),
             "west patch Secret linkerd-multicluster/cluster-credentials-east: new credentials"
                 .to_owned(),
@@ -185,7 +185,7 @@ fn account_that_moves_is_made_before_the_old_one_goes() {
     let text = anstream::adapter::strip_str(&view::text(&plan)).to_string();
     assert_eq!(
         text,
-        "east\n  · Secret west-token: the account is in the namespace access now\n  · ServiceAccount west: the account is in \
+        "east\n  · Secret west-bound: the account is in the namespace access now\n  · ServiceAccount west: the account is in \
          the namespace access now\nNothing to write. 2 objects stay without --prune.\n"
     );
     without.consent.prunes = Some(0);
@@ -194,7 +194,7 @@ fn account_that_moves_is_made_before_the_old_one_goes() {
         short(&without, [&east, &west]),
         [
             format!("east delete ServiceAccount linkerd-multicluster/west: {now}"),
-            format!("east delete Secret linkerd-multicluster/west-token: {now}"),
+            format!("east delete Secret linkerd-multicluster/west-bound: {now}"),
             format!("east patch ClusterRoleBinding /west: {now}"),
         ]
     );

@@ -47,7 +47,7 @@ fn target_cluster_makes_the_account_and_hands_over_its_credentials() {
         [
             "east create ClusterRole /west: the account of west",
             "east create ServiceAccount linkerd-multicluster/west: the account of west",
-            "east create Secret linkerd-multicluster/west-token: the account of west",
+            "east create Secret linkerd-multicluster/west-bound: the account of west",
             "east create ClusterRoleBinding /west: the account of west",
         ]
     );

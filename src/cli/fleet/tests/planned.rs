@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::ResourceExt as _;
 use links::{
     fleet::{
-        facts::{AccountFacts, ClusterFacts, TargetSide},
+        facts::{ClusterFacts, TargetSide},
         link_plan::LinkCase,
         loaded::{LoadedFleet, parse},
         part::UsedClusters,
@@ -18,6 +18,7 @@ use links::{
         removal::KnownClusters,
     },
     link::{api_server::ApiServerFacts, facts::LinkFacts},
+    steps::Action,
 };
 use manifests::{
     install::{RemoteAccess, allow},
@@ -63,6 +64,15 @@ fn token_of(account: &str, n: u8, expires: Option<i64>) -> String {
         "e30.{}.sig",
         BASE64_URL_SAFE_NO_PAD.encode(claims.to_string())
     )
+}
+
+/// A token of the account `west` in east, bound to the Secret with this UID.
+fn bound(secret: &str, expires: i64) -> String {
+    let bound = json!({ "serviceaccount": { "uid": "uid-of-west" }, "secret": { "name": "s", "uid": secret } });
+    let subject = format!("system:serviceaccount:{NAMESPACE}:west");
+    let claims = json!({ "sub": subject, "exp": expires, "kubernetes.io": bound });
+    let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+    format!("e30.{claims}.sig")
 }
 
 /// A cluster with the extension, and a gateway at this address.
@@ -251,7 +261,7 @@ fn new_link_needs_an_account_two_secrets_and_a_link() {
         [
             "east create ClusterRole /west: the account of west",
             "east create ServiceAccount linkerd-multicluster/west: the account of west",
-            "east create Secret linkerd-multicluster/west-token: the account of west",
+            "east create Secret linkerd-multicluster/west-bound: the account of west",
             "east create ClusterRoleBinding /west: the account of west",
             "west create Secret linkerd-multicluster/cluster-credentials-east: link, line 3",
             "west create Secret linkerd/cluster-credentials-east: link, line 3",
@@ -262,7 +272,7 @@ fn new_link_needs_an_account_two_secrets_and_a_link() {
     assert_eq!(
         anstream::adapter::strip_str(&view::text(&plan)).to_string(),
         "east\n  + ClusterRole west: the account of west\n  + ClusterRoleBinding west: the account of west\n  + Secret \
-         west-token: the account of west\n  + ServiceAccount west: the account of west\nwest\n  + Link east: link, line 3\n  + \
+         west-bound: the account of west\n  + ServiceAccount west: the account of west\nwest\n  + Link east: link, line 3\n  + \
          2 Secrets cluster-credentials-east: link, line 3\n7 to create, 0 to change, 0 to delete.\n"
     );
 }
@@ -283,6 +293,9 @@ fn what_is_as_it_should_be_is_not_written_again() {
 
     // A valid token stays: one of another Secret, and one that was requested.
     for (held, is_valid) in [
+        (bound("rotated", 2000), true),
+        (bound("rotated", 999), false),
+        (bound("deleted", 2000), false),
         (token(2, Some(2000)), true),
         (token(2, Some(999)), false),
         (token(3, None), true),
@@ -295,6 +308,7 @@ fn what_is_as_it_should_be_is_not_written_again() {
         with_account(&mut east, true);
         let mut rotated = east.accounts.tokens[0].clone();
         rotated.metadata.name = Some("west-token-x".to_owned());
+        rotated.metadata.uid = Some("rotated".to_owned());
         rotated
             .labels_mut()
             .insert(labels::TOKEN_OF_LINK.to_owned(), "id".to_owned());
@@ -322,6 +336,35 @@ fn what_is_as_it_should_be_is_not_written_again() {
 }
 
 #[test]
+fn account_has_the_rights_that_its_link_needs() {
+    let (east, west) = (
+        installed("east", "192.0.2.1"),
+        installed("west", "192.0.2.2"),
+    );
+    for (settings, reads_pods) in [
+        ("{}", true),
+        ("{remoteDiscoverySelector: ''}", true),
+        ("{federatedServiceSelector: ''}", true),
+        (
+            "{remoteDiscoverySelector: '', federatedServiceSelector: ''}",
+            false,
+        ),
+    ] {
+        let loaded = loaded(&FILE.replace(
+            "source: west",
+            &format!("source: west, settings: {settings}"),
+        ));
+        let plan = plan(&loaded, &[("east", Ok(&east)), ("west", Ok(&west))]);
+        let steps = plan.steps_in(&name("east")).unwrap();
+        let role = steps.iter().find_map(|step| match &step.action {
+            Action::Apply(object) if object["kind"] == "ClusterRole" => Some(object.to_string()),
+            _ => None,
+        });
+        assert_eq!(role.unwrap().contains("pods"), reads_pods, "{settings}");
+    }
+}
+
+#[test]
 fn first_token_of_an_account_is_not_made_again_after_a_rotation() {
     let loaded = loaded(FILE);
     let [mut east, west] = done(&loaded);
@@ -332,7 +375,7 @@ fn first_token_of_an_account_is_not_made_again_after_a_rotation() {
     let [mut east, mut west] = done(&loaded);
     east.accounts.tokens.clear();
     west.credentials.clear();
-    let made = "east create Secret linkerd-multicluster/west-token: the account of west";
+    let made = "east create Secret linkerd-multicluster/west-bound: the account of west";
     assert_eq!(short(&loaded, [&east, &west])[0], made);
 }
 
@@ -404,12 +447,9 @@ fn link_by_another_address_is_known_by_its_old_account_when_the_new_one_was_made
     );
     let mut made = ClusterFacts::default();
     with_account(&mut made, true);
-    let AccountFacts {
-        mut accounts,
-        mut tokens,
-        ..
-    } = made.accounts;
-    let after = east.accounts.with(accounts.remove(0), tokens.remove(0));
+    let made = made.accounts.accounts.remove(0);
+    let requested = portable::Secret::new(token(1, Some(2000)));
+    let after = east.accounts.with(made, requested);
     let case = LinkCase {
         loaded: &loaded,
         link: &loaded.links[0],
@@ -433,7 +473,7 @@ fn only_what_the_fleet_has_made_goes() {
         [
             "east delete ClusterRoleBinding /west: not in the file",
             "east delete ServiceAccount linkerd-multicluster/west: not in the file",
-            "east delete Secret linkerd-multicluster/west-token: not in the file",
+            "east delete Secret linkerd-multicluster/west-bound: not in the file",
             "east delete ClusterRole /west: not in the file",
             "west delete Link linkerd-multicluster/east: not in the file",
             "west delete Secret linkerd-multicluster/cluster-credentials-east: not in the file",

@@ -103,7 +103,7 @@ async fn cluster_that_was_built_again_is_linked_only_if_the_user_says_so() {
         [
             "east create ClusterRole /west: the account of west",
             "east create ServiceAccount linkerd-multicluster/west: the account of west",
-            "east create Secret linkerd-multicluster/west-token: the account of west",
+            "east create Secret linkerd-multicluster/west-bound: the account of west",
             "east create ClusterRoleBinding /west: the account of west",
             "west patch Secret linkerd-multicluster/cluster-credentials-east: new credentials",
             "west patch Secret linkerd/cluster-credentials-east: new credentials",

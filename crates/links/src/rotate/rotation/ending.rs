@@ -56,7 +56,7 @@ impl Rotation<'_> {
             ));
             self.done.kept.push(name);
         }
-        if let Some(expires) = self.account.expires {
+        if let (Some(expires), None) = (self.account.expires, &self.account.secret) {
             self.say(&format!(
                 "the old token cannot be revoked, and is valid until {expires}"
             ));

@@ -42,6 +42,7 @@ const RULES: &[Rule] = &[
     rule(Installation, "this machine's clock agrees with that of the API server", "", Warning, links::clock),
     rule(Targets, "remote cluster access credentials are valid", "l5d-smc-target-clusters-access", Error, targets::access).fixed_in_target_by("kubectl get --raw /readyz"),
     rule(Credentials, "remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
+    rule(Credentials, "remote cluster access credentials expire some day", "", Warning, targets::endless),
     rule(Credentials, "connections to remote clusters are encrypted and verified", "", Error, targets::tls),
     rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),

@@ -38,6 +38,16 @@ const NEEDED: &[Permission] = &[
     ("authentication.k8s.io", &["selfsubjectreviews"], None, &["create"]),
 ];
 
+/// Resources of [`NEEDED`] that nothing needs in gateway mode.
+const ONLY_LINKERDS: [&str; 6] = [
+    "endpoints",
+    "pods",
+    "replicasets",
+    "jobs",
+    "servers",
+    "events",
+];
+
 /// API group, resources, the name if limited to one, verbs.
 type Permission = (
     &'static str,
@@ -168,6 +178,23 @@ pub fn expiry(snapshot: &FullSnapshot) -> Verdict {
     })
 }
 
+/// Tokens that never expire are in a Secret of the target cluster too.
+pub fn endless(snapshot: &FullSnapshot) -> Verdict {
+    per_link(snapshot, |link| {
+        let Some(namespace) = &credentials::own(link)?.endless_in else {
+            return Some(vec![]);
+        };
+        let listed = if namespace == labels::MULTICLUSTER_NAMESPACE {
+            "; the controller there may read it, because its Secret is in this controller's namespace"
+        } else {
+            ""
+        };
+        let what = format!("the token of an account in {namespace} never expires{listed}");
+        let rotate = credentials::rotate(link, &snapshot.cluster.flags);
+        Some(vec![Finding::from(what).fixed_by(&rotate)])
+    })
+}
+
 pub fn tls(snapshot: &FullSnapshot) -> Verdict {
     per_link(snapshot, |link| {
         let known = credentials::own(link).is_some();
@@ -180,19 +207,19 @@ pub fn excess(snapshot: &FullSnapshot) -> Verdict {
     per_direct_link(snapshot, |link| {
         let target = link.target.as_ref()?.as_ref().ok()?;
         let rules = target.rules.as_ref().ok()?;
-        let excess = excess_of(rules).map(Finding::from);
+        let excess = excess_of(rules, credentials::needs_linkerd(link)).map(Finding::from);
         Some(excess.into_iter().collect())
     })
 }
 
-/// Permissions beyond [`NEEDED`]: resources with their verbs.
-fn excess_of(rules: &[AccessRule]) -> Option<String> {
+/// Permissions beyond [`NEEDED`], or beyond those of them that gateway mode needs: resources with their verbs.
+fn excess_of(rules: &[AccessRule], is_full: bool) -> Option<String> {
     let mut excess = BTreeMap::<String, Vec<&str>>::new();
     for rule in rules {
         for group in &rule.groups {
             for resource in &rule.resources {
                 for verb in &rule.verbs {
-                    if is_needed(group, resource, &rule.names, verb) {
+                    if is_needed(group, resource, (&rule.names, is_full), verb) {
                         continue;
                     }
                     let verbs = excess.entry(full_name(group, resource)).or_default();
@@ -210,19 +237,25 @@ fn excess_of(rules: &[AccessRule]) -> Option<String> {
         .iter()
         .map(|(resource, verbs)| format!("{resource} ({})", verbs.join(" ")))
         .collect();
+    let advice = if is_full {
+        format!("in that cluster, {INSTALL_AGAIN}")
+    } else {
+        "this Link needs neither remote discovery nor Linkerd: give it an account of `allow --mode gateway`".to_owned()
+    };
     Some(format!(
-        "unneeded permissions: {}; in that cluster, {INSTALL_AGAIN}",
+        "unneeded permissions: {}; {advice}",
         list.join(", ")
     ))
 }
 
-fn is_needed(group: &str, resource: &str, names: &[String], verb: &str) -> bool {
+fn is_needed(group: &str, resource: &str, (names, is_full): (&[String], bool), verb: &str) -> bool {
     let is_needed = |named: Option<&str>| {
         NEEDED.iter().any(|(groups, resources, name, verbs)| {
             *groups == group
                 && resources.contains(&resource)
                 && verbs.contains(&verb)
                 && (name.is_none() || *name == named)
+                && (is_full || !ONLY_LINKERDS.contains(&resource))
         })
     };
     if names.is_empty() {
@@ -399,22 +432,23 @@ fn per_each<'l>(
 
 #[cfg(test)]
 mod tests {
-    use manifests::{install::install, values::Values};
+    use manifests::{
+        install::{RemoteAccess, allow, install},
+        render::Manifest,
+        values::Values,
+    };
 
     use super::*;
 
     #[test]
-    fn permissions_that_install_grants_to_other_clusters_are_needed() {
-        let manifest = install("mc", &Values::default()).unwrap();
-        let role = manifest.objects().unwrap().iter().find(|object| {
-            object["kind"] == "ClusterRole"
-                && object["metadata"]["name"] == labels::REMOTE_ACCESS_ACCOUNT
-        });
-        let rules = role.unwrap()["rules"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|rule| {
+    fn permissions_of_accounts_are_needed_in_their_mode() {
+        let rules = |manifest: Manifest, name: &str| {
+            let objects = manifest.into_objects().unwrap();
+            let role = objects.iter().find(|object| {
+                object["kind"] == "ClusterRole" && object["metadata"]["name"] == name
+            });
+            let rules = role.unwrap()["rules"].as_array().unwrap().iter();
+            let rules = rules.map(|rule| {
                 let list = |field: &str| {
                     let list = rule[field].as_array().into_iter().flatten();
                     list.filter_map(|text| text.as_str().map(str::to_owned))
@@ -427,8 +461,15 @@ mod tests {
                     verbs: list("verbs"),
                 }
             });
-        let rules: Vec<_> = rules.collect();
-        assert!(!rules.is_empty());
-        assert_eq!(excess_of(&rules), None);
+            rules.collect::<Vec<_>>()
+        };
+        let installed = install("mc", &Values::default()).unwrap();
+        let full = rules(installed, labels::REMOTE_ACCESS_ACCOUNT);
+        let allowed = allow("mc", &["west".to_owned()], RemoteAccess::Gateway, false);
+        let gateway = rules(allowed.unwrap(), "west");
+        assert_eq!(excess_of(&full, true), None);
+        assert_eq!(excess_of(&gateway, false), None);
+        let excess = excess_of(&full, false).unwrap();
+        assert!(excess.contains("pods (list get watch)") && excess.contains("--mode gateway"));
     }
 }

@@ -54,6 +54,9 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Plain), Some(Level::Error), "east: requests to the target's API server are not encrypted (http://), so they have no token: an attacker on the network can change what is mirrored; link again, and pass an address with https:// to --api-server-address"),
     ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Unverified), Some(Level::Error), "east: the certificate of the target's API server is not verified (insecure-skip-tls-verify): "),
     ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
+    ("remote cluster access credentials expire some day", |f| endless(f, "access"), Some(Level::Warning), "east: the token of an account in access never expires: run `linkerd-mc rotate east"),
+    ("remote cluster access credentials expire some day", |f| endless(f, labels::MULTICLUSTER_NAMESPACE), Some(Level::Warning), "the controller there may read it"),
+    ("remote cluster access credentials expire some day", |f| east(f).credentials = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Some(Level::Warning), "east: unneeded permissions: secrets (get list); in that cluster, apply the output of `install` again, with your values"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Some(Level::Warning), "unneeded permissions: services (delete)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Some(Level::Warning), "unneeded permissions: configmaps (get)"),
@@ -267,6 +270,14 @@ fn expire(snapshot: &mut FullSnapshot, at: &str) {
     let expiry = Some(at.parse().unwrap());
     east(snapshot).credentials = Some(Ok(LinkCredentials {
         expiry,
+        ..LinkCredentials::default()
+    }));
+}
+
+/// The token of an account in this namespace never expires.
+fn endless(snapshot: &mut FullSnapshot, namespace: &str) {
+    east(snapshot).credentials = Some(Ok(LinkCredentials {
+        endless_in: Some(namespace.to_owned()),
         ..LinkCredentials::default()
     }));
 }
