@@ -92,7 +92,7 @@ fn write_out(mut out: impl io::Write, text: &str) -> anyhow::Result<()> {
 
 /// Writes one line to stderr that begins with `warning:`.
 pub fn warning(text: &str) {
-    labelled("warning", AnsiColor::Yellow, text);
+    labelled("warning", AnsiColor::Yellow, &one_line(text));
 }
 
 /// Writes each of these texts to stderr as [`warning`] does.

@@ -95,7 +95,7 @@ fn add_group(text: &mut String, (mark, style): (&str, Style), group: &[&StepChan
     // The Secrets of both namespaces have one name.
     names.sort_unstable();
     names.dedup();
-    let listed = names.iter().take(LISTED).copied();
+    let listed = names.iter().take(LISTED).map(|name| one_line(name));
     let listed = listed.collect::<Vec<_>>().join(", ");
     let more = match names.len().saturating_sub(LISTED) {
         0 => String::new(),

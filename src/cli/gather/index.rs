@@ -68,7 +68,7 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
         let _ = writeln!(text, "| {path} | {what} | {why} |");
     }
     text.push_str(
-        "\n## Left out\n\nThe content of Secrets is not read. The values of environment variables, except those by which \
+        "\n## Left out\n\nThe content of Secrets is left out. The values of environment variables, except those by which \
          Linkerd configures its proxies, of annotations that are neither Linkerd's nor Kubernetes' own, and tokens and \
          private keys in texts are taken out. Names and addresses are in here: look at the \
          files before you publish them.\n",

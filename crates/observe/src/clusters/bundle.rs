@@ -254,10 +254,20 @@ async fn read_log(cluster: &Cluster, pod: &Pod, log: ContainerLog) -> BundleFile
     let text = asked(cluster, pods.logs(name, &parameters)).await;
     let before = if is_previous { "-before-restart" } else { "" };
     BundleFile {
-        path: format!("logs/{namespace}-{name}-{container}{before}.log"),
+        path: format!(
+            "logs/{}.log",
+            plain(&format!("{namespace}-{name}-{container}{before}"))
+        ),
         what: format!("the last {lines} lines of container {container}"),
         content: text.map(BundleContent::Text),
     }
+}
+
+/// A name for a file. An API server may give its Pods names that would lead out of a folder, or control a terminal.
+fn plain(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    let plain = name.chars().map(|c| if is_plain(c) { c } else { '_' });
+    plain.take(200).collect()
 }
 
 async fn read_metrics(cluster: &Cluster, pod: &Pod, port: &str) -> BundleFile {
@@ -265,7 +275,10 @@ async fn read_metrics(cluster: &Cluster, pod: &Pod, port: &str) -> BundleFile {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics");
     let read = ask(&cluster.client, path);
     BundleFile {
-        path: format!("metrics/{namespace}-{name}-{port}.txt"),
+        path: format!(
+            "metrics/{}.txt",
+            plain(&format!("{namespace}-{name}-{port}"))
+        ),
         what: format!("metrics at the port {port}"),
         content: asked(cluster, read).await.map(BundleContent::Text),
     }
@@ -288,4 +301,21 @@ fn id(pod: &Pod) -> (&str, &str) {
 /// The answer, or why there is none.
 async fn asked<T>(cluster: &Cluster, read: impl Future<Output = kube::Result<T>>) -> Known<T> {
     within(cluster.deadline, read).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn names_of_files_do_not_lead_out_of_their_folder() {
+        for (name, expected) in [
+            ("shop-web-0.app", "shop-web-0.app"),
+            ("../../x\u{1b}[2K", ".._.._x__2K"),
+            ("a|b\nc", "a_b_c"),
+        ] {
+            assert_eq!(plain(name), expected);
+        }
+        assert_eq!(plain(&"a".repeat(300)).len(), 200);
+    }
 }

@@ -71,6 +71,27 @@ fn tokens_of_an_account_stay_with_its_link_whatever_their_names() {
 }
 
 #[test]
+fn names_from_a_hostile_api_server_do_not_control_the_terminal() {
+    let hostile = "x\u{1b}[2K\u{1b}[1A\u{202e}\ny";
+    let mut east = ClusterFacts::default();
+    let metadata = json!({
+        "name": hostile,
+        "labels": { labels::FLEET: "f" },
+        "annotations": { labels::SERVICE_ACCOUNT_NAME: "west" },
+    });
+    let secret = serde_json::from_value(json!({ "metadata": metadata }));
+    east.accounts.tokens.push(secret.unwrap());
+    let plan = both(&loaded(&without_link()), &east, &ClusterFacts::default());
+    let text = anstream::adapter::strip_str(&view::text(&plan)).to_string();
+    let shown = view::text(&plan).replace('\n', "");
+    assert!(text.contains("Secret x [2K [1A y"), "{text}");
+    assert!(
+        !shown.contains("\u{1b}[2K") && !shown.contains('\u{202e}'),
+        "{text}"
+    );
+}
+
+#[test]
 fn commands_that_delete_accounts_name_the_namespace_of_the_fleet() {
     let own = |file: &str| format!("{file}namespace: mc\n");
     let full = loaded(&own(FILE));
