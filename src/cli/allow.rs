@@ -9,9 +9,14 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{Resource, ResourceExt as _, api::PartialObjectMeta};
-use manifests::install::{self, RemoteAccess};
+use links::inventory::SECRET;
+use manifests::{
+    install::{self, RemoteAccess},
+    render::{Manifest, ObjectName},
+};
 use mirror_core::api::labels;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::common::{
     args::{self, Global, ManifestOutput},
@@ -119,18 +124,41 @@ pub fn run(global: &Global, args: &Allow) -> anyhow::Result<()> {
 
 /// Prints what revokes the access of the accounts.
 fn delete(global: &Global, args: &Allow) -> anyhow::Result<()> {
-    if !args.ignore_cluster {
-        block_on(async {
-            let cluster = Cluster::connect(&global.access()).await?;
-            refuse_others(&cluster, &args.accounts.service_account_name).await
-        })?;
-    }
     let Accounts {
         service_account_name,
         namespace,
     } = &args.accounts;
-    let manifest = install::revoke(namespace, service_account_name)?;
+    let mut manifest = install::revoke(namespace, service_account_name)?;
+    if !args.ignore_cluster {
+        let objects = block_on(async {
+            let cluster = Cluster::connect(&global.access()).await?;
+            refuse_others(&cluster, service_account_name).await?;
+            without_missing(&cluster, manifest.into_objects()?).await
+        })?;
+        manifest = Manifest::from_objects(objects)?;
+    }
     output::data(&args.output.format(&manifest)?)
+}
+
+/// The objects without Secrets that do not exist, for which `kubectl delete` would fail: earlier versions made others, which
+/// Kubernetes deletes with their account.
+async fn without_missing(cluster: &Cluster, objects: Vec<Value>) -> anyhow::Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for object in objects {
+        let named = ObjectName::of(&object).filter(|named| named.kind == "Secret");
+        let is_there = match &named {
+            Some(named) => {
+                let (namespace, names) = (named.namespace.as_deref(), [named.name.clone()]);
+                !SECRET
+                    .with_names(cluster, namespace, &names)
+                    .await?
+                    .is_empty()
+            }
+            None => true,
+        };
+        found.extend(is_there.then_some(object));
+    }
+    Ok(found)
 }
 
 /// Fails if somebody else has the name of an account for a `ClusterRole` or its binding, which kubectl would replace or

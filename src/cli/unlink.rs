@@ -240,7 +240,7 @@ async fn revocation(
         &[&account.namespace, labels::TOKEN_OF_LINK, &id],
     );
     Some(format!(
-        "note: tokens that a rotation created for this link stay valid in {name};{} once the link is deleted, revoke them \
+        "note: tokens that were made for this link stay valid in {name};{} once the link is deleted, revoke them \
          with {revoke}",
         first.unwrap_or_default(),
     ))

@@ -82,6 +82,15 @@ async fn an_account_may_do_what_its_mode_says_until_it_is_revoked() {
         );
     }
 
+    // An account of an earlier version has no such Secret.
+    let old = [
+        "-n",
+        "linkerd-multicluster",
+        "delete",
+        "secret",
+        "reader-bound",
+    ];
+    plane.kubectl(&old).await.unwrap();
     let revoked = run(
         kubeconfig,
         &["allow", "--delete", "--service-account-name=reader,peer"],

@@ -149,9 +149,10 @@ async fn link_gen_names_what_the_target_lacks_and_prints_no_objects() {
     );
 
     // Nothing was requested for links that are not possible.
-    let bound = format!("type={}", l::BOUND_TOKEN_TYPE);
-    let bound = secrets(&east).list(&ListParams::default().fields(&bound));
-    assert_eq!(bound.await.unwrap().items.len(), 0);
+    let of_type = format!("type={}", l::BOUND_TOKEN_TYPE);
+    let params = ListParams::default().fields(&of_type);
+    let bound = secrets(&east).list(&params).await.unwrap();
+    assert_eq!(bound.items.len(), 0);
 
     // The account may read Linkerd's configuration, but no ServiceAccounts.
     let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
