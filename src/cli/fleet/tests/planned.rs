@@ -18,7 +18,6 @@ use links::{
         removal::KnownClusters,
     },
     link::{api_server::ApiServerFacts, facts::LinkFacts},
-    steps::Action,
 };
 use manifests::{
     install::{RemoteAccess, allow},
@@ -332,35 +331,6 @@ fn what_is_as_it_should_be_is_not_written_again() {
             if is_valid { vec![] } else { secrets.to_vec() },
             "{held}"
         );
-    }
-}
-
-#[test]
-fn account_has_the_rights_that_its_link_needs() {
-    let (east, west) = (
-        installed("east", "192.0.2.1"),
-        installed("west", "192.0.2.2"),
-    );
-    for (settings, reads_pods) in [
-        ("{}", true),
-        ("{remoteDiscoverySelector: ''}", true),
-        ("{federatedServiceSelector: ''}", true),
-        (
-            "{remoteDiscoverySelector: '', federatedServiceSelector: ''}",
-            false,
-        ),
-    ] {
-        let loaded = loaded(&FILE.replace(
-            "source: west",
-            &format!("source: west, settings: {settings}"),
-        ));
-        let plan = plan(&loaded, &[("east", Ok(&east)), ("west", Ok(&west))]);
-        let steps = plan.steps_in(&name("east")).unwrap();
-        let role = steps.iter().find_map(|step| match &step.action {
-            Action::Apply(object) if object["kind"] == "ClusterRole" => Some(object.to_string()),
-            _ => None,
-        });
-        assert_eq!(role.unwrap().contains("pods"), reads_pods, "{settings}");
     }
 }
 

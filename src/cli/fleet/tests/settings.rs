@@ -7,13 +7,13 @@ use links::{
     fleet::{link_settings::link_settings, loaded::parse},
     given::Given,
     link::{existing::Existing, flags::LinkArgs},
-    steps::settings_changes,
+    steps::{Action, settings_changes},
 };
 use manifests::link::LinkOptions;
 use mirror_core::api::link::Link;
 use serde_json::json;
 
-use super::planned::{installed, loaded, name};
+use super::planned::{FILE, installed, loaded, name, plan};
 
 /// A value of each flag that sets something of a Link: not its default, and as the file has it.
 const VALUES: [(&str, &str); 13] = [
@@ -123,4 +123,33 @@ fn settings_of_several_links_concern_only_links_that_can_use_them() {
         .map(|_| ())
         .unwrap_err();
     assert!(format!("{refused:#}").contains("--selector cannot be used with --gateway=false"));
+}
+
+#[test]
+fn account_has_the_rights_that_its_link_needs() {
+    let (east, west) = (
+        installed("east", "192.0.2.1"),
+        installed("west", "192.0.2.2"),
+    );
+    for (settings, reads_pods) in [
+        ("{}", true),
+        ("{remoteDiscoverySelector: ''}", true),
+        ("{federatedServiceSelector: ''}", true),
+        (
+            "{remoteDiscoverySelector: '', federatedServiceSelector: ''}",
+            false,
+        ),
+    ] {
+        let loaded = loaded(&FILE.replace(
+            "source: west",
+            &format!("source: west, settings: {settings}"),
+        ));
+        let plan = plan(&loaded, &[("east", Ok(&east)), ("west", Ok(&west))]);
+        let steps = plan.steps_in(&name("east")).unwrap();
+        let role = steps.iter().find_map(|step| match &step.action {
+            Action::Apply(object) if object["kind"] == "ClusterRole" => Some(object.to_string()),
+            _ => None,
+        });
+        assert_eq!(role.unwrap().contains("pods"), reads_pods, "{settings}");
+    }
 }
