@@ -31,7 +31,7 @@ const fn row(key: &'static str, tool: &'static str, page: &'static str) -> ToolK
 /// `retry.linkerd.io/`, `timeout.linkerd.io/` and `balancer.linkerd.io/` are missing on purpose: they tell Linkerd how
 /// clients call this mirror.
 #[rustfmt::skip]
-pub const TOOL_KEYS: [ToolKey; 72] = [
+pub const TOOL_KEYS: [ToolKey; 77] = [
     row("ad.datadoghq.com/", "Datadog", "https://docs.datadoghq.com/containers/cluster_agent/clusterchecks/"),
     row("addonmanager.kubernetes.io/", "Kubernetes' add-on manager", "https://github.com/kubernetes/kubernetes/blob/master/cluster/addons/addon-manager/README.md"),
     row("alb.ingress.kubernetes.io/", "AWS", "https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/ingress/annotations/"),
@@ -45,6 +45,8 @@ pub const TOOL_KEYS: [ToolKey; 72] = [
     row("cleanup.kyverno.io/", "Kyverno", "https://kyverno.io/docs/guides/ttl-cleanup/"),
     row("cloud.google.com/", "Google Cloud", "https://cloud.google.com/kubernetes-engine/docs/how-to/standalone-neg"),
     row("co.elastic.", "Elastic", "https://elastic.co/guide/en/beats/metricbeat/7.9/configuration-autodiscover-hints.html"),
+    row("configmanagement.gke.io/", "Google Cloud", "https://docs.cloud.google.com/kubernetes-engine/config-sync/docs/reference/labels-and-annotations"),
+    row("configsync.gke.io/", "Google Cloud", "https://docs.cloud.google.com/kubernetes-engine/config-sync/docs/reference/labels-and-annotations"),
     row("consul.hashicorp.com/", "Consul", "https://developer.hashicorp.com/consul/docs/register/service/k8s/annotations"),
     row("controller.autoneg.dev/", "Google Cloud", "https://googlecloudplatform.github.io/gke-autoneg-controller"),
     row("discovery.solo.io/", "Gloo", "https://docs.solo.io/gloo/latest/advanced_configuration/fds_mode/"),
@@ -90,6 +92,8 @@ pub const TOOL_KEYS: [ToolKey; 72] = [
     row("oci.oraclecloud.com/", "Oracle Cloud", "https://docs.oracle.com/en-us/iaas/Content/ContEng/Tasks/contengcreatingloadbalancer_topic-Summaryofannotations.htm"),
     row("projectcontour.io/", "Contour", "https://projectcontour.io/docs/1.26/config/annotations/"),
     row("prometheus.io/", "Prometheus", "https://prometheus.io/docs/prometheus/latest/configuration/configuration/"),
+    row("resource.twingate.com", "Twingate", "https://github.com/Twingate/kubernetes-operator/wiki/Resource-Management-User-Guide"),
+    row("resource.twingate.com/", "Twingate", "https://github.com/Twingate/kubernetes-operator/wiki/Resource-Management-User-Guide"),
     row("service.alpha.openshift.io/", "OpenShift", "https://github.com/openshift/service-ca-operator"),
     row("service.beta.kubernetes.io/", "Clouds, such as AWS and Azure", "https://kubernetes.io/docs/reference/labels-annotations-taints/"),
     row("service.beta.openshift.io/", "OpenShift", "https://github.com/openshift/service-ca-operator"),
@@ -103,6 +107,7 @@ pub const TOOL_KEYS: [ToolKey; 72] = [
     row("service.kubernetes.io/topology-mode", "Kubernetes", "https://kubernetes.io/docs/reference/labels-annotations-taints/"),
     row("skupper.io/", "Skupper", "https://docs.redhat.com/en/documentation/red_hat_service_interconnect/1.5/html/using_service_interconnect/skupper-declarative"),
     row("tailscale.com/", "Tailscale", "https://tailscale.com/docs/kubernetes-operator/ingress"),
+    row("teleport.dev/", "Teleport", "https://goteleport.com/docs/enroll-resources/auto-discovery/kubernetes-applications/reference/"),
     row("traefik.ingress.kubernetes.io/", "Traefik", "https://doc.traefik.io/traefik/v3.8/reference/routing-configuration/kubernetes/ingress/"),
 ];
 
