@@ -93,6 +93,10 @@ pub enum RemoteAccess {
 /// The input of templates.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a condition of templates"
+)]
 struct TemplateContext<'a> {
     namespace: &'a str,
     values: &'a Values,

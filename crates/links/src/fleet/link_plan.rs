@@ -14,7 +14,7 @@ use crate::{
         source_writes::SourceWrites,
     },
     link::{remark::Remark, taken::objection},
-    link_credentials::{KubeconfigTarget, by_uid},
+    link_credentials::{KubeconfigTarget, TokenAccount, by_uid},
     steps::LinkStep,
 };
 
@@ -82,7 +82,11 @@ impl LinkCase<'_> {
         let account = account.map_err(in_target)?;
         let mut remarks = Vec::new();
         let link = self.link.with_account(&own.name);
-        let made = link.objects(self.loaded, side, token.as_ref(), &mut remarks);
+        // An account that is there has another token when the link is made.
+        let is_there = token.is_none() && accounts.account(&own.name).is_some();
+        let stand_in = TokenAccount::named(&self.loaded.accounts, &own.name).stand_in(None);
+        let shown = token.clone().or_else(|| is_there.then_some(stand_in));
+        let made = link.objects(self.loaded, side, shown.as_ref(), &mut remarks);
         let objects = made.map_err(|error| in_target(format!("{error:#}")))?;
         let secrets = objects.secrets();
         let secrets = secrets.filter_map(|secret| writes.of_secret(secret, token.is_some()));

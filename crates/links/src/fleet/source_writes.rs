@@ -17,8 +17,8 @@ use crate::{
     },
     link_credentials::{Evidence, KubeconfigTarget, by_uid},
     steps::{
-        Action, FieldChange, LinkStep, SettingChange, StepChange, StepPart, credentials_changes,
-        has_metadata_of, labelled, note, settings_changes,
+        Action, FieldChange, LinkStep, SettingChange, StepChange, StepPart, TOKEN,
+        credentials_changes, has_metadata_of, labelled, note, settings_changes,
     },
 };
 
@@ -101,9 +101,15 @@ impl SourceWrites<'_> {
             })
         };
         let [now, new] = [old, wanted].map(KubeconfigTarget::of_secret);
-        let (Some(now), Some(new), true) = (&now, &new, has_token) else {
+        let (Some(now), Some(new)) = (&now, &new) else {
             return renew(Vec::new());
         };
+        if !has_token {
+            // A new account is shown by itself.
+            let changes = credentials_changes(Some(now), new).into_iter();
+            let changes = changes.filter(|change| new.account.is_some() && change.field != TOKEN);
+            return renew(changes.collect());
+        }
         if !now.is_same(new) {
             return renew(credentials_changes(Some(now), new));
         }

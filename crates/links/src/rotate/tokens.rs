@@ -30,11 +30,11 @@ use crate::{
 const FILLED: Duration = Duration::from_secs(30);
 
 /// How long a token is valid, unless somebody says otherwise.
-pub const USUAL: Duration = Duration::from_hours(90 * 24);
+pub const USUAL: Duration = Duration::from_secs(90 * 86_400);
 
 /// Some API servers limit tokens to a day. If nobody asked for tokens that expire, shorter ones than this would end before
 /// anybody rotates them.
-const SHORTEST: Duration = Duration::from_hours(7 * 24);
+const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
 
 /// How long a token is to be valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
