@@ -325,15 +325,8 @@ async fn a_name_that_another_cluster_has_is_not_taken_from_it() {
     let nobody = "--api-server-address=https://127.0.0.1:1";
     linked(link("east", &[nobody, "--wait=0s", "--yes"]));
     // Nor is it with another account of the same name, which no token of the link belongs to.
-    for deleted in ["secret", "serviceaccount"] {
-        let name = if deleted == "secret" {
-            "reclaimed-token"
-        } else {
-            "reclaimed"
-        };
-        let delete = ["-n", NAMESPACE, "delete", deleted, name];
-        east.kubectl(&delete).await.unwrap();
-    }
+    let delete = ["-n", NAMESPACE, "delete", "serviceaccount", "reclaimed"];
+    east.kubectl(&delete).await.unwrap();
     east.apply(&run(east.kubeconfig(), &allow).data())
         .await
         .unwrap();

@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 36] = [
+const FREE: [&str; 40] = [
     "as_groups",
     "as_user",
     "clusterprofile_provider_file",
@@ -53,6 +53,10 @@ const FREE: [&str; 36] = [
     "source",
     "target",
     "values",
+    "anchor",
+    "anchor_key",
+    "trust anchor name",
+    "trust issuer name",
     "check namespace",
     "fleet apply only",
     "fleet plan only",
@@ -172,7 +176,7 @@ fn flags_refuse_bad_values_unless_they_take_any_text() {
 }
 
 /// Arguments that a command needs besides the flag, or that keep it from waiting.
-const NEEDED: [(&str, &str); 18] = [
+const NEEDED: [(&str, &str); 20] = [
     ("allow", "--service-account-name=x"),
     ("check", "--wait=0s --timeout=5s"),
     ("completions", "bash"),
@@ -192,6 +196,8 @@ const NEEDED: [(&str, &str); 18] = [
     ("plan", "x"),
     ("rotate", "x"),
     ("traffic", "--interval=1s"),
+    ("trust anchor", "x"),
+    ("trust issuer", "x --trust-domain=x.example"),
     ("unlink", "--cluster-name=x"),
     ("verify", "--target=x --source=y --timeout=30s"),
 ];
