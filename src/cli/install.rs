@@ -295,9 +295,7 @@ fn values(linkerd: &str, args: &Install, config: Option<&LinkerdConfig>) -> Valu
     gateway.health_check_node_port =
         Some(args.gateway_healthcheck_nodeport).filter(|port| *port != 0);
     if let Some(config) = config {
-        values
-            .identity_trust_domain
-            .clone_from(&config.identity_trust_domain);
+        values.take_domains(config);
     }
     if args.ha {
         values.make_highly_available();

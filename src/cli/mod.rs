@@ -213,9 +213,13 @@ fn mirroring_of(args: Vec<String>) -> Option<mirroring::Mirroring> {
     Some(controller(args).ok()?.mirroring)
 }
 
-/// The mirroring flags of such a container as settings, for `check`.
+/// The flags of such a container as settings, for `check`.
 fn settings_of(args: Vec<String>) -> Option<ControllerSettings> {
-    mirroring_of(args).map(mirroring::Mirroring::settings)
+    let args = controller(args).ok()?;
+    Some(ControllerSettings {
+        export_gateway: args.export_gateway,
+        ..args.mirroring.settings()
+    })
 }
 
 /// Runs a command; `matches` is what `cli` was made of.

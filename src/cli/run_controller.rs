@@ -10,7 +10,9 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use client::{ResponseLimits, multiplexed, server_address};
-use controller::{Options, Settings, Sockets, lease::LeaseSettings, run as run_controller};
+use controller::{
+    ExportGateway, Options, Settings, Sockets, lease::LeaseSettings, run as run_controller,
+};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
@@ -44,6 +46,12 @@ pub struct RunController {
     /// Probe gateways at this address instead of at their probe Services
     #[arg(long, value_name = "HOST:PORT")]
     probe_address: Option<String>,
+    /// Deployment of the gateway, if it forwards only to namespaces with exported Services
+    #[arg(long, value_name = "NAME")]
+    pub export_gateway: Option<String>,
+    /// Domain of this cluster's Services
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    cluster_domain: String,
     /// Elect a leader with a Lease, so that only one replica writes
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
@@ -128,6 +136,12 @@ pub fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
         let config = access.config()?;
         let server = server_address(&config);
         let client = multiplexed(config, settings.pages.of_local()).await?;
+        let export_gateway = args.export_gateway.clone().map(|deployment| ExportGateway {
+            namespace: args.mirroring.namespace.clone(),
+            deployment,
+            domain: args.cluster_domain.clone(),
+            protected: settings.config.protected_namespaces.clone(),
+        });
         let lease = args.leader_elect.then(|| lease(args));
         let options = Options {
             settings,
@@ -136,6 +150,7 @@ pub fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
                 .or_else(|| args.service_mirror.admin_addr())
                 .unwrap_or(ADMIN),
             server,
+            export_gateway,
             lease,
             commit: env!("LINKERD_MC_BUILD_COMMIT"),
         };

@@ -5,6 +5,7 @@
 //! the policies permit all modes of mirroring.
 
 mod events;
+mod gateway;
 mod routes;
 mod writes;
 
@@ -42,6 +43,8 @@ fn policy_of((_, path, _): &Try) -> String {
         "-slices"
     } else if of("httproutes") || of("tcproutes") {
         "-routes"
+    } else if of("deployments") {
+        "-gateway"
     } else {
         ""
     };
@@ -136,7 +139,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     );
     // The routes above exist. Without `federation.routes`, `install` would warn of them, and `reinstall` accepts no
     // warnings.
-    let creates = "enableNamespaceCreation=true,federation.routes=true";
+    let creates = "enableNamespaceCreation=true,federation.routes=true,gateway.forward=exported";
     reinstall(&plane, &["--set", creates]).await;
     eventually("the policy to change", SOON, async || {
         Ok(refused(&client, &namespace).await.is_none().then_some(()))
@@ -145,7 +148,11 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
     .unwrap();
 
     let mut wrong = Vec::new();
-    for (request, why) in forbidden().into_iter().chain(routes::forbidden()) {
+    for (request, why) in forbidden()
+        .into_iter()
+        .chain(routes::forbidden())
+        .chain(gateway::forbidden())
+    {
         let expected = match why {
             EITHER => format!("ValidatingAdmissionPolicy '{}", l::CONTROLLER_NAME),
             OF_NO_MIRROR => refusal(&format!("{}-owners", l::CONTROLLER_NAME), why),
@@ -166,7 +173,11 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
             ));
         }
     }
-    for request in permitted().into_iter().chain(routes::permitted()) {
+    for request in permitted()
+        .into_iter()
+        .chain(routes::permitted())
+        .chain(gateway::permitted())
+    {
         if let Some(said) = refused(&client, &request).await {
             wrong.push(format!("{request:?}\n  must be permitted: {said}"));
         }

@@ -109,6 +109,7 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
             "--identity=rbac",
             "--enable-namespace-creation",
             "--enable-routes",
+            "--export-gateway=linkerd-gateway",
             MEMBERS,
             "--probe-address",
             &gateways.address(),
@@ -301,7 +302,7 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
     source.install_gateway_api().await.unwrap();
-    let values = "enableNamespaceCreation=true,federation.routes=true";
+    let values = "enableNamespaceCreation=true,federation.routes=true,gateway.forward=exported";
     let objects = reinstall(source, &["--set", values]).await;
     may_create_namespaces(source).await;
     // The first leader creates the lease.

@@ -5,6 +5,7 @@ mod definition;
 mod discovery;
 mod drain;
 mod export;
+mod exported;
 mod faults;
 mod fleet;
 mod form;
@@ -152,6 +153,9 @@ const CASES: &[(&str, Case)] = &[
     }),
     ("all objects of a link deleted at once", |rig| {
         Box::pin(unlink::at_once(rig))
+    }),
+    ("the gateway forwards only what is exported", |rig| {
+        Box::pin(exported::only_exported(rig))
     }),
     ("only the gateway can be reached", |rig| {
         Box::pin(private::linked(rig))

@@ -28,7 +28,10 @@ pub(crate) struct Gate<'g> {
     /// The trust anchor, as PEM.
     pub(crate) anchor: &'g str,
     /// Host and port of a Service behind it.
-    pub(crate) service: (&'g str, u8),
+    pub(crate) service: (&'g str, u16),
+    /// The authority of a request of HTTP. Unlike a proxy, an impostor can choose another one than the Service. Without it,
+    /// the gateway gets bytes whose protocol it does not know.
+    pub(crate) authority: Option<&'g str>,
 }
 
 impl Gate<'_> {
@@ -56,11 +59,21 @@ impl Gate<'_> {
             .context("no answer in time")?
     }
 
-    /// A header that leads to the Service, and a request.
+    /// A header that leads to the Service, and a request. The header is a message in the encoding of protocol buffers: the
+    /// port (1), the name (2), and for HTTP the protocol (3), HTTP/1 (its field 1).
     fn request(&self) -> anyhow::Result<Vec<u8>> {
         let (host, port) = self.service;
         let length = u8::try_from(host.len())?;
-        let header = [&[0x08, port, 0x12, length], host.as_bytes()].concat();
+        let mut header = vec![
+            0x08,
+            u8::try_from(port & 0x7f)? | 0x80,
+            u8::try_from(port >> 7)?,
+        ];
+        header.extend([&[0x12, length], host.as_bytes()].concat());
+        if self.authority.is_some() {
+            header.extend([0x1a, 0x02, 0x0a, 0x00]);
+        }
+        let host = self.authority.unwrap_or(host);
         let size = u32::try_from(header.len())?.to_be_bytes();
         let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         Ok([PREFACE, &size, &header, request.as_bytes()].concat())

@@ -1,5 +1,6 @@
 //! The rig: `west`, which mirrors what `east` exports, with real proxies on both sides.
 
+pub(crate) mod balancer;
 pub(crate) mod cluster;
 pub(crate) mod controller;
 pub(crate) mod deployments;
@@ -123,6 +124,7 @@ impl Rig {
     /// Restores the rig after a case that was interrupted.
     pub(crate) async fn heal(&mut self) -> anyhow::Result<()> {
         self.source.dns.away(false);
+        self.name_gateway(self.gateway.address);
         self.east_api.set(Fault::None);
         if !self.gateway.proxy.runs()? {
             self.gateway.proxy.restart()?;
@@ -242,6 +244,12 @@ impl Rig {
         let number = self.next_pod;
         self.next_pod += 1;
         self.east.start_pod_of(cluster::GATEWAY, number, &[]).await
+    }
+
+    /// The name of another Pod that can be the gateway of `east`.
+    pub(crate) fn next_gateway(&mut self) -> String {
+        self.next_pod += 1;
+        format!("{}-{}", cluster::GATEWAY, self.next_pod - 1)
     }
 
     /// The name of the gateway leads to this address.

@@ -120,6 +120,17 @@ obsolete keys. As JSON.
   "admissionPolicyDisabled" (not $controller.admissionPolicy)
 }}
 
+{{- /* What the gateway forwards to. */}}
+{{- $isLimited := and $gateway.enabled (eq $gateway.forward "exported") }}
+{{- $hasEnv := hasKey $gateway.deploymentAnnotations "config.linkerd.io/proxy-additional-env" }}
+{{- if and $isLimited (ne $gateway.apiServerAddress "") }}
+  {{- fail "gateway.forward=exported closes the way to the API server that gateway.apiServerAddress opens: leave one out" }}
+{{- end }}
+{{- if and $isLimited $hasEnv }}
+  {{- fail "with gateway.forward=exported, the controller writes the annotation config.linkerd.io/proxy-additional-env: remove it from gateway.deploymentAnnotations" }}
+{{- end }}
+{{- $_ := set $ctx "gatewayLimit" (dict "isKept" $isLimited "isRemoved" (not (or $isLimited $hasEnv))) }}
+
 {{- /* The API server rejects node ports for Services that are not of type NodePort or LoadBalancer. */}}
 {{- $nodePorts := dict "gateway" nil "probe" nil "healthCheck" nil }}
 {{- if has $gateway.serviceType (list "NodePort" "LoadBalancer") }}
@@ -154,6 +165,7 @@ obsolete keys. As JSON.
   "installations" (toRawJson $installations)
   "createsNamespaces" (toString $values.enableNamespaceCreation)
   "accounts" (toRawJson $accounts)
+  "gateway" (ternary $gateway.name "" $isLimited | toRawJson)
 ) }}
 
 {{- $_ := set $ctx "controllerResources" (include "linkerd-mc.resources" $controller | fromJson) }}
@@ -229,6 +241,10 @@ obsolete keys. As JSON.
 {{- end }}
 {{- if $controller.takeOverFrom }}
 - {{ print "--take-over-from=" $controller.takeOverFrom | toJson }}
+{{- end }}
+{{- if .gatewayLimit.isKept }}
+- {{ print "--export-gateway=" .values.gateway.name | toJson }}
+- {{ print "--cluster-domain=" .values.clusterDomain | toJson }}
 {{- end }}
 {{- if $federation.enabled }}
 - {{ print "--federated-service-selector=" $federation.selector | toJson }}

@@ -8,6 +8,7 @@ mod apply;
 mod engine;
 mod events;
 pub mod gateway;
+mod gateway_exports;
 mod gateway_tasks;
 pub mod lease;
 mod local;
@@ -27,6 +28,7 @@ mod watch;
 
 pub use self::{
     engine::Settings,
+    gateway_exports::ExportGateway,
     run::{Options, run},
     transport::Sockets,
 };

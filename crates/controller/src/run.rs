@@ -11,6 +11,7 @@ use super::{
     admin,
     apply::Writer,
     engine::{self, Health, Settings},
+    gateway_exports::{self, ExportGateway},
     lease::{self, Fence, LeaseSettings},
     local,
     metrics::Metrics,
@@ -25,6 +26,8 @@ pub struct Options {
     pub admin: SocketAddr,
     /// The IP address of the API server, if the client uses one.
     pub server: Option<IpAddr>,
+    /// The gateway of this cluster, if it forwards only what is exported.
+    pub export_gateway: Option<ExportGateway>,
     /// The lease that has to be held for writes; `None` if this is the only replica.
     pub lease: Option<LeaseSettings>,
     /// The commit that the program was built from; empty if that is not known.
@@ -40,6 +43,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
         settings,
         admin,
         server,
+        export_gateway,
         lease,
         commit,
     } = options;
@@ -64,6 +68,15 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     );
     watches.spawn(networks::run(client.clone(), server, outbox));
     let (elect, elected) = oneshot::channel();
+    let (elect_too, elected_too) = oneshot::channel();
+    if let Some(gateway) = export_gateway {
+        watches.spawn(gateway_exports::run(client.clone(), gateway, elected_too));
+    }
+    let elect = |fence: Fence| {
+        // Without such a gateway, nobody listens.
+        let _ = elect_too.send(fence.clone());
+        let _ = elect.send(fence);
+    };
     let writer = Writer {
         client: client.clone(),
         fence: Fence::closed(),
@@ -89,14 +102,14 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
 async fn lead(
     client: Client,
     lease: Option<LeaseSettings>,
-    elect: oneshot::Sender<Fence>,
+    elect: impl FnOnce(Fence),
     engine: impl Future<Output = anyhow::Result<()>>,
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let Some(settings) = lease else {
         metrics.leader(true);
-        let _ = elect.send(Fence::always());
+        elect(Fence::always());
         return engine.await;
     };
     metrics.leader(false);
@@ -109,7 +122,7 @@ async fn lead(
         return engine.await;
     };
     metrics.leader(true);
-    let _ = elect.send(leadership.fence());
+    elect(leadership.fence());
     let ended = tokio::select! {
         ended = &mut engine => ended,
         why = leadership.lost() => bail!("lost the lease: {why:#}"),

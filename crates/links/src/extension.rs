@@ -9,6 +9,7 @@ use manifests::{
     render::Manifest,
     values::{UserValues, Values},
 };
+use mirror_core::api::gateway_suffixes::ADDITIONAL_ENV;
 use mirror_core::api::link::{LinkerdConfig, NO_ENDPOINT_SLICES};
 use observe::clusters::{collect_full::own_routes, own_routes::OwnRoute};
 
@@ -69,11 +70,11 @@ impl ExtensionObjects {
         given: &UserValues,
         facts: &InstallFacts,
     ) -> anyhow::Result<Self> {
-        let base = Values {
+        let mut base = Values {
             linkerd_namespace: linkerd.to_owned(),
-            identity_trust_domain: facts.config.identity_trust_domain.clone(),
             ..Values::default()
         };
+        base.take_domains(&facts.config);
         let (values, warnings) = given.clone().over(&base)?;
         Self::of(namespace, values, Some(facts), warnings)
     }
@@ -140,6 +141,20 @@ fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
             "set gateway.port or gateway.probe.port to another one",
         ));
     }
+    if gateway.is_limited() && !gateway.api_server_address.is_empty() {
+        return Err(misuse(
+            "gateway.forward=exported closes the way to the API server that gateway.apiServerAddress opens",
+            "leave one of them out",
+        ));
+    }
+    if gateway.is_limited() && gateway.deployment_annotations.contains_key(ADDITIONAL_ENV) {
+        return Err(misuse(
+            format!(
+                "with gateway.forward=exported, the controller writes the annotation {ADDITIONAL_ENV}"
+            ),
+            "remove it from gateway.deploymentAnnotations",
+        ));
+    }
     Ok(())
 }
 
@@ -148,6 +163,31 @@ mod tests {
     use observe::clusters::fixtures::route;
 
     use super::*;
+
+    #[test]
+    fn limited_gateway_is_refused_with_what_it_closes_and_with_variables_of_others() {
+        let refused = |change: fn(&mut Values)| {
+            let mut values = Values::default();
+            values.gateway.forward = "exported".to_owned();
+            change(&mut values);
+            refuse_mistakes("mc", &values)
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(refused(|_| ()), None);
+        let address = |values: &mut Values| values.gateway.api_server_address = "10.0.0.1".into();
+        let why = refused(address).unwrap();
+        assert!(why.contains("closes the way to the API server"), "{why}");
+        let why = refused(|values| {
+            let annotations = &mut values.gateway.deployment_annotations;
+            annotations.insert(ADDITIONAL_ENV.to_owned(), "[]".to_owned());
+        });
+        let why = why.unwrap();
+        assert!(
+            why.contains("the controller writes the annotation"),
+            "{why}"
+        );
+    }
 
     #[test]
     fn routes_that_are_left_are_named_if_none_are_written_any_more() {

@@ -2,6 +2,7 @@
 
 mod policy_variables;
 
+use mirror_core::api::gateway_suffixes::ADDITIONAL_ENV;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,12 +34,13 @@ const GATEWAY_POLICY: Template = template!("gateway-policy.yaml");
 const GATEWAY_API_SERVER: Template = template!("gateway-api-server.yaml");
 const REMOTE_ACCESS: Template = template!("remote-access.yaml");
 const ADMIN_POLICY: Template = template!("admin-policy.yaml");
-/// The admission policies: of Services, of EndpointSlices, of routes, and of what is written seldom. A template takes time
+/// The admission policies: of Services, of EndpointSlices, of routes, of the gateway, and of what is written seldom. A template takes time
 /// to parse with the square of its length, so each kind has a file.
-const ADMISSION_POLICIES: [Template; 4] = [
+const ADMISSION_POLICIES: [Template; 5] = [
     template!("admission-services.yaml"),
     template!("admission-slices.yaml"),
     template!("admission-routes.yaml"),
+    template!("admission-gateway.yaml"),
     template!("admission-others.yaml"),
 ];
 const NETWORK_POLICY: Template = template!("network-policy.yaml");
@@ -47,7 +49,7 @@ const CONTROLLER: Template = template!("controller.yaml");
 /// Templates of the Helm chart, each with the path of a condition in the context, if it has one: it renders nothing if
 /// that is false. The Namespace is not among them, because Helm needs it before it installs the chart.
 #[cfg(test)]
-pub const CHART_TEMPLATES: [(Template, Option<&str>); 14] = [
+pub const CHART_TEMPLATES: [(Template, Option<&str>); 15] = [
     (LINK_CRD, None),
     (GATEWAY, Some("values.gateway.enabled")),
     (GATEWAY_SERVICE, Some("values.gateway.enabled")),
@@ -59,6 +61,7 @@ pub const CHART_TEMPLATES: [(Template, Option<&str>); 14] = [
     (ADMISSION_POLICIES[1], Some("hasAdmissionPolicy")),
     (ADMISSION_POLICIES[2], Some("hasAdmissionPolicy")),
     (ADMISSION_POLICIES[3], Some("hasAdmissionPolicy")),
+    (ADMISSION_POLICIES[4], Some("hasAdmissionPolicy")),
     (CONTROLLER_ACCESS, None),
     (
         NETWORK_POLICY,
@@ -110,6 +113,7 @@ struct TemplateContext<'a> {
     /// Whether tokens of accounts are requested, and bound to a Secret.
     bound_tokens: bool,
     gateway_identity: String,
+    gateway_limit: GatewayLimit,
     api_server_address_type: &'static str,
     node_ports: NodePorts,
     gateway_affinity: Value,
@@ -119,6 +123,16 @@ struct TemplateContext<'a> {
     confinement: PolicyVariables,
     admission_policy_disabled: bool,
     pull_policy: &'a str,
+}
+
+/// What happens to the annotation that says what the gateway forwards to.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GatewayLimit {
+    /// The controller keeps it.
+    is_kept: bool,
+    /// Applying the manifest removes what the controller has written before.
+    is_removed: bool,
 }
 
 #[derive(Serialize)]
@@ -232,6 +246,11 @@ fn context<'a>(
             "{}.{namespace}.serviceaccount.identity.{}.{}",
             gateway.name, values.linkerd_namespace, values.identity_trust_domain
         ),
+        gateway_limit: GatewayLimit {
+            is_kept: gateway.is_limited(),
+            is_removed: !gateway.is_limited()
+                && !gateway.deployment_annotations.contains_key(ADDITIONAL_ENV),
+        },
         api_server_address_type: if gateway.api_server_address.contains(':') {
             "IPv6"
         } else {
@@ -344,6 +363,10 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     }
     if !controller.take_over_from.is_empty() {
         args.push(format!("--take-over-from={}", controller.take_over_from));
+    }
+    if values.gateway.is_limited() {
+        args.push(format!("--export-gateway={}", values.gateway.name));
+        args.push(format!("--cluster-domain={}", values.cluster_domain));
     }
     args.extend(federation_args(&values.federation));
     // Even with one replica, because a rolling update temporarily has two.

@@ -180,6 +180,7 @@ impl Mirroring {
         ControllerSettings {
             local_members: members.filter(|_| self.no_local_federation != Some(true)),
             applies_preferences: self.enable_routes.unwrap_or_default(),
+            export_gateway: None,
         }
     }
 

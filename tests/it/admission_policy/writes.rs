@@ -14,6 +14,7 @@ pub(super) type Try = (Method, String, Value);
 fn path(kind: &str, namespace: &str) -> String {
     let group = match kind {
         "endpointslices" => "/apis/discovery.k8s.io/v1",
+        "deployments" => "/apis/apps/v1",
         "leases" => "/apis/coordination.k8s.io/v1",
         "httproutes" => "/apis/gateway.networking.k8s.io/v1",
         "tcproutes" => "/apis/gateway.networking.k8s.io/v1alpha2",

@@ -79,6 +79,7 @@ async fn impostors(rig: &Rig) -> anyhow::Result<String> {
         identity: &identity,
         anchor: &anchor,
         service: ("gated.app.svc.cluster.local", 80),
+        authority: None,
     };
     let (mut told, mut wrong) = (String::new(), Vec::new());
     for (names, expected) in NAMES {

@@ -161,7 +161,7 @@ pub(super) async fn linked(rig: &mut Rig) -> anyhow::Result<Row> {
 }
 
 /// The reason in the status of a Service of `east`.
-fn reason_of(link: &serde_json::Value, name: &str) -> Option<String> {
+pub(super) fn reason_of(link: &serde_json::Value, name: &str) -> Option<String> {
     let all = link["status"]["mirrorServices"].as_array()?;
     let found = all
         .iter()

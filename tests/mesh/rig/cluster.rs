@@ -125,8 +125,13 @@ impl Cluster {
 
     /// Installs the extension, as `linkerd-mc install` prints it.
     pub(crate) async fn install(&self) -> anyhow::Result<()> {
-        self.apply(&self.linkerd_mc(&["install", "--set", VALUES])?)
-            .await?;
+        self.install_with(VALUES).await
+    }
+
+    /// The same, with another value.
+    pub(crate) async fn install_with(&self, value: &str) -> anyhow::Result<()> {
+        let install = ["install", "--set", VALUES, "--set", value];
+        self.apply(&self.linkerd_mc(&install)?).await?;
         let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
         let token = "linkerd-service-mirror-remote-access-default-token";
         eventually("the token of the remote access account", SOON, async || {

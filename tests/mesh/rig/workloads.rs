@@ -10,13 +10,18 @@ pub(crate) const PORT: u16 = 80;
 
 /// The namespace, and the ServiceAccounts of Pods.
 pub(crate) fn accounts() -> String {
+    accounts_in(NAMESPACE)
+}
+
+/// Another namespace with them.
+pub(crate) fn accounts_in(name: &str) -> String {
     let namespace =
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-    let account = |name: &str| {
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    let account = |account: &str| {
         json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": { "name": name, "namespace": NAMESPACE },
+            "metadata": { "name": account, "namespace": name },
         })
     };
     lines(&[namespace, account("web"), account("client")])

@@ -9,11 +9,12 @@ use crate::values::Values;
 /// API group and version of admission policies and their bindings.
 pub const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// Variables of the policy that depend on values of `install`. The others depend only on the namespace.
-pub const SETTINGS: [&str; 4] = [
+pub const SETTINGS: [&str; 5] = [
     "protectedNamespaces",
     "installations",
     "createsNamespaces",
     "accounts",
+    "gateway",
 ];
 
 /// Expressions of the policy, in CEL.
@@ -26,6 +27,7 @@ pub struct PolicyVariables {
     installations: String,
     creates_namespaces: String,
     accounts: String,
+    gateway: String,
 }
 
 impl PolicyVariables {
@@ -46,6 +48,12 @@ impl PolicyVariables {
             .iter()
             .map(|n| format!("system:serviceaccounts:{n}"));
         let accounts: Vec<String> = accounts.collect();
+        let gateway = &values.gateway;
+        let gateway = if gateway.is_limited() {
+            &gateway.name
+        } else {
+            ""
+        };
         // JSON strings are valid CEL strings.
         Self {
             is_the_controller: format!("request.userInfo.username == {}", json!(account)),
@@ -54,6 +62,7 @@ impl PolicyVariables {
             installations: json!(installations).to_string(),
             creates_namespaces: values.enable_namespace_creation.to_string(),
             accounts: json!(accounts).to_string(),
+            gateway: json!(gateway).to_string(),
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use mirror_core::{
-    api::labels as l,
+    api::{
+        gateway_suffixes::{ADDITIONAL_ENV, VARIABLE},
+        labels as l,
+    },
     mirror::{API_SERVER_SERVICE, DISCOVERY_PORT},
 };
 
@@ -111,6 +114,7 @@ fn policy_follows_the_values_and_can_be_left_out() {
         [
             "accounts [system:serviceaccounts:linkerd-multicluster]",
             "createsNamespaces false",
+            "gateway ",
             "installations [linkerd-multicluster]",
             "protectedNamespaces [kube-system,kube-public,kube-node-lease,linkerd,linkerd-multicluster]",
         ]
@@ -120,12 +124,14 @@ fn policy_follows_the_values_and_can_be_left_out() {
         values.controller.take_over_from = "old".into();
         values.enable_namespace_creation = true;
         values.remote_mirror_service_account_namespace = "access".into();
+        values.gateway.forward = "exported".into();
     });
     assert_eq!(
         changed,
         [
             "accounts [system:serviceaccounts:linkerd-multicluster,system:serviceaccounts:access]",
             "createsNamespaces true",
+            "gateway linkerd-gateway",
             "installations [linkerd-multicluster,old]",
             "protectedNamespaces [db,linkerd-multicluster]",
         ]
@@ -173,8 +179,41 @@ fn policy_names_what_the_controller_writes() {
     ] {
         assert!(policy.contains(&format!("\"{name}\"")), "{name}");
     }
+    assert!(policy.contains(VARIABLE) && policy.contains(ADDITIONAL_ENV));
     let username = format!("\"system:serviceaccount:mc:{}\"", l::CONTROLLER_NAME);
-    assert_eq!(policy.matches(&username).count(), 7);
+    assert_eq!(policy.matches(&username).count(), 8);
+}
+
+#[test]
+fn limited_gateway_keeps_the_annotation_that_the_controller_writes() {
+    let template = |change: fn(&mut Values)| {
+        let manifest = rendered(change);
+        let gateway = find(&manifest, "Deployment", l::GATEWAY_NAME).unwrap();
+        let controller = find(&manifest, "Deployment", l::CONTROLLER_NAME).unwrap();
+        let args = controller["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+        let annotations = &gateway["spec"]["template"]["metadata"]["annotations"];
+        let limits = args.contains("--export-gateway=linkerd-gateway\",\"--cluster-domain=c.d");
+        (annotations.get(ADDITIONAL_ENV).cloned(), limits)
+    };
+    // After a return to `all`, what the controller has written goes.
+    assert_eq!(template(|_| ()), (Some(json!("[]")), false));
+    assert_eq!(
+        template(|values| {
+            values.gateway.forward = "exported".into();
+            values.cluster_domain = "c.d".into();
+        }),
+        (None, true)
+    );
+    let theirs = |values: &mut Values| {
+        let annotations = &mut values.gateway.deployment_annotations;
+        annotations.insert(ADDITIONAL_ENV.into(), "theirs".into());
+    };
+    assert_eq!(template(theirs), (Some(json!("theirs")), false));
+    let without = rendered(|values| {
+        values.gateway.forward = "exported".into();
+        values.gateway.enabled = false;
+    });
+    assert!(!without.to_yaml().contains("--export-gateway"));
 }
 
 #[test]

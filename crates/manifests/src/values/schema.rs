@@ -52,11 +52,15 @@ pub fn nearest(path: &str) -> Option<&'static str> {
 
 /// Commented out in the output, unless they are set: a values file with them would override the cluster's own value, and
 /// the version of a later program.
-const FOUND_OUT: [&str; 2] = ["identityTrustDomain", "controller.image.version"];
+const FOUND_OUT: [&str; 3] = [
+    "identityTrustDomain",
+    "clusterDomain",
+    "controller.image.version",
+];
 
 const HEADER: &str = "\
 # All values of `linkerd-mc install`. Change them, and pass this file with --values FILE.
-# Two are commented out, because `install` finds them: the trust domain in the cluster, and the version of the image,
+# Three are commented out, because `install` finds them: both domains in the cluster, and the version of the image,
 # which is that of the program.
 ";
 

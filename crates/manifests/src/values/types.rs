@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, num::NonZeroU16};
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
-use mirror_core::api::labels;
+use mirror_core::api::{labels, link::LinkerdConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -77,6 +77,7 @@ group! {
         remote_mirror_service_account_namespace "remoteMirrorServiceAccountNamespace": String = String::new(), Value(Kind::OptionalName), "Namespace of these ServiceAccounts and their tokens; the extension's if empty. The controller can read all Secrets of the extension's namespace, and none of another one";
         linkerd_namespace "linkerdNamespace": String = labels::LINKERD_NAMESPACE.to_owned(), Value(Kind::Name), "Namespace of Linkerd's control plane; also set by --linkerd-namespace";
         identity_trust_domain "identityTrustDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Trust domain of workload identities; read from the cluster unless --ignore-cluster";
+        cluster_domain "clusterDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Domain of this cluster's Services; read from the cluster unless --ignore-cluster";
         cni_enabled "cniEnabled": bool = false, Value(Kind::Bool), "Whether Linkerd's CNI plugin is in use; read from the cluster unless --ignore-cluster";
         enable_namespace_creation "enableNamespaceCreation": bool = false, Value(Kind::Bool), "Whether the controller creates missing namespaces for mirrors";
         #[serde(deserialize_with = "text_or_list_or_null")]
@@ -99,6 +100,7 @@ group! {
         replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods";
         name "name": String = labels::GATEWAY_NAME.to_owned(), Value(Kind::Name), "Name of its Deployment, Service and ServiceAccount";
         port "port": u16 = 4143, Value(Kind::Port), "Port of mirrored traffic";
+        forward "forward": String = "all".to_owned(), Value(Kind::OneOf(&["all", "exported"])), "Services that it forwards to: all of this cluster, or those of namespaces with an exported Service";
         service_type "serviceType": String = "LoadBalancer".to_owned(), Value(Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"])), "Type of its Service";
         node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port of mirrored traffic";
         health_check_node_port "healthCheckNodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port for the load balancer's health checks";
@@ -194,7 +196,22 @@ group! {
     }
 }
 
+impl GatewayValues {
+    /// Whether there is a gateway that forwards only what is exported.
+    pub fn is_limited(&self) -> bool {
+        self.enabled && self.forward == "exported"
+    }
+}
+
 impl Values {
+    /// Sets what Linkerd's configuration says about the domains of the cluster.
+    pub fn take_domains(&mut self, config: &LinkerdConfig) {
+        (self.identity_trust_domain).clone_from(&config.identity_trust_domain);
+        if !config.cluster_domain.is_empty() {
+            self.cluster_domain.clone_from(&config.cluster_domain);
+        }
+    }
+
     /// Where the accounts are that other clusters use. `namespace` is that of the extension.
     pub fn accounts_namespace<'a>(&'a self, namespace: &'a str) -> &'a str {
         let own = self.remote_mirror_service_account_namespace.as_str();

@@ -22,6 +22,8 @@ pub const COMPONENT_CONTROLLER: &str = "controller";
 
 /// Label that a user puts on a Service to export it: `true` or `remote-discovery`.
 pub const EXPORTED: &str = "mirror.linkerd.io/exported";
+/// Selects Services that are exported by that label, in whichever mode.
+pub const EXPORTED_ANYHOW: &str = "mirror.linkerd.io/exported in (true,remote-discovery)";
 /// Label that a user puts on a Service to make it a federated member: `member`.
 pub const FEDERATED: &str = "mirror.linkerd.io/federated";
 /// Default selector of the members of federated Services.

@@ -2,6 +2,7 @@
 
 pub mod conditions;
 pub mod duration;
+pub mod gateway_suffixes;
 pub mod interned_str;
 pub mod k8s;
 pub mod labels;

@@ -13,7 +13,7 @@ use client::{
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Namespace, Pod, Secret},
+    core::v1::{self as core, Namespace, Pod, Secret},
     networking::v1::ServiceCIDR,
 };
 use kube::{Api, Client, api::PartialObjectMeta};
@@ -21,6 +21,7 @@ use mirror_core::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
+        metadata::ResourceId,
         route::{Route, RouteKind},
         wire::Wire,
     },
@@ -147,6 +148,21 @@ async fn services_in(
     let mut services: Vec<Service> = services.map(Service::from).collect();
     services.sort_by_cached_key(|service| service.metadata.resource_id());
     Ok(services)
+}
+
+/// The Services that other clusters may mirror or federate, by the usual labels.
+pub async fn exports(client: &Client) -> Known<Vec<ResourceId>> {
+    let api: Api<PartialObjectMeta<core::Service>> = Api::all(client.clone());
+    let (exported, members) = futures::try_join!(
+        list(&api, labels::EXPORTED_ANYHOW),
+        list(&api, labels::FEDERATED_MEMBERS)
+    )?;
+    let all: BTreeSet<_> = exported
+        .iter()
+        .chain(&members)
+        .map(ResourceId::of)
+        .collect();
+    Ok(all.into_iter().collect())
 }
 
 /// The EndpointSlices that a selector matches, of all namespaces.

@@ -14,7 +14,7 @@ use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::Fu
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use mirror_core::{
-    api::{k8s::Service, labels, link::LinkerdConfig},
+    api::{k8s::Service, labels, link::LinkerdConfig, metadata::ResourceId},
     mirror::is_through_gateway,
 };
 use tokio::sync::Semaphore;
@@ -24,8 +24,8 @@ use super::{
     certificates::{IssuerCertificate, ProxyCertificates},
     collect::{credentials, kubeconfigs, links},
     collect_full::{
-        OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
-        own_routes, pods, service_range, services,
+        OwnObjects, deployments, destination, exports, extension_namespaces, foreign, link_api,
+        own_objects, own_routes, pods, service_range, services,
     },
     collect_mesh::{self, issuer},
     confinement::confined,
@@ -95,6 +95,7 @@ struct CredentialFacts {
 
 struct ProxyFacts {
     pods: Known<Vec<MeshedPod>>,
+    exports: Known<Vec<ResourceId>>,
     trust_roots: Known<Option<String>>,
     certificates: Known<ProxyCertificates>,
     pod_networks: Known<PodNetworks>,
@@ -235,6 +236,7 @@ impl<'a> Gathering<'a> {
             }
             GatheredFacts::Proxies(facts) => {
                 snapshot.pods = facts.pods;
+                snapshot.exports = facts.exports;
                 snapshot.trust_roots = facts.trust_roots;
                 snapshot.certificates = facts.certificates;
                 snapshot.pod_networks = facts.pod_networks;
@@ -460,15 +462,29 @@ async fn proxies(cluster: &Cluster, namespaces: BTreeSet<String>) -> GatheredFac
         let all: Vec<Pod> = own.iter().flatten().chain(of_linkerd).cloned().collect();
         let certificates = collect_mesh::of_proxies(client, &all, cluster.deadline).await;
         let addresses: Vec<IpAddr> = all.iter().filter_map(collect_mesh::address).collect();
-        (own, addresses, certificates)
+        let own = own.map(|pods| pods.iter().map(meshed_pod).collect::<Vec<_>>());
+        let mut proxies = own.iter().flatten().filter_map(|pod| pod.proxy.as_ref());
+        let is_limited = proxies.any(|proxy| {
+            proxy
+                .forwards_to
+                .as_ref()
+                .is_some_and(|to| !to.are_of_all())
+        });
+        let exports = if is_limited {
+            exports(client).await
+        } else {
+            Ok(Vec::new())
+        };
+        (own, exports, addresses, certificates)
     };
-    let ((pods, own, certificates), trust_roots, networks) = futures::join!(
+    let ((pods, exports, own, certificates), trust_roots, networks) = futures::join!(
         of_pods,
         trust_roots(client, linkerd),
         collect_mesh::of_nodes(client)
     );
     GatheredFacts::Proxies(Box::new(ProxyFacts {
-        pods: pods.map(|pods| pods.iter().map(meshed_pod).collect()),
+        pods,
+        exports,
         trust_roots,
         certificates,
         pod_networks: networks.map(|networks| PodNetworks { networks, own }),
@@ -504,6 +520,7 @@ fn nothing_known(cluster: &Cluster, now: Timestamp, version: &str) -> FullSnapsh
         foreign: not_read(),
         range: not_read(),
         pods: not_read(),
+        exports: not_read(),
         destination: not_read(),
         trust_roots: not_read(),
         issuer: not_read(),

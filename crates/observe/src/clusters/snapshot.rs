@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use mirror_core::api::{
+    gateway_suffixes::GatewaySuffixes,
     k8s::{EndpointSlice, Service},
     labels,
     link::{Link, LinkSpec, LinkStatus, LinkerdConfig},
@@ -312,6 +313,8 @@ pub struct FullSnapshot {
     pub range: Known<Option<ServiceRange>>,
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
     pub pods: Known<Vec<MeshedPod>>,
+    /// Services that other clusters may mirror; empty if the gateway forwards to all anyway.
+    pub exports: Known<Vec<ResourceId>>,
     /// The credentials of Linkerd's destination controller.
     pub destination: Known<Destination>,
     /// Trust anchors for proxies, PEM; `None` if the ConfigMap does not exist.
@@ -416,6 +419,8 @@ pub struct Workload {
     pub local_members: Option<String>,
     /// Whether it applies the preferences of members of federated Services.
     pub applies_preferences: bool,
+    /// The Deployment of the gateway, if it forwards only what is exported.
+    pub export_gateway: Option<String>,
     /// What happened to it.
     pub history: Vec<Happened>,
 }
@@ -453,6 +458,8 @@ pub struct Proxy {
     pub image: String,
     /// Trust anchors in its environment, PEM; `None` when they come from elsewhere.
     pub trust_anchors: Option<String>,
+    /// What it forwards to, if it is that of a gateway.
+    pub forwards_to: Option<GatewaySuffixes>,
 }
 
 /// Numbers of endpoints of Services: all, and those that receive traffic.

@@ -9,7 +9,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
-use mirror_core::api::{labels, metadata::ResourceId};
+use mirror_core::api::{
+    gateway_suffixes::{self, GatewaySuffixes},
+    labels,
+    metadata::ResourceId,
+};
 
 use super::{
     skipped_ports::{SkippedPorts, SkippedSubnets},
@@ -59,6 +63,8 @@ pub struct ControllerSettings {
     pub local_members: Option<String>,
     /// Whether it writes routes for preferences.
     pub applies_preferences: bool,
+    /// The Deployment of the gateway, if it forwards only what is exported.
+    pub export_gateway: Option<String>,
 }
 
 impl Default for ControllerSettings {
@@ -66,6 +72,7 @@ impl Default for ControllerSettings {
         Self {
             local_members: Some(labels::FEDERATED_MEMBERS.to_owned()),
             applies_preferences: false,
+            export_gateway: None,
         }
     }
 }
@@ -99,6 +106,7 @@ pub fn workload(deployment: &Deployment, parse: ParseArgs) -> Workload {
         is_unconfined: annotation(metadata, labels::ADMISSION_POLICY) == "disabled",
         local_members: settings.local_members,
         applies_preferences: settings.applies_preferences,
+        export_gateway: settings.export_gateway,
         history: history("Deployment", deployment),
     }
 }
@@ -134,7 +142,9 @@ pub fn meshed_pod(pod: &Pod) -> MeshedPod {
         proxy: proxy.map(|container| Proxy {
             ready,
             image: container.image.clone().unwrap_or_default(),
-            trust_anchors: trust_anchors_of(container),
+            trust_anchors: variable(container, PROXY_TRUST_ANCHORS),
+            forwards_to: variable(container, gateway_suffixes::VARIABLE)
+                .map(|value| GatewaySuffixes::of_variable(&value)),
         }),
     }
 }
@@ -221,10 +231,13 @@ fn wrote_data(entry: &ManagedFieldsEntry) -> bool {
     fields.is_none_or(|fields| fields.0.get("f:data").is_some())
 }
 
-fn trust_anchors_of(container: &Container) -> Option<String> {
-    let env = container.env.iter().flatten();
-    env.filter(|variable| variable.name == PROXY_TRUST_ANCHORS)
-        .find_map(|variable| variable.value.clone())
+/// The value of a variable; of several with its name, the last one counts. Without a value, it is empty.
+fn variable(container: &Container, name: &str) -> Option<String> {
+    let env = container.env.iter().flatten().rev();
+    let mut of_name = env.filter(|variable| variable.name == name && variable.value_from.is_none());
+    of_name
+        .next()
+        .map(|variable| variable.value.clone().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -297,7 +310,9 @@ mod tests {
     fn a_proxy_is_found_as_a_container_and_as_a_sidecar() {
         let container = json!([{
             "name": PROXY, "image": "proxy:1",
-            "env": [{"name": "OTHER", "value": "x"}, {"name": PROXY_TRUST_ANCHORS, "value": "pem"}],
+            "env": [{"name": "OTHER", "value": "x"}, {"name": PROXY_TRUST_ANCHORS, "value": "pem"},
+                {"name": gateway_suffixes::VARIABLE, "value": "svc.cluster.local."},
+                {"name": gateway_suffixes::VARIABLE, "value": "shop.svc.cluster.local."}],
         }]);
         let ready =
             json!([{"name": PROXY, "ready": true, "image": "", "imageID": "", "restartCount": 0}]);
@@ -305,6 +320,7 @@ mod tests {
             ready: true,
             image: "proxy:1".into(),
             trust_anchors: Some("pem".into()),
+            forwards_to: Some(GatewaySuffixes::of_variable("shop.svc.cluster.local.")),
         };
         for (spec, status, expected) in [
             (

@@ -6,6 +6,7 @@
 mod certificates;
 mod controllers;
 mod examples;
+mod gateway;
 mod identities;
 mod links;
 mod networks;
@@ -68,6 +69,7 @@ const RULES: &[Rule] = &[
     rule(Gateways, "gateway addresses are accepted", "", Error, services::gateway_addresses).reported().fixed_by("linkerd-mc gateways"),
     rule(Gateways, "probe services able to communicate with all gateway mirrors", "l5d-multicluster-gateways-endpoints", Error, services::gateways).retried().reported().fixed_in_target_by("kubectl get pods,services --all-namespaces --selector app=linkerd-gateway").diagnosed_by(examples::behind_gateways),
     rule(Proxies, "service mirror controller reaches gateways through its proxy", "", Error, proxies::way_to_gateways),
+    rule(Proxies, "gateway forwards to what it should", "", Warning, gateway::forwards).retried(),
     rule(Installation, "Linkerd reads EndpointSlices", "", Error, proxies::endpoint_slices),
     rule(Services, "all mirror services have endpoints", "l5d-multicluster-services-endpoints", Error, services::endpoints).fixed_by("linkerd-mc status --services").diagnosed_by(examples::without_endpoints),
     rule(Services, "mirror services have no foreign endpoints", "", Error, services::foreign_endpoints).retried(),

@@ -192,6 +192,6 @@ fn proxy_version(config: &LinkerdConfig) -> Option<&str> {
         .find(|version| !version.is_empty())
 }
 
-fn is_gone(pod: &MeshedPod) -> bool {
+pub fn is_gone(pod: &MeshedPod) -> bool {
     pod.phase == "Succeeded" || GONE.contains(&pod.reason.as_str())
 }

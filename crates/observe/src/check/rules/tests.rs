@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 
 mod cases;
 mod ends;
+mod gateway;
 mod identities;
 mod remedies;
 
 use mirror_core::api::{
-    k8s::EndpointSlice, labels, link::LinkerdConfig, metadata::ResourceId, tls::InsecureTls,
+    gateway_suffixes::GatewaySuffixes, k8s::EndpointSlice, labels, link::LinkerdConfig,
+    metadata::ResourceId, tls::InsecureTls,
 };
 
 use self::{
@@ -252,9 +254,11 @@ fn well() -> FullSnapshot {
                 ready: true,
                 image: "registry.example/proxy:edge-26.8.1".into(),
                 trust_anchors: Some(A.into()),
+                forwards_to: Some(GatewaySuffixes::of_variable("svc.cluster.local.")),
             }),
             ..MeshedPod::default()
         }]),
+        exports: Ok(vec![ResourceId::new("shop", "web")]),
         destination: Ok(Destination {
             namespace: "linkerd".into(),
             credentials: BTreeMap::from([("east".to_owned(), LinkerdCredentials::default())]),
@@ -431,6 +435,7 @@ fn checks_that_do_not_apply_have_no_result() {
             f.cluster.links = Ok(vec![]);
             f.mirrors = Ok(vec![]);
             f.local_members = Ok(vec![]);
+            pod(f).proxy.as_mut().unwrap().forwards_to = None;
         }),
         [
             "multicluster extension Namespace exists",
@@ -481,6 +486,9 @@ fn checks_that_do_not_apply_have_no_result() {
             |f| prefer(f, "", ""),
         ),
         ("Links are ready", |f| f.crd = Ok(Crd::default())),
+        ("gateway forwards to what it should", |f| {
+            f.deployments = Ok(vec![]);
+        }),
         (
             "probe services able to communicate with all gateway mirrors",
             |f| east(f).link.spec.gateway_address.clear(),

@@ -338,6 +338,7 @@ pub fn with_client(mut facts: RequestPath) -> RequestPath {
         proxy: Some(Proxy {
             ready: true,
             image: "proxy:1".to_owned(),
+            forwards_to: None,
             trust_anchors: Some(A.to_owned()),
         }),
         skipped: None,

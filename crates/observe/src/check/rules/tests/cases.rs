@@ -155,6 +155,13 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("drained clusters have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "Drained", "message": "until then", "lastTransitionTime": NOW}]})), None, ""),
     ("drained clusters have left federated services", |f| status(f, &json!({"conditions": [{"type": "Drained", "status": "True", "reason": "LastMember", "message": "until then; 1 more", "lastTransitionTime": NOW}]})), Some(Level::Warning), "east: drained until then; 1 more: run `linkerd-mc status --services --cluster-name east`"),
     ("members of federated services have equal ports", |f| status(f, &json!({"federatedServices": [service_status("web", &condition("True", "PortConflict", "ports differ"))]})), Some(Level::Warning), "east: shop/web: ports differ"),
+    ("gateway forwards to what it should", |f| forward(f, None, "svc.cluster.local."), None, ""),
+    ("gateway forwards to what it should", |f| forward(f, None, "shop.svc.cluster.local."), Some(Level::Warning), "pod linkerd-multicluster/controller-1 forwards only to shop.svc.cluster.local.; apply the output of `install` again, with your values"),
+    ("gateway forwards to what it should", |f| forward(f, Some("gw"), "shop.svc.cluster.local."), None, ""),
+    ("gateway forwards to what it should", |f| { forward(f, Some("gw"), ""); f.exports = Ok(vec![]); }, None, ""),
+    ("gateway forwards to what it should", |f| forward(f, Some("gw"), "svc.cluster.local."), Some(Level::Warning), "forwards to all Services of this cluster, exported or not, until it is replaced. Versions of Linkerd before edge-26.4.3"),
+    ("gateway forwards to what it should", |f| forward(f, Some("gw"), "team.svc.cluster.local."), Some(Level::Warning), "does not forward to shop/web, which other clusters may use, until it is replaced: run `kubectl -n linkerd-multicluster rollout status deployment/gw`"),
+    ("gateway forwards to what it should", |f| { forward(f, Some("gw"), "team.svc.cluster.local."); f.exports = no(); }, Some(Level::Warning), "cannot list exported Services: refused"),
     ("preferences of federated services are applied", |f| f.local_members = no(), Some(Level::Warning), "cannot list the local members: refused"),
     ("preferences of federated services are applied", |f| prefer(f, "north=20,local=80", ""), Some(Level::Warning), "Service shop/web-federated prefers north, which has no Link (linked: east); create one: run `linkerd-mc link`"),
     ("preferences of federated services are applied", |f| prefer(f, "eest,local", ""), Some(Level::Warning), "Service shop/web-federated prefers eest, which has no Link (linked: east); did you mean east,local?"),
@@ -343,4 +350,11 @@ fn permit(snapshot: &mut FullSnapshot, rule: AccessRule) {
 fn second(snapshot: &mut FullSnapshot, name: &str, component: &str, cluster: Option<&str>) {
     let second = deployment(name, component, cluster);
     snapshot.deployments.as_mut().unwrap().push(second);
+}
+
+/// Sets what the gateway should forward to, and what it forwards to.
+pub fn forward(snapshot: &mut FullSnapshot, should: Option<&str>, suffixes: &str) {
+    ours(snapshot).export_gateway = should.map(str::to_owned);
+    let proxy = pod(snapshot).proxy.as_mut().unwrap();
+    proxy.forwards_to = Some(GatewaySuffixes::of_variable(suffixes));
 }
