@@ -156,13 +156,34 @@ impl<'a> Tokens<'a> {
         let usable = newest_first.find(|of| of.owner == own && of.text.is_some() == is_endless);
         let made = match usable {
             Some(known) => self.with_text(known).await?,
-            None => self.create().await?,
+            None => self.create_named(Some(self.first_name())).await?,
         };
         made.text.context("the Secret has no token")
     }
 
+    /// The name of the first Secret that is made: runs at the same time get the same one, so that none is left over.
+    fn first_name(&self) -> String {
+        let user = self.link.as_ref().or(self.fleet.as_ref());
+        let user = user.map_or("all", String::as_str);
+        format!("{}{user}", self.name_prefix()).to_lowercase()
+    }
+
+    /// What names of new Secrets begin with.
+    fn name_prefix(&self) -> String {
+        let word = if self.link.is_some() || self.fleet.is_some() {
+            "token"
+        } else {
+            "bound"
+        };
+        format!("{}-{word}-", self.account.name)
+    }
+
     /// Creates a Secret for this link, and a token.
     pub async fn create(&self) -> anyhow::Result<TokenSecret> {
+        self.create_named(None).await
+    }
+
+    async fn create_named(&self, name: Option<String>) -> anyhow::Result<TokenSecret> {
         let Some(asked) = self.lifetime.asked() else {
             return self.create_endless().await;
         };
@@ -172,7 +193,9 @@ impl<'a> Tokens<'a> {
             accounts.get_metadata(&self.account.name),
         );
         let account = account.await?;
-        let made = self.make(labels::BOUND_TOKEN_TYPE, account.uid()).await?;
+        let made = self
+            .make(labels::BOUND_TOKEN_TYPE, account.uid(), name)
+            .await?;
         let made = self.token(&made).context("the new Secret has no name")?;
         match self.request(&made, asked).await {
             Ok((text, granted)) if granted >= asked.min(SHORTEST) || self.is_given() => {
@@ -255,13 +278,21 @@ impl<'a> Tokens<'a> {
 
     /// Creates a Secret with a token that does not expire, and waits for the token.
     async fn create_endless(&self) -> anyhow::Result<TokenSecret> {
-        let made = self.make(labels::SERVICE_ACCOUNT_TOKEN_TYPE, None).await?;
+        let made = self.make(labels::SERVICE_ACCOUNT_TOKEN_TYPE, None, None);
+        let made = made.await?;
         let made = filled(self.target, &self.account.namespace, &made.name_any()).await?;
         self.token(&made).context("the token is not valid UTF-8")
     }
 
-    /// Creates a Secret of a type, which goes with the account if its UID is given.
-    async fn make(&self, kind: &str, account: Option<String>) -> anyhow::Result<KubernetesSecret> {
+    /// Creates a Secret of a type, which goes with the account if its UID is given, under a name that no other has if
+    /// none is given. One that another run has created under that name meanwhile is as good.
+    async fn make(
+        &self,
+        kind: &str,
+        account: Option<String>,
+        name: Option<String>,
+    ) -> anyhow::Result<KubernetesSecret> {
+        let wanted = name;
         let (key, name) = (labels::EXTENSION, labels::EXTENSION_NAME);
         let extension = (key.to_owned(), name.to_owned());
         let owner = account.map(|uid| OwnerReference {
@@ -271,14 +302,10 @@ impl<'a> Tokens<'a> {
             uid,
             ..OwnerReference::default()
         });
-        let word = if self.link.is_some() || self.fleet.is_some() {
-            "token"
-        } else {
-            "bound"
-        };
         let secret = KubernetesSecret {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}-{word}-", self.account.name)),
+                generate_name: Some(self.name_prefix()),
+                name: wanted.clone(),
                 labels: Some(self.label().into_iter().chain([extension]).collect()),
                 annotations: Some(BTreeMap::from([(
                     labels::SERVICE_ACCOUNT_NAME.to_owned(),
@@ -291,8 +318,31 @@ impl<'a> Tokens<'a> {
             ..Default::default()
         };
         let params = PostParams::default();
-        let made = self.api.create(&params, &secret);
-        self.target.request("create a token Secret", made).await
+        let made = async {
+            match (self.api.create(&params, &secret).await, &wanted) {
+                (Err(kube::Error::Api(status)), Some(name)) if status.code == 409 => {
+                    self.api.get(name).await
+                }
+                (made, _) => made,
+            }
+        };
+        let mut made = self.target.request("create a token Secret", made).await?;
+        let is_own = self.owner(made.labels()) == self.owner(&self.label().into_iter().collect())
+            && made.type_.as_deref() == Some(kind);
+        if !is_own {
+            // Somebody else has the name.
+            let unnamed = ObjectMeta {
+                name: None,
+                ..secret.metadata.clone()
+            };
+            let secret = KubernetesSecret {
+                metadata: unnamed,
+                ..secret.clone()
+            };
+            let again = self.api.create(&params, &secret);
+            made = self.target.request("create a token Secret", again).await?;
+        }
+        Ok(made)
     }
 
     /// Revokes one of the `known` tokens: deletes its Secret. Fails if another one has its name by now.
