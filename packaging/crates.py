@@ -48,12 +48,28 @@ def crates() -> tuple[Crate, list[Crate]]:
     def is_macro(id: str) -> bool:
         return any("proc-macro" in target["kind"] for target in packages[id]["targets"])
 
+    def is_on(id: str, used: str) -> bool:
+        """Whether a crate uses another one with the features that it has. cargo also lists optional crates that only a
+        weak feature (`bit-vec?/std`) names."""
+        declared = [entry for entry in packages[id]["dependencies"] if entry["name"] == packages[used]["name"]]
+        if not all(entry["optional"] for entry in declared):
+            return True
+        names = {entry["rename"] or entry["name"] for entry in declared}
+        features = nodes[id]["features"]
+        named = {item for feature in features for item in packages[id]["features"].get(feature, [])}
+        return any(
+            name in features or name in named or f"dep:{name}" in named or any(item.startswith(f"{name}/") for item in named)
+            for name in names
+        )
+
     def uses(id: str) -> dict[str, bool]:
         """What a crate uses, and whether only its build does."""
         found = {}
         for dependency in nodes[id]["deps"]:
             kinds = {kind["kind"] for kind in dependency["dep_kinds"]} - {"dev"}
             used = dependency["pkg"]
+            if not is_on(id, used):
+                continue
             if kinds and used in metadata["workspace_members"]:
                 found |= uses(used)
             elif kinds:
