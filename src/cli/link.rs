@@ -17,6 +17,7 @@ use links::{
         direction::{Direction, LinkedTarget},
         summary::summary,
     },
+    link_credentials::KubeconfigTarget,
     poll::{POLL_INTERVAL, poll},
     rotate::tokens::Lifetime,
 };
@@ -318,6 +319,17 @@ async fn become_ready(prepared: &Prepared, wait: Duration) -> anyhow::Result<()>
     let ready = wait_until_ready(prepared, &links, wait, &progress);
     progress.during(ready).await?;
     output::note(&format!("{context} is linked to {name}"));
+    let credentials = KubeconfigTarget::of_secret(prepared.stored_credentials());
+    let account = credentials.and_then(|credentials| credentials.account);
+    if let Some(at) = account.and_then(|account| account.expires) {
+        let (namespace, name) = (prepared.namespace(), name.to_string());
+        let flags = &source.cluster.flags;
+        let rotate = flags.mc("rotate --namespace {} {}", &[&namespace, &name]);
+        output::note(&format!(
+            "its token expires on {}; before then, run {rotate}, best every month by a CronJob",
+            at.strftime("%Y-%m-%d")
+        ));
+    }
     Ok(())
 }
 

@@ -136,7 +136,9 @@ async fn link_connects_two_clusters_and_mirrors_what_plan_predicted() {
     );
     assert_eq!(linked.code, 0, "{}", linked.stderr);
     assert!(
-        linked.stderr.contains("link-west is linked to link-east"),
+        linked
+            .stderr
+            .contains("link-west is linked to link-east\nits token expires on 20"),
         "{}",
         linked.stderr
     );

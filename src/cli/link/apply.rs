@@ -279,6 +279,11 @@ impl Prepared {
         Ok(())
     }
 
+    /// The namespace of the Link.
+    pub fn namespace(&self) -> String {
+        self.objects.link.namespace().unwrap_or_default()
+    }
+
     /// The Secret that the controller reads, as it stands once this is applied.
     pub fn stored_credentials(&self) -> &Secret {
         let new = &self.objects.credentials;
