@@ -47,10 +47,10 @@ pub struct RunController {
     #[arg(long, value_name = "HOST:PORT")]
     probe_address: Option<String>,
     /// Deployment of the gateway, if it forwards only to namespaces with exported Services
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = args::object_name)]
     pub export_gateway: Option<String>,
     /// Domain of this cluster's Services
-    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local", value_parser = args::object_name)]
     cluster_domain: String,
     /// Elect a leader with a Lease, so that only one replica writes
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
