@@ -528,6 +528,7 @@ async fn uninstall_names_what_install_made(plane: &ControlPlane) {
     RoleBinding linkerd-multicluster/linkerd-multicluster-controller
     CustomResourceDefinition /links.multicluster.linkerd.io
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller
+    ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-gateway
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-owners
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-parents
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-routes
@@ -535,6 +536,7 @@ async fn uninstall_names_what_install_made(plane: &ControlPlane) {
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-controller-slices
     ValidatingAdmissionPolicyBinding /linkerd-multicluster-events
     ValidatingAdmissionPolicy /linkerd-multicluster-controller
+    ValidatingAdmissionPolicy /linkerd-multicluster-controller-gateway
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-owners
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-parents
     ValidatingAdmissionPolicy /linkerd-multicluster-controller-routes

@@ -195,7 +195,7 @@ fn chart_has_no_policies_where_the_api_server_does_not_know_them() {
             .filter(|(kind, _)| kind == "ValidatingAdmissionPolicy")
             .count()
     };
-    assert_eq!((policies("1.29.9"), policies("1.30.0")), (0, 7));
+    assert_eq!((policies("1.29.9"), policies("1.30.0")), (0, 8));
 }
 
 #[test]
