@@ -6,12 +6,12 @@ use anstyle::{AnsiColor, Style};
 use clap::Args;
 use client::{Access, Cluster};
 use hints::{hint::fail, prose::counted};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
-use kube::api::PostParams;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use mirror_core::api::text::one_line;
-use observe::attack::{AttackAnswer, Thief, ThiefKind, Tried, attack, thieves};
+use observe::{
+    attack::{AttackAnswer, Thief, ThiefKind, Tried, attack, thieves},
+    clusters::access::may,
+};
 use serde::Serialize;
 
 use super::common::{
@@ -94,24 +94,15 @@ pub async fn run(global: &Global, args: &AttackArgs) -> anyhow::Result<ExitCode>
 
 /// Fails if the user may not impersonate an account.
 async fn may_impersonate(cluster: &Cluster, thief: &Thief) -> anyhow::Result<()> {
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                resource: Some("serviceaccounts".to_owned()),
-                verb: Some("impersonate".to_owned()),
-                namespace: Some(thief.namespace.clone()),
-                name: Some(thief.account.clone()),
-                ..ResourceAttributes::default()
-            }),
-            ..SelfSubjectAccessReviewSpec::default()
-        },
-        ..SelfSubjectAccessReview::default()
+    let impersonate = ResourceAttributes {
+        resource: Some("serviceaccounts".to_owned()),
+        verb: Some("impersonate".to_owned()),
+        namespace: Some(thief.namespace.clone()),
+        name: Some(thief.account.clone()),
+        ..ResourceAttributes::default()
     };
-    let api = cluster.all::<SelfSubjectAccessReview>();
-    let params = PostParams::default();
-    let asked = cluster.request("ask for permissions", api.create(&params, &review));
-    let is_allowed = asked.await?.status.is_some_and(|status| status.allowed);
-    if is_allowed {
+    let asked = may(&cluster.client, impersonate).await;
+    if asked.map_err(|why| cluster.failed("ask for permissions", why))? {
         return Ok(());
     }
     Err(fail(

@@ -158,14 +158,9 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 fn commands() -> Vec<String> {
-    let all = help("");
-    // Two spaces, the name, and after some more spaces what it does.
-    let explained = all.lines().filter_map(|line| {
-        let (name, _) = line.strip_prefix("  ")?.split_once("  ")?;
-        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains(' ');
-        is_name.then(|| name.to_owned())
-    });
-    let mut commands: Vec<String> = explained.collect();
+    let defined = linkerd_mc::cli::command();
+    let shown = defined.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let mut commands: Vec<String> = shown.map(|sub| sub.get_name().to_owned()).collect();
     assert!(commands.len() >= 15, "{commands:?}");
     let place = |name: &str| {
         let first = FIRST.iter().position(|first| *first == name);

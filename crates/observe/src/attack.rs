@@ -56,7 +56,7 @@ pub async fn attack(client: &Client, thief: &Thief) -> Vec<Tried> {
     let mut tried = Vec::new();
     for attempt in attempts::of(thief) {
         let answer = send(client, &attempt).await;
-        let (permitted_because, remedy) = match attempt.bound {
+        let (permitted_because, remedy) = match attempt.expected {
             Expected::Refused => (None, None),
             Expected::RefusedWith(remedy) => (None, Some(remedy)),
             Expected::Permitted(why) => (Some(why), None),
@@ -72,14 +72,14 @@ pub async fn attack(client: &Client, thief: &Thief) -> Vec<Tried> {
 }
 
 async fn send(client: &Client, attempt: &Attempt) -> AttackAnswer {
-    let (path, content) = match (&attempt.method, &attempt.body) {
-        (&Method::GET, _) => (format!("{}?limit=1", attempt.path), Vec::new()),
+    let query = match attempt.method {
+        Method::GET => "limit=1",
+        _ => "dryRun=All",
+    };
+    let content = match &attempt.body {
         // Options in the body of a deletion would override those of the address.
-        (_, Value::Null) => (format!("{}?dryRun=All", attempt.path), Vec::new()),
-        (_, body) => (
-            format!("{}?dryRun=All", attempt.path),
-            body.to_string().into_bytes(),
-        ),
+        Value::Null => Vec::new(),
+        body => body.to_string().into_bytes(),
     };
     let content_type = match attempt.method {
         Method::PATCH => "application/merge-patch+json",
@@ -87,9 +87,9 @@ async fn send(client: &Client, attempt: &Attempt) -> AttackAnswer {
     };
     let request = Request::builder()
         .method(&attempt.method)
-        .uri(path)
+        .uri(format!("{}?{query}", attempt.path))
         .header("content-type", content_type)
-        .header("accept", attempt.accept())
+        .header("accept", attempt.accept)
         .body(content);
     match request {
         Ok(request) => answer(client.request::<Value>(request).await.map(|_| ())),

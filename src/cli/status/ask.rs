@@ -33,7 +33,6 @@ const SOON: Duration = Duration::from_secs(2);
 /// Reads from all clusters once.
 pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<StatusView> {
     let mut snapshots = snapshots_of(contexts, Depth::Credentials).await;
-    let mut unseen = Vec::new();
     let destinations = destinations_of(contexts, &snapshots).await;
     let in_namespace = args.filter().namespace.is_some();
     if !(in_namespace && snapshots.iter().any(may_not_list_links)) {
@@ -44,16 +43,16 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
     } else {
         None
     };
+    let mut hints = Vec::new();
     if args.is_table() && in_namespace {
         for snapshot in snapshots.iter_mut().filter(|it| may_not_list_links(it)) {
             snapshot.links = Ok(Vec::new());
-            unseen.push(format!(
+            hints.push(format!(
                 "{}: you may not list Links, so Services that should be mirrored and are not are missing here",
                 snapshot.name
             ));
         }
     }
-    let mut hints = unseen;
     if args.is_table() && !args.watch && args.wait.is_none() {
         hints.extend(not_running_in(contexts, &snapshots).await);
         hints.extend(misspelled_in(args, contexts, &snapshots, services.as_deref()).await);

@@ -284,17 +284,45 @@ impl<'a> Tokens<'a> {
         self.token(&made).context("the token is not valid UTF-8")
     }
 
-    /// Creates a Secret of a type, which goes with the account if its UID is given, under a name that no other has if
-    /// none is given. One that another run has created under that name meanwhile is as good.
+    /// Creates a Secret of a type, which goes with the account if its UID is given, under this name or one that no other
+    /// has. What another run has created under the name meanwhile is as good.
     async fn make(
         &self,
         kind: &str,
         account: Option<String>,
         name: Option<String>,
     ) -> anyhow::Result<KubernetesSecret> {
-        let wanted = name;
-        let (key, name) = (labels::EXTENSION, labels::EXTENSION_NAME);
-        let extension = (key.to_owned(), name.to_owned());
+        let mut secret = self.secret(kind, account);
+        let params = PostParams::default();
+        let what = "create a token Secret";
+        if let Some(name) = name {
+            secret.metadata.name = Some(name.clone());
+            let made = async {
+                match self.api.create(&params, &secret).await {
+                    Err(kube::Error::Api(status)) if status.code == 409 => {
+                        self.api.get(&name).await
+                    }
+                    made => made,
+                }
+            };
+            let made = self.target.request(what, made).await?;
+            let is_for_same = self.owner(made.labels()) == self.owner(secret.labels());
+            if is_for_same && made.type_ == secret.type_ {
+                return Ok(made);
+            }
+            // Somebody else has the name.
+            secret.metadata.name = None;
+        }
+        let made = self.api.create(&params, &secret);
+        self.target.request(what, made).await
+    }
+
+    /// A Secret without a name.
+    fn secret(&self, kind: &str, account: Option<String>) -> KubernetesSecret {
+        let extension = (
+            labels::EXTENSION.to_owned(),
+            labels::EXTENSION_NAME.to_owned(),
+        );
         let owner = account.map(|uid| OwnerReference {
             api_version: ServiceAccount::api_version(&()).into_owned(),
             kind: ServiceAccount::kind(&()).into_owned(),
@@ -302,10 +330,9 @@ impl<'a> Tokens<'a> {
             uid,
             ..OwnerReference::default()
         });
-        let secret = KubernetesSecret {
+        KubernetesSecret {
             metadata: ObjectMeta {
                 generate_name: Some(self.name_prefix()),
-                name: wanted.clone(),
                 labels: Some(self.label().into_iter().chain([extension]).collect()),
                 annotations: Some(BTreeMap::from([(
                     labels::SERVICE_ACCOUNT_NAME.to_owned(),
@@ -316,33 +343,7 @@ impl<'a> Tokens<'a> {
             },
             type_: Some(kind.to_owned()),
             ..Default::default()
-        };
-        let params = PostParams::default();
-        let made = async {
-            match (self.api.create(&params, &secret).await, &wanted) {
-                (Err(kube::Error::Api(status)), Some(name)) if status.code == 409 => {
-                    self.api.get(name).await
-                }
-                (made, _) => made,
-            }
-        };
-        let mut made = self.target.request("create a token Secret", made).await?;
-        let is_own = self.owner(made.labels()) == self.owner(&self.label().into_iter().collect())
-            && made.type_.as_deref() == Some(kind);
-        if !is_own {
-            // Somebody else has the name.
-            let unnamed = ObjectMeta {
-                name: None,
-                ..secret.metadata.clone()
-            };
-            let secret = KubernetesSecret {
-                metadata: unnamed,
-                ..secret.clone()
-            };
-            let again = self.api.create(&params, &secret);
-            made = self.target.request("create a token Secret", again).await?;
         }
-        Ok(made)
     }
 
     /// Revokes one of the `known` tokens: deletes its Secret. Fails if another one has its name by now.

@@ -34,12 +34,26 @@ pub struct Attempt {
     pub path: String,
     /// `null` for requests without a body.
     pub body: Value,
+    /// The form of the answer.
+    pub accept: &'static str,
     /// What should become of it.
-    pub bound: Expected,
+    pub expected: Expected,
 }
 
+/// Reads the metadata of a list.
 fn read(what: &'static str, path: String) -> Attempt {
-    attempt(what, Method::GET, path, Value::Null)
+    Attempt {
+        accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        ..attempt(what, Method::GET, path, Value::Null)
+    }
+}
+
+/// Reads the metadata of an object.
+fn read_one(what: &'static str, path: String) -> Attempt {
+    Attempt {
+        accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        ..attempt(what, Method::GET, path, Value::Null)
+    }
 }
 
 fn attempt(what: &'static str, method: Method, path: String, body: Value) -> Attempt {
@@ -48,24 +62,14 @@ fn attempt(what: &'static str, method: Method, path: String, body: Value) -> Att
         method,
         path,
         body,
-        bound: Expected::Refused,
+        accept: "application/json",
+        expected: Expected::Refused,
     }
 }
 
 impl Attempt {
-    /// The form of the answer: of what is read, only metadata.
-    pub fn accept(&self) -> &'static str {
-        match self.method {
-            Method::GET if self.path.ends_with("linkerd-identity-issuer") => {
-                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-            }
-            Method::GET => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            _ => "application/json",
-        }
-    }
-
-    fn bound(self, bound: Expected) -> Self {
-        Self { bound, ..self }
+    fn expected(self, expected: Expected) -> Self {
+        Self { expected, ..self }
     }
 }
 
@@ -81,36 +85,29 @@ pub fn of(thief: &Thief) -> Vec<Attempt> {
 /// What the controller of this cluster could do.
 fn of_controller(thief: &Thief) -> Vec<Attempt> {
     let own = &thief.namespace;
-    let in_own_namespace = thief.accounts.contains(own);
     let mut attempts = vec![
         read(
             "Read the credentials of the Links",
             format!("{CORE}/namespaces/{own}/secrets"),
         )
-        .bound(Expected::Permitted(
+        .expected(Expected::Permitted(
             "with them it reads the target clusters; rotate them after a theft",
         )),
         read("Read all Services", format!("{CORE}/services"))
-            .bound(Expected::Permitted("it compares them with its mirrors")),
+            .expected(Expected::Permitted("it compares them with its mirrors")),
     ];
-    let others = thief.accounts.iter().filter(|namespace| *namespace != own);
-    attempts.extend(others.map(|namespace| {
+    attempts.extend(thief.accounts.iter().map(|namespace| {
+        let expected = if namespace == own {
+            Expected::RefusedWith("give the accounts of other clusters a namespace of their own")
+        } else {
+            Expected::Refused
+        };
         read(
             "Read the tokens with which other clusters read this one",
             format!("{CORE}/namespaces/{namespace}/secrets"),
         )
+        .expected(expected)
     }));
-    if in_own_namespace {
-        attempts.push(
-            read(
-                "Read the tokens with which other clusters read this one",
-                format!("{CORE}/namespaces/{own}/secrets"),
-            )
-            .bound(Expected::RefusedWith(
-                "give the accounts of other clusters a namespace of their own",
-            )),
-        );
-    }
     attempts
 }
 
@@ -118,12 +115,12 @@ fn of_controller(thief: &Thief) -> Vec<Attempt> {
 fn of_remote() -> Vec<Attempt> {
     vec![
         read("Read all Services", format!("{CORE}/services"))
-            .bound(Expected::Permitted("exported Services are mirrored")),
+            .expected(Expected::Permitted("exported Services are mirrored")),
         read(
             "Read all Pods, with their environment",
             format!("{CORE}/pods"),
         )
-        .bound(Expected::Permitted(
+        .expected(Expected::Permitted(
             "remote discovery needs it; an account for gateway mode alone has no right to it",
         )),
     ]
@@ -265,7 +262,7 @@ fn reads(thief: &Thief) -> Vec<Attempt> {
     let linkerd = &thief.linkerd;
     let mut attempts = vec![
         read("Read all Secrets", format!("{CORE}/secrets")),
-        read(
+        read_one(
             "Read the key of Linkerd's issuer",
             format!("{CORE}/namespaces/{linkerd}/secrets/linkerd-identity-issuer"),
         ),
@@ -304,7 +301,7 @@ mod tests {
             assert_eq!(names.len(), attempts.len());
             let permitted = attempts
                 .iter()
-                .filter(|attempt| matches!(attempt.bound, Expected::Permitted(_)));
+                .filter(|attempt| matches!(attempt.expected, Expected::Permitted(_)));
             assert_eq!(permitted.count(), 2);
         }
     }
@@ -315,7 +312,7 @@ mod tests {
             let mut attempts = of(&thief(ThiefKind::Controller, accounts)).into_iter();
             let found = attempts.find(|attempt| attempt.what.starts_with("Read the tokens"));
             let found = found.unwrap();
-            (found.path, found.bound != Expected::Refused)
+            (found.path, found.expected != Expected::Refused)
         };
         let path = |of: &str| format!("/api/v1/namespaces/{of}/secrets");
         assert_eq!(tokens("access"), (path("access"), false));

@@ -16,7 +16,7 @@ use k8s_openapi::api::{
     core::v1::{self as core, Namespace, Pod, Secret},
     networking::v1::ServiceCIDR,
 };
-use kube::{Api, Client, api::PartialObjectMeta};
+use kube::{Api, Client, Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
 use mirror_core::{
     api::{
         k8s::{EndpointSlice, Service},
@@ -94,7 +94,7 @@ pub async fn extension_namespaces(client: &Client) -> Known<Vec<String>> {
 
 /// Mirrors of all Links and federated Services.
 pub async fn mirrors(client: &Client, namespace: Option<&str>) -> Known<Vec<Service>> {
-    services_in(client, namespace, &mirrored()).await
+    services(client, namespace, &mirrored()).await
 }
 
 /// Selects mirrors, as the controller does.
@@ -106,7 +106,7 @@ fn mirrored() -> String {
 pub async fn endpoints(client: &Client, namespace: Option<&str>) -> Known<Endpoints> {
     // Slices of mirrors and probe Services have the label with the name of a cluster. Of a federated Service, slices to
     // gateways of target clusters have it; slices to local members do not.
-    let slices = slices_in(client, namespace, labels::CLUSTER_NAME).await?;
+    let slices = list_slices(client, namespace, labels::CLUSTER_NAME).await?;
     Ok(Endpoints::count(&slices))
 }
 
@@ -130,20 +130,13 @@ async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
     }
 }
 
-/// The Services of all namespaces that a selector matches.
-pub async fn services(client: &Client, selector: &str) -> Known<Vec<Service>> {
-    services_in(client, None, selector).await
-}
-
-async fn services_in(
+/// The Services that a selector matches, of a namespace or of all.
+pub async fn services(
     client: &Client,
     namespace: Option<&str>,
     selector: &str,
 ) -> Known<Vec<Service>> {
-    let api: Api<Wire<Service>> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
+    let api: Api<Wire<Service>> = api_in(client, namespace);
     let services = list(&api, selector).await?.into_iter();
     let mut services: Vec<Service> = services.map(Service::from).collect();
     services.sort_by_cached_key(|service| service.metadata.resource_id());
@@ -165,22 +158,26 @@ pub async fn exports(client: &Client) -> Known<Vec<ResourceId>> {
     Ok(all.into_iter().collect())
 }
 
-/// The EndpointSlices that a selector matches, of all namespaces.
-pub async fn list_slices(client: &Client, selector: &str) -> Known<Vec<EndpointSlice>> {
-    slices_in(client, None, selector).await
-}
-
-async fn slices_in(
+/// The EndpointSlices that a selector matches, of a namespace or of all.
+pub async fn list_slices(
     client: &Client,
     namespace: Option<&str>,
     selector: &str,
 ) -> Known<Vec<EndpointSlice>> {
-    let api: Api<Wire<EndpointSlice>> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
+    let api: Api<Wire<EndpointSlice>> = api_in(client, namespace);
     let slices = list(&api, selector).await?.into_iter();
     Ok(slices.map(EndpointSlice::from).collect())
+}
+
+/// The objects of a namespace, or of all.
+fn api_in<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }
 
 async fn list<K>(api: &Api<K>, selector: &str) -> Known<Vec<K>>
@@ -251,10 +248,11 @@ pub struct OwnObjects {
 /// Reads what controllers of this installation and others wrote.
 pub async fn own_objects(client: &Client) -> OwnObjects {
     let gateways = local_queries().gateways.labels.unwrap_or_default();
-    let (mirrors, probes) = futures::join!(mirrors(client, None), services(client, &gateways));
+    let (mirrors, probes) =
+        futures::join!(mirrors(client, None), services(client, None, &gateways));
     let found = mirrors.iter().chain(&probes).flatten();
     let slices = match slices_query(&found.map(|service| service.metadata.id()).collect()) {
-        Some(query) => list_slices(client, &query).await,
+        Some(query) => list_slices(client, None, &query).await,
         None => Ok(Vec::new()),
     };
     OwnObjects {

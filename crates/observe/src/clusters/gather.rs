@@ -399,7 +399,7 @@ async fn of_services(
             .first()
             .and_then(|first| first.local_members.as_deref())
         {
-            Some(selector) => services(client, selector).await,
+            Some(selector) => services(client, None, selector).await,
             None => Ok(vec![]),
         }
     };

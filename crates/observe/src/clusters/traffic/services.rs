@@ -267,7 +267,7 @@ async fn addresses(
     let sources: Vec<&str> = sources.collect::<BTreeSet<_>>().into_iter().collect();
     let mut slices = Vec::new();
     for selector in selectors(&sources) {
-        slices.extend(list_slices(&client, &selector).await?);
+        slices.extend(list_slices(&client, None, &selector).await?);
     }
     Ok(slices)
 }
