@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde::Deserialize;
@@ -45,10 +46,12 @@ struct Stored {
 }
 
 impl ControlPlane {
-    /// Reads all objects, once each namespace has what kube-controller-manager creates there.
+    /// Reads all objects, once each namespace and each aggregated role has what kube-controller-manager puts there.
+    /// Otherwise each return would undo that, and the controller would do it again.
     pub async fn checkpoint(&self) -> anyhow::Result<Checkpoint> {
-        eventually("what each namespace has", SETTLED, async || {
-            Ok(self.are_all_controlled().await?.then_some(()))
+        eventually("what the controllers write", SETTLED, async || {
+            let settled = self.are_all_controlled().await? && self.are_all_aggregated().await?;
+            Ok(settled.then_some(()))
         })
         .await?;
         let all = self.stored(false).await?;
@@ -79,7 +82,15 @@ impl ControlPlane {
                 self.wait_until_unknown(&namespace, deadline).await?;
                 continue;
             }
-            ensure!(Instant::now() < deadline, "something goes on writing");
+            ensure!(
+                Instant::now() < deadline,
+                "something goes on writing: {}",
+                changes
+                    .iter()
+                    .map(Change::key)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
             removed.extend(changes.iter().filter_map(Change::removed_namespace));
             for some in changes.chunks(OPERATIONS) {
                 let operations: Vec<Value> = some.iter().map(Change::operation).collect();
@@ -124,6 +135,13 @@ impl ControlPlane {
         Ok(namespaces.items.len() >= 4)
     }
 
+    async fn are_all_aggregated(&self) -> anyhow::Result<bool> {
+        let roles = Api::<ClusterRole>::all(self.client());
+        Ok(are_aggregated(
+            &roles.list(&ListParams::default()).await?.items,
+        ))
+    }
+
     /// What etcd stores for the API server.
     async fn stored(&self, keys_only: bool) -> anyhow::Result<Vec<Stored>> {
         let [from, to] = OBJECTS.map(|key| STANDARD.encode(key));
@@ -144,6 +162,25 @@ impl ControlPlane {
         let answer = client.request(request.body(serde_json::to_vec(body)?)?);
         answer.await.with_context(|| format!("etcd: {method}"))
     }
+}
+
+/// Whether each role has the rules of all roles that it aggregates.
+fn are_aggregated(roles: &[ClusterRole]) -> bool {
+    roles.iter().all(|role| {
+        let selectors = role.aggregation_rule.iter();
+        let selectors = selectors.flat_map(|rule| rule.cluster_role_selectors.iter().flatten());
+        let rules = selectors.flat_map(|selector| {
+            let wanted = selector.match_labels.iter().flatten();
+            let selected = roles.iter().filter(move |part| {
+                wanted
+                    .clone()
+                    .all(|(key, value)| part.labels().get(key) == Some(value))
+            });
+            selected.flat_map(|part| part.rules.iter().flatten())
+        });
+        let own = role.rules.as_deref().unwrap_or_default();
+        rules.into_iter().all(|rule| own.contains(rule))
+    })
 }
 
 /// What etcd answers to a read of many keys.
@@ -174,10 +211,16 @@ enum Change {
 }
 
 impl Change {
+    /// The key, as it is read.
+    fn key(&self) -> String {
+        let (Self::Remove(key) | Self::Put(key, _)) = self;
+        let bytes = STANDARD.decode(key).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// The namespace that this removes.
     fn removed_namespace(&self) -> Option<String> {
-        let Self::Remove(key) = self else { return None };
-        let key = String::from_utf8(STANDARD.decode(key).ok()?).ok()?;
+        let key = matches!(self, Self::Remove(_)).then(|| self.key())?;
         key.strip_prefix(NAMESPACES).map(str::to_owned)
     }
 
@@ -221,6 +264,45 @@ impl Checkpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn role(name: &str, labels: &Value, verbs: &[&str], sum: &Value) -> ClusterRole {
+        let rules = verbs
+            .iter()
+            .map(|verb| json!({ "apiGroups": [""], "resources": ["pods"], "verbs": [verb] }));
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": labels },
+            "rules": rules.collect::<Vec<_>>(),
+            "aggregationRule": sum,
+        }))
+        .unwrap()
+    }
+
+    /// As in a new cluster: `edit` aggregates `view`, which aggregates the last one.
+    #[test]
+    fn aggregated_roles_are_waited_for() {
+        let of =
+            |label: &str| json!({ "clusterRoleSelectors": [{ "matchLabels": { label: "true" } }] });
+        let cases: [(&[&str], &[&str], bool); 4] = [
+            (&[], &[], false),
+            (&[], &["get"], false),
+            (&["get"], &[], false),
+            (&["get"], &["get"], true),
+        ];
+        for (edit, view, expected) in cases {
+            let roles = [
+                role("edit", &json!({}), edit, &of("to-edit")),
+                role("view", &json!({ "to-edit": "true" }), view, &of("to-view")),
+                role(
+                    "part",
+                    &json!({ "to-view": "true" }),
+                    &["get"],
+                    &Value::Null,
+                ),
+                role("other", &json!({}), &["list"], &Value::Null),
+            ];
+            assert_eq!(are_aggregated(&roles), expected, "{edit:?} {view:?}");
+        }
+    }
 
     fn stored(key: &str, value: &str, revision: &str) -> Stored {
         Stored {
