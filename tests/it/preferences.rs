@@ -1,9 +1,10 @@
 //! Federated Services whose members prefer a cluster: the routes that the controller writes, and how they change.
 
-use control_plane::{AuditEvent, ControlPlane, eventually};
+use control_plane::{AuditEvent, ControlPlane, eventually, gateway_api_crds};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use linkerd_mc::api::labels as l;
+use linkerd_mc::api::{labels as l, route::RouteKind};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -263,6 +264,60 @@ async fn others_have(source: &ControlPlane, version: &str, kind: &str, name: &st
     theirs.delete(name, &DeleteParams::default()).await.unwrap();
     routed(source, &[("web", HEAVY), (SERVICE, 1)]).await;
     member_is(source, NAME, NAME, "web", "Mirrored").await;
+}
+
+/// Gateway API 1.6 serves `TCPRoute` as `v1` only, which Linkerd does not read yet. The route is written nevertheless, and
+/// counts as soon as a later Linkerd says that it has accepted it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn tcp_routes_of_the_newest_gateway_api_are_written_and_what_linkerd_does_not_read_is_said() {
+    let scene = Scene::set().await;
+    let (source, far) = (&*scene.alone.source, &*scene.alone.far);
+    let crds = tokio::task::spawn_blocking(gateway_api_crds).await;
+    let crds = crds.unwrap().unwrap();
+    source
+        .kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()])
+        .await
+        .unwrap();
+    routed(source, &[("web", HEAVY), (SERVICE, 1)]).await;
+    let port = json!([{ "name": "db", "port": 80, "appProtocol": "postgres" }]);
+    for plane in [source, far] {
+        patch(plane, NAME, "web", json!({ "spec": { "ports": port } })).await;
+    }
+
+    let said = member_is(source, NAME, NAME, "web", "RouteNotAccepted").await;
+    let why = format!(
+        "no cluster is preferred: Linkerd has not accepted TCPRoute {ROUTE}, because it reads TCPRoute as v1alpha2, which \
+         the API server does not serve"
+    );
+    assert_eq!(said.message, why);
+    unrouted(source).await;
+    let check = checked(source, "preferences of federated services are applied");
+    assert_eq!(check["result"], "warning");
+
+    let resource = RouteKind::Tcp.resource_in("v1");
+    let routes = Api::<DynamicObject>::namespaced_with(source.client(), NAME, &resource);
+    let accepted = json!({ "status": { "parents": [{
+        "controllerName": "linkerd.io/policy-controller",
+        "parentRef": { "group": "", "kind": "Service", "name": SERVICE, "port": 80 },
+        "conditions": [{
+            "type": "Accepted", "status": "True", "reason": "Accepted", "message": "",
+            "lastTransitionTime": "2026-11-29T00:00:00Z",
+        }],
+    }] } });
+    routes
+        .patch_status(ROUTE, &PatchParams::default(), &Patch::Merge(accepted))
+        .await
+        .unwrap();
+    member_is(source, NAME, NAME, "web", "Mirrored").await;
+    in_step(source, NAME, &FLAGS).await;
+
+    prefer(source, Value::Null).await;
+    eventually("the route to go", SOON, async || {
+        Ok(routes.get_opt(ROUTE).await?.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,6 +38,7 @@ pub use self::{
 };
 use super::{
     lease::Fence,
+    local::RouteVersions,
     metrics::{Metrics, ResourceKind, Verb, WriteResult},
 };
 
@@ -45,6 +46,8 @@ use super::{
 #[derive(Clone)]
 pub struct Writer {
     pub client: Client,
+    /// The versions in which routes are written.
+    pub routes: RouteVersions,
     pub fence: Fence,
     pub metrics: Metrics,
 }
@@ -215,6 +218,7 @@ impl Writer {
 
     async fn create_route(&self, mut route: Route, uids: &Uids) -> Result<Written, Failure> {
         own(&mut route.metadata.owner_references, uids)?;
+        route.version = self.routes.of(route.kind);
         let api = self.routes(route.kind, route.metadata.namespace());
         match created(api, &route.into()).await {
             Ok(made) => Ok(Written::Route(Arc::new(made))),
@@ -290,7 +294,8 @@ impl Writer {
     }
 
     fn routes(&self, kind: RouteKind, namespace: &str) -> Api<Wire<Route>> {
-        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+        let resource = kind.resource_in(self.routes.of(kind));
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
     /// Gets a Service of any owner; `None` if it does not exist.

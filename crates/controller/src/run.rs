@@ -13,7 +13,7 @@ use super::{
     engine::{self, Health, Settings},
     gateway_exports::{self, ExportGateway},
     lease::{self, Fence, LeaseSettings},
-    local,
+    local::{self, RouteVersions},
     metrics::Metrics,
     networks,
 };
@@ -59,12 +59,14 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
         closing.clone(),
     ));
     let (outbox, inbox) = engine::local_channel();
+    let routes = RouteVersions::default();
     let mut watches = local::watch_local(
         &client,
         &settings.config,
         &metrics,
         &outbox,
         inbox.needed.subscribe(),
+        &routes,
     );
     watches.spawn(networks::run(client.clone(), server, outbox));
     let (elect, elected) = oneshot::channel();
@@ -79,6 +81,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> a
     };
     let writer = Writer {
         client: client.clone(),
+        routes,
         fence: Fence::closed(),
         metrics: metrics.clone(),
     };

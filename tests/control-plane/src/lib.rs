@@ -54,5 +54,5 @@ pub use linkerd::LinkerdOptions;
 pub use pieces::Pieces;
 pub use plane::{Backup, Checkpoint, ControlPlane, Pids};
 pub use pool::{Lent, Pool};
-pub use programs::{Assets, gitops_crds, go};
+pub use programs::{Assets, gateway_api_crds, gitops_crds, go};
 pub use wait::eventually;

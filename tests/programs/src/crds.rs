@@ -1,4 +1,5 @@
-//! The CRDs of GitOps tools and of stores of secrets, out of the Go modules of these. Nothing is built.
+//! The CRDs of GitOps tools, of stores of secrets and of the Gateway API, out of the Go modules of these. Nothing is
+//! built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ struct Module {
     files: &'static [&'static str],
 }
 
-const MODULES: [Module; 4] = [
+const GITOPS: [Module; 4] = [
     Module {
         name: "github.com/argoproj/argo-cd/v3@v3.3.0",
         sum: "h1:9UlruTd5cC/MyvorTXgAIblfZTy63MF5FYvvoAaUvwU=",
@@ -43,16 +44,34 @@ const MODULES: [Module; 4] = [
         files: &["helm/sealed-secrets/crds/bitnami.com_sealedsecrets.yaml"],
     },
 ];
+const GATEWAY_API: [Module; 1] = [Module {
+    name: "sigs.k8s.io/gateway-api@v1.6.3",
+    sum: "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc=",
+    files: &[
+        "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
+        "config/crd/standard/gateway.networking.k8s.io_tcproutes.yaml",
+    ],
+}];
 /// A `go.mod` with a version of Go that the modules may require.
 const GO_MOD: &str = "go 1.26.0\n";
 
 /// The folder with the CRDs of Argo CD, Flux, External Secrets and Sealed Secrets, downloaded now if it is not there yet.
 pub fn gitops_crds() -> anyhow::Result<PathBuf> {
+    crds("crds", &GITOPS)
+}
+
+/// The folder with the CRDs of routes in the standard channel of Gateway API 1.6, the first that serves no alpha version,
+/// downloaded now if it is not there yet.
+pub fn gateway_api_crds() -> anyhow::Result<PathBuf> {
+    crds("gateway-api", &GATEWAY_API)
+}
+
+fn crds(name: &str, modules: &[Module]) -> anyhow::Result<PathBuf> {
     kept(
-        &cache("crds")?,
-        &go::fingerprint(&MODULES),
+        &cache(name)?,
+        &go::fingerprint(modules),
         go::version("go", Path::new(env!("CARGO_MANIFEST_DIR")), GO_MOD),
-        |folder| MODULES.iter().try_for_each(|module| copy(module, folder)),
+        |folder| modules.iter().try_for_each(|module| copy(module, folder)),
     )
 }
 

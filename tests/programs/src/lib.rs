@@ -1,5 +1,6 @@
 //! Programs that tests and the playground run, built once with Go and kept: those of a control plane ([`Assets`]) and
-//! [`helm`]. Whatever else tests build with Go, [`go`] builds in the same way. [`gitops_crds`] only downloads files.
+//! [`helm`]. Whatever else tests build with Go, [`go`] builds in the same way. [`gitops_crds`] and
+//! [`gateway_api_crds`] only download files.
 //!
 //! This crate has next to no dependencies, so that it is compiled in seconds: Go's build, which takes minutes, can run
 //! while Rust compiles everything else. Its program makes all builds; `.ci/run` starts it first. Its example is what
@@ -16,7 +17,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 pub use assets::Assets;
-pub use crds::gitops_crds;
+pub use crds::{gateway_api_crds, gitops_crds};
 pub use helm::helm;
 
 /// What `main` returns when it has failed: says why, without a backtrace.

@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use programs::{Assets, failed, gitops_crds, helm};
+use programs::{Assets, failed, gateway_api_crds, gitops_crds, helm};
 
 fn main() -> ExitCode {
     match Assets::locate()
         .and_then(|_| helm())
         .and_then(|_| gitops_crds())
+        .and_then(|_| gateway_api_crds())
     {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(&error),

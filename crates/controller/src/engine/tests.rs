@@ -33,7 +33,7 @@ use super::{Engine, Settings, link_state::LinkState};
 use crate::{
     apply::Writer,
     lease::Fence,
-    local::LocalEvent,
+    local::{LocalEvent, RouteVersions},
     metrics::Metrics,
     session::{HEARTBEAT_SOURCE, Session, SessionEvent, UsableCredentials},
     transport::Sockets,
@@ -72,6 +72,7 @@ fn starting() -> Engine {
     };
     let writer = Writer {
         client: client(),
+        routes: RouteVersions::default(),
         fence: Fence::closed(),
         metrics: Metrics::new(""),
     };

@@ -1,6 +1,10 @@
 //! The watches of routes. They start as soon as the API server serves the kind.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use client::requests::{explain, served_version};
 use kube::{Api, Client};
@@ -19,12 +23,31 @@ use crate::watch::{ConnectionStatus, EventHandler as _, Watched, watch};
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// The versions in which the API server serves kinds of routes, as far as it was asked. The watch of a kind sets its
+/// version before it sends the first event, so before anything is planned that is written in it.
+#[derive(Clone, Debug, Default)]
+pub struct RouteVersions(Arc<Mutex<BTreeMap<RouteKind, &'static str>>>);
+
+impl RouteVersions {
+    /// The version of a kind: the preferred one if the API server was not asked.
+    pub fn of(&self, kind: RouteKind) -> &'static str {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&kind).copied().unwrap_or_else(|| kind.version())
+    }
+
+    fn set(&self, kind: RouteKind, version: &'static str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(kind, version);
+    }
+}
+
 impl Start<'_> {
     /// Watches routes of a kind as soon as the API server serves it. If `waits`, once routes are needed. Then only the
     /// kinds that we write are watched, because without preferences there are no rights on the others.
     pub fn watch_routes(
         &self,
         kind: RouteKind,
+        versions: RouteVersions,
         waits: Option<latest::Receiver<Needed>>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let what = format!("{} of {}", kind.plural(), kind.group());
@@ -42,6 +65,7 @@ impl Start<'_> {
             }
             loop {
                 let version = until_served(&client, kind, &mut handler).await;
+                versions.set(kind, version);
                 let api = Api::<Wire<Route>>::all_with(client.clone(), &kind.resource_in(version));
                 tokio::select! {
                     () = watch(Watched::all(api).recovered(&recovered), &mut handler) => return,

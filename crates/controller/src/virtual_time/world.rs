@@ -27,7 +27,7 @@ use crate::{
     apply::Writer,
     engine::{self, Health, Settings},
     lease::Fence,
-    local,
+    local::{self, RouteVersions},
     metrics::Metrics,
     networks,
 };
@@ -162,11 +162,14 @@ impl World {
         let (outbox, inbox) = engine::local_channel();
         let needed = inbox.needed.subscribe();
         let metrics = self.metrics.clone();
-        let mut watches = local::watch_local(&client, &settings.config, &metrics, &outbox, needed);
+        let routes = RouteVersions::default();
+        let config = &settings.config;
+        let mut watches = local::watch_local(&client, config, &metrics, &outbox, needed, &routes);
         watches.spawn(networks::run(client.clone(), None, outbox));
         let (elect, elected) = oneshot::channel();
         let writer = Writer {
             client,
+            routes,
             fence: Fence::closed(),
             metrics,
         };

@@ -18,6 +18,9 @@ use super::{
 /// Group of the Gateway API.
 pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
+/// How Linkerd's policy controller signs what it writes into the status of a route.
+const POLICY_CONTROLLER: &str = "linkerd.io/policy-controller";
+
 /// Kinds of routes that Linkerd's proxies follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteKind {
@@ -101,6 +104,8 @@ impl RouteKind {
         let others: &[&str] = match self {
             // Gateway API 1.6 serves no alpha version any more, and before 1.5 there is no other.
             Self::Tls => &["v1alpha3", "v1alpha2"],
+            // The alpha version is preferred as long as both are served, because Linkerd reads it.
+            Self::Tcp => &["v1"],
             _ => &[],
         };
         [self.version()].into_iter().chain(others.iter().copied())
@@ -122,6 +127,11 @@ pub struct Route {
     pub spec: RouteSpec,
     /// Its kind.
     pub kind: RouteKind,
+    /// The version of the API in which it was read, or is to be written; empty for the preferred one.
+    #[serde(skip)]
+    pub version: &'static str,
+    /// Whether its status says that Linkerd has accepted it.
+    pub is_accepted: bool,
 }
 
 /// Specification of a [`Route`].
@@ -214,6 +224,12 @@ impl Route {
         parents.filter_map(move |parent| Some((parent.service(namespace)?, parent.port)))
     }
 
+    /// Whether Linkerd does not follow it: it is in a version that Linkerd up to edge-26.8.3 does not read, and its status
+    /// does not say that a later one has accepted it.
+    pub fn is_unread(&self) -> bool {
+        self.kind == RouteKind::Tcp && self.version == "v1" && !self.is_accepted
+    }
+
     fn backend_refs(&self) -> impl Iterator<Item = &BackendRef> {
         self.spec.rules.iter().flat_map(|rule| &rule.backend_refs)
     }
@@ -287,17 +303,58 @@ struct RouteObject {
     metadata: Metadata,
     #[serde(default)]
     spec: RouteSpec,
+    #[serde(default, skip_serializing)]
+    status: RouteStatus,
+}
+
+/// Status of a route, as far as it is read.
+#[derive(Default, Deserialize)]
+struct RouteStatus {
+    #[serde(default)]
+    parents: Vec<RouteParentStatus>,
+}
+
+/// What a controller says of a route and one of its parents.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RouteParentStatus {
+    #[serde(default)]
+    controller_name: String,
+    #[serde(default)]
+    conditions: Vec<RouteCondition>,
+}
+
+#[derive(Deserialize)]
+struct RouteCondition {
+    r#type: String,
+    status: String,
+}
+
+impl RouteStatus {
+    fn is_accepted(&self) -> bool {
+        let own = |parent: &&RouteParentStatus| parent.controller_name == POLICY_CONTROLLER;
+        let mut conditions = self
+            .parents
+            .iter()
+            .filter(own)
+            .flat_map(|own| &own.conditions);
+        conditions.any(|condition| condition.r#type == "Accepted" && condition.status == "True")
+    }
 }
 
 impl From<RouteObject> for Route {
     fn from(object: RouteObject) -> Self {
-        let group = object.api_version.split('/').next();
+        let (group, version) = object.api_version.split_once('/').unwrap_or_default();
         let mut kinds = RouteKind::ALL.into_iter();
-        let kind = kinds.find(|known| known.kind() == object.kind && Some(known.group()) == group);
+        let kind = kinds.find(|known| known.kind() == object.kind && known.group() == group);
         let route = Self {
             metadata: object.metadata,
             spec: object.spec,
             kind: kind.unwrap_or_default(),
+            version: kind
+                .and_then(|kind| kind.versions().find(|known| *known == version))
+                .unwrap_or_default(),
+            is_accepted: object.status.is_accepted(),
         };
         match route.kind {
             RouteKind::Profile => route.of_profile(),
@@ -308,11 +365,16 @@ impl From<RouteObject> for Route {
 
 impl From<Route> for RouteObject {
     fn from(route: Route) -> Self {
+        let version = match route.version {
+            "" => route.kind.version(),
+            version => version,
+        };
         Self {
-            api_version: format!("{}/{}", route.kind.group(), route.kind.version()),
+            api_version: route.kind.resource_in(version).api_version,
             kind: route.kind.kind().to_owned(),
             metadata: route.metadata,
             spec: route.spec,
+            status: RouteStatus::default(),
         }
     }
 }
@@ -359,6 +421,62 @@ mod tests {
         );
         assert_eq!(route.backends().collect::<Vec<_>>(), ["db"]);
         assert_eq!(route.without_rules().backends().count(), 0);
+    }
+
+    #[test]
+    fn route_in_a_version_that_linkerd_does_not_read_counts_once_linkerd_accepted_it() {
+        let status = |controller: &str, accepted: &str| {
+            let condition = json!({ "type": "Accepted", "status": accepted });
+            json!({ "parents": [{ "controllerName": controller, "conditions": [condition] }] })
+        };
+        for (api, kind, status, expected) in [
+            (
+                "gateway.networking.k8s.io/v1",
+                "TCPRoute",
+                Value::Null,
+                true,
+            ),
+            (
+                "gateway.networking.k8s.io/v1",
+                "TCPRoute",
+                status("other.example/gateway", "True"),
+                true,
+            ),
+            (
+                "gateway.networking.k8s.io/v1",
+                "TCPRoute",
+                status(POLICY_CONTROLLER, "False"),
+                true,
+            ),
+            (
+                "gateway.networking.k8s.io/v1",
+                "TCPRoute",
+                status(POLICY_CONTROLLER, "True"),
+                false,
+            ),
+            (
+                "gateway.networking.k8s.io/v1alpha2",
+                "TCPRoute",
+                Value::Null,
+                false,
+            ),
+            (
+                "gateway.networking.k8s.io/v1",
+                "HTTPRoute",
+                Value::Null,
+                false,
+            ),
+        ] {
+            let mut sent = json!({ "apiVersion": api, "kind": kind, "metadata": { "name": "a" } });
+            if !status.is_null() {
+                sent["status"] = status;
+            }
+            let route: Wire<Route> = serde_json::from_value(sent.clone()).unwrap();
+            let route = Route::from(route);
+            assert_eq!(route.is_unread(), expected, "{sent}");
+            // It is written in the version in which it was read.
+            assert_eq!(json!(route)["apiVersion"], api);
+        }
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub enum Reason {
     PreferenceIgnored,
     /// This installation does not write routes, or the API server does not have the kind.
     NoRoutes,
+    /// The API server has the kind of a route only in a version that Linkerd does not read.
+    RouteNotAccepted,
     /// Somebody else's route decides where the requests to a federated Service go.
     RouteConflict,
 }
@@ -156,6 +158,7 @@ impl Reason {
             Self::InvalidPreference => "InvalidPreference",
             Self::PreferenceIgnored => "PreferenceIgnored",
             Self::NoRoutes => "NoRoutes",
+            Self::RouteNotAccepted => "RouteNotAccepted",
             Self::RouteConflict => "RouteConflict",
         }
     }

@@ -118,16 +118,17 @@ pub async fn own_routes(client: &Client) -> Known<Vec<OwnRoute>> {
 }
 
 async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
-    let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource());
-    match list_all(&api, &mirrored()).await {
-        // The API server does not serve the kind.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-        Ok(found) => Ok(found
-            .into_iter()
-            .map(|found| OwnRoute::of(&Route::from(found)))
-            .collect()),
+    for version in kind.versions() {
+        let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource_in(version));
+        let found = match list_all(&api, &mirrored()).await {
+            // The API server does not serve this version.
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            found => found?,
+        };
+        let routes = found.into_iter().map(Route::from);
+        return Ok(routes.map(|route| OwnRoute::of(&route)).collect());
     }
+    Ok(Vec::new())
 }
 
 /// The Services that a selector matches, of a namespace or of all.

@@ -327,6 +327,7 @@ fn of_member(
     if [
         Reason::InvalidPreference,
         Reason::NoRoutes,
+        Reason::RouteNotAccepted,
         Reason::PreferenceIgnored,
     ]
     .into_iter()

@@ -153,6 +153,9 @@ fn of_link(link: &LinkSnapshot, ignores: bool) -> impl Iterator<Item = (Resource
             INSTALL.to_owned()
         } else if is(Reason::NoRoutes) {
             "install the CRDs of the Gateway API".to_owned()
+        } else if is(Reason::RouteNotAccepted) {
+            "install the experimental channel of the Gateway API, which serves both versions"
+                .to_owned()
         } else if is(Reason::RouteConflict) {
             format!("delete that route, or the annotation {PREFER}")
         } else {

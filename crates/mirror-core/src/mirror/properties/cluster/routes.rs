@@ -113,6 +113,7 @@ impl Cluster {
                 ..RouteSpec::default()
             },
             kind: RouteKind::Grpc,
+            ..Route::default()
         };
         let Ok((route, changed)) = self.create_route(route) else {
             return Vec::new();

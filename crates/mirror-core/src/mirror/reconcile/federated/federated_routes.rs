@@ -77,7 +77,12 @@ impl<'a> Members<'a> {
         let mut stale = Vec::new();
         for actual in state.own_routes(self.of.namespace, &self.of.name) {
             match desired.remove(&(actual.kind, actual.metadata.name().to_owned())) {
-                Some(wanted) => writes.extend(wanted.patch(actual)),
+                Some(wanted) => {
+                    if actual.is_unread() {
+                        problem.get_or_insert_with(|| unread(actual));
+                    }
+                    writes.extend(wanted.patch(actual));
+                }
                 None => stale.push(Write::delete_route(actual)),
             }
         }
@@ -201,6 +206,17 @@ impl<'a> Members<'a> {
     }
 }
 
+/// That Linkerd does not follow a route of ours, which is in the only version that the API server has.
+fn unread(route: &Route) -> Problem {
+    let (kind, name) = (route.kind.kind(), route.metadata.name());
+    let version = route.kind.version();
+    let message = format!(
+        "no cluster is preferred: Linkerd has not accepted {kind} {name}, because it reads {kind} as {version}, which \
+         the API server does not serve"
+    );
+    Problem::new(Reason::RouteNotAccepted, message)
+}
+
 /// The API server's default for an `HTTPRoute` without matches.
 fn every_path() -> Value {
     json!([{ "path": { "type": "PathPrefix", "value": "/" } }])
@@ -278,6 +294,7 @@ impl DesiredRoute<'_> {
             },
             spec: self.spec,
             kind: self.kind,
+            ..Route::default()
         }
     }
 

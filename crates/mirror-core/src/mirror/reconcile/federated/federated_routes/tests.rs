@@ -249,7 +249,7 @@ fn theirs(service: &str, port: Option<i32>) -> Route {
             parent_refs: [parent].into(),
             ..RouteSpec::default()
         },
-        kind: RouteKind::Http,
+        ..Route::default()
     }
 }
 
@@ -289,4 +289,21 @@ fn route_of_another_installation_is_somebody_elses() {
     let plan = plan(&with_route(asking, route), &key());
     assert_eq!(described(&plan.writes), ["create Service ns/web-federated"]);
     assert_eq!(reported(&plan), [conflict("web-federated-80")]);
+}
+
+#[test]
+fn route_that_linkerd_does_not_read_is_written_and_reported() {
+    let mut opaque = port("db", 5432);
+    opaque.app_protocol = Some("postgres".into());
+    let asking = asking("local", vec![opaque], None);
+    let mut route = created(&asking).remove(0);
+    route.version = "v1";
+    let why = "web@east: web-federated, RouteNotAccepted: no cluster is preferred: Linkerd has not accepted TCPRoute \
+               web-federated-5432, because it reads TCPRoute as v1alpha2, which the API server does not serve";
+    for (is_accepted, expected) in [(false, why), (true, "web@east: web-federated")] {
+        route.is_accepted = is_accepted;
+        let plan = plan(&with_route(asking.clone(), route.clone()), &key());
+        assert_eq!(reported(&plan), [expected]);
+        assert_eq!(described(&plan.writes), ["create Service ns/web-federated"]);
+    }
 }
