@@ -39,10 +39,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     isolation::{self, Place},
     load::Tally,
-    rig::{Rig, Trust},
+    rig::{Posture, Rig, Trust},
     second,
     table::{self, Row},
 };
+
+/// With this variable, each cluster has its own trust domain, the gateway forwards only what is exported, and the link has
+/// the strict profile.
+const STRICT: &str = "LINKERD_MC_MESH_STRICT";
 
 /// A case returns a row of the table, or an error if a check failed.
 type Case = fn(&mut Rig) -> Pin<Box<dyn Future<Output = anyhow::Result<Row>> + '_>>;
@@ -281,7 +285,12 @@ async fn run_all(place: &Arc<Place>, parts: &[String]) -> anyhow::Result<bool> {
         return Ok(rows.iter().all(|(_, outcome)| outcome.is_ok()));
     }
     let started = Instant::now();
-    let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common)).await?;
+    let (trust, posture) = if std::env::var_os(STRICT).is_some() {
+        (Trust::Own, Posture::Strict)
+    } else {
+        (Trust::Common, Posture::Open)
+    };
+    let mut rig = Box::pin(Rig::start(place.clone(), trust, posture)).await?;
     println!("the rig stands after {} s", started.elapsed().as_secs());
     let measured = table::measured(place, rig.west.plane.minor_version().await?)?;
     for (name, case) in chosen(parts) {

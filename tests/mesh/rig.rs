@@ -6,6 +6,7 @@ pub(crate) mod controller;
 pub(crate) mod deployments;
 pub(crate) mod destination;
 mod dns;
+pub(crate) mod exports;
 pub(crate) mod federation;
 pub(crate) mod full_mesh;
 mod identity;
@@ -51,13 +52,19 @@ const GATEWAY_NAME: &str = "gateway.east.example";
 
 /// The cluster that `west` mirrors from, and its Link.
 const EAST: &str = "east";
+/// The flags of a link with the strict profile. All namespaces of the cases are allowed.
+const STRICT: [&str; 3] = [
+    "--profile=strict",
+    "--allowed-namespaces=kubernetes.io/metadata.name",
+    "--gateway-networks=10.0.0.0/8",
+];
 /// After this time without requests, a proxy drops its state for a Service. The proxy's own limit is 5 s.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(10);
 /// The lease of our controllers.
 const LEASE: &str = "service-mirror-write";
 
 pub(crate) use cluster::condition_of;
-pub(crate) use identity::{Issuer, Root, Trust, name as identity_of};
+pub(crate) use identity::{Issuer, Root, Trust, name as identity_of, name_in as identity_in};
 
 /// Two linked clusters, and a client.
 pub(crate) struct Rig {
@@ -75,16 +82,34 @@ pub(crate) struct Rig {
     pub(crate) east: Cluster,
     /// The root certificate that proxies of all clusters trust.
     pub(crate) root: Root,
+    /// Keeps the list of what the gateway of `east` forwards to, if that is limited.
+    limiter: Option<Controller>,
+}
+
+/// How much the clusters permit each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Posture {
+    /// What `install` and `link-gen` print without flags.
+    Open,
+    /// A gateway that forwards only what is exported, and a link with the strict profile.
+    Strict,
 }
 
 impl Rig {
     /// Starts everything, links `west` to `east`, and waits until the Link is ready.
-    pub(crate) async fn start(place: Arc<Place>, trust: Trust) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        place: Arc<Place>,
+        trust: Trust,
+        posture: Posture,
+    ) -> anyhow::Result<Self> {
         let root = Root::new()?;
         let (west, east) =
             tokio::try_join!(ControlPlane::start("west"), ControlPlane::start("east"))?;
         let mut west = Cluster::start(&place, west, 1, (&root, trust)).await?;
         let mut east = Cluster::start(&place, east, 2, (&root, trust)).await?;
+        if posture == Posture::Strict {
+            east.set("gateway.forward=exported");
+        }
         for cluster in [&west, &east] {
             cluster.install().await?;
             cluster.apply(&workloads::accounts()).await?;
@@ -93,6 +118,15 @@ impl Rig {
         west.apply(&workloads::member()).await?;
 
         east.serve_api().await?;
+        let east_port = port_of(east.plane.url())?;
+        let limiter = if posture == Posture::Strict {
+            east.open(east_port).await?;
+            let limiter = Controller::start(&mut east, controller::OURS).await?;
+            exports::forwards_to(&east, |to| to == "app.svc.cluster.local.").await?;
+            Some(limiter)
+        } else {
+            None
+        };
         let gateway = east.start_gateway(GATEWAY_NAME).await?;
         let mut east_pods = Vec::new();
         for number in 0..2 {
@@ -116,6 +150,7 @@ impl Rig {
             west,
             east,
             root,
+            limiter,
         };
         rig.link().await?;
         Ok(rig)
@@ -222,8 +257,12 @@ impl Rig {
     pub(crate) fn link_gen(&self) -> anyhow::Result<String> {
         let address = format!("--api-server-address={}", self.east_api.url());
         let own = ["link-gen", "--cluster-name", "east", &address];
+        let more: &[&str] = match self.limiter {
+            Some(_) => &STRICT,
+            None => &[],
+        };
         self.east
-            .linkerd_mc(&[&own[..], &["--enable-headless-services"]].concat())
+            .linkerd_mc(&[&own[..], &["--enable-headless-services"], more].concat())
     }
 
     /// The same, so that the controller reaches the API server of `east` through the gateway.

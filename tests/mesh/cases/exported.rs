@@ -3,7 +3,7 @@
 
 use std::{fs, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use control_plane::eventually;
 use serde_json::{Value, json};
 use tokio::{
@@ -18,8 +18,9 @@ use crate::{
     rig::{
         FORGOTTEN, NAMESPACE, Rig, Trust,
         balancer::{BALANCER, Balancer},
-        cluster::{EXTENSION, GATEWAY},
+        cluster::EXTENSION,
         controller::{Controller, OURS},
+        exports::{ADDITIONAL_ENV, SUFFIXES, forwards_to, template},
         federation::Form,
         identity_of,
         mirrors::{FEDERATED, GATED, GATEWAY_PORT, address_of},
@@ -33,9 +34,6 @@ use crate::{
 /// A namespace without exports, and one that gets its first export.
 const HIDDEN: &str = "hidden";
 const SHOP: &str = "shop";
-/// The annotation of the gateway's Pods with variables for their proxy, and this variable.
-const ADDITIONAL_ENV: &str = "config.linkerd.io/proxy-additional-env";
-const SUFFIXES: &str = "LINKERD2_PROXY_INBOUND_GATEWAY_SUFFIXES";
 /// How long the load continues after a rollout.
 const HOLD: Duration = Duration::from_secs(20);
 /// Number of namespaces with exports, to measure what a long list costs.
@@ -97,7 +95,7 @@ pub(super) async fn only_exported(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.east.install_with("gateway.forward=exported").await?;
     let began = Instant::now();
     let controller = Controller::start(&mut rig.east, OURS).await?;
-    let annotation = forwards_to(rig, |to| to == "app.svc.cluster.local.").await?;
+    let annotation = forwards_to(&rig.east, |to| to == "app.svc.cluster.local.").await?;
     let limited = began.elapsed();
     replace(rig, &balancer).await?;
     said.push(answers(rig, &rig.gateway, 1).await?);
@@ -136,7 +134,7 @@ pub(super) async fn only_exported(rig: &mut Rig) -> anyhow::Result<Row> {
 async fn end(rig: &mut Rig, balancer: Balancer, others: [Pod; 2]) -> anyhow::Result<()> {
     rig.federate_through(Form::Discovery).await?;
     rig.east.install().await?;
-    let template = template(rig).await?;
+    let template = template(&rig.east).await?;
     ensure!(
         template["metadata"]["annotations"][ADDITIONAL_ENV] == "[]",
         "the gateway is still limited: {template}"
@@ -236,39 +234,9 @@ fn told(said: &[Vec<String>]) -> String {
     rows.collect::<Vec<_>>().join("; ")
 }
 
-/// The template of the gateway's Pods.
-async fn template(rig: &Rig) -> anyhow::Result<Value> {
-    let found = rig
-        .east
-        .get(&["deployment", GATEWAY, "-n", EXTENSION])
-        .await?;
-    Ok(found["spec"]["template"].clone())
-}
-
-/// Waits until the gateway should forward to what fits. Returns the annotation.
-async fn forwards_to(rig: &Rig, fits: impl Fn(&str) -> bool) -> anyhow::Result<String> {
-    eventually(
-        "the controller to write what the gateway forwards to",
-        SOON,
-        async || {
-            let template = template(rig).await?;
-            let annotation = template["metadata"]["annotations"][ADDITIONAL_ENV].as_str();
-            let annotation = annotation.context("no annotation")?.to_owned();
-            let env: Value = serde_json::from_str(&annotation)?;
-            let value = env[0]["value"].as_str().unwrap_or_default();
-            ensure!(
-                fits(value) && env[0]["name"] == SUFFIXES,
-                "it has {annotation}"
-            );
-            Ok(Some(annotation))
-        },
-    )
-    .await
-}
-
 /// A gateway beside the one that is used, with another annotation.
 async fn gateway_with(rig: &mut Rig, annotation: &str) -> anyhow::Result<Pod> {
-    let mut template = template(rig).await?;
+    let mut template = template(&rig.east).await?;
     template["metadata"]["annotations"][ADDITIONAL_ENV] = json!(annotation);
     let template = PodTemplate {
         namespace: EXTENSION.to_owned(),
@@ -313,7 +281,7 @@ async fn first_export(rig: &mut Rig, balancer: &Balancer) -> anyhow::Result<Stri
     };
     let early = rig.source.client.get(target.address, &target.host).await?;
     let status = reason_of(&rig.link_object().await?, "new");
-    forwards_to(rig, |to| {
+    forwards_to(&rig.east, |to| {
         to == "app.svc.cluster.local.,shop.svc.cluster.local."
     })
     .await?;

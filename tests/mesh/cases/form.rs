@@ -14,7 +14,7 @@ use crate::{
         FORGOTTEN, NAMESPACE, Rig,
         cluster::EXTENSION,
         federation::Form,
-        identity_of,
+        identity_in,
         mirrors::{FEDERATED, FOLLOWS, GATED},
         pod::Pod,
     },
@@ -58,8 +58,8 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
     let newcomer = Newcomer::start(rig).await?;
     let load = rig.load().await?;
     let address = rig.target(FEDERATED).await?.address;
-    let client = identity_of("client", NAMESPACE);
-    let gateway = identity_of("linkerd-gateway", EXTENSION);
+    let client = rig.west.identity_of("client", NAMESPACE);
+    let gateway = rig.east.identity_of("linkerd-gateway", EXTENSION);
     for time in 0..TIMES {
         let form = [Form::Gateway, Form::Discovery][time % 2];
         rig.federate_through(form).await?;
@@ -110,13 +110,17 @@ pub(super) fn all_members_see_their_clients(
     local: &[Pod],
     others: &[&[Pod]],
 ) -> anyhow::Result<()> {
-    let client = identity_of("client", NAMESPACE);
-    let gateway = identity_of("linkerd-gateway", EXTENSION);
+    // The trust domains of their clusters follow.
+    let client = identity_in("", "client", NAMESPACE);
+    let gateway = identity_in("", "linkerd-gateway", EXTENSION);
     let is_of = |pods: &[Pod], name: &str| pods.iter().any(|pod| pod.name == name);
     let answers = &of(tallies, FEDERATED)?.answers;
     for (pod, seen) in answers.keys() {
         let expected = if is_of(local, pod) { &client } else { &gateway };
-        ensure!(seen == expected, "{pod} sees {seen}, not {expected}");
+        ensure!(
+            seen.starts_with(expected),
+            "{pod} sees {seen}, not {expected}"
+        );
     }
     for pods in others.iter().chain([&local]) {
         let asked = answers.keys().any(|(pod, _)| is_of(pods, pod));

@@ -11,7 +11,7 @@ use crate::{
     isolation::Place,
     load::until_answered,
     rig::{
-        Issuer, NAMESPACE, Rig, Trust,
+        Issuer, NAMESPACE, Posture, Rig, Trust,
         cluster::EXTENSION,
         mirrors::{FEDERATED, FLAT, FOLLOWS, GATED, GATEWAY_PORT},
     },
@@ -52,7 +52,7 @@ const NAMES: [(&[&str], [Verdict; 3]); 5] = [
 
 /// All modes work. A client that has the key of the issuer of `west` can be no workload of `east`.
 pub(super) async fn one_domain_each(place: &Arc<Place>) -> anyhow::Result<Row> {
-    let mut rig = Box::pin(Rig::start(place.clone(), Trust::Own)).await?;
+    let mut rig = Box::pin(Rig::start(place.clone(), Trust::Own, Posture::Open)).await?;
     let modes = reach::all_modes(&mut rig).await?;
     let host = reach::host(&mut rig).await?;
     let told = format!(
@@ -115,7 +115,7 @@ async fn impostors(rig: &Rig) -> anyhow::Result<String> {
 /// `east` is drained, moves from the common trust domain to one of its own, is linked again, and joins again. Requests to the
 /// federated Service do not fail. Those to mirrors, which only `east` serves, fail until it is linked again.
 pub(super) async fn moved(place: &Arc<Place>) -> anyhow::Result<Row> {
-    let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common)).await?;
+    let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common, Posture::Open)).await?;
     let load = rig.load().await?;
     let federated = format!("{NAMESPACE}/{FEDERATED}");
     rig.west.linkerd_mc(&["drain", "east"])?;

@@ -17,7 +17,6 @@ use crate::{
     rig::{
         NAMESPACE, Rig,
         cluster::{Cluster, EXTENSION},
-        identity_of,
         mirrors::{FEDERATED, FLAT, FOLLOWS, GATED},
         wait::SOON,
         workloads::{headless, service},
@@ -55,9 +54,9 @@ pub(super) async fn switched(rig: &mut Rig) -> anyhow::Result<Row> {
         sleep(HOLD).await;
         for (mirror, mode) in [(GATED, gated), (FLAT, flat)] {
             let identity = if mode == DISCOVERY {
-                identity_of("client", NAMESPACE)
+                rig.west.identity_of("client", NAMESPACE)
             } else {
-                identity_of("linkerd-gateway", EXTENSION)
+                rig.east.identity_of("linkerd-gateway", EXTENSION)
             };
             newcomer.is_seen_as(rig, mirror, &identity).await?;
         }

@@ -21,7 +21,6 @@ use crate::{
         cluster::EXTENSION,
         condition_of,
         federation::Form,
-        identity_of,
         mirrors::{FEDERATED, FOLLOWS},
         pod::Pod,
     },
@@ -144,7 +143,7 @@ pub(super) async fn other_cluster(rig: &mut Rig) -> anyhow::Result<Row> {
     let row = without_failures(&load.so_far())?;
 
     let (_, limit) = probing(rig).await?;
-    asked_through_gateway(&load).await?;
+    asked_through_gateway(rig, &load).await?;
     load.count_anew();
     rig.gateway.proxy.kill();
     let killed = Instant::now();
@@ -228,8 +227,8 @@ pub(super) async fn asked(
 }
 
 /// Waits until all requests go through the gateway.
-async fn asked_through_gateway(load: &Load) -> anyhow::Result<()> {
-    let gateway = identity_of("linkerd-gateway", EXTENSION);
+async fn asked_through_gateway(rig: &Rig, load: &Load) -> anyhow::Result<()> {
+    let gateway = rig.east.identity_of("linkerd-gateway", EXTENSION);
     eventually("requests to go through the gateway", FOLLOWS, async || {
         load.count_anew();
         sleep(GLANCE).await;

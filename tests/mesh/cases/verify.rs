@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::{
-    rig::{Rig, cluster::EXTENSION, identity_of, kubelet::Kubelet},
+    rig::{Rig, cluster::EXTENSION, kubelet::Kubelet},
     table::Row,
 };
 
@@ -48,8 +48,8 @@ async fn verified(rig: &mut Rig, kubelet: &mut Kubelet) -> anyhow::Result<String
         let found = steps.find(|found| found["mode"] == mode && found["step"] == step);
         found.with_context(|| format!("no step {mode} {step}: {report:#}"))
     };
-    let client = identity_of("default", NAMESPACE);
-    let gateway = identity_of("linkerd-gateway", EXTENSION);
+    let client = rig.west.identity_of("default", NAMESPACE);
+    let gateway = rig.east.identity_of("linkerd-gateway", EXTENSION);
     let mut times = Vec::new();
     for (mode, identity) in [
         ("gateway", &gateway),

@@ -51,6 +51,8 @@ pub(crate) struct Cluster {
     forwards: JoinSet<anyhow::Result<()>>,
     /// Number of the next Pod of a controller. Names are never used twice.
     replicas: u8,
+    /// A value of the installation that this cluster has and others do not.
+    more: &'static str,
 }
 
 impl Cluster {
@@ -72,6 +74,7 @@ impl Cluster {
             ways: Vec::new(),
             forwards: JoinSet::new(),
             replicas: 0,
+            more: VALUES,
         };
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -93,6 +96,11 @@ impl Cluster {
         self.linkerd.move_to(place, plane, (root, trust)).await?;
         self.trust_domain = trust.domain(self.plane.name());
         Ok(())
+    }
+
+    /// Sets a value of the installation, from the next time on that it is installed.
+    pub(crate) fn set(&mut self, value: &'static str) {
+        self.more = value;
     }
 
     /// The identity of a ServiceAccount, of Pods that start from now on.
@@ -130,7 +138,9 @@ impl Cluster {
 
     /// The same, with another value.
     pub(crate) async fn install_with(&self, value: &str) -> anyhow::Result<()> {
-        let install = ["install", "--set", VALUES, "--set", value];
+        let install = [
+            "install", "--set", VALUES, "--set", self.more, "--set", value,
+        ];
         self.apply(&self.linkerd_mc(&install)?).await?;
         let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
         let token = "linkerd-service-mirror-remote-access-default-token";
