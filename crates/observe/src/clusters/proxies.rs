@@ -65,8 +65,9 @@ pub const MESHED: &str = "linkerd.io/control-plane-ns";
 const ADMIN_PORT_NAME: &str = "linkerd-admin";
 /// Number of the admin server's port, unless the Pod names another one.
 const ADMIN_PORT: u16 = 4191;
-/// Maximum size of the metrics of one proxy in bytes: about 3000 endpoints with three statuses each.
-const MAX_METRICS: usize = 64 << 20;
+/// Maximum size of the metrics of one proxy in bytes: about 1000 endpoints with one status each. Whoever controls a Pod
+/// chooses what its proxy's port answers.
+const MAX_METRICS: usize = 8 << 20;
 /// Maximum size of any other answer, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
