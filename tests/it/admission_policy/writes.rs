@@ -240,6 +240,8 @@ const PROTECTED: &str = "the controller may not write in protected namespaces";
 const ENDPOINTS: &str =
     "the controller may not write Endpoints, and may only delete those of mirrors";
 pub(super) const NAMESPACES: &str = "the controller may only create namespaces for mirrors";
+const UNRESTRICTED: &str =
+    "the controller may not create namespaces of extensions or for privileged Pods";
 const LEASES: &str = "the controller may only create the Lease of its leader election";
 /// Message of the policy whose name ends with `-owners`. It checks the Service to which a new slice belongs.
 pub(super) const OF_NO_MIRROR: &str =
@@ -343,6 +345,8 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (delete("endpoints", "shop", "somebodys"), ENDPOINTS),
 
         ((Method::POST, "/api/v1/namespaces".into(), named("kube-public")), NAMESPACES),
+        ((Method::POST, "/api/v1/namespaces".into(), with(named("new"), labels(json!({ "linkerd.io/extension": "x" })))), UNRESTRICTED),
+        ((Method::POST, "/api/v1/namespaces".into(), with(named("new"), labels(json!({ "pod-security.kubernetes.io/enforce": "privileged" })))), UNRESTRICTED),
         ((Method::PATCH, "/api/v1/namespaces/shop".into(), labels(json!({ "a": "b" }))), NAMESPACES),
         ((Method::DELETE, "/api/v1/namespaces/shop".into(), Value::Null), NAMESPACES),
         (create("leases", NAMESPACE, named("other")), LEASES),
@@ -391,6 +395,10 @@ pub(super) fn permitted() -> Vec<Try> {
         delete("endpointslices", "shop", "bare-east-ipv4"),
         delete("endpoints", "shop", "adopted-east"),
         (Method::POST, "/api/v1/namespaces".into(), named("new")),
+        // With what the controller writes, and what a webhook may add.
+        (Method::POST, "/api/v1/namespaces".into(), with(named("new"), labels(json!({
+            l::MIRRORED_SERVICE: "true", l::CLUSTER_NAME: "east", "pod-security.kubernetes.io/enforce": "baseline",
+        })))),
         create("leases", NAMESPACE, named("service-mirror-write")),
     ]
 }
