@@ -136,9 +136,11 @@ fn images_that_builds_run_in_are_pinned_and_the_same() {
         .filter_map(|line| line.strip_prefix("FROM "));
     let bases = bases.map(|base| base.split(' ').next().unwrap().to_owned());
     let release = release();
-    let builds = release["jobs"]["binaries"]["strategy"]["matrix"]["include"].as_array();
-    let containers = builds.unwrap().iter();
-    let containers = containers.map(|build| build["container"].as_str().unwrap().to_owned());
+    let containers = ["binaries", "images"].into_iter().flat_map(|job| {
+        let builds = release["jobs"][job]["strategy"]["matrix"]["include"].as_array();
+        let builds = builds.unwrap().iter();
+        builds.map(|build| build["container"].as_str().unwrap().to_owned())
+    });
     let all: BTreeSet<String> = bases.chain(containers).collect();
     // No container at all, and the image without any file.
     let known = all
@@ -153,6 +155,30 @@ fn images_that_builds_run_in_are_pinned_and_the_same() {
         digest.len() == 64 && digest.chars().all(|c| c.is_ascii_hexdigit()),
         "{image}"
     );
+}
+
+#[test]
+fn what_runs_in_clusters_is_compiled_in_the_pinned_image() {
+    let release = release();
+    for job in ["binaries", "images"] {
+        let job = &release["jobs"][job];
+        assert_eq!(job["container"], "${{ matrix.container }}");
+        for build in job["strategy"]["matrix"]["include"].as_array().unwrap() {
+            let is_linux = build["runner"].as_str().unwrap().starts_with("ubuntu");
+            assert_eq!(build["container"] != "", is_linux, "{build}");
+        }
+    }
+}
+
+#[test]
+fn only_commits_on_main_are_released() {
+    let release = release();
+    let steps = release["jobs"]["test"]["steps"].as_array().unwrap();
+    assert_eq!(steps[0]["with"]["fetch-depth"], 0);
+    let checked = r#"git merge-base --is-ancestor "$GITHUB_SHA" origin/main"#;
+    assert_eq!(steps[1]["run"], checked);
+    let needs = release["jobs"]["publish"]["needs"].as_array().unwrap();
+    assert!(needs.contains(&"test".into()));
 }
 
 #[test]
