@@ -329,8 +329,8 @@ fn warn_of_restarts(loaded: &LoadedFleet, read: &ReadClusters, plan: &FleetPlan)
         }
         let restart = read.cluster.flags.restart_destination(&loaded.linkerd);
         output::warning(&format!(
-            "linkerd-destination in {name} still uses old credentials, because it ignores changes of its Secrets; restart it \
-             with {restart}"
+            "linkerd-destination in {name} still uses old credentials or domains, because it ignores changes of its \
+             Secrets; restart it with {restart}"
         ));
     }
 }

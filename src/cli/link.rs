@@ -350,9 +350,9 @@ fn warnings_of_credentials(prepared: &Prepared, left: Option<&Secret>) -> Vec<St
             "Linkerd in {context} does not need its credentials for {name} any more; delete them with {delete}"
         ));
     }
-    if prepared.replaces_linkerds() {
+    if let Some(outdated) = prepared.outdated_at_linkerd() {
         warnings.push(format!(
-            "linkerd-destination in {context} still uses the old credentials for {name}, because it ignores changes of \
+            "linkerd-destination in {context} still uses the old {outdated} for {name}, because it ignores changes of \
              its Secret; restart it with {}",
             prepared.restart()
         ));

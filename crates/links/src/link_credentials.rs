@@ -7,10 +7,12 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use client::{Cluster, kubeconfig_in, service_account, token_claims};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret as KubernetesSecret, ServiceAccount};
+use kube::ResourceExt as _;
 use manifests::{
     kubeconfig::{ClusterEntry, Secret},
     yaml,
 };
+use mirror_core::api::labels;
 use serde_json::{Value, json};
 
 use crate::proxy_url::ProxyUrl;
@@ -118,6 +120,17 @@ pub fn have_same_kubeconfig(one: &KubernetesSecret, other: &KubernetesSecret) ->
     let document = |secret| KubeconfigTarget::of_secret(secret).map(|target| target.document);
     kubeconfig_in(one) == kubeconfig_in(other)
         || document(one).is_some_and(|one| Some(one) == document(other))
+}
+
+/// Whether Linkerd, which reads its Secret once, has something else than is in the new one: credentials, or the domains of
+/// the target cluster. `None` if it has all of it.
+pub fn outdated_at_linkerd(old: &KubernetesSecret, new: &KubernetesSecret) -> Option<&'static str> {
+    if !have_same_kubeconfig(old, new) {
+        return Some("credentials");
+    }
+    let domains = [labels::TRUST_DOMAIN, labels::CLUSTER_DOMAIN];
+    let differs = |key: &&str| old.annotations().get(*key) != new.annotations().get(*key);
+    domains.iter().any(|key| differs(&key)).then_some("domains")
 }
 
 /// What credentials that were applied earlier say about the cluster that they lead to.

@@ -32,7 +32,7 @@ pub struct LinkStep {
 pub enum Action {
     /// It is applied, as `kubectl apply --server-side` does.
     Apply(Value),
-    /// Credentials are replaced. Linkerd, which reads its Secret once, has the old ones until it restarts.
+    /// Credentials or domains are replaced. Linkerd, which reads its Secret once, has the old ones until it restarts.
     Renew(Value),
     /// The Link is created, or the settings of the old one are replaced.
     Link {

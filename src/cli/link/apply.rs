@@ -17,7 +17,7 @@ use links::{
         remark::Remark,
         source::{Before, InUse, SourceState},
     },
-    link_credentials::{KubeconfigTarget, have_same_kubeconfig, is_stand_in},
+    link_credentials::{KubeconfigTarget, have_same_kubeconfig, is_stand_in, outdated_at_linkerd},
     linked::{Losses, elsewhere},
     rotate::tokens::link_id,
     steps::{
@@ -196,7 +196,7 @@ impl Prepared {
         });
         let is_there = self.source.link.is_some();
         let mut written: Vec<String> = written.filter(|_| is_there).collect();
-        if self.replaces_linkerds() {
+        if self.outdated_at_linkerd().is_some() {
             written.push(format!(
                 "linkerd-destination has to be restarted then, because it ignores changes of its Secret: {}",
                 self.restart()
@@ -293,12 +293,13 @@ impl Prepared {
         }
     }
 
-    /// Whether Linkerd has other credentials for the cluster.
-    pub fn replaces_linkerds(&self) -> bool {
-        let Some(new) = &self.objects.control_plane_credentials else {
-            return false;
-        };
-        matches!(&self.source.secrets[1], Before::Found(old) if !have_same_kubeconfig(old, new))
+    /// What Linkerd has of the cluster that is not up-to-date then, until it restarts.
+    pub fn outdated_at_linkerd(&self) -> Option<&'static str> {
+        let new = self.objects.control_plane_credentials.as_ref()?;
+        match &self.source.secrets[1] {
+            Before::Found(old) => outdated_at_linkerd(old, new),
+            Before::Missing | Before::Unknown => None,
+        }
     }
 
     /// The command that restarts Linkerd's destination controller.

@@ -158,7 +158,7 @@ impl FleetPlan {
         self.steps().any(is_destructive)
     }
 
-    /// The clusters in which Linkerd's Secrets get other credentials. Linkerd reads a Secret once.
+    /// The clusters in which Linkerd's Secrets get other credentials or domains. Linkerd reads a Secret once.
     pub fn outdates_linkerd(&self, linkerd: &str) -> Vec<&str> {
         let is_renewed = |step: &LinkStep| {
             matches!(step.action, Action::Renew(_)) && step.change.namespace == linkerd

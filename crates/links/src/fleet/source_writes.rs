@@ -15,7 +15,7 @@ use crate::{
         existing::keep_cluster_uid,
         taken::{NameHolder, holder},
     },
-    link_credentials::{Evidence, KubeconfigTarget, by_uid},
+    link_credentials::{Evidence, KubeconfigTarget, by_uid, outdated_at_linkerd},
     steps::{
         Action, FieldChange, LinkStep, SettingChange, StepChange, StepPart, TOKEN,
         credentials_changes, has_metadata_of, labelled, note, settings_changes,
@@ -114,7 +114,14 @@ impl SourceWrites<'_> {
             return renew(credentials_changes(Some(now), new));
         }
         if !has_metadata_of(old, wanted) {
-            return Some(apply("other labels or annotations", Vec::new()));
+            let step = apply("other labels or annotations", Vec::new());
+            if outdated_at_linkerd(old, wanted).is_none() {
+                return Some(step);
+            }
+            return Some(LinkStep {
+                action: Action::Renew(self.labelled(&unchanged)),
+                ..step
+            });
         }
         (!is_of(old, &self.loaded.fleet.name)).then(|| self.note(wanted, TAKEN_OVER))
     }

@@ -303,9 +303,43 @@ pub struct LinkerdConfig {
 pub const NO_ENDPOINT_SLICES: &str = "enableEndpointSlices is off: Linkerd reads Endpoints, but mirrors have only EndpointSlices, so Linkerd finds no endpoints for them";
 
 impl LinkerdConfig {
+    /// The same, with the domains that Linkerd takes where the document has none: that of Kubernetes, and for identities
+    /// that of the cluster.
+    pub fn with_domains(mut self) -> Self {
+        if self.cluster_domain.is_empty() {
+            self.cluster_domain = "cluster.local".to_owned();
+        }
+        if self.identity_trust_domain.is_empty() {
+            self.identity_trust_domain.clone_from(&self.cluster_domain);
+        }
+        self
+    }
+
     /// Whether Linkerd's control plane reads EndpointSlices, which is the default. With `enableEndpointSlices: false`
     /// it reads Endpoints, which mirrors do not have.
     pub fn reads_endpoint_slices(&self) -> bool {
         self.rest.get("enableEndpointSlices") != Some(&serde_json::Value::Bool(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_that_linkerd_does_not_name_are_its_defaults() {
+        let domains = |cluster: &str, trust: &str| {
+            let config = LinkerdConfig {
+                cluster_domain: cluster.to_owned(),
+                identity_trust_domain: trust.to_owned(),
+                ..LinkerdConfig::default()
+            };
+            let config = config.with_domains();
+            [config.cluster_domain, config.identity_trust_domain].join(" ")
+        };
+        assert_eq!(domains("", ""), "cluster.local cluster.local");
+        assert_eq!(domains("east.example", ""), "east.example east.example");
+        assert_eq!(domains("", "mesh.example"), "cluster.local mesh.example");
+        assert_eq!(domains("a.example", "b.example"), "a.example b.example");
     }
 }

@@ -115,9 +115,10 @@ pub async fn linkerd_config(client: &Client, namespace: &str) -> Known<LinkerdCo
                 labels::LINKERD_CONFIG_KEY
             )
         })?;
-    let config = yaml::from_yaml(&values);
-    Ok(config
-        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))?)
+    let config = yaml::from_yaml::<LinkerdConfig>(&values);
+    let config = config
+        .map_err(|error| format!("ConfigMap {namespace}/{}: {error}", labels::LINKERD_CONFIG))?;
+    Ok(config.with_domains())
 }
 
 /// Linkerd's configuration, with the trust anchors that are in force: proxies read them from a ConfigMap of their own. The

@@ -547,13 +547,21 @@ fn what_cannot_be_done_is_said_of_the_cluster_that_is_to_blame() {
 }
 
 #[test]
-fn linkerd_is_restarted_only_for_other_credentials() {
+fn linkerd_is_restarted_only_for_other_credentials_or_domains() {
     let loaded = loaded(FILE);
     let [mut east, west] = done(&loaded);
     let outdated = |east: &ClusterFacts| {
         let plan = plan(&loaded, &[("east", Ok(east)), ("west", Ok(&west))]);
         plan.outdates_linkerd("linkerd").join(" ")
     };
+    assert_eq!(outdated(&east), "");
+    let trust = |east: &mut ClusterFacts, domain: &str| {
+        let side = east.target.as_mut().unwrap().as_mut().unwrap();
+        side.facts.config.identity_trust_domain = domain.to_owned();
+    };
+    trust(&mut east, "east.example");
+    assert_eq!(outdated(&east), "west");
+    trust(&mut east, "cluster.local");
     assert_eq!(outdated(&east), "");
     let token_of_another = k8s_openapi::ByteString(token(9, None).into_bytes());
     let secret = east.accounts.tokens[0].data.as_mut().unwrap();
