@@ -1,17 +1,16 @@
 //! Token Secrets in the target cluster: one for each link, so that each can be revoked separately. Tokens that expire are
 //! bound to a Secret that is empty; others are in it.
 
+mod bound;
+mod stored;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
 use client::Cluster;
-use hints::hint::fail;
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{
-        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
-        core::v1::{Namespace, Secret as KubernetesSecret, ServiceAccount},
-    },
+    api::core::v1::{Namespace, Secret as KubernetesSecret, ServiceAccount},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
@@ -19,22 +18,13 @@ use kube::{
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 use manifests::kubeconfig::Secret;
-use mirror_core::api::{duration::format_go_duration, labels};
+use mirror_core::api::labels;
 
-use crate::{
-    link_credentials::TokenAccount,
-    poll::{POLL_INTERVAL, poll},
-};
-
-/// How long to wait until kube-controller-manager adds the token.
-const FILLED: Duration = Duration::from_secs(30);
+pub use self::stored::{filled, token_in};
+use crate::link_credentials::TokenAccount;
 
 /// How long a token is valid, unless somebody says otherwise.
 pub const USUAL: Duration = Duration::from_secs(90 * 86_400);
-
-/// Some API servers limit tokens to a day. If nobody asked for tokens that expire, shorter ones than this would end before
-/// anybody rotates them.
-const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
 
 /// How long a token is to be valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,104 +174,10 @@ impl<'a> Tokens<'a> {
     }
 
     async fn create_named(&self, name: Option<String>) -> anyhow::Result<TokenSecret> {
-        let Some(asked) = self.lifetime.asked() else {
-            return self.create_endless().await;
-        };
-        let accounts = self.target.api::<ServiceAccount>(&self.account.namespace);
-        let account = self.target.request(
-            "read the ServiceAccount",
-            accounts.get_metadata(&self.account.name),
-        );
-        let account = account.await?;
-        let made = self
-            .make(labels::BOUND_TOKEN_TYPE, account.uid(), name)
-            .await?;
-        let made = self.token(&made).context("the new Secret has no name")?;
-        match self.request(&made, asked).await {
-            Ok((text, granted)) if granted >= asked.min(SHORTEST) || self.is_given() => {
-                if granted < asked {
-                    self.target.console.warning(&format!(
-                        "the cluster limits the token to {}; rotate it before it expires",
-                        format_go_duration(granted)
-                    ));
-                }
-                Ok(TokenSecret {
-                    text: Some(text),
-                    ..made
-                })
-            }
-            Ok((_, granted)) => {
-                self.revoke(&made.name, std::slice::from_ref(&made)).await?;
-                self.target.console.warning(&format!(
-                    "the cluster limits tokens to {}, so this one does not expire; if you rotate more often, pass \
-                     --token-duration to `link`",
-                    format_go_duration(granted)
-                ));
-                self.create_endless().await
-            }
-            Err(error) => {
-                // Without it, the Secret is of no use.
-                let revoked = self.revoke(&made.name, std::slice::from_ref(&made)).await;
-                Err(match revoked {
-                    Ok(()) => error,
-                    Err(_) => error.context(format!("the empty Secret {} is left over", made.name)),
-                })
-            }
+        match self.lifetime.asked() {
+            Some(asked) => self.create_bound(asked, name).await,
+            None => self.create_stored().await,
         }
-    }
-
-    /// A token Secret with its token. Another token is requested if it is bound to the Secret.
-    pub async fn with_text(&self, known: &TokenSecret) -> anyhow::Result<TokenSecret> {
-        let mut known = known.clone();
-        if known.text.is_none() {
-            let asked = self.lifetime.asked().unwrap_or(USUAL);
-            known.text = Some(self.request(&known, asked).await?.0);
-        }
-        Ok(known)
-    }
-
-    /// Whether somebody has said how long tokens are valid.
-    fn is_given(&self) -> bool {
-        self.lifetime != Lifetime::Usual
-    }
-
-    /// Requests a token that is bound to this Secret. Also returns how long it is valid.
-    async fn request(
-        &self,
-        bound_to: &TokenSecret,
-        asked: Duration,
-    ) -> anyhow::Result<(Secret, Duration)> {
-        let seconds = i64::try_from(asked.as_secs()).context("the token is to last too long")?;
-        let request = TokenRequest {
-            spec: TokenRequestSpec {
-                expiration_seconds: Some(seconds),
-                bound_object_ref: Some(BoundObjectReference {
-                    api_version: Some("v1".to_owned()),
-                    kind: Some("Secret".to_owned()),
-                    name: Some(bound_to.name.clone()),
-                    uid: bound_to.uid.clone(),
-                }),
-                ..TokenRequestSpec::default()
-            },
-            ..TokenRequest::default()
-        };
-        let accounts = self.target.api::<ServiceAccount>(&self.account.namespace);
-        let params = PostParams::default();
-        let requested = accounts.create_token_request(&self.account.name, &params, &request);
-        let what = "request a token for the ServiceAccount";
-        let answer = self.target.request(what, requested).await?;
-        let granted = answer.spec.expiration_seconds.unwrap_or(seconds);
-        let status = answer.status.context("the API server returned no token")?;
-        let granted = Duration::from_secs(granted.unsigned_abs());
-        Ok((Secret::new(status.token), granted))
-    }
-
-    /// Creates a Secret with a token that does not expire, and waits for the token.
-    async fn create_endless(&self) -> anyhow::Result<TokenSecret> {
-        let made = self.make(labels::SERVICE_ACCOUNT_TOKEN_TYPE, None, None);
-        let made = made.await?;
-        let made = filled(self.target, &self.account.namespace, &made.name_any()).await?;
-        self.token(&made).context("the token is not valid UTF-8")
     }
 
     /// Creates a Secret of a type, which goes with the account if its UID is given, under this name or one that no other
@@ -412,37 +308,6 @@ pub async fn token_secrets(
         of_type(labels::BOUND_TOKEN_TYPE)
     )?;
     Ok(stored.into_iter().chain(bound).collect())
-}
-
-/// The token in a Secret, if there is one yet.
-pub fn token_in(secret: &KubernetesSecret) -> Option<Secret> {
-    let data = secret.data.as_ref()?.get("token")?;
-    let text = std::str::from_utf8(&data.0).ok()?;
-    (!text.is_empty()).then(|| Secret::new(text))
-}
-
-/// Waits until kube-controller-manager has added the token to a Secret. Returns the Secret.
-pub async fn filled(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-) -> anyhow::Result<KubernetesSecret> {
-    let api = cluster.api::<KubernetesSecret>(namespace);
-    let attempt = async || {
-        let read = cluster.request("read the token Secret", api.get(name));
-        let live = read.await?;
-        anyhow::Ok(if token_in(&live).is_some() {
-            Ok(live)
-        } else {
-            Err(())
-        })
-    };
-    poll(POLL_INTERVAL, FILLED, attempt, |()| ()).await?.map_err(|()| {
-        fail(
-            format!("the Secret {namespace}/{name} has no token yet"),
-            "check that kube-controller-manager, which adds the token, is running, then run this again; the Secret is reused",
-        )
-    })
 }
 
 /// An ID that is unique among the links to a target cluster, from the source cluster, the namespace of the Link, and
